@@ -1,0 +1,131 @@
+"""The plan of a fleet: regions, zones, sites, pools and stores with every name and address decided."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+
+from bedplate.plan.record import Record
+from bedplate.spec.group import Fabric, Market
+from bedplate.spec.network import Egress, Interconnect
+from bedplate.spec.site import Use
+
+
+@dataclass(frozen=True, slots=True)
+class ZonePlan:
+    """The two subnets of one availability zone."""
+
+    name: str
+    edge: IPv4Network
+    nodes: IPv4Network
+
+
+@dataclass(frozen=True, slots=True)
+class RegionPlan:
+    """One region's VPC block and its zones, in the order of the file."""
+
+    name: str
+    home: bool
+    block: IPv4Network
+    zones: tuple[ZonePlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SitePlan:
+    """A site's LAN and the fixed addresses on it."""
+
+    name: str
+    lan: IPv4Network
+    public: IPv4Address
+    asn: int
+    gateway: str
+    machines: Mapping[str, IPv4Address]
+
+
+@dataclass(frozen=True, slots=True)
+class TunnelPlan:
+    """One of the two tunnels between a site and a region; `inside` is its /30."""
+
+    site: str
+    region: str
+    number: int
+    inside: IPv4Network
+
+
+@dataclass(frozen=True, slots=True)
+class LaptopPool:
+    """The addresses that one gateway hands to laptops; `place` is a region or a site."""
+
+    place: str
+    block: IPv4Network
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPlan:
+    """One Auto Scaling group: a rung of a group's ladder, in one zone where the fabric needs it."""
+
+    name: str
+    group: str
+    use: Use
+    region: str
+    zones: tuple[str, ...]
+    market: Market
+    reservation: str | None
+    types: tuple[str, ...]
+    min: int
+    max: int
+    disk: int
+    fabric: Fabric | None
+
+
+@dataclass(frozen=True, slots=True)
+class FilesPlan:
+    """An EFS file system."""
+
+    store: str
+    region: str
+    mount: str
+
+
+@dataclass(frozen=True, slots=True)
+class BucketPlan:
+    """One S3 bucket of a store, in one region; `name` is unique over all AWS accounts."""
+
+    store: str
+    region: str
+    name: str
+    expire_days: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPlan:
+    """Everything that stacks, roles and pictures are made from."""
+
+    name: str
+    account: str
+    owner: str
+    domain: str
+    supernet: IPv4Network
+    interconnect: Interconnect
+    egress: Egress
+    regions: tuple[RegionPlan, ...]
+    sites: tuple[SitePlan, ...]
+    pods: IPv4Network | None
+    services: IPv4Network | None
+    laptops: tuple[LaptopPool, ...]
+    tunnels: tuple[TunnelPlan, ...]
+    pools: tuple[PoolPlan, ...]
+    files: tuple[FilesPlan, ...]
+    buckets: tuple[BucketPlan, ...]
+    record: Record
+
+    @property
+    def home(self) -> RegionPlan:
+        """The home region."""
+        return next(region for region in self.regions if region.home)
+
+    def region(self, name: str) -> RegionPlan:
+        """Return the region of that name; KeyError when the fleet has none."""
+        for region in self.regions:
+            if region.name == name:
+                return region
+        raise KeyError(name)

@@ -1,0 +1,62 @@
+"""A room of physical machines, and the gateway by which it joins the fleet."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from bedplate.spec.address import Address, Block
+from bedplate.spec.base import Spec, Table
+from bedplate.spec.text import HostLabel, Slug
+
+
+class Use(StrEnum):
+    """What a machine is for."""
+
+    SSH = "ssh"
+    KUBERNETES = "kubernetes"
+
+
+class Gpus(Spec):
+    """The GPUs in a physical machine."""
+
+    model: Slug = Field(title="GPU model", description="Model of the GPUs, such as titan-x or a100.")
+    count: int = Field(ge=1, le=16, title="Number of GPUs", description="How many GPUs the machine holds.")
+
+
+class Machine(Spec):
+    """A physical machine on a site's LAN."""
+
+    address: Address = Field(title="Address", description="Its fixed IPv4 address on the site's LAN.")
+    gpus: Gpus | None = Field(default=None, title="GPUs", description="Its GPUs, where it has any.")
+    use: Use | None = Field(
+        default=None,
+        strict=False,
+        title="Use",
+        description="ssh: people log in for ad-hoc work; kubernetes: a worker; left out: it serves the site.",
+    )
+
+
+class Gateway(Spec):
+    """The machine at which a site's tunnels end: an AWS customer gateway."""
+
+    machine: HostLabel = Field(title="Machine", description="Name of the site's machine that is the gateway.")
+    public: Address = Field(title="Public address", description="The gateway's fixed public IPv4 address.")
+    asn: int = Field(
+        ge=1,
+        le=4294967294,
+        title="ASN",
+        description="The site's BGP autonomous system number; AWS's own side is 64512.",
+    )
+
+
+class Site(Spec):
+    """A LAN that exists already, its gateway and its machines."""
+
+    lan: Block = Field(title="LAN", description="The site's own block; nothing that is allotted may touch it.")
+    gateway: Gateway = Field(title="Gateway", description="Where the site's tunnels to the regions end.")
+    machines: Table[HostLabel, Machine] = Field(
+        default_factory=dict,
+        validate_default=True,
+        title="Machines",
+        description="The site's machines by host name.",
+    )

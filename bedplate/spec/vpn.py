@@ -1,0 +1,31 @@
+"""How people's laptops join the fleet's network."""
+
+from pydantic import Field
+
+from bedplate.spec.address import Prefix
+from bedplate.spec.base import Spec
+from bedplate.spec.text import RegionName, Slug
+
+
+class LaptopGateway(Spec):
+    """An OpenVPN gateway, in a region or on a site (one of the two)."""
+
+    region: RegionName | None = Field(default=None, title="Region", description="The region it stands in.")
+    site: Slug | None = Field(default=None, title="Site", description="The site it stands on.")
+
+
+class Laptops(Spec):
+    """The gateways that laptops dial, and the addresses they get there."""
+
+    gateways: tuple[LaptopGateway, ...] = Field(
+        min_length=1, title="Gateways", description="Every user's profile names them all."
+    )
+    pool: Prefix = Field(
+        default=22, title="Pool size", description="Prefix length of each gateway's pool of client addresses."
+    )
+
+
+class Vpn(Spec):
+    """Virtual private networks of the fleet."""
+
+    laptops: Laptops | None = Field(default=None, title="Laptops", description="OpenVPN for people.")
