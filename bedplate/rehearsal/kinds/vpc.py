@@ -1,0 +1,76 @@
+"""VPCs."""
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+from typing import Any
+
+from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kinds.ec2_tags import retag
+from bedplate.rehearsal.placement import placed
+from bedplate.rehearsal.simulation import Aws
+from bedplate.rehearsal.unknown import is_known
+
+_ATTRIBUTES = {
+    "enableDnsSupport": "EnableDnsSupport",
+    "enableDnsHostnames": "EnableDnsHostnames",
+    "enableNetworkAddressUsageMetrics": "EnableNetworkAddressUsageMetrics",
+}
+_LARGEST, _SMALLEST = 16, 28  # prefix lengths: Amazon VPC user guide, "VPC CIDR blocks"
+
+
+def _create(aws: Aws, inputs: Props) -> str:
+    made = aws.call("ec2", "create_vpc", **placed(aws, ("ec2", "create_vpc"), inputs, apart=(*_ATTRIBUTES, "tags")))
+    ident: str = made["Vpc"]["VpcId"]
+    # What a new VPC has: it resolves names and gives out none, and has no tags.
+    _update(aws, ident, {"enableDnsSupport": True, "enableDnsHostnames": False}, inputs)
+    return ident
+
+
+def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    for name, parameter in _ATTRIBUTES.items():
+        if name in new and old.get(name) != new[name]:
+            aws.call("ec2", "modify_vpc_attribute", VpcId=ident, **{parameter: {"Value": new[name]}})
+    retag(aws, ident, old, new)
+
+
+def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    found = aws.call("ec2", "describe_vpcs", VpcIds=[ident])["Vpcs"][0]
+    inside = [{"Name": "vpc-id", "Values": [ident]}]
+    main = [*inside, {"Name": "association.main", "Values": ["true"]}]
+    tables = aws.call("ec2", "describe_route_tables", Filters=main)["RouteTables"]
+    acls = aws.call("ec2", "describe_network_acls", Filters=[*inside, {"Name": "default", "Values": ["true"]}])
+    default = [*inside, {"Name": "group-name", "Values": ["default"]}]
+    groups = aws.call("ec2", "describe_security_groups", Filters=default)["SecurityGroups"]
+    return {
+        "arn": aws.arn("ec2", f"vpc/{ident}"),
+        "cidrBlock": found["CidrBlock"],
+        "defaultNetworkAclId": acls["NetworkAcls"][0]["NetworkAclId"],
+        "defaultRouteTableId": tables[0]["RouteTableId"],
+        "defaultSecurityGroupId": groups[0]["GroupId"],
+        "dhcpOptionsId": found["DhcpOptionsId"],
+        "mainRouteTableId": tables[0]["RouteTableId"],
+        "ownerId": aws.account,
+    }
+
+
+def _delete(aws: Aws, ident: str, outputs: Props) -> None:
+    aws.call("ec2", "delete_vpc", VpcId=ident)
+
+
+def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    block = inputs.get("cidrBlock")
+    if is_known(block) and not _LARGEST <= IPv4Network(block).prefixlen <= _SMALLEST:
+        yield Complaint("cidrBlock", f"{block}: a VPC's block is between /{_LARGEST} and /{_SMALLEST}")
+
+
+VPC = Kind(
+    token="aws:ec2/vpc:Vpc",
+    inputs=updates(*_ATTRIBUTES, "tags") | replaces("cidrBlock", "instanceTenancy"),
+    defaults={"enableDnsSupport": True, "instanceTenancy": "default"},
+    computed=frozenset({"cidrBlock", "enableDnsHostnames"}),
+    create=_create,
+    read=_read,
+    update=_update,
+    delete=_delete,
+    complaints=_complaints,
+)

@@ -1,0 +1,133 @@
+"""The one door to the simulated AWS: moto in this process, under fixed credentials, with no way out of it.
+
+moto's back ends are plain dictionaries without locks, so calls are made one at a time.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Never
+
+import boto3
+from botocore.client import BaseClient
+from botocore.config import Config
+from botocore.exceptions import ClientError, ParamValidationError
+from botocore.model import StructureShape
+from moto import mock_aws
+
+from bedplate.rehearsal.refusal import Refusal
+
+# No retries: in a simulation a refusal is an answer. No configured endpoint: only moto may answer.
+_CONFIG = Config(retries={"total_max_attempts": 1}, ignore_configured_endpoint_urls=True)
+_running = threading.Lock()
+
+
+class _NoWayOut:
+    """Stands where botocore keeps its HTTP session; only a request that moto let pass arrives here."""
+
+    def send(self, request: Any) -> Never:  # noqa: ANN401  # botocore's request type is private
+        raise Refusal("NotSimulated", f"moto does not answer {request.method} {request.url.partition('?')[0]}")
+
+
+@dataclass
+class Simulation:
+    """One simulated AWS account in all regions; what was created lives as long as `running` does."""
+
+    account: str
+    calls: int = 0
+    # What moto has no model of, kept by us: token of the kind -> id -> properties.
+    fakes: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _clients: dict[tuple[str, str], BaseClient] = field(default_factory=dict)
+
+    def region(self, name: str) -> "Aws":
+        """Return the door to one region."""
+        return Aws(self, name)
+
+    @cached_property
+    def _session(self) -> boto3.session.Session:
+        """Credentials of a role in `account`: moto tells accounts apart by whose keys sign a request."""
+        visitor = boto3.session.Session("rehearsal", "rehearsal", region_name="us-east-1")
+        role = f"arn:aws:iam::{self.account}:role/rehearsal"
+        keys = visitor.client("sts", config=_CONFIG).assume_role(RoleArn=role, RoleSessionName="rehearsal")
+        held = keys["Credentials"]
+        return boto3.session.Session(held["AccessKeyId"], held["SecretAccessKey"], held["SessionToken"])
+
+    def client(self, service: str, region: str) -> BaseClient:
+        """Return the client of a service in a region; making one is slow, so each is made once."""
+        with self._lock:
+            if (service, region) not in self._clients:
+                made = self._session.client(service, region_name=region, config=_CONFIG)
+                made._endpoint.http_session = _NoWayOut()  # noqa: SLF001  # the only place to stop a request
+                self._clients[service, region] = made
+            return self._clients[service, region]
+
+    def call(self, service: str, region: str, operation: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Make one call; raise Refusal with AWS's error code when it is refused."""
+        with self._lock:
+            self.calls += 1
+            try:
+                reply: dict[str, Any] = getattr(self.client(service, region), operation)(**params)
+            except ClientError as error:
+                told = error.response["Error"]
+                raise Refusal(told["Code"], told.get("Message", "")) from None
+            except ParamValidationError as error:
+                raise Refusal("ValidationError", str(error)) from None
+            except NotImplementedError as error:
+                raise Refusal("NotSimulated", f"moto does not model {service}.{operation}: {error}") from None
+        return reply
+
+
+@dataclass(frozen=True, slots=True)
+class Aws:
+    """One region of the simulated AWS, as resource kinds see it."""
+
+    simulation: Simulation
+    region: str
+
+    @property
+    def account(self) -> str:
+        """The account's twelve digits."""
+        return self.simulation.account
+
+    def elsewhere(self, region: str) -> "Aws":
+        """Return the door to another region of the same account."""
+        return Aws(self.simulation, region)
+
+    def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401  # boto3's own
+        """Make one call, such as `call("ec2", "create_vpc", CidrBlock="10.0.0.0/16")`; raise Refusal when refused."""
+        return self.simulation.call(service, self.region, operation, params)
+
+    def shape(self, service: str, operation: str) -> StructureShape:
+        """Return what an operation takes, from botocore's service model."""
+        meta = self.simulation.client(service, self.region).meta
+        model = meta.service_model.operation_model(meta.method_to_api_mapping[operation])
+        shape: StructureShape = model.input_shape
+        return shape
+
+    def arn(self, service: str, resource: str) -> str:
+        """Return the ARN of a resource of this region and account."""
+        return f"arn:aws:{service}:{self.region}:{self.account}:{resource}"
+
+    def fakes(self, token: str) -> dict[str, dict[str, Any]]:
+        """Return the fakes of one kind, id -> properties."""
+        return self.simulation.fakes.setdefault(token, {})
+
+
+@contextmanager
+def running(account: str) -> Iterator[Simulation]:
+    """Run a simulated AWS for as long as the context lasts; one at a time in a process.
+
+    The environment's AWS variables (credentials, profiles, endpoints) are out of sight meanwhile, so that not even a
+    program that calls boto3 by itself can reach a real account.
+    """
+    with _running:
+        ambient = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("AWS_")}
+        try:
+            with mock_aws():
+                yield Simulation(account)
+        finally:
+            os.environ.update(ambient)
