@@ -1,0 +1,11 @@
+"""Dated facts about AWS, with typed readers: regions, instance types, where they are offered, list prices.
+
+What changes when AWS changes lives in `data/`, one fact a line under its date and source, never in logic.
+Every reader has its writer beside it, so that refreshed facts keep the form and a diff shows what AWS changed.
+"""
+
+from bedplate.catalog.catalog import Catalog
+from bedplate.catalog.facts import AcceleratorFacts, GpuFacts, InstanceFacts, RegionFacts
+from bedplate.catalog.shipped import load_catalog
+
+__all__ = ["AcceleratorFacts", "Catalog", "GpuFacts", "InstanceFacts", "RegionFacts", "load_catalog"]

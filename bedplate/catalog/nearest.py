@@ -1,0 +1,33 @@
+"""The known word that a mistyped one was most likely meant to be."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from functools import lru_cache
+
+_SHORTLIST = 12
+
+
+def nearest(word: str, words: Iterable[str]) -> str | None:
+    """Return the word nearest to `word`, or None when none is near; the same for any order of `words`."""
+    return _nearest(word.lower(), tuple(sorted(set(words))))
+
+
+@lru_cache(maxsize=256)
+def _nearest(word: str, words: tuple[str, ...]) -> str | None:
+    # difflib alone ranks p5.4xlarge above p5.48xlarge for p5.49xlarge, so it only makes the shortlist. Among
+    # equals the longest wins: people leave out letters more often than they add them.
+    near = get_close_matches(word, words, n=_SHORTLIST)
+    return min(near, key=lambda other: (edits(word, other), -len(other), other), default=None)
+
+
+def edits(one: str, other: str) -> int:
+    """Return how many slips part two words: a letter added, dropped, mistyped, or two neighbours swapped."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, start=1):
+        above, before, row = before, row, [i]
+        for j, against in enumerate(other, start=1):
+            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (letter != against)))
+            if i > 1 and j > 1 and (letter, against) == (other[j - 2], one[i - 2]):
+                row[j] = min(row[j], above[j - 2] + 1)
+    return row[-1]

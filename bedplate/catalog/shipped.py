@@ -1,0 +1,33 @@
+"""The catalogue that the project ships: read once a process."""
+
+from functools import cache
+from pathlib import Path
+
+from bedplate.catalog.catalog import Catalog
+from bedplate.catalog.instances import read_instances
+from bedplate.catalog.offers import read_offers
+from bedplate.catalog.prices import read_prices
+from bedplate.catalog.regions import read_regions
+from bedplate.catalog.sheet import Sheet, read_sheet
+
+FOLDER = Path(__file__).parent / "data"
+
+
+def shipped(name: str) -> Sheet:
+    """Return one of the shipped sheets: regions, instances, offers or prices."""
+    return read_sheet((FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
+
+
+@cache
+def load_catalog() -> Catalog:
+    """Return the shipped catalogue; its date is that of the instance types."""
+    instances, prices = shipped("instances"), shipped("prices")
+    return Catalog(
+        regions=read_regions(shipped("regions").rows),
+        types=read_instances(instances.rows),
+        offers=read_offers(shipped("offers").rows),
+        prices=read_prices(prices.rows),
+        date=instances.heading["date"],
+        price_date=prices.heading["date"],
+        price_region=prices.heading["region"],
+    )
