@@ -10,7 +10,7 @@ from bedplate.catalog.facts import InstanceFacts, RegionFacts
 class Catalog:
     """Dated facts about AWS.
 
-    `offers` holds zone letters by instance type and region, and may name a type that `types` knows nothing of.
+    `offers` holds zone letters by instance type and region, and may name a type that `types` lacks.
     `prices` is USD an hour, on demand, in `price_region`.
     """
 

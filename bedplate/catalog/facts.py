@@ -39,8 +39,8 @@ class InstanceFacts:
     """One EC2 instance type.
 
     A figure that the source does not state is 0; `hypervisor` is empty for bare metal. `interfaces_per_card`
-    has one entry a network card, `efa` is the most EFA interfaces an instance may have, `local_nvme_gb` is the
-    sum of its disks.
+    has one entry a network card; `efa` is the most EFA interfaces an instance may have; `local_nvme_gb` sums
+    its disks.
     """
 
     name: str
