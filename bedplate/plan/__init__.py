@@ -1,5 +1,25 @@
 """The plan: what a fleet file and its lock come to, as values. Pure: no file, no clock, no AWS.
 
-Addresses are `ipaddress` types throughout; every block lies in the supernet, none overlaps another, and none that
-the lock knows has moved.
+Addresses are `ipaddress` types throughout; every block that is allotted lies in the supernet, none overlaps
+another, and none that the lock knows has moved.
 """
+
+from bedplate.plan.allot import allot
+from bedplate.plan.document import plan_document
+from bedplate.plan.fault import PlanFault, PlanFaults
+from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.planner import plan_fleet
+from bedplate.plan.prices import PriceSpan, price_span
+from bedplate.plan.record import Record
+
+__all__ = [
+    "FleetPlan",
+    "PlanFault",
+    "PlanFaults",
+    "PriceSpan",
+    "Record",
+    "allot",
+    "plan_document",
+    "plan_fleet",
+    "price_span",
+]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
+from types import MappingProxyType
 
 from bedplate.plan.record import Record
 from bedplate.spec.group import Fabric, Market
@@ -98,7 +99,10 @@ class BucketPlan:
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """Everything that stacks, roles and pictures are made from."""
+    """Everything that stacks, roles and pictures are made from.
+
+    `record` is the lock as it was read, `blocks` every path of today's file, in its order.
+    """
 
     name: str
     account: str
@@ -117,6 +121,7 @@ class FleetPlan:
     files: tuple[FilesPlan, ...]
     buckets: tuple[BucketPlan, ...]
     record: Record
+    blocks: Mapping[str, IPv4Network]
 
     @property
     def home(self) -> RegionPlan:
@@ -129,3 +134,24 @@ class FleetPlan:
             if region.name == name:
                 return region
         raise KeyError(name)
+
+    @property
+    def addresses(self) -> Mapping[str, IPv4Address]:
+        """The fixed address of each physical machine, by `machine.place`."""
+        return {
+            f"{name}.{site.name}": address for site in self.sites for name, address in site.machines.items()
+        }
+
+    @property
+    def news(self) -> Mapping[str, IPv4Network]:
+        """Blocks that the lock does not hold yet, by path."""
+        return {path: block for path, block in self.blocks.items() if path not in self.record.blocks}
+
+    @property
+    def retired(self) -> Mapping[str, IPv4Network]:
+        """Blocks that the lock holds and the file no longer asks for, by path."""
+        return {path: block for path, block in self.record.blocks.items() if path not in self.blocks}
+
+    def recorded(self) -> Record:
+        """Return what the lock is to hold from now on: all it held, and the news."""
+        return Record(MappingProxyType({**self.record.blocks, **self.news}))

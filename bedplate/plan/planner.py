@@ -1,0 +1,91 @@
+"""From a fleet file, its lock and the catalogue to the plan: every name and address decided."""
+
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv4Network
+from types import MappingProxyType
+
+from bedplate.catalog import Catalog
+from bedplate.plan import paths
+from bedplate.plan.allot import allot
+from bedplate.plan.fleet import FleetPlan, LaptopPool, RegionPlan, SitePlan, TunnelPlan, ZonePlan
+from bedplate.plan.pools import pools
+from bedplate.plan.record import Record
+from bedplate.plan.stores import buckets, files
+from bedplate.plan.want import TUNNEL_NUMBERS
+from bedplate.spec import Fleet
+from bedplate.spec.site import Site
+
+Blocks = Mapping[str, IPv4Network]
+
+
+def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
+    """Return the plan of a fleet that has passed the checks; raises PlanFaults when its addresses do not fit."""
+    blocks = allot(fleet, record)
+    return FleetPlan(
+        name=fleet.name,
+        account=fleet.account,
+        owner=fleet.owner,
+        domain=fleet.domain,
+        supernet=fleet.network.supernet,
+        interconnect=fleet.network.interconnect,
+        egress=fleet.network.egress,
+        regions=_regions(fleet, blocks),
+        sites=_sites(fleet),
+        pods=blocks.get(paths.PODS),
+        services=blocks.get(paths.SERVICES),
+        laptops=_laptops(fleet, blocks),
+        tunnels=_tunnels(fleet, blocks),
+        pools=pools(fleet, catalog),
+        files=files(fleet),
+        buckets=buckets(fleet),
+        record=record,
+        blocks=blocks,
+    )
+
+
+def _regions(fleet: Fleet, blocks: Blocks) -> tuple[RegionPlan, ...]:
+    return tuple(
+        RegionPlan(
+            name=name,
+            home=region.home,
+            block=blocks[paths.region_path(name)],
+            zones=tuple(
+                ZonePlan(zone, blocks[paths.edge_path(name, zone)], blocks[paths.nodes_path(name, zone)])
+                for zone in region.zones
+            ),
+        )
+        for name, region in fleet.regions.items()
+    )
+
+
+def _sites(fleet: Fleet) -> tuple[SitePlan, ...]:
+    return tuple(
+        SitePlan(
+            name=name,
+            lan=site.lan,
+            public=site.gateway.public,
+            asn=site.gateway.asn,
+            gateway=site.gateway.machine,
+            machines=_addresses(site),
+        )
+        for name, site in fleet.sites.items()
+    )
+
+
+def _addresses(site: Site) -> Mapping[str, IPv4Address]:
+    return MappingProxyType({name: machine.address for name, machine in site.machines.items()})
+
+
+def _laptops(fleet: Fleet, blocks: Blocks) -> tuple[LaptopPool, ...]:
+    gateways = fleet.vpn.laptops.gateways if fleet.vpn and fleet.vpn.laptops else ()
+    places = dict.fromkeys(gateway.region or gateway.site or "" for gateway in gateways)
+    return tuple(LaptopPool(place, blocks[paths.pool_path(place)]) for place in places)
+
+
+def _tunnels(fleet: Fleet, blocks: Blocks) -> tuple[TunnelPlan, ...]:
+    return tuple(
+        TunnelPlan(site, region, number, blocks[paths.tunnel_path(site, region, number)])
+        for site in fleet.sites
+        for region in fleet.regions
+        for number in TUNNEL_NUMBERS
+    )

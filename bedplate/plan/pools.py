@@ -1,0 +1,59 @@
+"""The pools of a fleet: a rung of a ladder is one Auto Scaling group, or one a zone where the fabric needs it."""
+
+from collections.abc import Iterator
+
+from bedplate.catalog import Catalog
+from bedplate.plan.fleet import PoolPlan
+from bedplate.plan.names import pool_name
+from bedplate.spec import Fleet
+from bedplate.spec.group import Group, Rung
+
+
+def pools(fleet: Fleet, catalog: Catalog) -> tuple[PoolPlan, ...]:
+    """Return the pools of all groups, in the order of the file."""
+    return tuple(pool for name, group in fleet.groups.items() for pool in _pools(name, group, fleet, catalog))
+
+
+def _pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iterator[PoolPlan]:
+    """Yield one group's pools, the minimum in the first.
+
+    Each may hold the group's maximum: which rung grows, and how far, is decided while the fleet runs, by where
+    capacity is found. A rung that names one zone and a later one with its region come to that zone's pool once.
+    """
+    places = {
+        pool_name(name, rung, place): (rung, zones)
+        for rung in group.ladder
+        for place, zones in _places(group, rung, fleet.regions[rung.region].zones, catalog)
+    }
+    for number, (pool, (rung, zones)) in enumerate(places.items()):
+        yield PoolPlan(
+            name=pool,
+            group=name,
+            use=group.use,
+            region=rung.region,
+            zones=zones,
+            market=rung.market,
+            reservation=rung.reservation,
+            types=group.types,
+            min=0 if number else group.nodes.min,
+            max=group.nodes.max,
+            disk=group.disk,
+            fabric=group.fabric,
+        )
+
+
+def _places(
+    group: Group, rung: Rung, zones: tuple[str, ...], catalog: Catalog
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if rung.zone is not None:
+        yield rung.zone, (rung.zone,)
+        return
+    offering = tuple(zone for zone in zones if _is_offered(group.types, rung.region, zone, catalog))
+    if group.fabric is None:
+        yield rung.region, offering
+    else:
+        yield from ((zone, (zone,)) for zone in offering)
+
+
+def _is_offered(types: tuple[str, ...], region: str, zone: str, catalog: Catalog) -> bool:
+    return any(name not in catalog.types or zone in catalog.offered(name, region) for name in types)

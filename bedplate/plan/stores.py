@@ -1,0 +1,30 @@
+"""Shared storage in the cloud: file systems and buckets. NFS stands on a site and is no part of the plan."""
+
+from bedplate.plan.fleet import BucketPlan, FilesPlan
+from bedplate.plan.names import bucket_name
+from bedplate.spec import Fleet
+from bedplate.spec.storage import EfsStore, S3Store
+
+
+def files(fleet: Fleet) -> tuple[FilesPlan, ...]:
+    """Return the EFS file systems, in the order of the file."""
+    return tuple(
+        FilesPlan(store=name, region=store.region, mount=store.mount)
+        for name, store in fleet.storage.items()
+        if isinstance(store, EfsStore)
+    )
+
+
+def buckets(fleet: Fleet) -> tuple[BucketPlan, ...]:
+    """Return a bucket for each region of each S3 store, in the order of the file."""
+    return tuple(
+        BucketPlan(
+            store=name,
+            region=region,
+            name=bucket_name(fleet.name, name, fleet.account, region),
+            expire_days=store.expire_days,
+        )
+        for name, store in fleet.storage.items()
+        if isinstance(store, S3Store)
+        for region in store.regions
+    )
