@@ -22,7 +22,7 @@ UNLISTED_ZONES = {"eu-west-2d"}
 WITHOUT_FACTS = ("mac", "r9g.", "r9gd.", "t8i.", "trn2.3xlarge", "trn2u.")
 WITHOUT_CARDS = ("hpc6", "hpc7a", "hpc8", "trn2.48xlarge")
 
-# Two cards in moto's recording, one in our source, with the same number of interfaces in all. None is a GPU type.
+# Two cards in moto's recording, one in our source; as many interfaces in all. None of them is a GPU type.
 CARDS_DIFFER = {"i7ie.48xlarge", "i7ie.metal-48xl", "i8ge.48xlarge", "i8ge.metal-48xl"}
 
 # What AWS sells and moto has never recorded: the simulation refuses these.
