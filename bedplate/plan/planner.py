@@ -19,7 +19,7 @@ Blocks = Mapping[str, IPv4Network]
 
 
 def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
-    """Return the plan of a fleet that has passed the checks; raises PlanFaults when its addresses do not fit."""
+    """Return the plan of a fleet that has passed the checks; raises PlanFaults as `allot` does."""
     blocks = allot(fleet, record)
     return FleetPlan(
         name=fleet.name,

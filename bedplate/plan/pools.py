@@ -1,4 +1,4 @@
-"""The pools of a fleet: a rung of a ladder is one Auto Scaling group, or one a zone where the fabric needs it."""
+"""The pools of a fleet: a rung of a ladder is one Auto Scaling group, or one a zone for the fabric's sake."""
 
 from collections.abc import Iterator
 
@@ -17,8 +17,8 @@ def pools(fleet: Fleet, catalog: Catalog) -> tuple[PoolPlan, ...]:
 def _pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iterator[PoolPlan]:
     """Yield one group's pools, the minimum in the first.
 
-    Each may hold the group's maximum: which rung grows, and how far, is decided while the fleet runs, by where
-    capacity is found. A rung that names one zone and a later one with its region come to that zone's pool once.
+    Each may hold the group's maximum: which rung grows, and how far, is decided while the fleet runs, by
+    where capacity is found. A rung with a zone and a later one with its region come to that zone's pool once.
     """
     places = {
         pool_name(name, rung, place): (rung, zones)

@@ -60,7 +60,7 @@ def _no_slot(name: str, block: IPv4Network) -> PlanFault:
         code="E235",
         key=f"regions.{name}.zones",
         message=f"{block} has places for {SLOTS} zones; those of the file and of the lock together are more",
-        fix=f"fewer zones, or `bedplate plan --write --release {region_path(name)}/zone/...` for one that is gone",
+        fix=f"fewer zones, or release one that is gone: `--release {region_path(name)}/zone/...`",
     )
 
 

@@ -1,0 +1,68 @@
+"""fleet.lock as a file: read strictly, and changed only under the hold."""
+
+import os
+import stat
+from pathlib import Path
+
+from bedplate.catalog import Catalog
+from bedplate.errors import InputError
+from bedplate.lock.hold import held
+from bedplate.lock.text import NotALockError, lock_text, parse_lock
+from bedplate.plan import FleetPlan, Record, plan_fleet
+from bedplate.plan.release import release
+from bedplate.spec import Fleet
+from bedplate.writer import told_plainly, write_whole
+
+_NAME = "fleet.lock"
+_LARGEST = 16 * 1024 * 1024  # a thousand regions of six zones and a site take one
+
+
+def lock_path(fleet_file: Path) -> Path:
+    """Return where the lock of a fleet file lies: beside it."""
+    return fleet_file.with_name(_NAME)
+
+
+def read_lock(path: Path, fleet: str) -> Record:
+    """Return what the lock holds; nothing where there is no lock yet.
+
+    Raises InputError for a lock that is not whole, not of this fleet, or not of this version.
+    """
+    if not os.path.lexists(path):
+        return Record({})
+    try:
+        with told_plainly(path, "read"):
+            return parse_lock(_text(path), fleet)
+    except NotALockError as error:
+        raise InputError(f"{path.name} is refused: {error.what}", where=str(path), fix=error.fix) from None
+
+
+def record_plan(path: Path, fleet: Fleet, catalog: Catalog, *, release_of: tuple[str, ...] = ()) -> FleetPlan:
+    """Plan the fleet once more under the hold, write its lock, and return the plan that was recorded.
+
+    The lock is read again under the hold, so what another writer has recorded since is kept. `release_of`
+    names the paths to give back first. Raises HeldError while somebody else writes, PlanFaults as `allot` does.
+    """
+    with held(path):
+        known = read_lock(path, fleet.name)
+        kept = known
+        for gone in release_of:
+            kept = release(kept, gone, fleet)
+        plan = plan_fleet(fleet, kept, catalog)
+        if plan.recorded() != known:
+            write_whole(path, lock_text(fleet.name, plan.recorded()).encode())
+        return plan
+
+
+def _text(path: Path) -> str:
+    # A pipe would block an ordinary open for ever.
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as stream:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise NotALockError("it is no ordinary file", "move it away")
+        if status.st_size > _LARGEST:
+            raise NotALockError(f"it has {status.st_size:,} bytes; no lock is that large")
+        try:
+            return stream.read(_LARGEST + 1).decode()
+        except UnicodeDecodeError as error:
+            raise NotALockError(f"it is no text: {error}") from None

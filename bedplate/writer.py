@@ -1,0 +1,103 @@
+"""Files written whole or not at all: temporary file, fsync, rename, fsync of the folder.
+
+Never follows a symbolic link at the path, and never leaves what it wrote looser than its mode for an instant.
+"""
+
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from bedplate.errors import MachineError
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
+# What the machine may lack, and what to do about it.
+_LACKS: Mapping[int, tuple[str, str]] = {
+    errno.ENOSPC: ("the disk is full", "free some space and run it again"),
+    errno.EDQUOT: ("your disk quota is used up", "free some space and run it again"),
+    errno.EFBIG: ("the file would be larger than this process may write", "raise `ulimit -f`"),
+    errno.EROFS: ("the file system is read-only", "write to another folder, or mount it for writing"),
+    errno.EACCES: ("you have no right to it", "run it as its owner"),
+    errno.EPERM: ("you have no right to it", "run it as its owner"),
+    errno.ENOENT: ("the folder does not exist", "make the folder first"),
+    errno.ENOTDIR: ("a part of the path is no folder", "correct the path"),
+    errno.EISDIR: ("a folder has that name", "move the folder away"),
+    errno.EIO: ("the disk failed", "look at the kernel's log: `dmesg`"),
+}
+
+
+def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Put `data` at `path`: a reader sees the old content or the new one, even after a crash.
+
+    Raises MachineError where the machine refuses; the old file is then as it was. The umask narrows `mode`.
+    """
+    temporary = path.with_name(f"{_prefix(path)}{os.getpid()}.{os.urandom(4).hex()}")
+    with told_plainly(path):
+        _sweep(path)
+        try:
+            _fill(temporary, data, mode)
+            temporary.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        _sync_folder(path.parent)
+
+
+@contextmanager
+def told_plainly(path: Path, verb: str = "write") -> Iterator[None]:
+    """Turn what a machine may lack to read or write a file into a MachineError; let other errors through."""
+    try:
+        yield
+    except OSError as error:
+        lack = _LACKS.get(error.errno or 0)
+        if lack is None:
+            raise
+        what, fix = lack
+        raise MachineError(f"cannot {verb} {path.name}: {what}", where=str(path), fix=fix) from error
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process of this host exists, whoever owns it."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _fill(path: Path, data: bytes, mode: int) -> None:
+    handle = os.open(path, _CREATE, mode)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, _FOLDER)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _prefix(path: Path) -> str:
+    # The host is in it: on a shared disk a process number of another machine says nothing here.
+    return f".{path.name}.{os.uname().nodename}.tmp."
+
+
+def _sweep(path: Path) -> None:
+    """Remove what writers that were killed have left beside the path."""
+    prefix = _prefix(path)
+    for left in path.parent.iterdir():
+        pid, _, _ = left.name.removeprefix(prefix).partition(".")
+        if left.name.startswith(prefix) and pid.isdecimal() and not is_alive(int(pid)):
+            left.unlink(missing_ok=True)
