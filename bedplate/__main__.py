@@ -1,0 +1,5 @@
+"""`python -m bedplate` is `bedplate`."""
+
+from bedplate.cli import main
+
+main()

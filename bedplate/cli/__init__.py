@@ -1,0 +1,63 @@
+"""The command line: a command parses, calls one function and prints; what goes wrong is told here, once.
+
+A command returns its exit status, and imports what it needs when it runs: help and checks start at once.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from traceback import print_exception
+
+import typer
+
+from bedplate.cli.app import app
+from bedplate.cli.output import tell
+from bedplate.errors import BedplateError
+from bedplate.report.errors import defect_lines, error_lines, usage_lines
+
+INTERRUPTED = 130
+NOBODY_READS = 141
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit status; nothing is raised."""
+    try:
+        return _invoke(arguments)
+    except BedplateError as error:
+        tell(error_lines(error))
+        return error.exit_code
+    except typer.TyperException as error:
+        tell(usage_lines(error.format_message()))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _close_stdout()
+        return NOBODY_READS
+    except Exception as error:  # noqa: BLE001 - the last net: an operator gets a sentence, not a traceback
+        if _is_traced(arguments):
+            print_exception(error)
+        tell(defect_lines(error))
+        return BedplateError.exit_code
+
+
+def _invoke(arguments: Sequence[str]) -> int:
+    command = typer.main.get_command(app)
+    words = list(arguments) or ["--help"]
+    status: int | None = command.main(words, prog_name="bedplate", standalone_mode=False)
+    sys.stdout.flush()
+    return status or 0
+
+
+def _is_traced(arguments: Sequence[str]) -> bool:
+    return "--traceback" in arguments or os.environ.get("BEDPLATE_TRACEBACK") == "1"
+
+
+def _close_stdout() -> None:
+    """Send what is still buffered nowhere: Python would complain when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

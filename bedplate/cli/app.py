@@ -1,0 +1,49 @@
+"""The commands, each with the example that its help shows."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from bedplate import __version__
+from bedplate.cli.check import check
+from bedplate.cli.output import show
+from bedplate.cli.plan import plan
+from bedplate.cli.schema import schema
+
+EXAMPLES: tuple[tuple[Callable[..., int], str], ...] = (
+    (check, "bedplate check examples/lab.yaml"),
+    (plan, "bedplate plan examples/lab.yaml"),
+    (schema, "bedplate schema > fleet.schema.json"),
+)
+
+app = typer.Typer(
+    name="bedplate",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    epilog="Example: bedplate check examples/lab.yaml",
+)
+
+for command, example in EXAMPLES:
+    app.command(epilog=f"Example: {example}")(command)
+
+
+def _show_version(*, asked: bool) -> None:
+    if asked:
+        show([f"bedplate {__version__}"])
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+    traceback: Annotated[
+        bool,
+        typer.Option("--traceback", help="Print the traceback of a defect.", envvar="BEDPLATE_TRACEBACK"),
+    ] = False,
+) -> None:
+    """Declare and run a deep-learning lab's infrastructure from one file, FLEET (default: fleet.yaml)."""

@@ -1,0 +1,55 @@
+"""`bedplate check`: what is wrong with a fleet file, and what each rule means."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json
+from bedplate.cli.output import show, show_document
+from bedplate.errors import InputError
+
+ALL_RULES = "all"
+
+
+def check(
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    json: Json = False,
+    explain: Annotated[
+        str, typer.Option(metavar="CODE", help="Say what a rule means instead; `all` lists the rules.")
+    ] = "",
+) -> int:
+    """Validate the fleet file; print every fault."""
+    return _explain(explain) if explain else _examine(fleet, json=json)
+
+
+def _examine(path: Path, *, json: bool) -> int:
+    from bedplate.catalog import load_catalog
+    from bedplate.checks.fault import Level
+    from bedplate.load import examine
+    from bedplate.report.faults import fault_document, verdict_lines
+
+    faults = examine(path, load_catalog())
+    if json:
+        show_document(fault_document(faults))
+    else:
+        show(verdict_lines(str(path), faults))
+    return InputError.exit_code if any(fault.level is Level.ERROR for fault in faults) else 0
+
+
+def _explain(code: str) -> int:
+    from bedplate.catalog.nearest import nearest
+    from bedplate.checks.rules import RULES
+    from bedplate.report.rules import rule_lines, rules_lines
+
+    if code == ALL_RULES:
+        show(rules_lines(RULES))
+        return 0
+    if code not in RULES:
+        raise InputError(
+            f"there is no rule {code}",
+            fix=f"the nearest is {nearest(code, RULES) or 'none'}; `bedplate check --explain all` lists them",
+        )
+    show(rule_lines(RULES[code]))
+    return 0

@@ -1,0 +1,67 @@
+"""`bedplate plan`: every address, machine and pool, and what differs from the lock."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json
+from bedplate.cli.output import show, show_document, tell
+
+if TYPE_CHECKING:
+    from bedplate.plan import FleetPlan
+
+
+def plan(
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    write: Annotated[bool, typer.Option("--write", help="Record the plan in fleet.lock.")] = False,
+    release: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH", help="With --write: give back a recorded block, as region/eu-west-1."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Show addresses, machines, pools; record them."""
+    if release and not write:
+        raise typer.BadParameter("--release changes the lock, so it needs --write")
+    if write:
+        _record(fleet, tuple(release or ()), json=json)
+    else:
+        _preview(fleet, json=json)
+    return 0
+
+
+def _preview(path: Path, *, json: bool) -> None:
+    from bedplate.cli.opening import opened, planned
+    from bedplate.report.lock import difference_lines
+
+    decided = planned(opened(path))
+    _print(decided, difference_lines(decided), json=json)
+
+
+def _record(path: Path, release: tuple[str, ...], *, json: bool) -> None:
+    from bedplate.catalog import load_catalog
+    from bedplate.cli.opening import opened
+    from bedplate.lock import lock_path, record_plan
+    from bedplate.report.lock import recorded_lines
+
+    loaded = opened(path)
+    decided = record_plan(lock_path(path), loaded.fleet, load_catalog(), release_of=release)
+    _print(decided, recorded_lines(decided), json=json)
+
+
+def _print(decided: "FleetPlan", end: Iterable[str], *, json: bool) -> None:
+    """Print the plan and how it stands to the lock; for a program the latter goes to stderr."""
+    from bedplate.catalog import load_catalog
+    from bedplate.plan import plan_document, price_span
+    from bedplate.report.plan import plan_lines
+    from bedplate.report.price import price_lines
+
+    if json:
+        show_document(plan_document(decided))
+        tell(end)
+        return
+    show(plan_lines(decided))
+    show(("", *price_lines(price_span(decided, load_catalog())), *end))

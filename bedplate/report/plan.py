@@ -1,0 +1,118 @@
+"""The plan as an operator reads it: who has which addresses, which pools there are, what is new."""
+
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Network
+from itertools import groupby
+
+from bedplate.plan.fleet import FleetPlan, PoolPlan, SitePlan, ZonePlan
+from bedplate.plan.paths import PODS, SERVICES, edge_path, is_nested, pool_path, region_path, site_path
+from bedplate.plan.zones import SLOTS
+from bedplate.report.columns import aligned, counted
+
+# AWS keeps the first four addresses of a subnet and the last (VPC User Guide, "Subnet sizing").
+KEPT_BY_AWS = 5
+
+Row = tuple[str, ...]
+
+
+def plan_lines(plan: FleetPlan) -> Iterator[str]:
+    """Yield the lines of `bedplate plan`; `+` leads what is not in the lock yet."""
+    yield f"{plan.name} · account {plan.account} · supernet {plan.supernet} ({_share(plan)} allotted)"
+    yield from _section(_regions(plan))
+    yield from _section(_others(plan))
+    yield from _section(_machines(plan))
+    yield from _section(_stores(plan))
+    for _, pools in groupby(plan.pools, key=lambda pool: pool.group):
+        yield from _group(tuple(pools))
+
+
+def _section(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield a blank line and the rows, or nothing when there are none."""
+    if lines := aligned(rows):
+        yield from ("", *lines)
+
+
+def _mark(plan: FleetPlan, path: str) -> str:
+    return "+ " if path in plan.news else "  "
+
+
+def _regions(plan: FleetPlan) -> Iterator[Row]:
+    for region in plan.regions:
+        room = f"room for {counted(_room(plan, region.name), 'more zone')}"
+        role = f"home, {room}" if region.home else room
+        yield (_mark(plan, region_path(region.name)) + region.name, str(region.block), role)
+        for zone in region.zones:
+            yield _zone(plan, region.name, zone)
+
+
+def _zone(plan: FleetPlan, region: str, zone: ZonePlan) -> Row:
+    mark = _mark(plan, edge_path(region, zone.name))
+    edge, nodes = (f"{block}  {_usable(block):,} usable" for block in (zone.edge, zone.nodes))
+    return (f"{mark}  {zone.name}", f"edge {edge}", f"nodes {nodes}")
+
+
+def _room(plan: FleetPlan, region: str) -> int:
+    """Return how many zones the region may still get; a retired zone keeps its place."""
+    known = {**plan.record.blocks, **plan.blocks}
+    return SLOTS - sum(path.startswith(f"region/{region}/zone/") and path.endswith("/edge") for path in known)
+
+
+def _usable(block: IPv4Network) -> int:
+    return block.num_addresses - KEPT_BY_AWS
+
+
+def _share(plan: FleetPlan) -> str:
+    """Return how much of the supernet is spoken for, retired blocks included."""
+    blocks = {**plan.record.blocks, **plan.blocks}.items()
+    taken = sum(
+        block.num_addresses
+        for path, block in blocks
+        if not is_nested(path) and block.subnet_of(plan.supernet)
+    )
+    return f"{100 * taken / plan.supernet.num_addresses:.0f} %"
+
+
+def _others(plan: FleetPlan) -> Iterator[Row]:
+    for site in plan.sites:
+        yield _site(plan, site)
+    for path, block in ((PODS, plan.pods), (SERVICES, plan.services)):
+        if block:
+            yield (_mark(plan, path) + path, str(block), f"{block.num_addresses:,} addresses")
+    for pool in plan.laptops:
+        mark = _mark(plan, pool_path(pool.place))
+        yield (f"{mark}laptops", str(pool.block), f"{_clients(pool.block):,} laptops through {pool.place}")
+
+
+def _clients(block: IPv4Network) -> int:
+    """Return how many laptops a gateway can serve: all but network, gateway and broadcast address."""
+    return block.num_addresses - 3
+
+
+def _site(plan: FleetPlan, site: SitePlan) -> Row:
+    tunnels = [tunnel for tunnel in plan.tunnels if tunnel.site == site.name]
+    inside = f", {counted(len(tunnels), 'tunnel')} from {tunnels[0].inside}" if tunnels else ""
+    gateway = f"gateway {site.gateway} at {site.public}, AS{site.asn}{inside}"
+    return (_mark(plan, site_path(site.name)) + site.name, str(site.lan), gateway)
+
+
+def _machines(plan: FleetPlan) -> Iterator[Row]:
+    return ((f"  {name}", str(address)) for name, address in plan.addresses.items())
+
+
+def _stores(plan: FleetPlan) -> Iterator[Row]:
+    for files in plan.files:
+        yield (f"  {files.store}", f"EFS in {files.region}", f"mounted on {files.mount}")
+    for bucket in plan.buckets:
+        yield (f"  {bucket.store}", f"S3 in {bucket.region}", f"s3://{bucket.name}")
+
+
+def _group(pools: tuple[PoolPlan, ...]) -> Iterator[str]:
+    first = pools[0]
+    facts = (
+        ", ".join(first.types),
+        f"for {first.use.value}",
+        f"{first.min} to {counted(first.max, 'machine')}",
+        *((f"{first.fabric.value} fabric",) if first.fabric else ()),
+    )
+    yield from ("", f"  {first.group}   {' · '.join(facts)}")
+    yield from aligned((f"    {pool.name}", pool.market.value, " ".join(pool.zones)) for pool in pools)
