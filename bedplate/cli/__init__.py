@@ -16,7 +16,6 @@ from bedplate.errors import BedplateError
 from bedplate.report.errors import defect_lines, error_lines, usage_lines
 
 INTERRUPTED = 130
-NOBODY_READS = 141
 
 
 def main() -> None:
@@ -36,9 +35,6 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        _close_stdout()
-        return NOBODY_READS
     except Exception as error:  # noqa: BLE001 - the last net: an operator gets a sentence, not a traceback
         if _is_traced(arguments):
             print_exception(error)
@@ -47,17 +43,10 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _invoke(arguments: Sequence[str]) -> int:
-    command = typer.main.get_command(app)
     words = list(arguments) or ["--help"]
-    status: int | None = command.main(words, prog_name="bedplate", standalone_mode=False)
-    sys.stdout.flush()
+    status: int | None = app(words, prog_name="bedplate", standalone_mode=False)
     return status or 0
 
 
 def _is_traced(arguments: Sequence[str]) -> bool:
     return "--traceback" in arguments or os.environ.get("BEDPLATE_TRACEBACK") == "1"
-
-
-def _close_stdout() -> None:
-    """Send what is still buffered nowhere: Python would complain when it flushes at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

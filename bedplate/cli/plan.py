@@ -8,9 +8,12 @@ import typer
 
 from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json
 from bedplate.cli.output import show, show_document, tell
+from bedplate.errors import InputError
 
 if TYPE_CHECKING:
     from bedplate.plan import FleetPlan
+
+RELEASE_EXAMPLE = "`bedplate plan --write --release region/eu-west-1`"
 
 
 def plan(
@@ -25,7 +28,9 @@ def plan(
 ) -> int:
     """Show addresses, machines, pools; record them."""
     if release and not write:
-        raise typer.BadParameter("--release changes the lock, so it needs --write")
+        raise InputError(
+            "--release changes the lock, so it needs --write", fix=f"add --write: {RELEASE_EXAMPLE}"
+        )
     if write:
         _record(fleet, tuple(release or ()), json=json)
     else:

@@ -1,0 +1,30 @@
+"""What all tests share: expected texts, kept as files and rewritten on demand."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+DATA = Path(__file__).parent / "data"
+
+Expect = Callable[[str, str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that accepts what the program says now; its diff is then read before it is committed."""
+    parser.addoption("--rewrite", action="store_true", help="write the expected texts under tests/data anew")
+
+
+@pytest.fixture
+def expect(request: pytest.FixtureRequest) -> Expect:
+    """Give the comparison of a text with the file of that name under tests/data."""
+    is_rewriting = request.config.getoption("--rewrite")
+
+    def compare(name: str, text: str) -> None:
+        path = DATA / name
+        if is_rewriting:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert text == path.read_text(encoding="utf-8")
+
+    return compare

@@ -1,0 +1,98 @@
+"""`bedplate check`, driven as an operator drives it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bedplate.checks.rules import RULES
+from bedplate.cli import run
+from tests.conftest import Expect
+
+ROOT = Path(__file__).parents[2]
+FAULTY = "tests/data/cli/faulty.yaml"
+
+
+@pytest.fixture(autouse=True)
+def at_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in the project's folder, so that paths are told as they are typed there."""
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.mark.parametrize("name", ["lab", "minimal"])
+def test_a_good_file_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Good news is short, and its status is 0."""
+    assert run(["check", f"examples/{name}.yaml"]) == 0
+
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"examples/{name}.yaml is fine: ")
+
+
+def test_every_fault_is_told_with_its_place_and_its_mending(
+    expect: Expect, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of them at once, on stdout, status 2."""
+    assert run(["check", FAULTY]) == 2
+
+    out, err = capsys.readouterr()
+    expect("cli/check-faulty.txt", out)
+    assert err == ""
+
+
+def test_a_program_reads_the_same_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    """One document on stdout, with the keys that are promised."""
+    assert run(["check", FAULTY, "--json"]) == 2
+
+    faults = json.loads(capsys.readouterr().out)["faults"]
+    assert {tuple(sorted(fault)) for fault in faults} == {
+        ("code", "column", "file", "fix", "key", "level", "line", "message")
+    }
+    assert {fault["key"] for fault in faults} >= {"regions.us-esat-1", "groups.train.types.0"}
+
+
+def test_a_good_file_has_an_empty_list(capsys: pytest.CaptureFixture[str]) -> None:
+    """A program need not tell a missing key from an empty one."""
+    assert run(["check", "examples/lab.yaml", "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out) == {"faults": []}
+
+
+def test_fleet_yaml_is_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In its own folder a fleet needs no name."""
+    (tmp_path / "fleet.yaml").write_bytes((ROOT / "examples/minimal.yaml").read_bytes())
+    monkeypatch.chdir(tmp_path)
+
+    assert run(["check"]) == 0
+    assert capsys.readouterr().out.startswith("fleet.yaml is fine: ")
+
+
+def test_a_missing_file_is_told_plainly(capsys: pytest.CaptureFixture[str]) -> None:
+    """A slip in the path is the commonest of all faults."""
+    assert run(["check", "no/such.yaml"]) == 2
+
+    assert "no/such.yaml" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("code", sorted(RULES))
+def test_every_rule_can_be_explained(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Why it is there, what to do, and whether it may be allowed."""
+    assert run(["check", "--explain", code]) == 0
+
+    told = capsys.readouterr().out
+    assert told.startswith(f"{code} {RULES[code].name} ")
+    assert RULES[code].reason in told
+
+
+def test_all_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line a rule."""
+    assert run(["check", "--explain", "all"]) == 0
+
+    assert len(capsys.readouterr().out.splitlines()) == len(RULES) + 1
+
+
+def test_an_unknown_rule_leads_to_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    """A mistyped code is a wrong input like any other."""
+    assert run(["check", "--explain", "E3010"]) == 2
+
+    assert "the nearest is E301" in capsys.readouterr().err

@@ -1,0 +1,130 @@
+"""`bedplate plan`, driven as an operator drives it."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from bedplate.cli import run
+from tests.conftest import Expect
+
+ROOT = Path(__file__).parents[2]
+LAB = (ROOT / "examples/lab.yaml").read_text(encoding="utf-8")
+REGION = "  eu-north-1:\n    zones: [eu-north-1a, eu-north-1b, eu-north-1c]\n"
+WITHOUT = re.sub(r" *- \{region: eu-north-1.*\n|, eu-north-1\b", "", LAB.replace(REGION, ""))
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a folder of its own that holds examples/lab.yaml as fleet.yaml."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "fleet.yaml"
+    file.write_text(LAB, encoding="utf-8")
+    return file
+
+
+def test_a_first_plan(lab: Path, expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every address, store and pool is told, all of it as new; nothing is written."""
+    assert run(["plan"]) == 0
+
+    expect("cli/plan-lab.txt", capsys.readouterr().out)
+    assert [path.name for path in lab.parent.iterdir()] == ["fleet.yaml"]
+
+
+@pytest.mark.usefixtures("lab")
+def test_a_recorded_plan_is_not_new(capsys: pytest.CaptureFixture[str]) -> None:
+    """After `--write` the same file marks nothing."""
+    assert run(["plan", "--write"]) == 0
+    capsys.readouterr()
+
+    assert run(["plan"]) == 0
+
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert not [line for line in lines if line.startswith(("+", "-"))]
+    assert last == "fleet.lock holds all of it"
+
+
+@pytest.mark.usefixtures("lab")
+def test_writing_says_what_it_recorded(capsys: pytest.CaptureFixture[str]) -> None:
+    """Once; the second time there is nothing left to record."""
+    run(["plan", "--write"])
+    first = capsys.readouterr().out.splitlines()[-1]
+    run(["plan", "--write"])
+    second = capsys.readouterr().out.splitlines()[-1]
+
+    assert first.startswith("recorded in fleet.lock: 14 blocks (region/us-west-2, ")
+    assert second == "fleet.lock held all of it already"
+
+
+def test_a_region_that_left_is_held(lab: Path, expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its block is nobody's until the operator gives it back, and the line says how."""
+    run(["plan", "--write"])
+    lab.write_text(WITHOUT, encoding="utf-8")
+    capsys.readouterr()
+
+    assert run(["plan"]) == 0
+
+    expect("cli/plan-left.txt", capsys.readouterr().out.partition("\nlist price")[2])
+
+
+def test_a_block_is_given_back_by_name(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the plan told the operator to type is what releases it."""
+    run(["plan", "--write"])
+    lab.write_text(WITHOUT, encoding="utf-8")
+
+    assert run(["plan", "--write", "--release", "region/eu-north-1"]) == 0
+
+    recorded = json.loads((lab.parent / "fleet.lock").read_text())["blocks"]
+    assert not [path for path in recorded if path.startswith("region/eu-north-1")]
+
+
+@pytest.mark.usefixtures("lab")
+def test_a_block_in_use_is_not_given_back(capsys: pytest.CaptureFixture[str]) -> None:
+    """A slip in the path must not free the addresses of a live region."""
+    run(["plan", "--write"])
+
+    assert run(["plan", "--write", "--release", "region/us-west-2"]) == 2
+
+    assert "region/us-west-2" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("lab")
+def test_releasing_needs_writing(capsys: pytest.CaptureFixture[str]) -> None:
+    """A release that is only shown would be taken for one that was done."""
+    assert run(["plan", "--release", "pods"]) == 2
+
+    assert "it needs --write" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("lab")
+def test_a_program_reads_blocks_addresses_and_pools(capsys: pytest.CaptureFixture[str]) -> None:
+    """One document on stdout; how it stands to the lock is for people, on stderr."""
+    assert run(["plan", "--json"]) == 0
+
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert document["blocks"]["region/us-west-2"] == "10.64.0.0/16"
+    assert document["addresses"]["titan-01.cellar"] == "192.168.40.21"
+    assert document["pools"][0]["stack"] == "lab.us-west-2"
+    assert err.startswith("not recorded yet: ")
+
+
+def test_a_wrong_file_has_no_plan(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its faults go to stderr, nothing to stdout, and nothing is written."""
+    lab.write_text(LAB.replace("p5.48xlarge", "p5.49xlarge"), encoding="utf-8")
+
+    assert run(["plan", "--write", "--json"]) == 2
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "E301" in err
+    assert [path.name for path in lab.parent.iterdir()] == ["fleet.yaml"]
+
+
+@pytest.mark.usefixtures("lab")
+def test_every_line_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """100 columns are enough."""
+    run(["plan"])
+
+    assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= 100

@@ -1,0 +1,112 @@
+"""How a command ends: its exit status, and what is told on stderr."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bedplate import cli
+from bedplate.cli import INTERRUPTED, run
+from bedplate.cli.output import NOBODY_READS
+from bedplate.errors import HeldError, InputError, MachineError, PartError, ViolationError
+
+ROOT = Path(__file__).parents[2]
+
+
+def _ends_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let any command raise `error`."""
+
+    def invoke(_: Sequence[str]) -> int:
+        raise error
+
+    monkeypatch.setattr(cli, "_invoke", invoke)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (InputError("wrong"), 2),
+        (ViolationError("drifted"), 3),
+        (MachineError("full"), 4),
+        (HeldError("held"), 5),
+        (PartError("half"), 6),
+        (KeyboardInterrupt(), INTERRUPTED),
+        (RuntimeError("boom"), 1),
+    ],
+)
+def test_each_ending_has_its_status(
+    error: BaseException, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scripts tell the cases apart by the exit status alone."""
+    _ends_with(error, monkeypatch)
+
+    assert run(["check"]) == status
+
+
+def test_a_defect_hides_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An operator gets one sentence, and how to see more."""
+    _ends_with(RuntimeError("boom"), monkeypatch)
+
+    run(["check"])
+
+    said = capsys.readouterr().err
+    assert said.startswith("error: a defect in bedplate: RuntimeError: boom\n")
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(("arguments", "setting"), [(["--traceback", "check"], ""), (["check"], "1")])
+def test_a_defect_shows_its_traceback_when_asked(
+    arguments: list[str],
+    setting: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By the option or by the environment."""
+    _ends_with(RuntimeError("boom"), monkeypatch)
+    monkeypatch.setenv("BEDPLATE_TRACEBACK", setting)
+
+    run(arguments)
+
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["chek"], "No such command 'chek'. Did you mean 'check'"),
+        (["plan", "--relase", "x"], "No such option: --relase"),
+        (["check", "a.yaml", "b.yaml"], "unexpected extra argument"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2, one line that names the word, and where to look."""
+    assert run(arguments) == 2
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert told in err
+    assert "`bedplate --help`" in err
+
+
+def test_a_reader_that_leaves_is_no_fault() -> None:
+    """`bedplate plan | head` ends in silence, as other programs do when their pipe is closed."""
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "bedplate", "schema"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+        cwd=ROOT,
+    )
+    os.close(writer)
+
+    assert (ended.returncode, ended.stderr) == (NOBODY_READS, b"")

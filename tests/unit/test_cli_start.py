@@ -1,0 +1,40 @@
+"""How quickly a command starts: what it must not import."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SLOW = ("boto3", "hypothesis", "moto", "pulumi", "pulumi_aws", "rich")
+
+PROBE = """
+import sys
+from bedplate.cli import run
+status = run(sys.argv[1:])
+print(status, *sorted(sys.modules.keys() & set({slow!r})), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["check", "examples/lab.yaml"],
+        ["plan", "examples/lab.yaml"],
+        ["schema"],
+        ["check", "--explain", "E301"],
+    ],
+)
+def test_no_slow_library_is_imported(arguments: list[str]) -> None:
+    """An SDK takes seconds to import, and what only reads the fleet file needs none."""
+    ended = subprocess.run(
+        [sys.executable, "-c", PROBE.format(slow=SLOW), *arguments],
+        capture_output=True,
+        check=True,
+        text=True,
+        cwd=ROOT,
+    )
+
+    assert ended.stderr.splitlines()[-1] == "0"
