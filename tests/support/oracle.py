@@ -1,0 +1,56 @@
+"""An address plan judged in plain integers: shares no code with the planner, not even `ipaddress`."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations
+
+Range = tuple[int, int]
+NEVER = {"docker": "172.17.0.0/16"}
+TUNNELS = "169.254.64.0/18"
+
+
+def faults(
+    blocks: Mapping[str, str], record: Mapping[str, str], supernet: str, declared: Iterable[str] = ()
+) -> list[str]:
+    """Return all that is wrong with the blocks of a plan, given what was recorded before it.
+
+    `declared` are the paths whose block the file names, which may lie outside the supernet.
+    """
+    held = {**record, **blocks}
+    flat = {path: _range(text) for path, text in held.items() if "/zone/" not in path}
+    nested = {path: _range(text) for path, text in held.items() if "/zone/" in path}
+    outside = {path for path in blocks if path.startswith("site/")} | set(declared)
+    return [
+        *(f"{path} moved" for path, text in record.items() if blocks.get(path, text) != text),
+        *_overlaps({**flat, **{name: _range(text) for name, text in NEVER.items()}}),
+        *_overlaps(nested),
+        *_strays(blocks, supernet, outside),
+    ]
+
+
+def _overlaps(ranges: Mapping[str, Range]) -> Iterator[str]:
+    for (one, (first, last)), (other, (start, stop)) in combinations(ranges.items(), 2):
+        if first <= stop and start <= last:
+            yield f"{one} overlaps {other}"
+
+
+def _strays(blocks: Mapping[str, str], supernet: str, outside: set[str]) -> Iterator[str]:
+    for path, text in blocks.items():
+        first, last = _range(text)
+        if path.startswith("tunnel/"):
+            around = _range(TUNNELS)
+        elif "/zone/" in path:
+            around = _range(blocks[path.split("/zone/")[0]])
+        else:
+            around = _range(supernet)
+        if path not in outside and not around[0] <= first <= last <= around[1]:
+            yield f"{path} lies outside"
+
+
+def _range(text: str) -> Range:
+    address, prefix = text.split("/")
+    one, two, three, four = (int(part) for part in address.split("."))
+    first = ((one * 256 + two) * 256 + three) * 256 + four
+    size = 2 ** (32 - int(prefix))
+    if first % size:
+        raise AssertionError(f"{text} has host bits set")
+    return first, first + size - 1
