@@ -1,0 +1,42 @@
+"""A pool: a launch template and the Auto Scaling group that launches from it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_aws.autoscaling.group import Group
+from pulumi_aws.ec2.launch_template import LaunchTemplate
+
+from bedplate.plan.fleet import FleetPlan, PoolPlan
+from stacks.options import inside
+from stacks.scaling import Template, group_args
+from stacks.template import NodeBase, template_args
+
+
+@dataclass(frozen=True, slots=True)
+class PoolParts:
+    """What a pool is made with: its image, what its region's pools share, and node subnets by zone."""
+
+    image: str
+    base: NodeBase
+    subnet_ids: Mapping[str, pulumi.Output[str]]
+
+
+class Pool(pulumi.ComponentResource):
+    """The machines of one rung of a group's ladder."""
+
+    group_name: pulumi.Output[str]
+
+    def __init__(
+        self, plan: FleetPlan, pool: PoolPlan, parts: PoolParts, opts: pulumi.ResourceOptions
+    ) -> None:
+        name = f"{plan.name}-{pool.name}"
+        super().__init__("bedplate:stacks:Pool", name, None, opts)
+        launch = LaunchTemplate(name, template_args(plan, pool, parts.base, parts.image), inside(self))
+        template = Template(launch.id, launch.latest_version.apply(str))
+        subnet_ids = [parts.subnet_ids[zone] for zone in sorted(pool.zones)]
+        group = Group(
+            name, group_args(plan, pool, template, subnet_ids), inside(self, ignore=("desired_capacity",))
+        )
+        self.group_name = group.name
+        self.register_outputs({"group_name": self.group_name})

@@ -1,0 +1,97 @@
+"""The program of a region's stack: its network, storage and pools."""
+
+from dataclasses import dataclass
+
+import pulumi
+
+from bedplate.catalog import load_catalog
+from bedplate.plan.fleet import FleetPlan, PoolPlan, RegionPlan
+from stacks.bucket import StoreBucket
+from stacks.egress import NatEgress
+from stacks.files import FilesParts, SharedFiles
+from stacks.firewall import Firewall
+from stacks.image import architecture, image_reference
+from stacks.key import FleetKey
+from stacks.names import SHARED
+from stacks.network import Network
+from stacks.pool import Pool, PoolParts
+from stacks.provider import in_region
+from stacks.reference import stack_of
+from stacks.template import NodeBase
+from stacks.zone import PrivateZone
+
+
+def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
+    """Declare all that stands in one region."""
+    here = in_region(plan, region.name, region.name)
+    network = Network(plan, region, here)
+    egress = NatEgress(plan, region, network, here)
+    firewall = Firewall(plan, network.vpc_id, here)
+    _export_network(network, egress, firewall)
+    if region.home:
+        pulumi.export("zone_id", PrivateZone(plan, network.vpc_id, here).zone_id)
+    ground = Ground(plan, region, network, firewall, here)
+    _declare_storage(ground)
+    _declare_pools(ground)
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What storage and pools of a region stand on."""
+
+    plan: FleetPlan
+    region: RegionPlan
+    network: Network
+    firewall: Firewall
+    here: pulumi.ResourceOptions
+
+
+def _export_network(network: Network, egress: NatEgress, firewall: Firewall) -> None:
+    zones = sorted(network.zones)
+    pulumi.export("vpc_id", network.vpc_id)
+    pulumi.export("edge_table_id", network.edge_table_id)
+    pulumi.export("edge_subnet_ids", {zone: network.zones[zone].edge_id for zone in zones})
+    pulumi.export("node_subnet_ids", network.node_subnet_ids)
+    pulumi.export("node_table_ids", {zone: network.zones[zone].nodes_table_id for zone in zones})
+    pulumi.export("node_group_id", firewall.nodes_id)
+    pulumi.export("storage_group_id", firewall.storage_id)
+    pulumi.export("nat_addresses", egress.addresses)
+
+
+def _declare_storage(ground: Ground) -> None:
+    plan, here = ground.plan, ground.here
+    key = FleetKey(plan, "data", here)
+    parts = FilesParts(key.arn, ground.firewall.storage_id, ground.network.node_subnet_ids)
+    files = {
+        each.store: SharedFiles(plan, each, parts, here)
+        for each in plan.files
+        if each.region == ground.region.name
+    }
+    buckets = {
+        each.store: StoreBucket(plan, each, key.arn, here)
+        for each in plan.buckets
+        if each.region == ground.region.name
+    }
+    pulumi.export("data_key_arn", key.arn)
+    pulumi.export(
+        "files",
+        {store: {"id": each.system_id, "dns_name": each.dns_name} for store, each in sorted(files.items())},
+    )
+    pulumi.export("buckets", {store: each.name for store, each in sorted(buckets.items())})
+
+
+def _declare_pools(ground: Ground) -> None:
+    plan = ground.plan
+    profile_arn = stack_of(plan, SHARED).require_output("profile_arn")
+    base = NodeBase(profile_arn, ground.firewall.nodes_id)
+    pools = {
+        pool.name: Pool(plan, pool, _parts(ground, pool, base), ground.here)
+        for pool in plan.pools
+        if pool.region == ground.region.name
+    }
+    pulumi.export("pools", {name: pool.group_name for name, pool in sorted(pools.items())})
+
+
+def _parts(ground: Ground, pool: PoolPlan, base: NodeBase) -> PoolParts:
+    image = image_reference(architecture(pool.types, load_catalog()))
+    return PoolParts(image, base, ground.network.node_subnet_ids)

@@ -1,0 +1,22 @@
+"""The program of `<fleet>.shared`: who nodes are, and what they can look up. In the home region."""
+
+import pulumi
+
+from bedplate.plan.fleet import FleetPlan
+from stacks.key import FleetKey
+from stacks.names import SHARED
+from stacks.parameters import FleetParameters
+from stacks.provider import in_region
+from stacks.role import NodeRole
+
+
+def declare_shared(plan: FleetPlan) -> None:
+    """Declare what all regions of a fleet share."""
+    here = in_region(plan, SHARED, plan.home.name)
+    role = NodeRole(plan, here)
+    key = FleetKey(plan, "parameters", here)
+    FleetParameters(plan, key.arn, here)
+    pulumi.export("role_arn", role.role_arn)
+    pulumi.export("profile_arn", role.profile_arn)
+    pulumi.export("parameter_key_arn", key.arn)
+    pulumi.export("parameter_path", f"/{plan.name}/")

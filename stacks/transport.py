@@ -1,0 +1,25 @@
+"""The bucket policy that shuts out clear text and old TLS."""
+
+from stacks.arn import bucket_arn
+from stacks.policy import Conditions, Statement, policy
+
+OLDEST_TLS = "1.2"
+
+
+def only_by_tls(bucket: str) -> str:
+    """Return the policy of a bucket that nobody reaches but over TLS 1.2 or newer."""
+    return policy(
+        _deny(bucket, "RefuseClearText", {"Bool": {"aws:SecureTransport": ("false",)}}),
+        _deny(bucket, "RefuseOldTls", {"NumericLessThan": {"s3:TlsVersion": (OLDEST_TLS,)}}),
+    )
+
+
+def _deny(bucket: str, sid: str, conditions: Conditions) -> Statement:
+    return Statement(
+        sid=sid,
+        effect="Deny",
+        principals={"AWS": ("*",)},
+        actions=("s3:*",),
+        resources=(bucket_arn(bucket), f"{bucket_arn(bucket)}/*"),
+        conditions=conditions,
+    )
