@@ -1,0 +1,89 @@
+"""`plan --json` and the values that the rest of the project reads from a plan."""
+
+import json
+from ipaddress import IPv4Address, IPv4Network
+
+import pytest
+
+from bedplate.plan import Record, plan_document, plan_fleet
+from bedplate.spec import Fleet
+from tests.support.sketch import LANS, catalog, group, laptops, sketch
+
+STORAGE = {
+    "home": {"kind": "efs", "region": "us-west-2", "mount": "/home"},
+    "sets": {"kind": "s3", "regions": ("us-west-2", "us-east-1"), "expire_days": 30},
+    "nas": {"kind": "nfs", "site": "cellar", "machine": "gate", "export": "/srv", "mount": "/data"},
+}
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    """Return a fleet with one of each kind."""
+    return sketch(
+        {"us-west-2": ["us-west-2a"], "us-east-1": ["us-east-1a"]},
+        sites=LANS,
+        groups={"gpu": group({"region": "us-west-2"})},
+        storage=STORAGE,
+        vpn=laptops({"region": "us-west-2"}, {"site": "cellar"}),
+    )
+
+
+def test_the_document_has_the_promised_shape(fleet: Fleet) -> None:
+    """Other programs read these keys: blocks by path, addresses by machine, pools."""
+    document = json.loads(json.dumps(plan_document(plan_fleet(fleet, Record({}), catalog()))))
+
+    assert document["blocks"]["region/us-west-2/zone/us-west-2a/nodes"] == "10.64.32.0/19"
+    assert document["blocks"]["tunnel/cellar/us-east-1/2"] == "169.254.64.12/30"
+    assert document["addresses"] == {"gate.cellar": "192.168.40.1"}
+    assert document["pools"] == [
+        {
+            "group": "gpu",
+            "region": "us-west-2",
+            "zones": ["us-west-2a"],
+            "market": "on-demand",
+            "types": ["g6.xlarge"],
+            "min": 1,
+            "max": 4,
+            "stack": "lab.us-west-2",
+            "name": "gpu-us-west-2",
+        }
+    ]
+
+
+def test_a_bucket_is_named_after_fleet_store_account_and_region(fleet: Fleet) -> None:
+    """The account makes the name unique over AWS; NFS is no part of the plan."""
+    plan = plan_fleet(fleet, Record({}), catalog())
+
+    assert [(bucket.name, bucket.expire_days) for bucket in plan.buckets] == [
+        ("lab-sets-111122223333-us-west-2", 30),
+        ("lab-sets-111122223333-us-east-1", 30),
+    ]
+    assert [store.store for store in plan.files] == ["home"]
+
+
+def test_regions_sites_and_pools_carry_their_blocks(fleet: Fleet) -> None:
+    """What stacks read as values is what the document says by path."""
+    plan = plan_fleet(fleet, Record({}), catalog())
+
+    assert plan.home.name == "us-west-2"
+    assert plan.region("us-east-1").zones[0].edge == plan.blocks["region/us-east-1/zone/us-east-1a/edge"]
+    assert plan.sites[0].machines == {"gate": IPv4Address("192.168.40.1")}
+    assert [pool.place for pool in plan.laptops] == ["us-west-2", "cellar"]
+    assert {tunnel.inside for tunnel in plan.tunnels} <= set(plan.blocks.values())
+
+
+def test_a_region_that_is_not_there_is_a_key_error(fleet: Fleet) -> None:
+    """Asking for it is a defect of the caller."""
+    with pytest.raises(KeyError, match="eu-north-1"):
+        plan_fleet(fleet, Record({}), catalog()).region("eu-north-1")
+
+
+def test_a_plan_tells_what_differs_from_its_lock(fleet: Fleet) -> None:
+    """News are to be recorded, what is retired stays held; both are in the next record."""
+    old = {"region/us-west-2": IPv4Network("10.64.0.0/16"), "pods": IPv4Network("10.112.0.0/13")}
+
+    plan = plan_fleet(fleet, Record(old), catalog())
+
+    assert dict(plan.retired) == {"pods": old["pods"]}
+    assert "region/us-west-2" not in plan.news
+    assert plan.recorded().blocks == {**old, **plan.news}
