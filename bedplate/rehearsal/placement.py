@@ -45,7 +45,7 @@ def structure(shape: StructureShape, value: object, renames: Mapping[str, str], 
 
 
 def _member(shape: StructureShape, key: str, path: str) -> str:
-    folded = {name.lower(): name for name in shape.members}
+    folded: dict[str, str] = {name.lower(): name for name in shape.members}
     singular = key[:-3] + "y" if key.endswith("ies") else key.removesuffix("s")
     for guess in (key, f"{key}s", f"{key}es", singular):
         if guess.lower() in folded:

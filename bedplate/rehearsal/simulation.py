@@ -98,7 +98,7 @@ class Aws:
         return Aws(self.simulation, region)
 
     def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401  # boto3's own
-        """Make one call, such as `call("ec2", "create_vpc", CidrBlock="10.0.0.0/16")`; raise Refusal when refused."""
+        """Make one call, `call("ec2", "create_vpc", CidrBlock="10.0.0.0/16")`; raise Refusal when refused."""
         return self.simulation.call(service, self.region, operation, params)
 
     def shape(self, service: str, operation: str) -> StructureShape:
@@ -121,8 +121,8 @@ class Aws:
 def running(account: str) -> Iterator[Simulation]:
     """Run a simulated AWS for as long as the context lasts; one at a time in a process.
 
-    The environment's AWS variables (credentials, profiles, endpoints) are out of sight meanwhile, so that not even a
-    program that calls boto3 by itself can reach a real account.
+    The environment's AWS variables (credentials, profiles, endpoints) are out of sight meanwhile, so that not even
+    a program that calls boto3 by itself can reach a real account.
     """
     with _running:
         ambient = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("AWS_")}

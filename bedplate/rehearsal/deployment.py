@@ -1,0 +1,185 @@
+"""One run of a program over one stack: every registration becomes steps, as Pulumi's engine would take them.
+
+It differs from the engine in one point, to tell more at once: when a resource fails, what does not depend on it
+is still tried. What was made is kept in the state, so that the next run goes on from there.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bedplate.rehearsal import urn as urns
+from bedplate.rehearsal.aliases import earlier_urns
+from bedplate.rehearsal.change import Changer, from_registration
+from bedplate.rehearsal.order import closure, deletion_order, needs
+from bedplate.rehearsal.providers import Providers, provider_id
+from bedplate.rehearsal.refusal import Refusal
+from bedplate.rehearsal.registration import Registration
+from bedplate.rehearsal.snapshot import Entry, Snapshot
+from bedplate.rehearsal.step import Failure, Op, Step
+
+
+@dataclass(slots=True)
+class Deployment:
+    """The bookkeeping of one run: the state before, the state so far, the steps and the failures."""
+
+    stack: str
+    project: str
+    before: Snapshot
+    providers: Providers
+    preview: bool = False
+    watch: Callable[[Step], None] = lambda _: None
+    steps: list[Step] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    exports: dict[str, Any] = field(default_factory=dict)
+    _now: dict[str, Entry] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)
+    _lost: set[str] = field(default_factory=set)
+    _earlier: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _changer: Changer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._changer = Changer(dict(self.before.entries), self.providers, self.preview, self._note)
+
+    def register(self, asked: Registration) -> Entry | None:
+        """Take the steps of one resource; return its entry, or None when it failed or was skipped."""
+        urn = self.urn_of(asked.parent, asked.type, asked.name)
+        if urn in self._seen:
+            self.fail(urn, Refusal("DuplicateUrn", f"two resources are called {asked.name}; give one another name"))
+            return None
+        self._seen.add(urn)
+        old = self._adopt(asked, urn)
+        if self._skips(asked, urn):
+            return None
+        try:
+            entry = self._settled(asked, urn, old)
+        except Refusal as refusal:
+            self.fail(urn, refusal)
+            return None
+        self._now[urn] = entry
+        return entry
+
+    def read(self, entry: Entry) -> None:
+        """Note a resource that the program reads and does not own."""
+        self._note(Step(Op.READ, entry.urn))
+        self._seen.add(entry.urn)
+        self._now[entry.urn] = entry
+
+    def outputs(self, urn: str, outputs: Mapping[str, Any]) -> None:
+        """Take the outputs that a component, or the stack itself, registers when it is done."""
+        if urns.parse(urn).type == urns.STACK_TYPE:
+            self.exports = dict(outputs)
+        if urn in self._now:
+            self._now[urn] = replace(self._now[urn], outputs=dict(outputs))
+
+    def provider_reference(self, asked_provider: str, token: str, version: str) -> str:
+        """Return who serves a token: the provider asked for, or the default one, made on its first use."""
+        if asked_provider:
+            return asked_provider
+        entry = self.providers.default_entry(self.stack, self.project, token, version)
+        if entry.urn not in self._now:
+            self._seen.add(entry.urn)
+            self._settle_provider(entry, self.before.entries.get(entry.urn))
+        return f"{entry.urn}::{entry.ident}"
+
+    def urn_of(self, parent: str, token: str, name: str) -> str:
+        """Return the URN of a resource of this stack."""
+        return urns.child(self.stack, self.project, parent, token, name)
+
+    def finish(self) -> None:
+        """Delete what the program no longer declares and what was replaced, dependents first.
+
+        A run with failures deletes nothing: the program may have meant to keep what it could not declare.
+        """
+        if self.failures:
+            return
+        self.providers.restore(self.before.entries)
+        gone = [entry for urn, entry in self._changer.old.items() if urn not in self._seen]
+        self._bury([*gone, *self._doomed()])
+
+    def destroy(self) -> None:
+        """Delete everything but what is protected and what that needs to live."""
+        self.providers.restore(self.before.entries)
+        kept = closure((urn for urn, entry in self.before.entries.items() if entry.protect), self.before.entries)
+        rest = [entry for urn, entry in self.before.entries.items() if urn not in kept]
+        self._bury([*rest, *self._doomed()])
+
+    def _bury(self, entries: list[Entry]) -> None:
+        """Delete entries, dependents first; what a failed deletion leaves behind keeps what it needs."""
+        replaced = {id(entry) for entry in self._doomed()}
+        needed: set[str] = set()
+        for entry in deletion_order(entries):
+            if entry.urn in needed:
+                needed |= needs(entry)
+                continue
+            try:
+                self._changer.delete(entry, Op.DELETE_REPLACED if id(entry) in replaced else Op.DELETE)
+            except Refusal as refusal:
+                needed |= needs(entry)
+                self.fail(entry.urn, refusal)
+
+    def snapshot(self) -> Snapshot:
+        """Return the state after this run; what it did not reach is kept as it was."""
+        untouched = {urn: entry for urn, entry in self._changer.old.items() if urn not in self._now}
+        entries = {
+            **{urn: one for urn, one in untouched.items() if urn not in self._changer.deleted},
+            **self._now,
+        }
+        return Snapshot(entries, tuple(self._doomed()), self.exports)
+
+    def _doomed(self) -> list[Entry]:
+        return [
+            entry for entry in (*self.before.leftovers, *self._changer.replaced) if entry not in self._changer.buried
+        ]
+
+    def _settled(self, asked: Registration, urn: str, old: Entry | None) -> Entry:
+        if asked.type.startswith(urns.PROVIDER_PREFIX):
+            made = replace(from_registration(asked, urn), ident=provider_id(urn), outputs=asked.inputs)
+            return self._settle_provider(made, old)
+        if not asked.custom:
+            self._note(Step(_component_op(asked, old), urn))
+            return replace(from_registration(asked, urn), outputs=old.outputs if old else {})
+        reference = self.provider_reference(asked.provider, asked.type, asked.version)
+        asked = replace(asked, provider=reference)
+        return self._changer.settle(asked, urn, old)
+
+    def _settle_provider(self, made: Entry, old: Entry | None) -> Entry:
+        if old is not None and old.inputs.get("region") != made.inputs.get("region"):
+            raise Refusal("Unsupported", "the rehearsal does not model a provider that moves to another region")
+        self.providers.configure(made.urn, made.inputs)
+        changed = old is not None and dict(old.inputs) != dict(made.inputs)
+        self._note(Step(Op.CREATE if old is None else Op.UPDATE if changed else Op.SAME, made.urn))
+        self._now[made.urn] = made
+        return made
+
+    def _adopt(self, asked: Registration, urn: str) -> Entry | None:
+        """Return the entry that a resource had, under this URN or an earlier one, under its present URN."""
+        old = self._changer.old
+        self._earlier[urn] = earlier_urns(asked, urn, self._earlier.get(asked.parent, ()))
+        former = next((one for one in self._earlier[urn] if one in old), None)
+        if urn not in old and former is not None:
+            self._changer.rename(former, urn)
+        return old.get(urn)
+
+    def _skips(self, asked: Registration, urn: str) -> bool:
+        blocked = self._lost.intersection((*asked.dependencies, asked.parent, asked.provider.rpartition("::")[0]))
+        if blocked:
+            names = ", ".join(sorted(urns.parse(one).name for one in blocked))
+            self._lost.add(urn)
+            self.failures.append(Failure(urn, "Skipped", f"not tried: {names} failed", skipped=True))
+        return bool(blocked)
+
+    def fail(self, urn: str, refusal: Refusal) -> None:
+        """Note that a resource failed; what depends on it will be skipped."""
+        self._lost.add(urn)
+        self.failures.append(Failure(urn, refusal.code, refusal.message, refusal.key))
+
+    def _note(self, step: Step) -> None:
+        self.steps.append(step)
+        self.watch(step)
+
+
+def _component_op(asked: Registration, old: Entry | None) -> Op:
+    if old is None:
+        return Op.CREATE
+    return Op.SAME if dict(old.inputs) == dict(asked.inputs) else Op.UPDATE

@@ -1,0 +1,67 @@
+"""A Pulumi program evaluated inside this process, by the SDK's own means, without the command line.
+
+Every run has its own event loop, context and bookkeeping, so that runs can follow one another and, in threads,
+stand side by side.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pulumi.runtime import set_all_config, set_mocks
+from pulumi.runtime.settings import ROOT, SETTINGS
+from pulumi.runtime.stack import run_in_stack
+
+from bedplate.rehearsal.monitor import Monitor
+
+_PLACEHOLDER: Final[Any] = object()
+Program = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Under which names, and with which configuration, a program is run."""
+
+    project: str
+    stack: str
+    preview: bool
+    config: Mapping[str, str]
+
+
+def evaluate(program: Program, monitor: Monitor, setting: Setting) -> None:
+    """Run a program to its end against a monitor; raise what the program raises."""
+
+    async def main() -> None:
+        # A failed resource leaves futures that nobody reads; the monitor has told of it already.
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, _told: None)
+        # The SDK calls the monitor from the loop's executor; the simulation takes one call at a time anyway.
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        _settle(monitor, setting)
+        await run_in_stack(program)
+
+    # An Output inside an f-string becomes an error instead of a message in the place of the value.
+    os.environ["PULUMI_ERROR_OUTPUT_STRING"] = "true"
+    asyncio.run(main())
+
+
+def _settle(monitor: Monitor, setting: Setting) -> None:
+    set_all_config(dict(setting.config), [])
+    # set_mocks leaves these two as they are, one for the whole process: a second run would wait for the first's tasks.
+    SETTINGS.outputs = set()
+    SETTINGS.lock = threading.Lock()
+    # set_mocks makes a root stack where there is none, and there may be only one: that of run_in_stack.
+    ROOT.set(_PLACEHOLDER)
+    set_mocks(
+        monitor.mocks,
+        project=setting.project,
+        stack=setting.stack,
+        preview=setting.preview,
+        monitor=monitor,
+        organization="organization",
+    )
+    ROOT.set(None)

@@ -1,0 +1,167 @@
+"""The resource monitor: what the SDK talks to in place of Pulumi's engine.
+
+Translates requests of the wire into what `Deployment` understands, and its entries into responses.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from google.protobuf.empty_pb2 import Empty
+from pulumi.runtime import mocks
+from pulumi.runtime.proto import callback_pb2, resource_pb2
+
+from bedplate.rehearsal import urn as urns
+from bedplate.rehearsal.deployment import Deployment
+from bedplate.rehearsal.lookups import look_up
+from bedplate.rehearsal.provider import kind_of
+from bedplate.rehearsal.refusal import Refusal
+from bedplate.rehearsal.registration import from_request
+from bedplate.rehearsal.snapshot import Entry
+from bedplate.rehearsal.step import Failure
+from bedplate.rehearsal.transforms import Transforms
+from bedplate.rehearsal.unknown import holds_unknown
+from bedplate.rehearsal.wire import Secret, from_struct, reveal, to_struct
+
+_FEATURES = (
+    resource_pb2.RESOURCE_MONITOR_FEATURE_SECRETS,
+    resource_pb2.RESOURCE_MONITOR_FEATURE_RESOURCE_REFERENCES,
+    resource_pb2.RESOURCE_MONITOR_FEATURE_ALIAS_SPECS,
+    resource_pb2.RESOURCE_MONITOR_FEATURE_DELETED_WITH,
+    resource_pb2.RESOURCE_MONITOR_FEATURE_TRANSFORMS,
+)
+
+
+class Monitor(mocks.MockMonitor):
+    """Serves one run. Method names are the protocol's."""
+
+    def __init__(self, deployment: Deployment, exports: Mapping[str, Mapping[str, Any]]) -> None:
+        super().__init__(_NoMocks())
+        self._deployment = deployment
+        self._exports = exports
+        self._transforms = Transforms()
+        self.defect: Exception | None = None
+        """A fault of our own, met while serving a request; the SDK would report it as the program's."""
+
+    def GetDeploymentInfo(self, request: Empty) -> resource_pb2.DeploymentInfo:  # noqa: N802, ARG002  # protocol
+        """Say which features of the protocol are served; the SDK itself refuses the others."""
+        return resource_pb2.DeploymentInfo(supportedFeatures=_FEATURES)
+
+    def RegisterResource(  # noqa: N802  # protocol
+        self, request: resource_pb2.RegisterResourceRequest
+    ) -> resource_pb2.RegisterResourceResponse:
+        """Register a resource; a failed one is reported as such, so that the others go on."""
+        urn = self._deployment.urn_of(request.parent, request.type, request.name)
+        with self._defects():
+            entry = self._registered(request, urn)
+        if entry is None:
+            return resource_pb2.RegisterResourceResponse(urn=urn, result=resource_pb2.Result.FAIL)
+        known = entry.outputs if entry.custom else entry.inputs
+        return resource_pb2.RegisterResourceResponse(urn=urn, id=entry.ident, object=to_struct(dict(known)))
+
+    def RegisterResourceOutputs(  # noqa: N802  # protocol
+        self, request: resource_pb2.RegisterResourceOutputsRequest
+    ) -> Empty:
+        """Take the outputs of a component or of the stack."""
+        self._deployment.outputs(request.urn, from_struct(request.outputs))
+        return Empty()
+
+    def ReadResource(  # noqa: N802  # protocol
+        self, request: resource_pb2.ReadResourceRequest
+    ) -> resource_pb2.ReadResourceResponse:
+        """Read another stack's exports, or a resource that exists."""
+        urn = self._deployment.urn_of(request.parent, request.type, request.name)
+        entry = Entry(
+            urn=urn,
+            custom=True,
+            ident=request.id,
+            inputs={},
+            outputs={},
+            parent=request.parent,
+            provider=request.provider,
+            external=True,
+        )
+        try:
+            with self._defects():
+                found = replace(entry, outputs=self._read(request))
+        except Refusal as refusal:
+            self._deployment.fail(urn, refusal)
+            return resource_pb2.ReadResourceResponse(urn=urn, result=resource_pb2.Result.FAIL)
+        self._deployment.read(found)
+        return resource_pb2.ReadResourceResponse(urn=urn, id=request.id, properties=to_struct(dict(found.outputs)))
+
+    def Invoke(  # noqa: N802  # protocol
+        self, request: resource_pb2.ResourceInvokeRequest
+    ) -> resource_pb2.ResourceInvokeResponse:
+        """Answer a data function; in a preview, one that asks about unknown things stays unknown."""
+        args = from_struct(request.args)
+        if holds_unknown(args):
+            return resource_pb2.ResourceInvokeResponse()
+        try:
+            with self._defects():
+                reply = self._looked_up(request, reveal(args))
+        except Refusal as refusal:
+            self._deployment.failures.append(Failure(request.tok, refusal.code, refusal.message, refusal.key))
+            raise
+        return _invoke_response(reply)
+
+    def RegisterStackTransform(self, request: callback_pb2.Callback) -> Empty:  # noqa: N802  # protocol
+        """Take a transform of every resource of the stack."""
+        self._transforms.stack.append(request.token)
+        return Empty()
+
+    @contextmanager
+    def _defects(self) -> Iterator[None]:
+        try:
+            yield
+        except Refusal:
+            raise
+        except Exception as defect:
+            self.defect = self.defect or defect
+            raise
+
+    def _registered(self, request: resource_pb2.RegisterResourceRequest, urn: str) -> Entry | None:
+        if request.type != urns.STACK_TYPE:
+            self._transforms.apply(request, urn)
+        try:
+            return self._deployment.register(from_request(request))
+        except Refusal as refusal:
+            self._deployment.fail(urn, refusal)
+            return None
+
+    def _looked_up(self, request: resource_pb2.ResourceInvokeRequest, args: dict[str, Any]) -> dict[str, Any]:
+        reference = self._deployment.provider_reference(request.provider, request.tok, request.version)
+        return look_up(self._deployment.providers.of(reference).aws, request.tok, args)
+
+    def _read(self, request: resource_pb2.ReadResourceRequest) -> dict[str, Any]:
+        if request.type == urns.STACK_REFERENCE_TYPE:
+            return self._stack_outputs(request.id)
+        reference = self._deployment.provider_reference(request.provider, request.type, request.version)
+        provider = self._deployment.providers.of(reference)
+        return provider.read(kind_of(request.type), request.id, from_struct(request.properties))
+
+    def _stack_outputs(self, name: str) -> dict[str, Any]:
+        if name not in self._exports:
+            known = ", ".join(sorted(self._exports)) or "none yet"
+            raise Refusal("UnknownStack", f"no stack {name} has been created; there are: {known}")
+        found = self._exports[name]
+        secret = sorted(key for key, value in found.items() if isinstance(value, Secret))
+        return {"name": name, "outputs": dict(found), "secretOutputNames": secret}
+
+
+def _invoke_response(reply: dict[str, Any]) -> resource_pb2.ResourceInvokeResponse:
+    response = resource_pb2.ResourceInvokeResponse()
+    # The field's name is a word of Python's own.
+    getattr(response, "return").CopyFrom(to_struct(reply))
+    return response
+
+
+class _NoMocks(mocks.Mocks):
+    """Required by the base class, and never asked."""
+
+    def call(self, args: mocks.MockCallArgs) -> Any:  # noqa: ANN401  # the base class's own
+        raise AssertionError(args.token)
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> Any:  # noqa: ANN401  # the base class's own
+        raise AssertionError(args.typ)

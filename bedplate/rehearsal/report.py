@@ -1,0 +1,117 @@
+"""What a rehearsal came to, stack by stack, as values."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from bedplate.rehearsal.kind import Support
+from bedplate.rehearsal.kinds import KINDS
+from bedplate.rehearsal.snapshot import Entry
+from bedplate.rehearsal.stack import Run
+from bedplate.rehearsal.step import Failure, Op, Step
+
+
+class Phase(StrEnum):
+    """What a rehearsal does with a stack, in this order."""
+
+    CREATE = "create"
+    AGAIN = "again"
+    CHANGE = "change"
+    DESTROY = "destroy"
+
+
+@dataclass(frozen=True, slots=True)
+class StackReport:
+    """What became of one stack in each phase that reached it. Counts are of resources in the cloud."""
+
+    name: str
+    runs: dict[Phase, Run] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """The time of all its phases."""
+        return sum(run.seconds for run in self.runs.values())
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Everything that failed, in any phase."""
+        return tuple(failure for run in self.runs.values() for failure in run.failures)
+
+    def count(self, phase: Phase, op: Op) -> int:
+        """Return how many resources in the cloud took a step in a phase."""
+        return sum(step.op is op and step.is_in_cloud for step in self._steps(phase))
+
+    def changes(self, phase: Phase) -> tuple[Step, ...]:
+        """Return the steps of a phase that changed anything, components and providers included."""
+        return tuple(step for step in self._steps(phase) if step.is_change)
+
+    @property
+    def types(self) -> Mapping[str, int]:
+        """How many resources of each type the first run made."""
+        return dict(sorted(Counter(entry.type for entry in self._left_by(Phase.CREATE)).items()))
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The URNs of what the destruction left: what is protected, and what that needs."""
+        return tuple(entry.urn for entry in self._left_by(Phase.DESTROY))
+
+    def _steps(self, phase: Phase) -> tuple[Step, ...]:
+        return self.runs[phase].steps if phase in self.runs else ()
+
+    def _left_by(self, phase: Phase) -> tuple[Entry, ...]:
+        entries = self.runs[phase].snapshot.entries.values() if phase in self.runs else ()
+        return tuple(entry for entry in entries if entry.is_in_cloud)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a whole rehearsal came to."""
+
+    stacks: tuple[StackReport, ...]
+    seconds: float
+    calls: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed and the second run changed nothing."""
+        return not any(stack.failures or stack.changes(Phase.AGAIN) for stack in self.stacks)
+
+
+def support(token: str) -> Support:
+    """Return how far the model of a type can be trusted."""
+    return KINDS[token].support
+
+
+def document(report: Report) -> dict[str, object]:
+    """Return a report in the form of `rehearse --json`."""
+    stacks = {stack.name: _stack_document(stack) for stack in report.stacks}
+    return {"stacks": stacks, "seconds": round(report.seconds, 3), "calls": report.calls, "ok": report.ok}
+
+
+def _stack_document(stack: StackReport) -> dict[str, object]:
+    return {
+        "created": stack.count(Phase.CREATE, Op.CREATE),
+        "second_run": {
+            "same": stack.count(Phase.AGAIN, Op.SAME),
+            "changed": sum(step.is_in_cloud for step in stack.changes(Phase.AGAIN)),
+        },
+        "changed": [_step_document(step) for step in stack.changes(Phase.CHANGE)],
+        "destroyed": stack.count(Phase.DESTROY, Op.DELETE),
+        "kept": list(stack.kept),
+        "failures": [
+            {"urn": one.urn, "code": one.code, "message": one.message, "key": one.key} for one in stack.failures
+        ],
+        "seconds": round(stack.seconds, 3),
+        "types": {token: {"count": count, "support": support(token).value} for token, count in stack.types.items()},
+    }
+
+
+def _step_document(step: Step) -> dict[str, object]:
+    return {
+        "op": step.op.value,
+        "urn": step.urn,
+        "keys": list(step.keys),
+        "replace_keys": list(step.replace_keys),
+        "paths": list(step.paths),
+    }

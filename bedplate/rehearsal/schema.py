@@ -1,0 +1,91 @@
+"""The AWS provider's schema, read out of the installed SDK: it was generated from it and still says it all.
+
+Names, types, required inputs and outputs of every resource type of the package.
+"""
+
+import functools
+import importlib
+import inspect
+import json
+import re
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi_aws
+from pulumi import _types
+
+from bedplate.rehearsal.refusal import Unsupported
+
+
+@functools.cache
+def _modules() -> Mapping[str, tuple[str, str]]:
+    """Return token -> (module, class), from the SDK's own registration table."""
+    table = re.search(r'resource_modules="""(.*?)"""', inspect.getsource(pulumi_aws), re.DOTALL)
+    if table is None:
+        raise Unsupported("this release of pulumi_aws registers its types in a way we do not know")
+    rows = json.loads(table[1])
+    return {token: (row["fqn"], name) for row in rows for token, name in row["classes"].items()}
+
+
+@functools.cache
+def resource_class(token: str) -> type:
+    """Return the SDK's class of a type token; raise Unsupported when the SDK has none."""
+    if token not in _modules():
+        raise Unsupported(f"pulumi_aws has no resource type {token}")
+    module, name = _modules()[token]
+    found: type = getattr(importlib.import_module(module), name)
+    return found
+
+
+@functools.cache
+def args_class(token: str) -> type:
+    """Return the class of a type's inputs."""
+    cls = resource_class(token)
+    found: type = getattr(importlib.import_module(cls.__module__), f"{cls.__name__}Args")
+    return found
+
+
+@functools.cache
+def outputs(token: str) -> Mapping[str, Any]:
+    """Return the outputs of a type by name, each with the empty value that the provider gives where AWS has none."""
+    return {name: _empty(tp) for name, tp in _types.resource_types(resource_class(token)).items()}
+
+
+@functools.cache
+def inputs(token: str) -> frozenset[str]:
+    """Return the names of a type's inputs."""
+    return frozenset(_types.input_type_types(args_class(token)))
+
+
+def _empty(annotation: Any) -> Any:  # noqa: ANN401  # an annotation of any form
+    kind = plain_kind(_types.unwrap_type(annotation))
+    return {bool: False, list: [], dict: {}, int: 0, float: 0}.get(kind, "")
+
+
+def plain_kind(annotation: Any) -> type:  # noqa: ANN401  # an annotation of any form
+    """Return the plain type that values of an annotation have."""
+    origin = typing.get_origin(annotation)
+    if origin is None:
+        scalar = next((t for t in (bool, int, float) if annotation is t), str)
+        return dict if _types.is_output_type(annotation) or _types.is_input_type(annotation) else scalar
+    name = getattr(origin, "__name__", "")
+    return {"Sequence": list, "list": list, "Mapping": dict, "dict": dict}.get(name, str)
+
+
+@functools.cache
+def fields(cls: type) -> Mapping[str, Any]:
+    """Return the fields of an input class: wire name -> annotation."""
+    return dict(_types.input_type_types(cls))
+
+
+@functools.cache
+def required(cls: type) -> tuple[str, ...]:
+    """Return the wire names of the fields that an input class cannot do without."""
+    names = _types.input_type_py_to_pulumi_names(cls)
+    parameters = inspect.signature(cls).parameters.values()
+    return tuple(
+        names.get(found.name, found.name)
+        for found in parameters
+        if found.kind is found.KEYWORD_ONLY and found.default is found.empty
+    )

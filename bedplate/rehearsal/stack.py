@@ -1,0 +1,109 @@
+"""One stack of a rehearsal, and what a run over it came to."""
+
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bedplate.rehearsal.deployment import Deployment
+from bedplate.rehearsal.evaluation import Program, Setting, evaluate
+from bedplate.rehearsal.ledger import Ledger
+from bedplate.rehearsal.monitor import Monitor
+from bedplate.rehearsal.providers import DefaultProvider, Providers
+from bedplate.rehearsal.simulation import Simulation
+from bedplate.rehearsal.snapshot import Snapshot
+from bedplate.rehearsal.step import Failure, Step
+
+_OWN = Path(__file__).parent
+_ORGANIZATION = "organization"
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A program and the name under which it is deployed."""
+
+    name: str
+    project: str
+    program: Program
+    config: Mapping[str, str] = field(default_factory=dict)
+    default_provider: DefaultProvider = field(default_factory=lambda: DefaultProvider(None, ("*",)))
+
+    @property
+    def full_name(self) -> str:
+        """The name by which a StackReference asks for it."""
+        return f"{_ORGANIZATION}/{self.project}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one run did: its steps, its failures, the state it left, and how long it took in seconds."""
+
+    steps: tuple[Step, ...]
+    failures: tuple[Failure, ...]
+    snapshot: Snapshot
+    seconds: float
+
+
+@dataclass(slots=True)
+class World:
+    """The cloud and the states that the stacks of one rehearsal share."""
+
+    simulation: Simulation
+    ledger: Ledger = field(default_factory=Ledger)
+    snapshots: dict[str, Snapshot] = field(default_factory=dict)
+    exports: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def run(stack: Stack, world: World, *, preview: bool = False, watch: Callable[[Step], None] = lambda _: None) -> Run:
+    """Run a stack's program against the world; what it makes stays in the world unless it is a preview."""
+    started = time.perf_counter()
+    deployment = _deployment(stack, world, preview=preview, watch=watch)
+    monitor = Monitor(deployment, world.exports)
+    try:
+        evaluate(stack.program, monitor, Setting(stack.project, stack.name, preview, stack.config))
+    except Exception as error:  # noqa: BLE001  # whatever a program raises is its own fault, and is told as one
+        if monitor.defect is not None:
+            raise monitor.defect from None
+        deployment.failures.append(_crash(error))
+    deployment.finish()
+    return _settled(stack, world, deployment, started)
+
+
+def destroy(stack: Stack, world: World, watch: Callable[[Step], None] = lambda _: None) -> Run:
+    """Delete what a stack made, but for what is protected and what that needs."""
+    started = time.perf_counter()
+    deployment = _deployment(stack, world, preview=False, watch=watch)
+    deployment.destroy()
+    return _settled(stack, world, deployment, started)
+
+
+def _deployment(stack: Stack, world: World, *, preview: bool, watch: Callable[[Step], None]) -> Deployment:
+    return Deployment(
+        stack=stack.name,
+        project=stack.project,
+        before=world.snapshots.get(stack.name, Snapshot()),
+        providers=Providers(world.simulation, world.ledger, stack.default_provider),
+        preview=preview,
+        watch=watch,
+    )
+
+
+def _settled(stack: Stack, world: World, deployment: Deployment, started: float) -> Run:
+    snapshot = deployment.snapshot()
+    if not deployment.preview:
+        world.snapshots[stack.name] = snapshot
+        world.exports[stack.full_name] = snapshot.exports
+    seconds = time.perf_counter() - started
+    return Run(tuple(deployment.steps), tuple(deployment.failures), snapshot, seconds)
+
+
+def _crash(error: BaseException) -> Failure:
+    """Return an exception of a program as a failure, with the line of the program it came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [
+        frame for frame in frames if _OWN not in Path(frame.filename).parents and "site-packages" not in frame.filename
+    ]
+    where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+    return Failure("", type(error).__name__, f"{error}{where}")

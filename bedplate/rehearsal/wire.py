@@ -1,0 +1,136 @@
+"""Values as they cross between the SDK and the engine: protobuf structs there, plain values here.
+
+The SDK's own conversion rebuilds resources and awaits outputs; an engine needs neither. Marks are the SDK's.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.protobuf.struct_pb2 import NULL_VALUE, ListValue, Struct, Value
+from pulumi.runtime import rpc
+
+from bedplate.rehearsal.unknown import UNKNOWN, WIRE_MARK
+
+_MARK: Final = rpc._special_sig_key  # noqa: SLF001  # the wire format's constant; a contract test watches it
+_SECRET: Final = rpc._special_secret_sig  # noqa: SLF001
+_RESOURCE: Final = rpc._special_resource_sig  # noqa: SLF001
+_HIDDEN: Final = "[secret]"
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A value that no output, log or error may show."""
+
+    value: Any
+
+    def __repr__(self) -> str:
+        return _HIDDEN
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A whole resource where a value was expected: `vpc_id=vpc` instead of `vpc_id=vpc.id`."""
+
+    urn: str
+    ident: str
+
+
+def from_struct(struct: Struct) -> dict[str, Any]:
+    """Return the values of a struct; whole numbers as int, unknowns as UNKNOWN, secrets as Secret."""
+    return {key: _from_value(value) for key, value in struct.fields.items()}
+
+
+def _from_value(value: Value) -> Any:  # noqa: ANN401  # any JSON value
+    match value.WhichOneof("kind"):
+        case "string_value":
+            return UNKNOWN if value.string_value == WIRE_MARK else value.string_value
+        case "number_value":
+            number = value.number_value
+            return int(number) if number.is_integer() else number
+        case "bool_value":
+            return value.bool_value
+        case "list_value":
+            return [_from_value(item) for item in value.list_value.values]
+        case "struct_value":
+            return _from_marked(from_struct(value.struct_value))
+        case _:
+            return None
+
+
+def _from_marked(found: dict[str, Any]) -> Any:  # noqa: ANN401  # any JSON value
+    match found.get(_MARK):
+        case str(mark) if mark == _SECRET:
+            return Secret(found["value"])
+        case str(mark) if mark == _RESOURCE:
+            return Reference(found["urn"], str(found.get("id") or ""))
+        case _:
+            return found
+
+
+def to_struct(values: dict[str, Any]) -> Struct:
+    """Return the struct of values."""
+    return Struct(fields={key: _to_value(value) for key, value in values.items()})
+
+
+def _to_value(value: object) -> Value:
+    match value:
+        case None:
+            return Value(null_value=NULL_VALUE)
+        case bool():
+            return Value(bool_value=value)
+        case int() | float():
+            return Value(number_value=value)
+        case str():
+            return Value(string_value=value)
+        case dict():
+            return Value(struct_value=to_struct(value))
+        case list():
+            return Value(list_value=ListValue(values=[_to_value(item) for item in value]))
+        case Secret():
+            return _to_value({_MARK: _SECRET, "value": value.value})
+        case Reference():
+            return _to_value({_MARK: _RESOURCE, "urn": value.urn, "id": value.ident})
+        case _ if value is UNKNOWN:
+            return Value(string_value=WIRE_MARK)
+    raise TypeError(type(value).__name__)
+
+
+def reveal(value: Any) -> Any:  # noqa: ANN401  # any JSON value
+    """Return a value with its secrets opened, for the one who must use them."""
+    match value:
+        case Secret():
+            return reveal(value.value)
+        case dict():
+            return {key: reveal(item) for key, item in value.items()}
+        case list():
+            return [reveal(item) for item in value]
+        case _:
+            return value
+
+
+def masked(value: Any) -> Any:  # noqa: ANN401  # any JSON value
+    """Return a value fit for a screen: secrets hidden, unknowns and references as words."""
+    match value:
+        case Secret():
+            return _HIDDEN
+        case Reference():
+            return value.urn
+        case dict():
+            return {key: masked(item) for key, item in value.items()}
+        case list():
+            return [masked(item) for item in value]
+        case _:
+            return "[unknown]" if value is UNKNOWN else value
+
+
+def holds_secret(value: object) -> bool:
+    """Whether a value is secret or holds a secret."""
+    match value:
+        case Secret():
+            return True
+        case dict():
+            return any(holds_secret(item) for item in value.values())
+        case list():
+            return any(holds_secret(item) for item in value)
+        case _:
+            return False
