@@ -38,9 +38,7 @@ class StoreBucket(pulumi.ComponentResource):
     ) -> None:
         self._label = f"{plan.name}-{bucket.store}"
         super().__init__("bedplate:stacks:StoreBucket", self._label, None, opts)
-        self.name = Bucket(
-            self._label, BucketArgs(bucket=bucket.name, tags=named(bucket.name)), kept(self)
-        ).id
+        self.name = Bucket(self._label, BucketArgs(bucket=bucket.name, tags=named(bucket.name)), kept(self)).id
         self._shut(bucket)
         self._encrypt(key_arn)
         self._keep_versions(bucket)

@@ -34,9 +34,7 @@ class NatEgress(pulumi.ComponentResource):
 
     addresses: dict[str, pulumi.Output[str]]
 
-    def __init__(
-        self, plan: FleetPlan, region: RegionPlan, network: Network, opts: pulumi.ResourceOptions
-    ) -> None:
+    def __init__(self, plan: FleetPlan, region: RegionPlan, network: Network, opts: pulumi.ResourceOptions) -> None:
         super().__init__("bedplate:stacks:NatEgress", plan.name, None, opts)
         self._prefix, self._network = plan.name, network
         self.addresses = {}
@@ -51,9 +49,7 @@ class NatEgress(pulumi.ComponentResource):
         ready = inside(self, after=(self._network.internet_gateway,))
         address = Eip(name, EipArgs(domain="vpc", tags=named(name)), ready)
         self.addresses[zone] = address.public_ip
-        args = NatGatewayArgs(
-            allocation_id=address.id, subnet_id=self._network.zones[zone].edge_id, tags=named(name)
-        )
+        args = NatGatewayArgs(allocation_id=address.id, subnet_id=self._network.zones[zone].edge_id, tags=named(name))
         return NatGateway(name, args, ready).id
 
     def _route(self, zone: str, gateway: pulumi.Output[str]) -> None:

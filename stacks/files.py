@@ -28,9 +28,7 @@ class SharedFiles(pulumi.ComponentResource):
     system_id: pulumi.Output[str]
     dns_name: pulumi.Output[str]
 
-    def __init__(
-        self, plan: FleetPlan, files: FilesPlan, parts: FilesParts, opts: pulumi.ResourceOptions
-    ) -> None:
+    def __init__(self, plan: FleetPlan, files: FilesPlan, parts: FilesParts, opts: pulumi.ResourceOptions) -> None:
         name = f"{plan.name}-{files.store}"
         super().__init__("bedplate:stacks:SharedFiles", name, None, opts)
         system = FileSystem(name, _file_system(name, parts.key_arn), kept(self))

@@ -58,9 +58,7 @@ class Network(pulumi.ComponentResource):
     def _empty_defaults(self, plan: FleetPlan, vpc: Vpc) -> None:
         name = f"{plan.name}-default"
         DefaultSecurityGroup(name, DefaultSecurityGroupArgs(vpc_id=vpc.id, tags=named(name)), inside(self))
-        table = DefaultRouteTableArgs(
-            default_route_table_id=vpc.default_route_table_id, routes=[], tags=named(name)
-        )
+        table = DefaultRouteTableArgs(default_route_table_id=vpc.default_route_table_id, routes=[], tags=named(name))
         DefaultRouteTable(name, table, inside(self))
 
     def _internet_gateway(self, plan: FleetPlan) -> InternetGateway:

@@ -11,7 +11,7 @@ from stacks.key import alias_name
 from stacks.policy import Conditions, Statement
 from stacks.tags import FLEET
 
-# What Session Manager and Run Command need; AWS's own AmazonSSMManagedInstanceCore also lets a node read every
+# What Session Manager and Run Command need; AWS's AmazonSSMManagedInstanceCore also lets a node read every
 # parameter of the account. Source:
 # https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AmazonSSMManagedInstanceCore.html
 _SESSION = (
@@ -122,9 +122,7 @@ def _through_key(
         actions=actions,
         resources=tuple(arn(plan, "kms", region, "key/*") for region in regions),
         conditions={
-            "StringEquals": {
-                "kms:ViaService": tuple(f"{service}.{region}.amazonaws.com" for region in regions)
-            },
+            "StringEquals": {"kms:ViaService": tuple(f"{service}.{region}.amazonaws.com" for region in regions)},
             "ForAnyValue:StringEquals": {"kms:ResourceAliases": (alias_name(plan, key),)},
         },
     )

@@ -15,11 +15,12 @@ from stacks.template import NodeBase, template_args
 
 @dataclass(frozen=True, slots=True)
 class PoolParts:
-    """What a pool is made with: its image, what its region's pools share, and node subnets by zone."""
+    """What a pool is made with; machines start only once their way to the internet, `egress`, is there."""
 
     image: str
     base: NodeBase
     subnet_ids: Mapping[str, pulumi.Output[str]]
+    egress: pulumi.Resource
 
 
 class Pool(pulumi.ComponentResource):
@@ -27,16 +28,16 @@ class Pool(pulumi.ComponentResource):
 
     group_name: pulumi.Output[str]
 
-    def __init__(
-        self, plan: FleetPlan, pool: PoolPlan, parts: PoolParts, opts: pulumi.ResourceOptions
-    ) -> None:
+    def __init__(self, plan: FleetPlan, pool: PoolPlan, parts: PoolParts, opts: pulumi.ResourceOptions) -> None:
         name = f"{plan.name}-{pool.name}"
         super().__init__("bedplate:stacks:Pool", name, None, opts)
         launch = LaunchTemplate(name, template_args(plan, pool, parts.base, parts.image), inside(self))
         template = Template(launch.id, launch.latest_version.apply(str))
         subnet_ids = [parts.subnet_ids[zone] for zone in sorted(pool.zones)]
         group = Group(
-            name, group_args(plan, pool, template, subnet_ids), inside(self, ignore=("desired_capacity",))
+            name,
+            group_args(plan, pool, template, subnet_ids),
+            inside(self, after=(parts.egress,), ignore=("desired_capacity",)),
         )
         self.group_name = group.name
         self.register_outputs({"group_name": self.group_name})

@@ -16,9 +16,7 @@ def declare(plan: FleetPlan, part: str) -> None:
     Raises InputError, naming the parts, when the fleet has no such part.
     """
     if part not in parts(plan):
-        raise InputError(
-            f"{part} is no part of the fleet {plan.name}", fix=f"name one of {', '.join(parts(plan))}"
-        )
+        raise InputError(f"{part} is no part of the fleet {plan.name}", fix=f"name one of {', '.join(parts(plan))}")
     if part == SHARED:
         declare_shared(plan)
     elif part == LINKS:

@@ -8,6 +8,4 @@ from stacks.names import stack_name
 
 def stack_of(plan: FleetPlan, part: str) -> pulumi.StackReference:
     """Return the stack of another part of the fleet, in the same organization and project."""
-    return pulumi.StackReference(
-        f"{pulumi.get_organization()}/{pulumi.get_project()}/{stack_name(plan, part)}"
-    )
+    return pulumi.StackReference(f"{pulumi.get_organization()}/{pulumi.get_project()}/{stack_name(plan, part)}")

@@ -30,7 +30,7 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
     _export_network(network, egress, firewall)
     if region.home:
         pulumi.export("zone_id", PrivateZone(plan, network.vpc_id, here).zone_id)
-    ground = Ground(plan, region, network, firewall, here)
+    ground = Ground(plan, region, network, egress, firewall, here)
     _declare_storage(ground)
     _declare_pools(ground)
 
@@ -42,6 +42,7 @@ class Ground:
     plan: FleetPlan
     region: RegionPlan
     network: Network
+    egress: NatEgress
     firewall: Firewall
     here: pulumi.ResourceOptions
 
@@ -63,14 +64,10 @@ def _declare_storage(ground: Ground) -> None:
     key = FleetKey(plan, "data", here)
     parts = FilesParts(key.arn, ground.firewall.storage_id, ground.network.node_subnet_ids)
     files = {
-        each.store: SharedFiles(plan, each, parts, here)
-        for each in plan.files
-        if each.region == ground.region.name
+        each.store: SharedFiles(plan, each, parts, here) for each in plan.files if each.region == ground.region.name
     }
     buckets = {
-        each.store: StoreBucket(plan, each, key.arn, here)
-        for each in plan.buckets
-        if each.region == ground.region.name
+        each.store: StoreBucket(plan, each, key.arn, here) for each in plan.buckets if each.region == ground.region.name
     }
     pulumi.export("data_key_arn", key.arn)
     pulumi.export(
@@ -94,4 +91,4 @@ def _declare_pools(ground: Ground) -> None:
 
 def _parts(ground: Ground, pool: PoolPlan, base: NodeBase) -> PoolParts:
     image = image_reference(architecture(pool.types, load_catalog()))
-    return PoolParts(image, base, ground.network.node_subnet_ids)
+    return PoolParts(image, base, ground.network.node_subnet_ids, ground.egress)

@@ -11,9 +11,7 @@ from stacks.permissions import node_permissions
 from stacks.policy import Statement, policy
 from stacks.tags import named
 
-_TRUST = Statement(
-    sid="BeAnInstance", principals={"Service": ("ec2.amazonaws.com",)}, actions=("sts:AssumeRole",)
-)
+_TRUST = Statement(sid="BeAnInstance", principals={"Service": ("ec2.amazonaws.com",)}, actions=("sts:AssumeRole",))
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -40,8 +38,6 @@ class NodeRole(pulumi.ComponentResource):
             RolePolicyArgs(name=name, role=role.name, policy=policy(*node_permissions(plan))),
             inside(self),
         )
-        profile = InstanceProfile(
-            name, InstanceProfileArgs(name=name, role=role.name, tags=named(name)), inside(self)
-        )
+        profile = InstanceProfile(name, InstanceProfileArgs(name=name, role=role.name, tags=named(name)), inside(self))
         self.role_arn, self.profile_arn = role.arn, profile.arn
         self.register_outputs({"role_arn": self.role_arn, "profile_arn": self.profile_arn})

@@ -26,9 +26,7 @@ def node_rules(plan: FleetPlan) -> tuple[Rule, ...]:
 
 def storage_rules(plan: FleetPlan) -> tuple[Rule, ...]:
     """Return the rules of the storage group: nodes of every region mount, from their own subnets alone."""
-    return tuple(
-        Rule(f"nfs-from-{zone.name}", NFS, zone.nodes) for region in plan.regions for zone in region.zones
-    )
+    return tuple(Rule(f"nfs-from-{zone.name}", NFS, zone.nodes) for region in plan.regions for zone in region.zones)
 
 
 def _laptops(plan: FleetPlan) -> Iterator[Rule]:

@@ -70,9 +70,7 @@ def _mixed(pool: PoolPlan, template: Template) -> GroupMixedInstancesPolicyArgs:
     specification = GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs(
         launch_template_id=template.id, version=template.version
     )
-    overrides = [
-        GroupMixedInstancesPolicyLaunchTemplateOverrideArgs(instance_type=name) for name in pool.types
-    ]
+    overrides = [GroupMixedInstancesPolicyLaunchTemplateOverrideArgs(instance_type=name) for name in pool.types]
     return GroupMixedInstancesPolicyArgs(
         launch_template=GroupMixedInstancesPolicyLaunchTemplateArgs(
             launch_template_specification=specification, overrides=overrides

@@ -33,9 +33,7 @@ class ZoneSubnets(pulumi.ComponentResource):
     nodes_id: pulumi.Output[str]
     nodes_table_id: pulumi.Output[str]
 
-    def __init__(
-        self, plan: FleetPlan, zone: ZonePlan, parts: VpcParts, opts: pulumi.ResourceOptions
-    ) -> None:
+    def __init__(self, plan: FleetPlan, zone: ZonePlan, parts: VpcParts, opts: pulumi.ResourceOptions) -> None:
         self._zone, self._prefix = zone.name, f"{plan.name}-{zone.name}"
         super().__init__("bedplate:stacks:ZoneSubnets", self._prefix, None, opts)
         self.nodes_table_id = self._nodes_table(parts)
@@ -46,9 +44,7 @@ class ZoneSubnets(pulumi.ComponentResource):
     def _nodes_table(self, parts: VpcParts) -> pulumi.Output[str]:
         name = f"{self._prefix}-nodes"
         table = RouteTable(name, RouteTableArgs(vpc_id=parts.vpc_id, tags=named(name)), inside(self))
-        to_s3 = VpcEndpointRouteTableAssociationArgs(
-            route_table_id=table.id, vpc_endpoint_id=parts.s3_endpoint_id
-        )
+        to_s3 = VpcEndpointRouteTableAssociationArgs(route_table_id=table.id, vpc_endpoint_id=parts.s3_endpoint_id)
         VpcEndpointRouteTableAssociation(f"{name}-s3", to_s3, inside(self))
         return table.id
 

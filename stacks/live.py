@@ -1,0 +1,41 @@
+"""The plan that a live deployment may act on: only blocks that fleet.lock holds, only a stack of this fleet."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bedplate.catalog import load_catalog
+from bedplate.errors import InputError
+from bedplate.load import load_fleet
+from bedplate.lock import lock_path, read_lock
+from bedplate.plan import FleetPlan, plan_fleet
+from stacks.names import part_of
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a live run has to do: one part of a plan."""
+
+    plan: FleetPlan
+    part: str
+
+
+def order(fleet_file: Path, stack: str) -> Order:
+    """Return the part of the fleet that a stack's name asks for.
+
+    Raises InputError for a faulty fleet file, a foreign stack, or a plan that the lock does not hold in full.
+    """
+    catalog = load_catalog()
+    fleet = load_fleet(fleet_file, catalog).fleet
+    plan = plan_fleet(fleet, read_lock(lock_path(fleet_file), fleet.name), catalog)
+    refuse_unrecorded(plan, fleet_file)
+    return Order(plan, part_of(plan, stack))
+
+
+def refuse_unrecorded(plan: FleetPlan, fleet_file: Path) -> None:
+    """Raise InputError when the plan has blocks that its lock lacks: the next run might allot others."""
+    if plan.news:
+        raise InputError(
+            f"not recorded in {lock_path(fleet_file).name}: {', '.join(plan.news)}",
+            where=str(fleet_file),
+            fix=f"run `bedplate plan --write {fleet_file.name}` first, and commit the lock",
+        )
