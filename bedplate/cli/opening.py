@@ -28,3 +28,8 @@ def planned(loaded: Loaded) -> FleetPlan:
     """Return the fleet's plan beside what its lock holds."""
     record = read_lock(lock_path(loaded.path), loaded.fleet.name)
     return plan_fleet(loaded.fleet, record, load_catalog())
+
+
+def replanned(changed: Loaded, plan: FleetPlan) -> FleetPlan:
+    """Return the plan of a later fleet file, as if the plan had been recorded before."""
+    return plan_fleet(changed.fleet, plan.recorded(), load_catalog())

@@ -28,9 +28,7 @@ def plan(
 ) -> int:
     """Show addresses, machines, pools; record them."""
     if release and not write:
-        raise InputError(
-            "--release changes the lock, so it needs --write", fix=f"add --write: {RELEASE_EXAMPLE}"
-        )
+        raise InputError("--release changes the lock, so it needs --write", fix=f"add --write: {RELEASE_EXAMPLE}")
     if write:
         _record(fleet, tuple(release or ()), json=json)
     else:

@@ -15,8 +15,7 @@ def difference_lines(plan: FleetPlan) -> Iterator[str]:
     if retired:
         yield "no longer in the file, and given to nobody else until it is released:"
         yield from aligned(
-            (f"- {path}", str(plan.retired[path]), f"`bedplate plan --write --release {path}`")
-            for path in retired
+            (f"- {path}", str(plan.retired[path]), f"`bedplate plan --write --release {path}`") for path in retired
         )
     if news:
         yield f"not recorded yet: {named(news, 'block')}; `bedplate plan --write` records {_them(news)}"

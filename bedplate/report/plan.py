@@ -64,11 +64,7 @@ def _usable(block: IPv4Network) -> int:
 def _share(plan: FleetPlan) -> str:
     """Return how much of the supernet is spoken for, retired blocks included."""
     blocks = {**plan.record.blocks, **plan.blocks}.items()
-    taken = sum(
-        block.num_addresses
-        for path, block in blocks
-        if not is_nested(path) and block.subnet_of(plan.supernet)
-    )
+    taken = sum(block.num_addresses for path, block in blocks if not is_nested(path) and block.subnet_of(plan.supernet))
     return f"{100 * taken / plan.supernet.num_addresses:.0f} %"
 
 

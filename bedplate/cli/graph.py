@@ -1,0 +1,43 @@
+"""`bedplate graph`: the resources of a stack as the rehearsal created them."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Parts
+from bedplate.cli.output import show_document, tell
+from bedplate.errors import InputError
+
+if TYPE_CHECKING:
+    from bedplate.plan import FleetPlan
+
+
+def graph(
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    stack: Parts = None,
+    every: Annotated[bool, typer.Option("--all", help="Of all stacks.")] = False,
+) -> int:
+    """Print a stack's resources as JSON."""
+    from bedplate.cli.opening import opened, planned
+
+    if bool(stack) is every:
+        raise InputError("which stack is not said", fix="add --stack PART, or --all")
+    return _graph(planned(opened(fleet)), tuple(stack or ()))
+
+
+def _graph(plan: "FleetPlan", asked: tuple[str, ...]) -> int:
+    from bedplate.cli.waves import waves
+    from bedplate.rehearsal.graph import graph as nodes
+    from bedplate.rehearsal.rehearse import rehearse
+    from bedplate.rehearsal.report import Phase
+    from bedplate.report.rehearsal import failure_lines
+    from stacks.names import stack_name
+
+    report = rehearse(plan.account, waves(plan, asked))
+    wanted = {stack_name(plan, part) for part in asked}
+    shown = [stack for stack in report.stacks if not wanted or stack.name in wanted]
+    for stack in report.stacks:
+        tell(failure_lines(stack))
+    show_document([node for stack in shown for node in nodes(stack.runs[Phase.CREATE].snapshot.entries.values())])
+    return InputError.exit_code if any(stack.failures for stack in report.stacks) else 0

@@ -1,0 +1,83 @@
+"""`bedplate rehearse`: every stack created, run again, changed and destroyed in a simulated AWS."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, Parts
+from bedplate.cli.output import show, show_document
+from bedplate.errors import InputError, ViolationError
+
+if TYPE_CHECKING:
+    from bedplate.cli.waves import Waves
+    from bedplate.rehearsal.report import Report
+
+ACCOUNT_OF_PROGRAMS = "123456789012"
+
+
+def rehearse(  # noqa: PLR0913 - one parameter an option
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    stack: Parts = None,
+    changed: Annotated[
+        Path | None, typer.Option(metavar="FLEET2", help="Show what this fleet file would change.")
+    ] = None,
+    program: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Rehearse a Pulumi AWS program of your own instead.")
+    ] = None,
+    region: Annotated[str, typer.Option(metavar="R", help="With --program: its region.")] = "us-east-1",
+    json: Json = False,
+) -> int:
+    """Run the stacks in a simulated AWS."""
+    if program:
+        return _rehearse_program(program, region, json=json)
+    return _rehearse_fleet(fleet, tuple(stack or ()), changed, json=json)
+
+
+def _rehearse_program(file: Path, region: str, *, json: bool) -> int:
+    from bedplate.cli.program import program_stack
+
+    report = _act(ACCOUNT_OF_PROGRAMS, ((program_stack(file, region),),), ())
+    _print(report, json=json)
+    return _status(report)
+
+
+def _rehearse_fleet(path: Path, asked: tuple[str, ...], changed: Path | None, *, json: bool) -> int:
+    from bedplate.cli.opening import opened, planned, replanned
+    from bedplate.cli.waves import waves, waves_of_change
+    from bedplate.report.outlook import outlook_lines
+
+    plan = planned(opened(path))
+    before = waves(plan, asked)
+    after = waves_of_change(replanned(opened(changed), plan), asked) if changed else ()
+    report = _act(plan.account, before, after)
+    _print(report, json=json)
+    if report.ok and not json:
+        show(outlook_lines(plan, report))
+    return _status(report)
+
+
+def _act(account: str, before: "Waves", after: "Waves") -> "Report":
+    from bedplate.cli.progress import progress
+    from bedplate.rehearsal.rehearse import rehearse as act
+
+    with progress() as watch:
+        return act(account, before, after, watch)
+
+
+def _print(report: "Report", *, json: bool) -> None:
+    from bedplate.rehearsal.report import document
+    from bedplate.report.rehearsal import rehearsal_lines
+
+    if json:
+        show_document(document(report))
+    else:
+        show(rehearsal_lines(report))
+
+
+def _status(report: "Report") -> int:
+    """Return 2 when AWS would refuse something, 3 when a second run changes what the first has made."""
+    if any(stack.failures for stack in report.stacks):
+        return InputError.exit_code
+    return 0 if report.ok else ViolationError.exit_code

@@ -1,0 +1,36 @@
+"""What an operator would have after a real run: networks, file systems, buckets, and what to type for it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bedplate.plan import FleetPlan
+from bedplate.rehearsal.report import Phase, Report
+from bedplate.report.columns import aligned
+
+Exports = Mapping[str, Mapping[str, Any]]
+
+
+def outlook_lines(plan: FleetPlan, report: Report) -> Iterator[str]:
+    """Yield the addresses and names of what the rehearsed stacks export, and the first command of a real run."""
+    exports = {stack.name: stack.runs[Phase.CREATE].snapshot.exports for stack in report.stacks}
+    yield from ("", "what you would have:")
+    yield from aligned((*_networks(plan, exports), *_stores(plan, exports)))
+    first, *rest = (stack.name for stack in report.stacks)
+    then = f", then {', '.join(rest)}" if rest else ""
+    yield f"next: `pulumi up -s {first}`{then}"
+
+
+def _networks(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
+    for region in plan.regions:
+        if made := exports.get(f"{plan.name}.{region.name}"):
+            out = " ".join(made["nat_addresses"]) or "nothing"
+            yield (f"  {region.name}", str(region.block), f"{made['vpc_id']}, out by {out}")
+
+
+def _stores(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
+    for files in plan.files:
+        if made := exports.get(f"{plan.name}.{files.region}"):
+            yield (f"  {files.store}", files.region, f"{files.mount} on {made['files'][files.store]['dns_name']}")
+    for bucket in plan.buckets:
+        if f"{plan.name}.{bucket.region}" in exports:
+            yield (f"  {bucket.store}", bucket.region, f"s3://{bucket.name}")
