@@ -1,0 +1,52 @@
+# Everything runs in a virtual environment of exact versions, made from requirements.lock the first time it is needed.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Two at a time: the tests that run a whole rehearsal take most of a core each.
+TEST_WORKERS ?= 2
+
+.PHONY: help demo test test-slow check format bench lock clean
+
+help:  ## Show what there is to make
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+$(READY): requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: bedplate needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 4; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "error: $(PYTHON) has no venv module; on Debian and Ubuntu: apt install python3-venv"; exit 4; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@# The project is used in place: its root joins the import path, and one small script starts it.
+	@echo "$(CURDIR)" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/bedplate.pth"
+	@printf '#!%s/python\nfrom bedplate.cli import main\n\nmain()\n' "$(CURDIR)/$(BIN)" > $(BIN)/bedplate
+	@chmod +x $(BIN)/bedplate
+	@touch $@
+
+demo: $(READY)  ## Rehearse examples/lab.yaml and a change to it: every stack created, run again, changed, destroyed
+	$(BIN)/bedplate rehearse examples/lab.yaml --changed examples/lab-grown.yaml
+
+test: $(READY)  ## Run all tests, the quick ones first
+	$(BIN)/pytest tests/unit tests/rehearsal -n $(TEST_WORKERS) --dist loadfile --cov --cov-report=term:skip-covered
+	$(BIN)/pytest tests/faults
+
+check: $(READY)  ## Lint, types and layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+format: $(READY)  ## Bring every file into the house's form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## Measure speed and memory, each beside a peer or a floor
+	for one in benchmarks/*.py; do $(BIN)/python $$one || exit 1; done
+
+lock: $(READY)  ## Resolve pyproject.toml anew into requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-annotate --no-header pyproject.toml --group dev --output-file requirements.lock
+
+clean:  ## Remove the virtual environment and every cache
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
