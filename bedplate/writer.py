@@ -24,6 +24,7 @@ _LACKS: Mapping[int, tuple[str, str]] = {
     errno.ENOENT: ("the folder does not exist", "make the folder first"),
     errno.ENOTDIR: ("a part of the path is no folder", "correct the path"),
     errno.EISDIR: ("a folder has that name", "move the folder away"),
+    errno.ELOOP: ("a symbolic link stands in the way", "put the file itself there"),
     errno.EIO: ("the disk failed", "look at the kernel's log: `dmesg`"),
 }
 

@@ -40,7 +40,7 @@ def record_plan(path: Path, fleet: Fleet, catalog: Catalog, *, release_of: tuple
     """Plan the fleet once more under the hold, write its lock, and return the plan that was recorded.
 
     The lock is read again under the hold, so what another writer has recorded since is kept. `release_of`
-    names the paths to give back first. Raises HeldError while somebody else writes, PlanFaults as `allot` does.
+    names the paths to give back first. Raises HeldError while somebody else writes, PlanFaults as planning does.
     """
     with held(path):
         known = read_lock(path, fleet.name)

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from getpass import getuser
 from pathlib import Path
@@ -47,10 +47,8 @@ def held(path: Path) -> Iterator[None]:
         handle = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         _seize(handle, path)
-        with told_plainly(beside):
-            _sign(handle)
-        yield
-        os.ftruncate(handle, 0)
+        with _signed(handle, beside):
+            yield
     finally:
         os.close(handle)
 
@@ -66,9 +64,22 @@ def _seize(handle: int, path: Path) -> None:
         ) from None
 
 
+@contextmanager
+def _signed(handle: int, beside: Path) -> Iterator[None]:
+    """Keep the holder's name in the file while the block runs."""
+    try:
+        with told_plainly(beside):
+            _sign(handle)
+        yield
+    finally:
+        # A name that stays behind is no harm: whoever is refused asks whether that process lives.
+        with suppress(OSError):
+            os.ftruncate(handle, 0)
+
+
 def _sign(handle: int) -> None:
     holder = Holder(
-        user=getuser(),
+        user=_user(),
         host=os.uname().nodename,
         pid=os.getpid(),
         since=time.time(),
@@ -76,6 +87,13 @@ def _sign(handle: int) -> None:
     )
     os.ftruncate(handle, 0)
     os.pwrite(handle, json.dumps(asdict(holder)).encode(), 0)
+
+
+def _user() -> str:
+    try:
+        return getuser()
+    except (KeyError, OSError):  # a container may run as a number that no account has
+        return f"user {os.getuid()}"
 
 
 def _holder(handle: int) -> Holder | None:

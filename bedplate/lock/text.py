@@ -55,9 +55,7 @@ def parse_lock(text: str, fleet: str) -> Record:
 
 def _document(text: str) -> dict[str, Any]:
     if "<<<<<<<" in text:
-        raise NotALockError(
-            "it holds an unfinished merge", "take one side whole, then `bedplate plan --write`"
-        )
+        raise NotALockError("it holds an unfinished merge", "take one side whole, then `bedplate plan --write`")
     try:
         document = json.loads(text, object_pairs_hook=_table)
     except (ValueError, RecursionError) as error:
@@ -83,9 +81,7 @@ def _check_head(document: Mapping[str, Any], fleet: str) -> None:
     if version > VERSION:
         raise NotALockError(f"a newer bedplate wrote it (format {version})", "update bedplate")
     if name != fleet:
-        raise NotALockError(
-            f"it is the lock of {name!r}, not of {fleet!r}", "keep each fleet in its own folder"
-        )
+        raise NotALockError(f"it is the lock of {name!r}, not of {fleet!r}", "keep each fleet in its own folder")
     if document.keys() != _KEYS:
         raise NotALockError(f"it holds unknown keys: {', '.join(sorted(document.keys() - _KEYS))}")
 

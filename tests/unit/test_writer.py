@@ -1,0 +1,98 @@
+"""Files written whole."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bedplate.errors import MachineError
+from bedplate.writer import told_plainly, write_whole
+
+HOST = os.uname().nodename
+NO_PID = 2**22 + 1  # one more than Linux ever gives
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    """Run under the usual umask."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def test_the_new_content_replaces_the_old(tmp_path: Path) -> None:
+    """All of it, and nothing else is left in the folder."""
+    path = tmp_path / "fleet.lock"
+    path.write_bytes(b"longer than the new content")
+
+    write_whole(path, b"new")
+
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"fleet.lock": b"new"}
+
+
+@pytest.mark.parametrize(("mode", "seen"), [(0o600, 0o600), (0o644, 0o644), (0o666, 0o644)])
+def test_a_file_has_its_mode(tmp_path: Path, umask: None, mode: int, seen: int) -> None:
+    """As asked, narrowed by the umask; what the old file had does not matter."""
+    path = tmp_path / "ca.key"
+    path.touch(0o666)
+
+    write_whole(path, b"key", mode)
+
+    assert path.stat().st_mode & 0o777 == seen
+
+
+def test_a_symbolic_link_is_replaced_not_followed(tmp_path: Path) -> None:
+    """Whoever plants a link gains no write elsewhere."""
+    elsewhere, path = tmp_path / "elsewhere", tmp_path / "fleet.lock"
+    elsewhere.write_bytes(b"theirs")
+    path.symlink_to(elsewhere)
+
+    write_whole(path, b"ours")
+
+    assert (path.is_symlink(), elsewhere.read_bytes()) == (False, b"theirs")
+
+
+@pytest.mark.parametrize(
+    ("name", "stays"),
+    [
+        (f".fleet.lock.{HOST}.tmp.{NO_PID}.aa", False),
+        (f".fleet.lock.{HOST}.tmp.{os.getpid()}.aa", True),
+        (f".fleet.lock.another-host.tmp.{NO_PID}.aa", True),
+        (f".other.lock.{HOST}.tmp.{NO_PID}.aa", True),
+        (f".fleet.lock.{HOST}.tmp.notes", True),
+    ],
+)
+def test_only_temporaries_of_the_dead_are_swept(tmp_path: Path, name: str, *, stays: bool) -> None:
+    """A live writer's file, another host's and anybody else's stay."""
+    (tmp_path / name).touch()
+
+    write_whole(tmp_path / "fleet.lock", b"new")
+
+    assert (tmp_path / name).exists() == stays
+
+
+def test_a_failure_leaves_no_temporary_file(tmp_path: Path) -> None:
+    """Here the rename fails, since a folder has the name."""
+    path = tmp_path / "fleet.lock"
+    path.mkdir()
+
+    with pytest.raises(MachineError, match=r"cannot write fleet\.lock: a folder has that name"):
+        write_whole(path, b"new")
+
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_missing_folder_is_told(tmp_path: Path) -> None:
+    """The message names the file, the place and what to do."""
+    with pytest.raises(MachineError) as refusal:
+        write_whole(tmp_path / "gone" / "fleet.lock", b"new")
+
+    assert refusal.value.what == "cannot write fleet.lock: the folder does not exist"
+    assert (refusal.value.where, refusal.value.exit_code) == (str(tmp_path / "gone" / "fleet.lock"), 4)
+
+
+def test_an_unforeseen_error_is_not_dressed_up(tmp_path: Path) -> None:
+    """What the table of lacks does not name is a defect, and comes through as it is."""
+    with pytest.raises(ChildProcessError), told_plainly(tmp_path):
+        raise ChildProcessError
