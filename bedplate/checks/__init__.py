@@ -1,4 +1,4 @@
-"""The catalogue of rules: each has a code, a level, a reason and a fix, a failing and a passing example in the tests.
+"""The catalogue of rules: code, level, reason and fix, with a failing and a passing example of each in the tests.
 
 Rules are pure functions over the spec, the plan and the catalogue; nothing here reads a file.
 """

@@ -1,50 +1,85 @@
 """Addresses as the fleet file writes them: IPv4 blocks, single addresses and prefix lengths, canonical form only."""
 
-from ipaddress import IPv4Address, IPv4Network
+import re
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Annotated
 
 from pydantic import BeforeValidator, WithJsonSchema
 
 from bedplate.spec.base import refusal
+from bedplate.spec.shown import shown
+
+_LEADING_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
+_PREFIX = re.compile(r"/(0|[1-9]|[12][0-9]|3[0-2])")
 
 
-def _block(value: object) -> object:
-    if not isinstance(value, str):
-        raise refusal("E210", f"a block is a string such as 10.64.0.0/10, not {value!r}", "quote it")
+def check_block(value: object) -> IPv4Network:
+    """Return the block; a refusal proposes the canonical form wherever one can be meant."""
+    text = _text(value, "block", "10.64.0.0/10")
+    if "/" not in text:
+        message = f"{shown(text)} has no prefix length, so it would be a single address"
+        raise refusal("E211", message, "write the size after it, as in 10.64.0.0/10")
+    meant = _meant(text)
+    if meant is None:
+        raise refusal("E210", f"{shown(text)} is no IPv4 block", "write it as 10.64.0.0/10")
+    if text != str(meant):
+        raise refusal("E213", f"{text} is not in canonical form", f"write {meant.network}")
+    if meant.ip != meant.network.network_address:
+        raise refusal("E212", f"{text} has host bits set", f"write {meant.network}")
+    return meant.network
+
+
+def check_address(value: object) -> IPv4Address:
+    """Return the address; a refusal when it is anything but four decimal numbers."""
+    text = _text(value, "address", "192.168.40.1")
     try:
-        return IPv4Network(value)
-    except ValueError as error:
-        raise refusal("E210", str(error), "write it as 10.64.0.0/10") from None
+        return IPv4Address(text)
+    except ValueError:
+        message = f"{shown(text)} is no single IPv4 address"
+        raise refusal("E215", message, "write it as 192.168.40.1") from None
 
 
-def _address(value: object) -> object:
-    if not isinstance(value, str):
-        raise refusal("E210", f"an address is a string such as 192.168.40.1, not {value!r}", "quote it")
-    try:
-        return IPv4Address(value)
-    except ValueError as error:
-        raise refusal("E210", str(error), "write it as 192.168.40.1") from None
-
-
-def _prefix(value: object) -> object:
-    if not isinstance(value, str) or not value.startswith("/") or not value[1:].isdecimal():
-        raise refusal("E210", "a size is a prefix length such as /22", "write it as /22")
+def check_prefix(value: object) -> int:
+    """Return the number of leading bits of a size written as /22."""
+    if not isinstance(value, str) or not _PREFIX.fullmatch(value):
+        message = f"{shown(value)} is no size: a size is a prefix length from /0 to /32"
+        raise refusal("E216", message, "write it as /22")
     return int(value[1:])
+
+
+def _text(value: object, noun: str, example: str) -> str:
+    """Return the value where it is a string of digits, dots and a slash, as an IPv4 address or block is."""
+    if not isinstance(value, str):
+        raise refusal("E210", f"{shown(value)} is no {noun}: a string is wanted", f"write it as {example}")
+    if ":" in value:
+        raise refusal("E214", f"{shown(value)} is IPv6; no key of this file takes IPv6 yet", f"write it as {example}")
+    if not re.fullmatch(r"[0-9./]+", value):
+        message = f"{shown(value)} holds characters that no {noun} has: only 0-9, dots and a slash"
+        raise refusal("E213", message, f"write it as {example}")
+    return value
+
+
+def _meant(text: str) -> IPv4Interface | None:
+    """Return what a lenient reader would take the text for: leading zeros dropped, netmasks understood."""
+    try:
+        return IPv4Interface(_LEADING_ZEROS.sub("", text))
+    except ValueError:
+        return None
 
 
 Block = Annotated[
     IPv4Network,
-    BeforeValidator(_block),
+    BeforeValidator(check_block),
     WithJsonSchema({"type": "string", "pattern": r"^\d+\.\d+\.\d+\.\d+/\d+$", "examples": ["10.64.0.0/10"]}),
 ]
 Address = Annotated[
     IPv4Address,
-    BeforeValidator(_address),
+    BeforeValidator(check_address),
     WithJsonSchema({"type": "string", "format": "ipv4", "examples": ["192.168.40.1"]}),
 ]
 # Written "/22", held as 22: the number of leading bits.
 Prefix = Annotated[
     int,
-    BeforeValidator(_prefix),
+    BeforeValidator(check_prefix),
     WithJsonSchema({"type": "string", "pattern": r"^/\d+$", "examples": ["/22"]}),
 ]

@@ -11,9 +11,7 @@ KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
 # A mapping nobody can change: frozen models would otherwise still hold a plain dict.
-Table = Annotated[
-    Mapping[KeyT, ValueT], AfterValidator(MappingProxyType), PlainSerializer(dict, return_type=dict)
-]
+Table = Annotated[Mapping[KeyT, ValueT], AfterValidator(MappingProxyType), PlainSerializer(dict, return_type=dict)]
 
 
 class Spec(BaseModel):

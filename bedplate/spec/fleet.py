@@ -1,8 +1,8 @@
 """The whole fleet: the single input of every bedplate command."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from bedplate.spec.base import Spec, Table
 from bedplate.spec.group import Group
@@ -14,16 +14,20 @@ from bedplate.spec.region import Region
 from bedplate.spec.site import Site
 from bedplate.spec.storage import Store
 from bedplate.spec.text import AccountId, DomainName, FleetName, Owner, RegionName, Slug, UserName
+from bedplate.spec.version import check_version
 from bedplate.spec.vpn import Vpn
 
 
 class Fleet(Spec):
     """A deep-learning lab's infrastructure."""
 
-    version: Literal[1] = Field(title="Format version", description="Version of this file's format: 1.")
+    version: Annotated[Literal[1], BeforeValidator(check_version)] = Field(
+        title="Format version", description="Version of this file's format: 1."
+    )
     name: FleetName = Field(title="Fleet name", description="Prefix of every resource's name.")
     account: AccountId = Field(
-        title="AWS account", description="Twelve digits, quoted; every command refuses to act in another account."
+        title="AWS account",
+        description="Twelve digits, quoted; every command refuses to act in another account.",
     )
     owner: Owner = Field(title="Owner", description="Who answers for it; tagged on everything.")
     domain: DomainName = Field(
@@ -37,7 +41,10 @@ class Fleet(Spec):
         default_factory=dict, validate_default=True, title="Sites", description="Rooms of physical machines."
     )
     groups: Table[Slug, Group] = Field(
-        default_factory=dict, validate_default=True, title="Groups", description="Cloud machines, a kind a group."
+        default_factory=dict,
+        validate_default=True,
+        title="Groups",
+        description="Cloud machines, a kind a group.",
     )
     storage: Table[Slug, Store] = Field(
         default_factory=dict, validate_default=True, title="Storage", description="Shared storage by name."

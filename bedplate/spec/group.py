@@ -61,9 +61,7 @@ class Group(Spec):
         min_length=1, title="Instance types", description="EC2 instance types that serve equally well."
     )
     nodes: Nodes = Field(title="Nodes", description="How many machines, over all rungs.")
-    disk: int = Field(
-        default=100, ge=8, le=16384, title="Root disk", description="Size of the root volume in GiB."
-    )
+    disk: int = Field(default=100, ge=8, le=16384, title="Root disk", description="Size of the root volume in GiB.")
     fabric: Fabric | None = Field(
         default=None,
         strict=False,

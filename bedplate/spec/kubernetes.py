@@ -12,7 +12,11 @@ class ControlPlane(Spec):
 
     type: InstanceType = Field(title="Instance type", description="EC2 instance type of each machine.")
     count: int = Field(
-        default=3, ge=1, le=7, title="Count", description="How many machines: an odd number, for etcd's quorum."
+        default=3,
+        ge=1,
+        le=7,
+        title="Count",
+        description="How many machines: an odd number, for etcd's quorum.",
     )
 
 
@@ -24,7 +28,9 @@ class Kubernetes(Spec):
     )
     control_plane: ControlPlane = Field(title="Control plane", description="The machines that run it.")
     pods: Prefix | None = Field(
-        default=None, title="Pod block size", description="Prefix length for pods; left out, an eighth of the supernet."
+        default=None,
+        title="Pod block size",
+        description="Prefix length for pods; left out, an eighth of the supernet.",
     )
     services: Prefix = Field(
         default=20, title="Service block size", description="Prefix length of the block for services."

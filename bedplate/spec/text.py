@@ -1,24 +1,185 @@
-"""Names and words as the fleet file writes them, each with the syntax that its use demands."""
+"""Names and words as the fleet file writes them, each with the syntax that its use demands.
+
+Sources: RFC 1123 section 2.1 for host names, AWS's naming rules for tags, `useradd` for user names, EC2's
+identifiers as the API returns them.
+"""
 
 from typing import Annotated
 
-from pydantic import StringConstraints
+from pydantic import AfterValidator, WithJsonSchema
+
+from bedplate.spec.domain import check_domain
+from bedplate.spec.sshkey import check_key
+from bedplate.spec.syntax import Syntax
+
+_LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_LABEL_WORDS = "a-z, 0-9 and inner hyphens"
+_REGION = r"[a-z]{2}(-[a-z]+)+-[0-9]+"
+_NODE = r"/[A-Za-z0-9_-][A-Za-z0-9._-]*"
+
+# Accounts that a base system or its packages own.
+RESERVED_USERS = frozenset(
+    {
+        "adm",
+        "admin",
+        "backup",
+        "bin",
+        "chrony",
+        "daemon",
+        "debian",
+        "dialout",
+        "dnsmasq",
+        "docker",
+        "ec2-user",
+        "etcd",
+        "games",
+        "gnats",
+        "irc",
+        "kube",
+        "kvm",
+        "landscape",
+        "list",
+        "lp",
+        "lxd",
+        "mail",
+        "man",
+        "messagebus",
+        "munge",
+        "news",
+        "nobody",
+        "nvidia",
+        "nvidia-persistenced",
+        "openvpn",
+        "pollinate",
+        "proxy",
+        "root",
+        "slurm",
+        "sshd",
+        "ssm-user",
+        "strongswan",
+        "sudo",
+        "sync",
+        "sys",
+        "syslog",
+        "systemd-network",
+        "systemd-resolve",
+        "systemd-timesync",
+        "tcpdump",
+        "ubuntu",
+        "uucp",
+        "uuidd",
+        "wheel",
+        "www-data",
+    }
+)
 
 # Prefix of every resource's name: short, so that what AWS limits to 63 or 64 characters still fits.
-FleetName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*[a-z0-9]$", max_length=20)]
+FleetName = Annotated[
+    str,
+    Syntax(
+        "E410",
+        "fleet name",
+        r"[a-z]([a-z0-9-]*[a-z0-9])",
+        "a-z, 0-9 and inner hyphens, a letter first",
+        "lab",
+        20,
+    ),
+]
 # A word of the file that becomes part of names in AWS and in DNS: a group, a site, a store.
-Slug = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$", max_length=32)]
-AccountId = Annotated[str, StringConstraints(pattern=r"^\d{12}$")]
-Owner = Annotated[str, StringConstraints(min_length=1, max_length=256)]
-# One label of a host name, RFC 1123.
-HostLabel = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
-DomainName = Annotated[str, StringConstraints(max_length=253)]
-RegionName = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-\d+$")]
-ZoneName = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-\d+[a-z]$")]
-InstanceType = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+\.[a-z0-9-]+$")]
-ReservationId = Annotated[str, StringConstraints(pattern=r"^cr-[0-9a-f]{8,17}$")]
-MountPath = Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9._/-]*$")]
-UserName = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]*$", max_length=32)]
-SshKey = Annotated[str, StringConstraints(min_length=1)]
-KubernetesVersion = Annotated[str, StringConstraints(pattern=r"^1\.\d{1,2}$")]
-DriverBranch = Annotated[str, StringConstraints(pattern=r"^\d{3}$")]
+Slug = Annotated[
+    str,
+    Syntax(
+        "E411",
+        "name",
+        r"[a-z]([a-z0-9-]*[a-z0-9])?",
+        "a-z, 0-9 and inner hyphens, a letter first",
+        "train",
+        32,
+    ),
+]
+AccountId = Annotated[str, Syntax("E412", "AWS account id", r"[0-9]{12}", "twelve digits", "'111122223333'", 12, "AWS")]
+Owner = Annotated[
+    str,
+    Syntax(
+        "E413",
+        "owner",
+        r"(?!aws:)[A-Za-z0-9_.:/=+@-]([A-Za-z0-9_.:/=+@ -]*[A-Za-z0-9_.:/=+@-])?",
+        "letters, digits, inner spaces and _.:/=+-@, not starting with aws: (the rules of AWS tags)",
+        "research-infra@lab.example",
+        256,
+        "an AWS tag",
+    ),
+]
+# One label of a host name.
+HostLabel = Annotated[
+    str,
+    Syntax(
+        "E415",
+        "host name",
+        f"(?![0-9]+$){_LABEL}",
+        f"{_LABEL_WORDS}, not digits alone (RFC 1123)",
+        "titan-01",
+        63,
+        "RFC 1123",
+        frozenset({"localhost"}),
+    ),
+]
+DomainName = Annotated[
+    str,
+    AfterValidator(check_domain),
+    WithJsonSchema({"type": "string", "maxLength": 253, "examples": ["lab.internal"]}),
+]
+RegionName = Annotated[
+    str, Syntax("E106", "AWS region name", _REGION, "an area, a direction and a number", "us-west-2")
+]
+ZoneName = Annotated[
+    str, Syntax("E106", "zone name", f"{_REGION}[a-z]", "the region's name and one letter", "us-west-2a")
+]
+InstanceType = Annotated[
+    str,
+    Syntax("E106", "instance type", r"[a-z0-9-]+\.[a-z0-9-]+", "a family, a dot and a size", "p5.48xlarge", 64),
+]
+ReservationId = Annotated[
+    str,
+    Syntax(
+        "E106",
+        "capacity reservation id",
+        r"cr-[0-9a-f]{8,17}",
+        "cr- and 8 to 17 of 0-9, a-f",
+        "cr-0123456789abcdef0",
+    ),
+]
+MountPath = Annotated[
+    str,
+    Syntax(
+        "E402",
+        "path",
+        f"({_NODE})+",
+        "a leading slash and parts of letters, digits, ., _ and -, none of them starting with a dot",
+        "/data",
+        255,
+        "Linux",
+    ),
+]
+UserName = Annotated[
+    str,
+    Syntax(
+        "E503",
+        "user name",
+        r"[a-z_][a-z0-9_-]*",
+        "a-z, 0-9, _ and -, a letter or _ first",
+        "ada",
+        32,
+        "Linux",
+        RESERVED_USERS,
+    ),
+]
+SshKey = Annotated[
+    str,
+    AfterValidator(check_key),
+    WithJsonSchema({"type": "string", "examples": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5... ada@laptop"]}),
+]
+KubernetesVersion = Annotated[
+    str, Syntax("E605", "Kubernetes version", r"1\.[0-9]{1,2}", "1, a dot and the minor version", "'1.36'", 4)
+]
+DriverBranch = Annotated[str, Syntax("E606", "driver branch", r"[0-9]{3}", "three digits", "'580'", 3)]

@@ -1,0 +1,46 @@
+"""What the checks look at: a fleet, the catalogue, and the names that the file declares."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bedplate.catalog import Catalog
+from bedplate.spec import Fleet
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The file as it was written, parts that the models refused included.
+
+    A reference to a part with a fault of its own is no fault: so references are looked up here, not in the fleet.
+    """
+
+    raw: Mapping[str, object]
+
+    def names(self, *path: str) -> frozenset[str]:
+        """Return the keys of the mapping, or the words of the list, that stands at the path."""
+        found: object = self.raw
+        for name in path:
+            found = found.get(name) if isinstance(found, Mapping) else None
+        if not isinstance(found, Mapping | tuple):
+            return frozenset()
+        return frozenset(name for name in found if isinstance(name, str))
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One fleet to check; `declared` holds at least what the fleet holds."""
+
+    fleet: Fleet
+    catalog: Catalog
+    declared: Declared
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every region, site and person of the file is in the fleet."""
+        parts = {"regions": self.fleet.regions, "sites": self.fleet.sites, "people": self.fleet.people}
+        return all(self.declared.names(name) == frozenset(part) for name, part in parts.items())
+
+
+def evidence_of(fleet: Fleet, catalog: Catalog) -> Evidence:
+    """Return the evidence of a fleet that comes from no file: it declares what it holds."""
+    return Evidence(fleet, catalog, Declared(fleet.model_dump(exclude_unset=True)))

@@ -1,0 +1,21 @@
+"""People: one account and one key each, and somebody who may mend things."""
+
+from collections.abc import Iterator
+
+from bedplate.checks.evidence import Evidence
+from bedplate.checks.fault import Fault
+from bedplate.checks.repeated import repeated
+from bedplate.checks.rules import fault
+
+
+def check_people(evidence: Evidence) -> Iterator[Fault]:
+    """Tell people who could be taken for one another, and a fleet that nobody may mend."""
+    names = sorted(evidence.declared.names("people"), key=lambda name: (name.casefold(), name))
+    for key, _, first in repeated((f"people.{name}", name.casefold()) for name in names):
+        yield fault("E505", key, f"{key.partition('.')[2]} is {first.partition('.')[2]} but for case")
+    people = evidence.fleet.people.items()
+    keys = ((f"people.{name}.keys.{i}", line) for name, person in people for i, line in enumerate(person.keys))
+    for key, _, first in repeated((key, tuple(line.split(" ")[:2])) for key, line in keys):
+        yield fault("W511", key, f"{first.split('.')[1]} has the same key")
+    if people and evidence.is_whole and not any(person.admin for _, person in people):
+        yield fault("W512", "people", "nobody is an administrator")

@@ -1,0 +1,57 @@
+"""E6 and E7: the format, Kubernetes, the image, the VPN, and allowed exceptions."""
+
+from bedplate.checks.rules.rule import Rule
+
+FORMAT_RULES = (
+    Rule("E601", "other-format", "Another format's keys may mean other things.", "write `version: 1`"),
+    Rule(
+        "E606",
+        "driver-branch",
+        "A branch is what the image pins.",
+        "write it as '580'",
+        "NVIDIA data center drivers",
+    ),
+    Rule("E602", "no-cluster", "Workers need a cluster to join.", "add the kubernetes section, or use ssh"),
+)
+
+KUBERNETES_RULES = (
+    Rule(
+        "E603",
+        "even-control-plane",
+        "An even number survives no more than one less.",
+        "use 1, 3, 5 or 7",
+        "etcd FAQ",
+    ),
+    Rule(
+        "E604",
+        "small-control-plane",
+        "An API server and etcd need 2 vCPUs and 2 GiB.",
+        "choose m7i.xlarge",
+        "kubeadm",
+    ),
+    Rule("E605", "cluster-version", "A minor version is what kubeadm installs.", "write it as '1.36'"),
+)
+
+VPN_RULES = (
+    Rule("E608", "gateway-place", "A gateway stands in one place.", "give one of region and site"),
+    Rule("E609", "gateway-repeated", "A second gateway in one place adds nothing.", "delete one of them"),
+)
+
+EXCEPTION_RULES = (
+    Rule(
+        "E701",
+        "unknown-rule",
+        "There is no rule of that code.",
+        "`bedplate check --explain` lists them",
+        at_key=True,
+    ),
+    Rule(
+        "E702",
+        "rule-not-allowable",
+        "Breaking this rule breaks the fleet.",
+        "mend what it tells",
+        at_key=True,
+    ),
+    Rule("W703", "unused-exception", "The file breaks no such rule.", "delete it", at_key=True),
+    Rule("E704", "no-reason", "An exception without its reason cannot be judged.", "write why"),
+)

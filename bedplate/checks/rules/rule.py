@@ -1,0 +1,27 @@
+"""One rule of the catalogue."""
+
+from dataclasses import dataclass
+
+from bedplate.checks.fault import Level
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What must hold, why, and what to do where it does not.
+
+    `source` names who says so, where it is not bedplate. A fleet may break an `allowable` rule by naming it
+    under `allow`, with the reason. `at_key`: the fault is told at the key, even where its value is one word.
+    """
+
+    code: str
+    name: str
+    reason: str
+    fix: str
+    source: str = ""
+    allowable: bool = False
+    at_key: bool = False
+
+    @property
+    def level(self) -> Level:
+        """Rules of codes that start with W only warn."""
+        return Level.WARNING if self.code.startswith("W") else Level.ERROR

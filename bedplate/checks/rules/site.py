@@ -1,0 +1,56 @@
+"""E207 and E24: sites, their machines and gateways."""
+
+from bedplate.checks.rules.rule import Rule
+
+SITE_RULES = (
+    Rule(
+        "E207",
+        "shared-place-name",
+        "Hosts are named by region or site.",
+        "give the site another name",
+        at_key=True,
+    ),
+    Rule(
+        "E240",
+        "address-elsewhere",
+        "A machine's address lies on its site's LAN.",
+        "write an address of the LAN",
+    ),
+    Rule(
+        "E241",
+        "address-of-network",
+        "The first and the last address of a LAN are no host's.",
+        "choose another",
+        "RFC 1122",
+    ),
+    Rule("E242", "address-twice", "Two machines cannot share an address.", "give one of them another address"),
+    Rule("E243", "unknown-gateway", "The gateway is a machine of the site.", "name one of the site's machines"),
+    Rule(
+        "E244",
+        "reserved-asn",
+        "This number is AWS's side of the tunnels or nobody's.",
+        "use 64513 to 65534",
+        "RFC 7607, RFC 7300, RFC 5398",
+    ),
+    Rule(
+        "E245",
+        "asn-twice",
+        "Routes from a site of the same number are dropped.",
+        "give each site its own number",
+        "RFC 4271",
+    ),
+    Rule(
+        "E246",
+        "gateway-not-public",
+        "AWS reaches the gateway over the internet.",
+        "write its fixed public address",
+    ),
+    Rule("E247", "gateway-twice", "A customer gateway is known by its address.", "give each site its own"),
+    Rule(
+        "E248",
+        "host-name-too-long",
+        "A full name has at most 253 characters.",
+        "shorten one of its parts",
+        "RFC 1123",
+    ),
+)

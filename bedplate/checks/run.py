@@ -1,0 +1,41 @@
+"""All checks of a fleet, in the order of its file."""
+
+from collections.abc import Callable, Iterator
+
+from bedplate.checks.block import check_overlaps, check_ranges, check_sizes
+from bedplate.checks.cluster import check_control_plane, check_laptops, check_workers
+from bedplate.checks.evidence import Evidence
+from bedplate.checks.fault import Fault
+from bedplate.checks.group import check_groups
+from bedplate.checks.ladder import check_ladders, check_reservations
+from bedplate.checks.person import check_people
+from bedplate.checks.region import check_home, check_regions
+from bedplate.checks.site import check_gateways, check_sites
+from bedplate.checks.store import check_mounts, check_stores
+
+Checker = Callable[[Evidence], Iterator[Fault]]
+
+CHECKERS: tuple[Checker, ...] = (
+    check_ranges,
+    check_overlaps,
+    check_sizes,
+    check_regions,
+    check_home,
+    check_sites,
+    check_gateways,
+    check_groups,
+    check_ladders,
+    check_reservations,
+    check_stores,
+    check_mounts,
+    check_people,
+    check_workers,
+    check_control_plane,
+    check_laptops,
+)
+
+
+def check_fleet(evidence: Evidence) -> Iterator[Fault]:
+    """Yield every fault that the checks find, allowed ones too."""
+    for check in CHECKERS:
+        yield from check(evidence)

@@ -1,0 +1,88 @@
+"""Stores: bucket names that S3 takes, mounts that hide nothing, and sites and machines that exist."""
+
+import re
+from collections.abc import Iterator
+
+from bedplate.checks.evidence import Evidence
+from bedplate.checks.fault import Fault
+from bedplate.checks.ladder import undeclared_region
+from bedplate.checks.repeated import repeated
+from bedplate.checks.rules import fault
+from bedplate.plan.names import bucket_name
+from bedplate.spec.storage import EfsStore, NfsStore, S3Store
+
+LONGEST_BUCKET = 63
+# Amazon S3 user guide, bucket naming rules.
+_RESERVED = re.compile(r"^(xn--|sthree-|amzn-s3-demo-)|(-s3alias|--ol-s3|--x-s3|--table-s3)$")
+_SYSTEM = frozenset(
+    {"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr"}
+)
+_SYSTEM_FOLDERS = frozenset({"/var", "/var/lib", "/var/log", "/opt"})
+
+
+def check_stores(evidence: Evidence) -> Iterator[Fault]:
+    """Tell what is wrong within each store."""
+    for name, store in evidence.fleet.storage.items():
+        key = f"storage.{name}"
+        match store:
+            case EfsStore():
+                yield from undeclared_region(evidence, f"{key}.region", store.region)
+                yield from _system_path(f"{key}.mount", store.mount)
+            case S3Store():
+                yield from _buckets(evidence, name, store)
+            case NfsStore():
+                yield from _export(evidence, key, store)
+                yield from _system_path(f"{key}.mount", store.mount)
+                yield from _system_path(f"{key}.export", store.export)
+
+
+def check_mounts(evidence: Evidence) -> Iterator[Fault]:
+    """Tell two stores on one mount point of one place, and two exports of one folder."""
+    mounts, exports = [], []
+    for name, store in evidence.fleet.storage.items():
+        if isinstance(store, EfsStore):
+            mounts.append((f"storage.{name}.mount", (store.region, store.mount)))
+        elif isinstance(store, NfsStore):
+            mounts.append((f"storage.{name}.mount", (store.site, store.mount)))
+            exports.append((f"storage.{name}.export", (store.site, store.machine, store.export)))
+    for key, (place, mount), first in repeated(mounts):
+        yield fault("E403", key, f"{mount} in {place} is the mount point of {first.split('.')[1]} too")
+    for key, (_, machine, folder), first in repeated(exports):
+        yield fault("E409", key, f"{folder} of {machine} is exported for {first.split('.')[1]} too")
+
+
+def undeclared_site(evidence: Evidence, key: str, site: str) -> Iterator[Fault]:
+    """Tell a site that the file uses without declaring it."""
+    sites = evidence.declared.names("sites")
+    if site not in sites:
+        fix = f"write one of {', '.join(sorted(sites))}" if sites else ""
+        yield fault("E406", key, f"{site} is no site of this file", fix)
+
+
+def _buckets(evidence: Evidence, name: str, store: S3Store) -> Iterator[Fault]:
+    fleet = evidence.fleet
+    regions = tuple((f"storage.{name}.regions.{index}", region) for index, region in enumerate(store.regions))
+    for key, region, _ in repeated(regions):
+        yield fault("E408", key, f"{region} is listed twice")
+    for key, region in regions:
+        yield from undeclared_region(evidence, key, region)
+    names = [bucket_name(fleet.name, name, fleet.account, region) for region in store.regions]
+    longest = max(names, key=len)
+    if len(longest) > LONGEST_BUCKET:
+        message = f"the bucket {longest} has {len(longest)} characters; S3 allows {LONGEST_BUCKET}"
+        yield fault("E401", f"storage.{name}", message, "shorten the store's name or the fleet's")
+    elif _RESERVED.search(longest):
+        yield fault("E401", f"storage.{name}", f"S3 keeps names like {longest} to itself")
+
+
+def _export(evidence: Evidence, key: str, store: NfsStore) -> Iterator[Fault]:
+    yield from undeclared_site(evidence, f"{key}.site", store.site)
+    machines = evidence.declared.names("sites", store.site, "machines")
+    if store.site in evidence.declared.names("sites") and store.machine not in machines:
+        fix = f"write one of {', '.join(sorted(machines))}" if machines else ""
+        yield fault("E407", f"{key}.machine", f"{store.site} has no machine {store.machine}", fix)
+
+
+def _system_path(key: str, path: str) -> Iterator[Fault]:
+    if path.split("/")[1] in _SYSTEM or path in _SYSTEM_FOLDERS:
+        yield fault("E404", key, f"{path} belongs to the system")

@@ -1,0 +1,73 @@
+"""The two questions about a fleet file: which fleet is it, and what is wrong with it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bedplate.catalog import Catalog
+from bedplate.checks.fault import Fault, Level
+from bedplate.checks.rules import applying, fault
+from bedplate.errors import InputError
+from bedplate.load.reading import Reading, read_fleet
+from bedplate.plan.fault import PlanFault, PlanFaults
+from bedplate.plan.planner import plan_fleet
+from bedplate.plan.record import Record
+from bedplate.spec import Fleet
+
+_NO_RECORD = Record({})
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A fleet that passed its checks; `faults` are warnings."""
+
+    fleet: Fleet
+    faults: tuple[Fault, ...]
+    path: Path
+    reading: Reading
+
+    @property
+    def rules(self) -> int:
+        """How many rules of the catalogue apply to the file."""
+        return applying(self.reading.nodes)
+
+    def placed(self, refused: Iterable[PlanFault]) -> tuple[Fault, ...]:
+        """Return what the plan refuses as faults of the file."""
+        return _placed(self.reading, refused)
+
+
+class FleetFaults(InputError):
+    """A fleet file with errors; nothing was done. `faults` holds its warnings too."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(faults)
+        errors = [told for told in self.faults if told.level is Level.ERROR]
+        also = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        first = errors[0]
+        where = f"{first.file}:{first.line}:{first.column} {first.key}"
+        super().__init__(f"{first.code} {first.message}{also}", where=where, fix=first.fix)
+
+
+def load_fleet(path: Path, catalog: Catalog) -> Loaded:
+    """Return the fleet of a file; FleetFaults holds all that is wrong with it."""
+    reading = read_fleet(path, catalog)
+    if reading.fleet is None or reading.has_errors:
+        raise FleetFaults(reading.faults)
+    return Loaded(reading.fleet, reading.faults, path, reading)
+
+
+def examine(path: Path, catalog: Catalog, record: Record = _NO_RECORD) -> tuple[Fault, ...]:
+    """Return all that is wrong with a file, in its order; what the plan refuses too, once all else is right."""
+    reading = read_fleet(path, catalog)
+    if reading.fleet is None or reading.has_errors:
+        return reading.faults
+    try:
+        plan_fleet(reading.fleet, record, catalog)
+    except PlanFaults as refusal:
+        return (*reading.faults, *_placed(reading, refusal.faults))
+    return reading.faults
+
+
+def _placed(reading: Reading, refused: Iterable[PlanFault]) -> tuple[Fault, ...]:
+    told = (fault(each.code, each.key, each.message, each.fix) for each in refused)
+    return tuple(sorted(map(reading.placed, told), key=lambda one: (one.line, one.column)))

@@ -1,0 +1,153 @@
+"""From pydantic's errors to faults: in the words of the file, at the place where the value stands."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pydantic_core import ErrorDetails
+
+from bedplate.catalog.nearest import nearest
+from bedplate.checks.fault import Fault
+from bedplate.checks.rules import RULES, fault
+from bedplate.load.node import Node, key_below
+from bedplate.spec.schema import keys_at
+from bedplate.spec.shown import shown
+
+_Told = tuple[str, str, str]
+_WANTED = {
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "int_from_float": "a whole number",
+    "int_type": "a whole number",
+    "mapping_type": "a mapping",
+    "model_type": "a mapping",
+    "string_type": "text",
+    "tuple_type": "a list",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where an error is: the nearest node that exists, the path to it, and the name of what it lacks, if any.
+
+    `beside` is the kind of store that the node's parent is.
+    """
+
+    node: Node
+    parent: str = ""
+    path: tuple[str | int, ...] = ()
+    lacks: str = ""
+    beside: object = None
+
+    @property
+    def kind(self) -> object:
+        """The kind of store that the node is, if it is one."""
+        kind = self.node.child("kind")
+        return kind.value if kind else None
+
+    @property
+    def lacking(self) -> str:
+        """The key of what is missing."""
+        return key_below(self.node.key, self.lacks)
+
+
+def find(tree: Node, loc: tuple[str | int, ...]) -> Site:
+    """Return the site of an error; the tag by which pydantic tells kinds of storage apart is no part of it."""
+    site = Site(tree)
+    for part in loc:
+        child = site.node.child(part)
+        if child:
+            site = Site(child, site.node.key, (*site.path, part), beside=site.kind)
+        elif part != site.kind:
+            return Site(site.node, site.parent, site.path, str(part))
+    return site
+
+
+def shape_fault(error: ErrorDetails, site: Site) -> Fault:
+    """Return the fault that an error of a model is."""
+    context = error.get("ctx", {})
+    if error["type"] in RULES:
+        place = site.node.named if site.lacks == "[key]" else site.node.told_at
+        return place.of(fault(error["type"], site.node.key, context["message"], context["fix"]))
+    tell = _TELLERS.get(error["type"], _wrong_type)
+    code, message, fix = tell(error, site)
+    place = site.node.named if RULES[code].at_key else site.node.told_at
+    key = site.lacking if code == "E102" else site.node.key
+    return place.of(fault(code, key, message, fix))
+
+
+def _wrong_type(error: ErrorDetails, site: Site) -> _Told:
+    wanted = _WANTED.get(error["type"], "another value")
+    return "E103", f"{wanted} is wanted here, not {_seen(site.node.value)}", _advice(wanted, site.node.value)
+
+
+def _seen(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, tuple):
+        return "a list"
+    return f"the text {shown(value)}" if isinstance(value, str) else shown(value)
+
+
+def _advice(wanted: str, value: object) -> str:
+    """Return the nearest right value, where a slip of the pen can be told from the value."""
+    if wanted == "text" and not isinstance(value, Mapping | tuple):
+        return f"quote it: '{shown(value)}'"
+    if wanted == "a list" and not isinstance(value, Mapping):
+        return f"write [{shown(value)}]"
+    if wanted == "a whole number" and isinstance(value, str) and value.isdecimal():
+        return f"write {shown(value)} without quotes"
+    if wanted == "true or false" and value in ("true", "false"):
+        return f"write {value} without quotes"
+    return f"write {wanted}"
+
+
+def _unknown_key(_: ErrorDetails, site: Site) -> _Told:
+    name = site.path[-1]
+    known = keys_at(site.path[:-1], site.beside)
+    near = nearest(str(name), known)
+    fix = f"write {near}" if near else f"delete it; the keys here are {', '.join(known)}"
+    return "E101", f"{site.parent or 'a fleet'} has no key {shown(name)}", fix
+
+
+def _missing(_: ErrorDetails, site: Site) -> _Told:
+    return "E102", f"{site.node.key or 'the file'} lacks the key {site.lacks}", f"add {site.lacks}"
+
+
+def _no_kind(_: ErrorDetails, site: Site) -> _Told:
+    if isinstance(site.node.value, Mapping):
+        return "E105", f"{site.node.key} does not say of which kind it is", "add kind: efs, s3 or nfs"
+    return "E103", f"a mapping is wanted here, not {_seen(site.node.value)}", "write {kind: ...}"
+
+
+def _unknown_word(error: ErrorDetails, site: Site) -> _Told:
+    context = error.get("ctx", {})
+    words = re.findall(r"'([^']+)'", context.get("expected_tags", context.get("expected", "")))
+    value = site.kind if "expected_tags" in context else site.node.value
+    near = nearest(value, words) if isinstance(value, str) else None
+    seen = _seen(value).removeprefix("the text ")
+    return "E105", f"{seen} is none of {', '.join(words)}", f"write {near or words[0]}"
+
+
+def _out_of_range(error: ErrorDetails, site: Site) -> _Told:
+    limits = error.get("ctx", {})
+    least, most = limits.get("ge"), limits.get("le")
+    side, limit = ("least", least) if least is not None else ("most", most)
+    return "E107", f"{shown(site.node.value)} is out of range: {limit} is the {side}", f"write {limit}"
+
+
+def _empty(_: ErrorDetails, site: Site) -> _Told:
+    return "E108", f"{site.node.key} is empty", ""
+
+
+_TELLERS: Mapping[str, Callable[[ErrorDetails, Site], _Told]] = {
+    "enum": _unknown_word,
+    "extra_forbidden": _unknown_key,
+    "greater_than_equal": _out_of_range,
+    "less_than_equal": _out_of_range,
+    "literal_error": _unknown_word,
+    "missing": _missing,
+    "too_short": _empty,
+    "union_tag_invalid": _unknown_word,
+    "union_tag_not_found": _no_kind,
+}

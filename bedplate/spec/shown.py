@@ -1,0 +1,17 @@
+"""A value as a message may hold it: short, on one line, with nothing that a terminal would act on."""
+
+import re
+
+LONGEST = 60
+_PLAIN = re.compile(r"[!-~]+")
+
+
+def shown(value: object) -> str:
+    """Return `value` for a message: bare where it is one plain word, else quoted and escaped, cut at 60 characters."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = str(value)
+    cut = text[:LONGEST] + "..." if len(text) > LONGEST else text
+    return cut if _PLAIN.fullmatch(cut) else ascii(cut)
