@@ -1,10 +1,17 @@
 """What AWS holds, as three kinds of Pulumi stack: `shared`, one a region, and `links`.
 
-Programs and components only place what the plan has decided: no address is computed, nothing is looked up in
-AWS. A name comes from the plan's content (region, zone, pool, store), never from a position: adding or removing
-one thing touches no other. Regions read `shared`, `links` reads the regions, and regions never read each other.
-The reason for each setting that is not AWS's own default stands in docs/choices.md.
+Programs and components only place what the plan has decided: no address is computed, nothing is looked up in AWS. A
+name comes from the plan's content (region, zone, pool, store), never from a position: adding or removing one thing
+touches no other. Regions read `shared`, `links` reads the regions, and regions never read each other. The reason for
+each setting that is not AWS's own default stands in docs/choices.md.
 
 Resources are imported from the SDK's leaf modules and take Args classes all the way down: only so does the type
 checker see a misspelt key.
 """
+
+from pulumi_aws import autoscaling, ec2, efs, iam, kms, route53, s3, ssm, vpc
+
+# The SDK loads these when an attribute is first asked for. A package whose leaf module is imported before that lacks
+# the leaf's classes for good, and who looks a class up by its type token does not find it: ask now.
+for _package in (autoscaling, ec2, efs, iam, kms, route53, s3, ssm, vpc):
+    hasattr(_package, "outputs")
