@@ -1,0 +1,114 @@
+"""Virtual private gateways, and their attachment to a VPC as a resource of its own."""
+
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kinds.described import VPC, described, is_live, require
+from bedplate.rehearsal.kinds.described import VPN_GATEWAY as NOUN
+from bedplate.rehearsal.kinds.ec2_tags import retag, tag
+from bedplate.rehearsal.kinds.undoing import undoing
+from bedplate.rehearsal.refusal import Refusal
+from bedplate.rehearsal.simulation import Aws
+from bedplate.rehearsal.unknown import is_known
+
+_AMAZON_ASN = 64512
+# VPN user guide, "Virtual private gateway": private numbers of two and of four bytes.
+_PRIVATE_ASNS = (range(64512, 65535), range(4200000000, 4294967295))
+
+
+def _create(aws: Aws, inputs: Props) -> str:
+    asn = int(inputs.get("amazonSideAsn") or _AMAZON_ASN)
+    zone = {"AvailabilityZone": inputs["availabilityZone"]} if inputs.get("availabilityZone") else {}
+    made = aws.call("ec2", "create_vpn_gateway", Type="ipsec.1", AmazonSideAsn=asn, **zone)
+    ident: str = made["VpnGateway"]["VpnGatewayId"]
+    with undoing(lambda: aws.call("ec2", "delete_vpn_gateway", VpnGatewayId=ident)):
+        _attach(aws, ident, inputs.get("vpcId"))
+    return tag(aws, ident, inputs)
+
+
+def _attach(aws: Aws, ident: str, vpc: str | None) -> None:
+    if not vpc:
+        return
+    require(aws, VPC, vpc)
+    taken = [item for item in aws.call("ec2", "describe_vpn_gateways")["VpnGateways"] if is_live(item)]
+    if any(vpc in _networks(item) for item in taken):
+        raise Refusal(
+            "VpnGatewayLimitExceeded", f"The network {vpc} has a virtual private gateway already", key="vpcId"
+        )
+    if _networks(described(aws, NOUN, ident)):
+        raise Refusal("VpnGatewayAttachmentLimitExceeded", f"The gateway {ident} is attached already", key="vpcId")
+    aws.call("ec2", "attach_vpn_gateway", VpnGatewayId=ident, VpcId=vpc)
+
+
+def _networks(found: dict[str, Any]) -> list[str]:
+    return [each["VpcId"] for each in found["VpcAttachments"] if each["State"] == "attached"]
+
+
+def _detach(aws: Aws, ident: str) -> None:
+    for vpc in _networks(described(aws, NOUN, ident)):
+        aws.call("ec2", "detach_vpn_gateway", VpnGatewayId=ident, VpcId=vpc)
+
+
+def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    if old.get("vpcId") != new.get("vpcId"):
+        _detach(aws, ident)
+        _attach(aws, ident, new.get("vpcId"))
+    retag(aws, ident, old, new)
+
+
+def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    found = described(aws, NOUN, ident)
+    return {
+        "amazonSideAsn": str(found["AmazonSideAsn"]),
+        "arn": aws.arn("ec2", f"vpn-gateway/{ident}"),
+        "vpcId": next(iter(_networks(found)), ""),
+    }
+
+
+def _delete(aws: Aws, ident: str, outputs: Props) -> None:
+    _detach(aws, ident)
+    aws.call("ec2", "delete_vpn_gateway", VpnGatewayId=ident)
+
+
+def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    asn = inputs.get("amazonSideAsn")
+    if is_known(asn) and not any(int(asn) in numbers for numbers in _PRIVATE_ASNS):
+        yield Complaint("amazonSideAsn", f"{asn} is no private AS number")
+
+
+def _create_attachment(aws: Aws, inputs: Props) -> str:
+    gateway, vpc = inputs["vpnGatewayId"], inputs["vpcId"]
+    _attach(aws, gateway, vpc)
+    # The provider's own: AWS gives attachments no ids.
+    return f"vpn-attachment-{zlib.crc32(f'{vpc}-{gateway}'.encode()):x}"
+
+
+def _read_attachment(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    if inputs["vpcId"] not in _networks(described(aws, NOUN, inputs["vpnGatewayId"])):
+        raise Refusal("InvalidVpnGatewayAttachment.NotFound", f"{inputs['vpnGatewayId']} is not attached")
+    return {}
+
+
+def _delete_attachment(aws: Aws, ident: str, outputs: Props) -> None:
+    aws.call("ec2", "detach_vpn_gateway", VpnGatewayId=outputs["vpnGatewayId"], VpcId=outputs["vpcId"])
+
+
+VPN_GATEWAY = Kind(
+    token="aws:ec2/vpnGateway:VpnGateway",
+    inputs=updates("tags", "vpcId") | replaces("amazonSideAsn", "availabilityZone"),
+    computed=frozenset({"amazonSideAsn", "vpcId"}),
+    create=_create,
+    read=_read,
+    update=_update,
+    delete=_delete,
+    complaints=_complaints,
+)
+VPN_GATEWAY_ATTACHMENT = Kind(
+    token="aws:ec2/vpnGatewayAttachment:VpnGatewayAttachment",
+    inputs=replaces("vpcId", "vpnGatewayId"),
+    create=_create_attachment,
+    read=_read_attachment,
+    delete=_delete_attachment,
+)
