@@ -1,60 +1,79 @@
-"""Blocks for what the lock does not know yet, drawn from the free space in the order of the file."""
+"""Blocks for what the lock does not know yet, drawn from the free space: tidily where there is room, else tightly."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from bedplate.plan.fault import PlanFault
 from bedplate.plan.paths import is_nested
-from bedplate.plan.place import DEFAULT_VPC, DOCKER, TUNNELS, place
+from bedplate.plan.place import DEFAULT_VPC, DOCKER, TUNNELS, Window, anywhere, favourite
 from bedplate.plan.record import Record
 from bedplate.plan.space import ADDRESS_BITS, Space, block_size, span_of
 from bedplate.plan.want import TUNNEL_PREFIX, Kind, Want
+
+Blocks = dict[str, IPv4Network]
+Windows = Callable[[Kind], tuple[Window, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
     """What every want got, and the faults of those that got nothing."""
 
-    blocks: dict[str, IPv4Network]
+    blocks: Blocks
     faults: tuple[PlanFault, ...]
 
 
 def draw(asked: tuple[Want, ...], record: Record, supernet: IPv4Network) -> Draw:
-    """Return recorded and declared blocks as they are, and for every other want the first that is free."""
+    """Return recorded and declared blocks as they are, and one that is free for every other want.
+
+    A want is refused only when no arrangement of what is new has room for all of it.
+    """
     given = {want.path: record.blocks.get(want.path) or want.declared for want in asked}
     blocks = {path: block for path, block in given.items() if block is not None}
-    missing = {want.path: want for want in asked if want.path not in blocks}
-    spaces = _spaces(record, blocks.values())
-    before = spaces[-1].free(span_of(supernet))
-    for want in missing.values():
-        block = place(want, supernet, spaces)
+    missing = tuple({want.path: want for want in asked if want.path not in blocks}.values())
+    held = (block for path, block in record.blocks.items() if not is_nested(path))
+    taken = (*held, *blocks.values(), DOCKER)
+    blocks |= _tidy(missing, taken, supernet) or _tight(missing, taken, supernet)
+    have = Space(taken).free(span_of(supernet))
+    return Draw(blocks, tuple(_shortages(missing, blocks, supernet, have)))
+
+
+def _tidy(missing: tuple[Want, ...], taken: tuple[IPv4Network, ...], supernet: IPv4Network) -> Blocks | None:
+    """Return blocks at places that an operator remembers, or None when one has none."""
+    spaces = (Space((*taken, DEFAULT_VPC)), Space(taken))
+    blocks = _placed(missing, spaces, lambda kind: favourite(kind, supernet))
+    return blocks if len(blocks) == len(missing) else None
+
+
+def _tight(missing: tuple[Want, ...], taken: tuple[IPv4Network, ...], supernet: IPv4Network) -> Blocks:
+    """Return as many blocks as there is room for.
+
+    Aligned blocks whose sizes are powers of two waste nothing when the largest come first.
+    """
+    largest_first = sorted(missing, key=lambda want: want.prefix)
+    return _placed(largest_first, (Space(taken),), lambda kind: anywhere(kind, supernet))
+
+
+def _placed(missing: Iterable[Want], spaces: tuple[Space, ...], windows: Windows) -> Blocks:
+    """Return the first free block of every want that has one; the spaces are tried in turn."""
+    blocks: Blocks = {}
+    for want in missing:
+        found = (window.find(space, want.prefix) for space in spaces for window in windows(want.kind))
+        block = next((block for block in found if block is not None), None)
         if block is not None:
             blocks[want.path] = block
-            _take(spaces, block)
-    return Draw(blocks, tuple(_shortages(tuple(missing.values()), blocks, supernet, before)))
+            for space in spaces:
+                space.take(block)
+    return blocks
 
 
-def _spaces(record: Record, given: Iterable[IPv4Network]) -> tuple[Space, ...]:
-    held = (block for path, block in record.blocks.items() if not is_nested(path))
-    taken = (*held, *given, DOCKER)
-    return Space((*taken, DEFAULT_VPC)), Space(taken)
-
-
-def _take(spaces: tuple[Space, ...], block: IPv4Network) -> None:
-    for space in spaces:
-        space.take(block)
-
-
-def _shortages(
-    missing: tuple[Want, ...], blocks: dict[str, IPv4Network], supernet: IPv4Network, before: int
-) -> Iterator[PlanFault]:
+def _shortages(missing: tuple[Want, ...], blocks: Blocks, supernet: IPv4Network, have: int) -> Iterator[PlanFault]:
     unmet = [want for want in missing if want.path not in blocks]
     tunnels = [want for want in unmet if want.kind is Kind.TUNNEL]
     wide = [want for want in unmet if want.kind is not Kind.TUNNEL]
     if wide:
         need = sum(block_size(want.prefix) for want in missing if want.kind is not Kind.TUNNEL)
-        yield _exhausted(wide, supernet, need=need, have=before)
+        yield _exhausted(wide, supernet, need=need, have=have)
     if tunnels:
         yield _out_of_tunnels(tunnels)
 

@@ -30,7 +30,7 @@ class PlanFault:
     fix: str
 
 
-class PlanFaults(InputError):  # noqa: N818  named for the many PlanFault that it holds
+class PlanFaults(InputError):
     """A fleet file that its lock or its supernet does not allow; nothing was allotted."""
 
     def __init__(self, faults: Iterable[PlanFault]) -> None:

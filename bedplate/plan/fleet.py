@@ -138,9 +138,7 @@ class FleetPlan:
     @property
     def addresses(self) -> Mapping[str, IPv4Address]:
         """The fixed address of each physical machine, by `machine.place`."""
-        return {
-            f"{name}.{site.name}": address for site in self.sites for name, address in site.machines.items()
-        }
+        return {f"{name}.{site.name}": address for site in self.sites for name, address in site.machines.items()}
 
     @property
     def news(self) -> Mapping[str, IPv4Network]:

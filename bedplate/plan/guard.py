@@ -38,11 +38,12 @@ def _renumbers(want: Want, recorded: IPv4Network) -> PlanFault:
 
 
 def _outside(want: Want, recorded: IPv4Network, supernet: IPv4Network) -> PlanFault:
+    declared = f", or `block: {recorded}` in the region" if want.kind is Kind.REGION else ""
     return PlanFault(
         code="E233",
         key="network.supernet",
         message=f"{want.path} is recorded as {recorded}, which does not lie in {supernet}",
-        fix=f"a supernet that holds {recorded}",
+        fix=f"a supernet that holds {recorded}{declared}",
     )
 
 

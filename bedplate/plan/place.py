@@ -1,16 +1,15 @@
-"""Where in the address space a kind of block is looked for, and the block that is found there.
+"""Where in the address space a kind of block is looked for.
 
 Regions grow from the bottom of the supernet. Its last eighth is for services and laptops, and pods lie just
 below it: on 10.64.0.0/10 that is 10.64.0.0/16, 10.65.0.0/16, ... then 10.112.0.0/13, 10.120.0.0/20 and
 10.121.0.0/22. Each kind but tunnels falls back to the lowest free place anywhere in the supernet.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from bedplate.plan.space import Space, Span, span_of
-from bedplate.plan.want import Kind, Want
+from bedplate.plan.want import Kind
 
 # Clear of what AWS keeps for itself: 169.254.0-5.0/30 and 169.254.169.252/30 are refused as inside blocks
 # (https://docs.aws.amazon.com/vpn/latest/s2svpn/VPNTunnels.html), and 169.254.169.0/24 and 169.254.170.0/23
@@ -35,26 +34,19 @@ class Window:
         return (space.highest if self.from_top else space.lowest)(prefix, self.span)
 
 
-def place(want: Want, supernet: IPv4Network, spaces: tuple[Space, ...]) -> IPv4Network | None:
-    """Return the block that a want gets, or None when nothing fits; the spaces are tried in turn."""
-    windows = tuple(_windows(want.kind, supernet))
-    found = (window.find(space, want.prefix) for space in spaces for window in windows)
-    return next((block for block in found if block is not None), None)
-
-
-def _windows(kind: Kind, supernet: IPv4Network) -> Iterator[Window]:
+def favourite(kind: Kind, supernet: IPv4Network) -> tuple[Window, ...]:
+    """Return where a kind is looked for as long as there is room."""
     whole = span_of(supernet)
     eighth = whole.end - whole.size // 8
-    match kind:
-        case Kind.TUNNEL:
-            yield Window(span_of(TUNNELS))
-            return
-        case Kind.PODS:
-            yield Window(Span(whole.first, eighth), from_top=True)
-        case Kind.SERVICES:
-            yield Window(Span(eighth, whole.end))
-        case Kind.LAPTOPS:
-            yield Window(Span(eighth + whole.size // 64, whole.end))
-        case Kind.REGION | Kind.SITE:
-            pass
-    yield Window(whole)
+    corners = {
+        Kind.PODS: Window(Span(whole.first, eighth), from_top=True),
+        Kind.SERVICES: Window(Span(eighth, whole.end)),
+        Kind.LAPTOPS: Window(Span(eighth + whole.size // 64, whole.end)),
+    }
+    corner = (corners[kind],) if kind in corners else ()
+    return (*corner, *anywhere(kind, supernet))
+
+
+def anywhere(kind: Kind, supernet: IPv4Network) -> tuple[Window, ...]:
+    """Return all the room that a kind may have."""
+    return (Window(span_of(TUNNELS if kind is Kind.TUNNEL else supernet)),)

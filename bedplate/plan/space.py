@@ -51,8 +51,10 @@ class Space:
         span = span_of(block)
         low = bisect_left(self._ends, span.first)
         high = bisect_right(self._firsts, span.end)
-        first = min([span.first, *self._firsts[low : low + 1]]) if low < high else span.first
-        end = max([span.end, *self._ends[high - 1 : high]]) if low < high else span.end
+        first, end = span.first, span.end
+        if low < high:
+            first = min(first, self._firsts[low])
+            end = max(end, self._ends[high - 1])
         self._firsts[low:high] = [first]
         self._ends[low:high] = [end]
 

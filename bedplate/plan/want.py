@@ -77,9 +77,7 @@ def _kubernetes(fleet: Fleet) -> Iterator[Want]:
     pods = eighth if cluster.pods is None else cluster.pods
     given = cluster.model_fields_set
     yield Want(Kind.PODS, paths.PODS, "kubernetes.pods", pods, sized=cluster.pods is not None)
-    yield Want(
-        Kind.SERVICES, paths.SERVICES, "kubernetes.services", cluster.services, sized="services" in given
-    )
+    yield Want(Kind.SERVICES, paths.SERVICES, "kubernetes.services", cluster.services, sized="services" in given)
 
 
 def _laptops(fleet: Fleet) -> Iterator[Want]:

@@ -28,9 +28,7 @@ def test_a_fleet_gets_addresses_that_an_operator_remembers() -> None:
     """Regions count up from the bottom; pods, services and laptops stand at round numbers at the top."""
     blocks = addresses(sketch(**EVERYTHING))
 
-    assert {
-        path: block for path, block in blocks.items() if "/zone/" not in path and "tunnel" not in path
-    } == {
+    assert {path: block for path, block in blocks.items() if "/zone/" not in path and "tunnel" not in path} == {
         "region/us-west-2": "10.64.0.0/16",
         "region/us-east-1": "10.65.0.0/16",
         "region/eu-north-1": "10.66.0.0/16",

@@ -31,9 +31,7 @@ def test_groups_add_up() -> None:
 
 def test_types_without_a_price_are_listed() -> None:
     """A sum that leaves something out says what."""
-    priced = spans(
-        new=group(WEST, types=["p9.48xlarge", "g6.xlarge"]), newest=group(WEST, types=["p10.large"])
-    )
+    priced = spans(new=group(WEST, types=["p9.48xlarge", "g6.xlarge"]), newest=group(WEST, types=["p10.large"]))
 
     assert priced.unknown == ("p10.large", "p9.48xlarge")
     assert priced.hourly == Span(0.8048, 3.2192)

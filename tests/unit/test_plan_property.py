@@ -86,9 +86,7 @@ def plans(history: list[tuple[str, Any]], network: Mapping[str, str]) -> Iterato
 
 @settings(max_examples=400, deadline=None)
 @given(HISTORIES, st.sampled_from(SUPERNETS), st.integers(16, 20))
-def test_no_edit_moves_a_block_or_lets_two_touch(
-    history: list[tuple[str, Any]], supernet: str, size: int
-) -> None:
+def test_no_edit_moves_a_block_or_lets_two_touch(history: list[tuple[str, Any]], supernet: str, size: int) -> None:
     """Whatever is added, removed and put back, all blocks stay apart, inside, and where they were."""
     for _, plan in plans(history, {"supernet": supernet, "region_size": f"/{size}"}):
         assert faults(texts(plan.blocks), texts(plan.record.blocks), supernet) == []
@@ -105,6 +103,26 @@ def test_a_released_block_may_be_allotted_anew(history: list[tuple[str, Any]]) -
         record = release(record, path, fleet) if path in record.blocks else record
 
     assert plan_fleet(fleet, record, catalog()).blocks == plan.blocks == record.blocks
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 5), st.integers(16, 20), st.integers(13, 24), st.integers(13, 24), st.integers(14, 28))
+def test_a_fleet_is_refused_only_when_it_is_too_large(
+    count: int, region: int, pods: int, services: int, pool: int
+) -> None:
+    """Aligned blocks of powers of two fit whenever their sum does; so does every fleet in an empty supernet."""
+    names = REGIONS[:count]
+    fleet = sketch(
+        {name: [f"{name}a"] for name in names},
+        network={"supernet": "10.64.0.0/13", "region_size": f"/{region}"},
+        kubernetes=cluster(pods=f"/{pods}", services=f"/{services}"),
+        vpn=laptops(*({"region": name} for name in names), pool=f"/{pool}"),
+    )
+
+    plan = attempt(fleet, Record({}))
+
+    needed = sum(2**-prefix for prefix in (pods, services, *[region, pool] * count))
+    assert (plan is not None) == (needed <= 2**-13)
 
 
 @given(st.permutations(REGIONS))
