@@ -42,7 +42,9 @@ def resource_class(token: str) -> type:
 def args_class(token: str) -> type:
     """Return the class of a type's inputs."""
     cls = resource_class(token)
-    found: type = getattr(importlib.import_module(cls.__module__), f"{cls.__name__}Args")
+    module = importlib.import_module(cls.__module__)
+    # A class of nested inputs may have the plain name: the SDK then calls the resource's own `InitArgs`.
+    found: type = getattr(module, f"{cls.__name__}InitArgs", None) or getattr(module, f"{cls.__name__}Args")
     return found
 
 

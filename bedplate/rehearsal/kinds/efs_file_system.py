@@ -1,0 +1,187 @@
+"""EFS file systems, with their policies and their backups."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, Support, replaces, updates
+from bedplate.rehearsal.kinds.limits import Choice, Number, Text, beyond
+from bedplate.rehearsal.kinds.policy_document import malformed, refuse_strangers
+from bedplate.rehearsal.kinds.tagging import Tagger, tag_pairs
+from bedplate.rehearsal.kinds.undoing import undoing
+from bedplate.rehearsal.placement import placed
+from bedplate.rehearsal.refusal import Refusal
+from bedplate.rehearsal.simulation import Aws
+
+_LIMITS = {
+    "creationToken": Text(1, 64),
+    "performanceMode": Choice(("generalPurpose", "maxIO")),
+    "throughputMode": Choice(("bursting", "provisioned", "elastic")),
+    "provisionedThroughputInMibps": Number(1, 3414),
+}
+_DEFAULT_KEY = "alias/aws/elasticfilesystem"
+_NO_POLICY = "{}"  # moto has no DeleteFileSystemPolicy: this stands for none
+_APART = ("creationToken", "lifecyclePolicies", "protection", "tags")
+EFS_TAGS = Tagger(service="efs", ident="ResourceId")
+
+
+def _create(aws: Aws, inputs: Props) -> str:
+    if inputs.get("kmsKeyId"):
+        _find_key(aws, inputs["kmsKeyId"])
+    params = placed(aws, ("efs", "create_file_system"), inputs, apart=_APART)
+    token = inputs.get("creationToken") or str(uuid4())
+    tags = tag_pairs(inputs.get("tags"))
+    ident: str = aws.call("efs", "create_file_system", CreationToken=token, Tags=tags, **params)["FileSystemId"]
+    with undoing(lambda: _delete(aws, ident, inputs)):
+        _cycle(aws, ident, {}, inputs)
+    return ident
+
+
+def _find_key(aws: Aws, key: str) -> None:
+    found = aws.call("kms", "describe_key", KeyId=key)["KeyMetadata"]
+    if not found["Enabled"]:
+        raise Refusal("BadRequest", f"{key} is {found['KeyState']}", key="kmsKeyId")
+
+
+def _cycle(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    before, after = old.get("lifecyclePolicies") or [], new.get("lifecyclePolicies") or []
+    if before != after:
+        params = placed(aws, ("efs", "put_lifecycle_configuration"), {"lifecyclePolicies": after})
+        aws.call("efs", "put_lifecycle_configuration", FileSystemId=ident, **params)
+
+
+def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    _cycle(aws, ident, old, new)
+    EFS_TAGS.retag(aws, ident, old, new)
+
+
+def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    found = aws.call("efs", "describe_file_systems", FileSystemId=ident)["FileSystems"][0]
+    key = found.get("KmsKeyId") or ""
+    if found["Encrypted"] and not key:
+        key = aws.arn("kms", _DEFAULT_KEY)
+    return {
+        "arn": found["FileSystemArn"],
+        "availabilityZoneId": found.get("AvailabilityZoneId") or "",
+        "creationToken": found["CreationToken"],
+        "dnsName": f"{ident}.efs.{aws.region}.amazonaws.com",
+        "encrypted": found["Encrypted"],
+        "kmsKeyId": key,
+        "name": found.get("Name") or "",
+        "numberOfMountTargets": found["NumberOfMountTargets"],
+        "ownerId": aws.account,
+        "performanceMode": found["PerformanceMode"],
+        "protection": inputs.get("protection") or {"replicationOverwrite": "ENABLED"},
+        "sizeInBytes": [{"value": 0, "valueInIa": 0, "valueInStandard": 0}],
+    }
+
+
+def _delete(aws: Aws, ident: str, outputs: Props) -> None:
+    aws.call("efs", "delete_file_system", FileSystemId=ident)
+
+
+def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from beyond(inputs, _LIMITS)
+    if inputs.get("kmsKeyId") and inputs.get("encrypted") is not True:
+        yield Complaint("encrypted", "encrypted must be true when kmsKeyId is given")
+    provisioned = inputs.get("throughputMode") == "provisioned"
+    if provisioned != (inputs.get("provisionedThroughputInMibps") is not None):
+        yield Complaint("provisionedThroughputInMibps", "goes with the throughputMode provisioned, and only so")
+
+
+FILE_SYSTEM = Kind(
+    token="aws:efs/fileSystem:FileSystem",
+    inputs=updates("lifecyclePolicies", "protection", "provisionedThroughputInMibps", "tags")
+    | updates("throughputMode")
+    | replaces("availabilityZoneName", "creationToken", "encrypted", "kmsKeyId", "performanceMode"),
+    defaults={"throughputMode": "bursting"},
+    computed=frozenset({"creationToken", "encrypted", "kmsKeyId", "performanceMode", "protection"}),
+    naming=Naming(key="creationToken", longest=64),
+    create=_create,
+    read=_read,
+    update=_update,
+    delete=_delete,
+    complaints=_complaints,
+    note="moto has no UpdateFileSystem: throughput and protection are kept by the rehearsal",
+)
+
+
+def _put_policy(aws: Aws, inputs: Props) -> str:
+    ident: str = inputs["fileSystemId"]
+    _update_policy(aws, ident, {}, inputs)
+    return ident
+
+
+def _update_policy(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    aws.call("efs", "describe_file_systems", FileSystemId=ident)
+    refuse_strangers(aws, new["policy"], "InvalidPolicyException")
+    aws.call("efs", "put_file_system_policy", FileSystemId=ident, Policy=new["policy"])
+
+
+def _read_policy(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    if aws.call("efs", "describe_file_system_policy", FileSystemId=ident)["Policy"] == _NO_POLICY:
+        raise Refusal("PolicyNotFound", f"{ident} has no policy")
+    return {"fileSystemId": ident}
+
+
+def _drop_policy(aws: Aws, ident: str, outputs: Props) -> None:
+    aws.call("efs", "put_file_system_policy", FileSystemId=ident, Policy=_NO_POLICY)
+
+
+def _policy_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from malformed(inputs)
+
+
+FILE_SYSTEM_POLICY = Kind(
+    token="aws:efs/fileSystemPolicy:FileSystemPolicy",
+    inputs=updates("bypassPolicyLockoutSafetyCheck", "policy") | replaces("fileSystemId"),
+    defaults={"bypassPolicyLockoutSafetyCheck": False},
+    create=_put_policy,
+    read=_read_policy,
+    update=_update_policy,
+    delete=_drop_policy,
+    complaints=_policy_complaints,
+)
+
+_BACKUP = "aws:efs/backupPolicy:BackupPolicy"
+
+
+def _back_up(aws: Aws, inputs: Props) -> str:
+    ident: str = inputs["fileSystemId"]
+    aws.call("efs", "describe_file_systems", FileSystemId=ident)
+    aws.fakes(_BACKUP)[ident] = dict(inputs)
+    return ident
+
+
+def _read_backup(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    aws.call("efs", "describe_file_systems", FileSystemId=ident)
+    if ident not in aws.fakes(_BACKUP):
+        raise Refusal("PolicyNotFound", f"{ident} has no backup policy")
+    return {"backupPolicy": aws.fakes(_BACKUP)[ident]["backupPolicy"], "fileSystemId": ident}
+
+
+def _update_backup(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    aws.fakes(_BACKUP)[ident] = dict(new)
+
+
+def _drop_backup(aws: Aws, ident: str, outputs: Props) -> None:
+    aws.fakes(_BACKUP).pop(ident, None)
+
+
+def _backup_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    status = {"status": (inputs.get("backupPolicy") or {}).get("status")}
+    for complaint in beyond(status, {"status": Choice(("ENABLED", "DISABLED"))}):
+        yield Complaint("backupPolicy.status", complaint.reason)
+
+
+BACKUP_POLICY = Kind(
+    token=_BACKUP,
+    inputs=updates("backupPolicy") | replaces("fileSystemId"),
+    create=_back_up,
+    read=_read_backup,
+    update=_update_backup,
+    delete=_drop_backup,
+    complaints=_backup_complaints,
+    support=Support.FAKED,
+    note="moto has no PutBackupPolicy",
+)

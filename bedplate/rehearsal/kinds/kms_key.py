@@ -1,0 +1,162 @@
+"""KMS keys: made, rotated, enabled and given a policy; deleting one only schedules its end."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kinds.limits import Choice, Number, Text, beyond
+from bedplate.rehearsal.kinds.policy_document import malformed, refuse_strangers
+from bedplate.rehearsal.kinds.tagging import Tagger, tag_pairs
+from bedplate.rehearsal.kinds.undoing import undoing
+from bedplate.rehearsal.refusal import Refusal
+from bedplate.rehearsal.simulation import Aws
+
+_LIMITS = {
+    "description": Text(0, 8192),
+    "deletionWindowInDays": Number(7, 30),
+    "rotationPeriodInDays": Number(90, 2560),
+    "keyUsage": Choice(("ENCRYPT_DECRYPT", "GENERATE_VERIFY_MAC", "KEY_AGREEMENT", "SIGN_VERIFY")),
+}
+_TAGS = Tagger(service="kms", ident="KeyId", names=("TagKey", "TagValue"))
+_LONGEST_WINDOW = 30  # days until deletion when the program does not say: KMS's own default
+# What a key has as it is born, so that making one and changing one are the same calls.
+_BORN = {"isEnabled": True, "enabled": True, "enableKeyRotation": False}
+
+
+def _create(aws: Aws, inputs: Props) -> str:
+    if inputs.get("policy"):
+        refuse_strangers(aws, inputs["policy"], "MalformedPolicyDocumentException")
+    wanted = {
+        "Description": inputs.get("description"),
+        "KeyUsage": inputs.get("keyUsage"),
+        "KeySpec": inputs.get("customerMasterKeySpec"),
+        "MultiRegion": inputs.get("multiRegion"),
+        "Policy": inputs.get("policy"),
+    }
+    params = {key: value for key, value in wanted.items() if value is not None}
+    tags = tag_pairs(inputs.get("tags"), ("TagKey", "TagValue"))
+    ident: str = aws.call("kms", "create_key", Tags=tags, **params)["KeyMetadata"]["KeyId"]
+    return _settle(aws, ident, {**inputs, **_BORN}, inputs)
+
+
+def _settle(aws: Aws, ident: str, born: Props, inputs: Props) -> str:
+    """Bring a key just made to its inputs; when AWS refuses one of them, schedule the key's end."""
+    with undoing(lambda: _delete(aws, ident, inputs)):
+        _update(aws, ident, born, inputs)
+    return ident
+
+
+def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    if new.get("policy") and old.get("policy") != new["policy"]:
+        refuse_strangers(aws, new["policy"], "MalformedPolicyDocumentException")
+        aws.call("kms", "put_key_policy", KeyId=ident, PolicyName="default", Policy=new["policy"])
+    if (old.get("description") or "") != (new.get("description") or ""):
+        aws.call("kms", "update_key_description", KeyId=ident, Description=new.get("description") or "")
+    _rotate(aws, ident, old, new)
+    enabled = "isEnabled" if "isEnabled" in new else "enabled"
+    if old.get(enabled, True) != new.get(enabled, True):
+        aws.call("kms", "enable_key" if new.get(enabled, True) else "disable_key", KeyId=ident)
+    _TAGS.retag(aws, ident, old, new)
+
+
+def _rotate(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    before, after = (
+        (props.get("enableKeyRotation") or False, props.get("rotationPeriodInDays")) for props in (old, new)
+    )
+    if before == after:
+        return
+    if after[0]:
+        period = {"RotationPeriodInDays": after[1]} if after[1] else {}
+        aws.call("kms", "enable_key_rotation", KeyId=ident, **period)
+    else:
+        aws.call("kms", "disable_key_rotation", KeyId=ident)
+
+
+def _living(aws: Aws, ident: str) -> dict[str, Any]:
+    """Return a key's metadata; one that waits for its deletion is gone for the provider."""
+    found: dict[str, Any] = aws.call("kms", "describe_key", KeyId=ident)["KeyMetadata"]
+    if found["KeyState"] == "PendingDeletion":
+        raise Refusal("NotFoundException", f"key {ident} is pending deletion")
+    return found
+
+
+def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    found = _living(aws, ident)
+    return {
+        "arn": found["Arn"],
+        "keyId": ident,
+        "multiRegion": found.get("MultiRegion", False),
+        "policy": aws.call("kms", "get_key_policy", KeyId=ident, PolicyName="default")["Policy"],
+        **({"rotationPeriodInDays": 365} if inputs.get("enableKeyRotation") else {}),
+    } | {key: inputs[key] for key in ("policy", "rotationPeriodInDays") if inputs.get(key)}
+
+
+def _delete(aws: Aws, ident: str, outputs: Props) -> None:
+    days = outputs.get("deletionWindowInDays") or _LONGEST_WINDOW
+    aws.call("kms", "schedule_key_deletion", KeyId=ident, PendingWindowInDays=days)
+
+
+def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from beyond(inputs, _LIMITS)
+    yield from malformed(inputs)
+
+
+KEY = Kind(
+    token="aws:kms/key:Key",
+    inputs=updates("bypassPolicyLockoutSafetyCheck", "deletionWindowInDays", "description", "policy")
+    | updates("enableKeyRotation", "isEnabled", "rotationPeriodInDays", "tags")
+    | replaces("customerMasterKeySpec", "keyUsage", "multiRegion"),
+    defaults={
+        "bypassPolicyLockoutSafetyCheck": False,
+        "customerMasterKeySpec": "SYMMETRIC_DEFAULT",
+        "enableKeyRotation": False,
+        "isEnabled": True,
+        "keyUsage": "ENCRYPT_DECRYPT",
+    },
+    computed=frozenset({"description", "multiRegion", "policy", "rotationPeriodInDays"}),
+    create=_create,
+    read=_read,
+    update=_update,
+    delete=_delete,
+    complaints=_complaints,
+    note="a deleted key waits for its end, as in AWS",
+)
+
+
+def _replicate(aws: Aws, inputs: Props) -> str:
+    _, _, _, region, _, resource = str(inputs["primaryKeyArn"]).split(":", 5)
+    ident = resource.removeprefix("key/")
+    primary = aws.elsewhere(region)
+    if not _living(primary, ident).get("MultiRegion"):
+        raise Refusal("UnsupportedOperationException", f"{ident} is no multi-Region primary key")
+    primary.call("kms", "replicate_key", KeyId=ident, ReplicaRegion=aws.region)
+    return _settle(aws, ident, _BORN, inputs)
+
+
+def _read_replica(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    found = _living(aws, ident)
+    return {
+        "arn": found["Arn"],
+        "keyId": ident,
+        "keyRotationEnabled": aws.call("kms", "get_key_rotation_status", KeyId=ident)["KeyRotationEnabled"],
+        "keySpec": found["KeySpec"],
+        "keyUsage": found["KeyUsage"],
+        "policy": inputs.get("policy")
+        or aws.call("kms", "get_key_policy", KeyId=ident, PolicyName="default")["Policy"],
+    }
+
+
+REPLICA_KEY = Kind(
+    token="aws:kms/replicaKey:ReplicaKey",
+    inputs=updates("bypassPolicyLockoutSafetyCheck", "deletionWindowInDays", "description", "enabled")
+    | updates("policy", "tags")
+    | replaces("primaryKeyArn"),
+    defaults={"bypassPolicyLockoutSafetyCheck": False, "deletionWindowInDays": 30, "enabled": True},
+    computed=frozenset({"policy"}),
+    create=_replicate,
+    read=_read_replica,
+    update=_update,
+    delete=_delete,
+    complaints=_complaints,
+    note="a deleted key waits for its end, as in AWS",
+)

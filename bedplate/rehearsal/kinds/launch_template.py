@@ -1,0 +1,195 @@
+"""EC2 launch templates: every change makes a new version, and the default one follows when it is told to."""
+
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Iterator
+from typing import Any
+
+from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
+from bedplate.rehearsal.kinds.chosen_name import chosen_name
+from bedplate.rehearsal.kinds.ec2_tags import retag
+from bedplate.rehearsal.kinds.launch_references import refuse_unmet
+from bedplate.rehearsal.kinds.limits import Choice, Number, Text, beyond, inside, together
+from bedplate.rehearsal.kinds.tagging import tag_pairs
+from bedplate.rehearsal.kinds.undoing import undoing
+from bedplate.rehearsal.placement import structure
+from bedplate.rehearsal.simulation import Aws
+from bedplate.rehearsal.unknown import is_known
+
+_LARGEST_USER_DATA = 16384  # bytes before encoding: EC2 user guide, "Run commands at launch"
+_TAGGABLE = ("elastic-gpu", "fleet", "instance", "network-interface", "spot-instances-request", "volume")
+_VOLUMES = ("gp2", "gp3", "io1", "io2", "sc1", "st1", "standard")
+_LIMITS = {
+    "name": Text(3, 128, r"[a-zA-Z0-9().\-/_]+", "letters, digits and ().-/_"),
+    "description": Text(0, 255),
+    "instanceInitiatedShutdownBehavior": Choice(("stop", "terminate")),
+}
+_METADATA = {
+    "httpEndpoint": Choice(("disabled", "enabled")),
+    "httpTokens": Choice(("optional", "required")),
+    "httpPutResponseHopLimit": Number(1, 64),
+    "instanceMetadataTags": Choice(("disabled", "enabled")),
+}
+# Inputs that are not launch data, by what they belong to: the template, a version of it, or none but the provider.
+_OWN = ("name", "namePrefix", "tags")
+_VERSION = ("defaultVersion", "description", "updateDefaultVersion")
+_LAUNCH = (
+    "blockDeviceMappings",
+    "capacityReservationSpecification",
+    "cpuOptions",
+    "creditSpecification",
+    "disableApiStop",
+    "disableApiTermination",
+    "ebsOptimized",
+    "enclaveOptions",
+    "hibernationOptions",
+    "iamInstanceProfile",
+    "imageId",
+    "instanceInitiatedShutdownBehavior",
+    "instanceMarketOptions",
+    "instanceRequirements",
+    "instanceType",
+    "kernelId",
+    "keyName",
+    "licenseSpecifications",
+    "maintenanceOptions",
+    "metadataOptions",
+    "monitoring",
+    "networkInterfaces",
+    "networkPerformanceOptions",
+    "placement",
+    "privateDnsNameOptions",
+    "ramDiskId",
+    "secondaryInterfaces",
+    "securityGroupNames",
+    "tagSpecifications",
+    "userData",
+    "vpcSecurityGroupIds",
+)
+_RENAMES = {
+    "amdSevSnp": "AmdSevSnp",
+    "networkInterfaces[].securityGroups": "Groups",
+    "securityGroupNames": "SecurityGroups",
+    "vpcSecurityGroupIds": "SecurityGroupIds",
+    "ipv4AddressCount": "SecondaryPrivateIpAddressCount",
+    "ipv4Addresses": "PrivateIpAddresses",
+    "securityGroups": "Groups",
+}
+
+
+def launch_data(aws: Aws, inputs: Props) -> dict[str, Any]:
+    """Return the launch data of a template's inputs, in EC2's form."""
+    shape = aws.shape("ec2", "create_launch_template").members["LaunchTemplateData"]
+    given = {key: inputs[key] for key in _LAUNCH if inputs.get(key) is not None}
+    if "tagSpecifications" in given:
+        given["tagSpecifications"] = [{**one, "tags": tag_pairs(one.get("tags"))} for one in given["tagSpecifications"]]
+    if "networkInterfaces" in given:
+        given["networkInterfaces"] = [_interface(nic) for nic in given["networkInterfaces"]]
+    found = structure(shape, given, _RENAMES)
+    refuse_unmet(aws, found)
+    return found
+
+
+def _interface(nic: Props) -> dict[str, Any]:
+    """Return a network interface in which addresses and prefixes are the blocks that EC2 wants."""
+    lists = {"ipv4Addresses": "PrivateIpAddress", "ipv6Addresses": "Ipv6Address"}
+    prefixes = {"ipv4Prefixes": "Ipv4Prefix", "ipv6Prefixes": "Ipv6Prefix"}
+    blocks = {key: [{name: value} for value in nic[key]] for key, name in (lists | prefixes).items() if nic.get(key)}
+    for number, block in enumerate(blocks.get("ipv4Addresses", [])):
+        block["Primary"] = number == 0
+    return {**nic, **blocks}
+
+
+def _create(aws: Aws, inputs: Props) -> str:
+    call = {"LaunchTemplateName": chosen_name(inputs), "LaunchTemplateData": launch_data(aws, inputs)}
+    made = aws.call("ec2", "create_launch_template", **call, **_described(inputs))
+    ident: str = made["LaunchTemplate"]["LaunchTemplateId"]
+    with undoing(lambda: _delete(aws, ident, inputs)):
+        # After the call, not in it: moto would mix the template's tags with those of its instances.
+        retag(aws, ident, {}, inputs)
+    return ident
+
+
+def _described(inputs: Props) -> dict[str, Any]:
+    return {"VersionDescription": inputs["description"]} if inputs.get("description") else {}
+
+
+def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    if any(old.get(key) != new.get(key) for key in (*_LAUNCH, "description")):
+        data = launch_data(aws, new)
+        call = {"LaunchTemplateId": ident, "LaunchTemplateData": data, **_described(new)}
+        aws.call("ec2", "create_launch_template_version", **call)
+    _choose_default(aws, ident, old, new)
+    retag(aws, ident, old, new)
+
+
+def _choose_default(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    wanted = new.get("defaultVersion") if new.get("defaultVersion") != old.get("defaultVersion") else None
+    if new.get("updateDefaultVersion"):
+        wanted = _found(aws, ident)["LatestVersionNumber"]
+    if wanted:
+        aws.call("ec2", "modify_launch_template", LaunchTemplateId=ident, DefaultVersion=str(wanted))
+
+
+def _found(aws: Aws, ident: str) -> dict[str, Any]:
+    found: dict[str, Any] = aws.call("ec2", "describe_launch_templates", LaunchTemplateIds=[ident])["LaunchTemplates"][
+        0
+    ]
+    return found
+
+
+def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    found = _found(aws, ident)
+    return {
+        "arn": aws.arn("ec2", f"launch-template/{ident}"),
+        "defaultVersion": found["DefaultVersionNumber"],
+        "latestVersion": found["LatestVersionNumber"],
+        "name": found["LaunchTemplateName"],
+    }
+
+
+def _delete(aws: Aws, ident: str, outputs: Props) -> None:
+    aws.call("ec2", "delete_launch_template", LaunchTemplateId=ident)
+
+
+def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from beyond(inputs, _LIMITS)
+    yield from inside(inputs, "metadataOptions", _METADATA)
+    yield from inside(inputs, "tagSpecifications", {"resourceType": Choice(_TAGGABLE)})
+    yield from together(inputs, "name", "namePrefix")
+    yield from together(inputs, "defaultVersion", "updateDefaultVersion")
+    yield from together(inputs, "instanceType", "instanceRequirements")
+    yield from _data_complaints(inputs)
+    for mapping in inputs.get("blockDeviceMappings") or []:
+        yield from inside(mapping, "ebs", {"volumeType": Choice(_VOLUMES), "volumeSize": Number(1, 65536)})
+
+
+def _data_complaints(inputs: Props) -> Iterator[Complaint]:
+    if inputs.get("networkInterfaces") and inputs.get("vpcSecurityGroupIds"):
+        yield Complaint(
+            "vpcSecurityGroupIds", "network interfaces and an instance's security groups exclude each other"
+        )
+    data = inputs.get("userData")
+    if not is_known(data) or data == "":
+        return
+    try:
+        size = len(b64decode(str(data), validate=True))
+    except (NotBase64, ValueError):
+        yield Complaint("userData", "InvalidUserData.Malformed: not in base64")
+    else:
+        if size > _LARGEST_USER_DATA:
+            yield Complaint("userData", f"user data has at most {_LARGEST_USER_DATA} bytes, not {size}")
+
+
+LAUNCH_TEMPLATE = Kind(
+    token="aws:ec2/launchTemplate:LaunchTemplate",
+    inputs=updates(*_LAUNCH, *_VERSION, "tags") | replaces("name", "namePrefix"),
+    computed=frozenset({"defaultVersion", "name", "namePrefix"}),
+    moves=frozenset({"defaultVersion", "latestVersion"}),
+    naming=Naming(longest=125),
+    create=_create,
+    read=_read,
+    update=_update,
+    delete=_delete,
+    complaints=_complaints,
+)

@@ -1,0 +1,182 @@
+"""S3 buckets and the objects a program puts into them."""
+
+import re
+from base64 import b64decode
+from collections.abc import Iterator
+from ipaddress import AddressValueError, IPv4Address
+from typing import Any
+
+from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
+from bedplate.rehearsal.kinds.chosen_name import chosen_name
+from bedplate.rehearsal.kinds.limits import Text, beyond
+from bedplate.rehearsal.kinds.tagging import tag_pairs
+from bedplate.rehearsal.kinds.undoing import undoing
+from bedplate.rehearsal.placement import placed
+from bedplate.rehearsal.refusal import Refusal
+from bedplate.rehearsal.simulation import Aws
+from bedplate.rehearsal.unknown import is_known
+
+# S3 user guide, "General purpose bucket naming rules".
+_NAME = r"[a-z0-9](?:[a-z0-9.-]{1,61})[a-z0-9]"
+_BAD_STARTS = ("xn--", "sthree-", "amzn-s3-demo-")
+_BAD_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
+
+
+def _create(aws: Aws, inputs: Props) -> str:
+    name = chosen_name(inputs, "bucket")
+    _refuse_taken(aws, name)
+    place = {"CreateBucketConfiguration": {"LocationConstraint": aws.region}}
+    lock = {"ObjectLockEnabledForBucket": True} if inputs.get("objectLockEnabled") else {}
+    aws.call("s3", "create_bucket", Bucket=name, **({} if aws.region == "us-east-1" else place), **lock)
+    with undoing(lambda: _delete(aws, name, inputs)):
+        _retag(aws, name, inputs)
+    return name
+
+
+def _refuse_taken(aws: Aws, name: str) -> None:
+    """Refuse a name that the account has: us-east-1 alone would answer as if it had just made the bucket."""
+    if name in [bucket["Name"] for bucket in aws.call("s3", "list_buckets")["Buckets"]]:
+        raise Refusal("BucketAlreadyOwnedByYou", f"bucket {name} exists and is yours", key="bucket")
+
+
+def _retag(aws: Aws, name: str, inputs: Props) -> None:
+    if inputs.get("tags"):
+        aws.call("s3", "put_bucket_tagging", Bucket=name, Tagging={"TagSet": tag_pairs(inputs["tags"])})
+    else:
+        aws.call("s3", "delete_bucket_tagging", Bucket=name)
+
+
+def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    if old.get("tags") != new.get("tags"):
+        _retag(aws, ident, new)
+
+
+def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    aws.call("s3", "head_bucket", Bucket=ident)
+    status = aws.call("s3", "get_bucket_versioning", Bucket=ident).get("Status")
+    return {
+        "arn": f"arn:aws:s3:::{ident}",
+        "bucket": ident,
+        "bucketDomainName": f"{ident}.s3.amazonaws.com",
+        "bucketRegion": aws.region,
+        "bucketRegionalDomainName": f"{ident}.s3.{aws.region}.amazonaws.com",
+        "objectLockEnabled": bool(inputs.get("objectLockEnabled")),
+        "requestPayer": "BucketOwner",
+        "versioning": {"enabled": status == "Enabled", "mfaDelete": False},
+    }
+
+
+def _delete(aws: Aws, ident: str, outputs: Props) -> None:
+    if outputs.get("forceDestroy"):
+        _empty(aws, ident)
+    aws.call("s3", "delete_bucket", Bucket=ident)
+
+
+def _empty(aws: Aws, ident: str) -> None:
+    found = aws.call("s3", "list_object_versions", Bucket=ident)
+    for one in [*found.get("Versions", []), *found.get("DeleteMarkers", [])]:
+        aws.call("s3", "delete_object", Bucket=ident, Key=one["Key"], VersionId=one["VersionId"])
+    if found.get("IsTruncated"):
+        _empty(aws, ident)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        IPv4Address(name)
+    except AddressValueError:
+        return False
+    return True
+
+
+def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    name = inputs.get("bucket")
+    if not is_known(name):
+        return
+    sound = re.fullmatch(_NAME, name) and ".." not in name and not _is_address(name)
+    if not sound or name.startswith(_BAD_STARTS) or name.endswith(_BAD_ENDS):
+        yield Complaint("bucket", f"InvalidBucketName: {name} (3 to 63 of lower-case letters, digits and .-)")
+
+
+BUCKET = Kind(
+    token="aws:s3/bucket:Bucket",
+    inputs=updates("forceDestroy", "tags") | replaces("bucket", "bucketPrefix", "objectLockEnabled"),
+    defaults={"forceDestroy": False},
+    computed=frozenset({"bucket", "bucketPrefix", "objectLockEnabled"}),
+    naming=Naming(key="bucket", longest=63, lower=True),
+    create=_create,
+    read=_read,
+    update=_update,
+    delete=_delete,
+    complaints=_complaints,
+    note="versioning, encryption, policy and the like by their own resources, not by the bucket's inputs",
+)
+
+_OBJECT_APART = ("content", "contentBase64", "forceDestroy", "tags", "kmsKeyId", "etag", "sourceHash")
+
+
+def _put(aws: Aws, inputs: Props) -> str:
+    text, coded = inputs.get("content"), inputs.get("contentBase64")
+    body = b64decode(coded) if coded is not None else str(text or "").encode()
+    params = placed(aws, ("s3", "put_object"), inputs, apart=_OBJECT_APART)
+    if inputs.get("kmsKeyId"):
+        aws.call("kms", "describe_key", KeyId=inputs["kmsKeyId"])
+        params |= {"SSEKMSKeyId": inputs["kmsKeyId"], "ServerSideEncryption": "aws:kms"}
+    aws.call("s3", "put_object", Body=body, **params)
+    _tag_object(aws, inputs)
+    return f"{inputs['bucket']}/{inputs['key']}"
+
+
+def _tag_object(aws: Aws, inputs: Props) -> None:
+    where = {"Bucket": inputs["bucket"], "Key": inputs["key"]}
+    aws.call("s3", "put_object_tagging", **where, Tagging={"TagSet": tag_pairs(inputs.get("tags"))})
+
+
+def _update_object(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    if {**old, "tags": None} != {**new, "tags": None}:
+        _put(aws, new)
+    _tag_object(aws, new)
+
+
+def _read_object(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    bucket, _, key = ident.partition("/")
+    found = aws.call("s3", "head_object", Bucket=bucket, Key=key)
+    version = found.get("VersionId", "")
+    return {
+        "arn": f"arn:aws:s3:::{bucket}/{key}",
+        "contentType": found.get("ContentType", ""),
+        "etag": inputs.get("etag") or found["ETag"].strip('"'),
+        "serverSideEncryption": found.get("ServerSideEncryption", "AES256"),
+        "storageClass": found.get("StorageClass", "STANDARD"),
+        "versionId": "" if version == "null" else version,
+    }
+
+
+def _delete_object(aws: Aws, ident: str, outputs: Props) -> None:
+    bucket, _, key = ident.partition("/")
+    found = aws.call("s3", "list_object_versions", Bucket=bucket, Prefix=key)
+    for one in [*found.get("Versions", []), *found.get("DeleteMarkers", [])]:
+        if one["Key"] == key:
+            aws.call("s3", "delete_object", Bucket=bucket, Key=key, VersionId=one["VersionId"])
+
+
+def _object_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from beyond(inputs, {"key": Text(1, 1024)})
+
+
+BUCKET_OBJECT = Kind(
+    token="aws:s3/bucketObjectv2:BucketObjectv2",
+    inputs=updates("bucketKeyEnabled", "cacheControl", "content", "contentBase64", "contentDisposition")
+    | updates("contentEncoding", "contentLanguage", "contentType", "etag", "forceDestroy", "kmsKeyId")
+    | updates("metadata", "serverSideEncryption", "sourceHash", "storageClass", "tags")
+    | replaces("bucket", "key"),
+    defaults={"forceDestroy": False},
+    computed=frozenset({"bucketKeyEnabled", "contentType", "etag", "kmsKeyId", "serverSideEncryption"})
+    | {"storageClass"},
+    moves=frozenset({"etag", "versionId"}),
+    create=_put,
+    read=_read_object,
+    update=_update_object,
+    delete=_delete_object,
+    complaints=_object_complaints,
+    note="content given in place; files and assets as a source are refused",
+)

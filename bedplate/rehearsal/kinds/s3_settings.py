@@ -1,0 +1,138 @@
+"""What is set on an S3 bucket by a resource of its own: one row a setting, all of the same few calls."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kinds.policy_document import malformed, refuse_strangers
+from bedplate.rehearsal.kinds.s3_lifecycle import LIFECYCLE_DEFAULTS, lifecycle_complaints, lifecycle_params
+from bedplate.rehearsal.placement import structure
+from bedplate.rehearsal.refusal import Refusal
+from bedplate.rehearsal.simulation import Aws
+
+Params = Callable[[Aws, Props], dict[str, Any]]
+Call = tuple[str, Mapping[str, Any]]
+
+
+def _setting(token: str, put: tuple[str, Params], read: str, drop: Call, **more: Any) -> Kind:  # noqa: ANN401
+    """Return the row of a setting: how it is put, read, and taken back when the resource is deleted."""
+
+    def put_on(aws: Aws, inputs: Props) -> None:
+        aws.call("s3", "head_bucket", Bucket=inputs["bucket"])
+        aws.call("s3", put[0], Bucket=inputs["bucket"], **put[1](aws, inputs))
+
+    def create(aws: Aws, inputs: Props) -> str:
+        put_on(aws, inputs)
+        return str(inputs["bucket"])
+
+    def update(aws: Aws, ident: str, old: Props, new: Props) -> None:
+        put_on(aws, new)
+
+    def found(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+        if not aws.call("s3", read, Bucket=ident).keys() - {"ResponseMetadata"}:
+            raise Refusal("NotFound", f"{ident} has none")
+        return {"bucket": ident}
+
+    def delete(aws: Aws, ident: str, outputs: Props) -> None:
+        aws.call("s3", drop[0], Bucket=ident, **drop[1])
+
+    return Kind(token=token, create=create, read=found, update=update, delete=delete, **more)
+
+
+def _versioning(aws: Aws, inputs: Props) -> dict[str, Any]:
+    given = inputs["versioningConfiguration"]
+    wanted = {"Status": given["status"], "MFADelete": given.get("mfaDelete")}
+    return {"VersioningConfiguration": {key: value for key, value in wanted.items() if value}}
+
+
+BUCKET_VERSIONING = _setting(
+    "aws:s3/bucketVersioning:BucketVersioning",
+    ("put_bucket_versioning", _versioning),
+    "get_bucket_versioning",
+    # What was once versioned can only be suspended.
+    ("put_bucket_versioning", {"VersioningConfiguration": {"Status": "Suspended"}}),
+    inputs=updates("mfa", "versioningConfiguration") | replaces("bucket", "expectedBucketOwner"),
+)
+
+
+def _encryption(aws: Aws, inputs: Props) -> dict[str, Any]:
+    shape = aws.shape("s3", "put_bucket_encryption")
+    renames = {"kmsMasterKeyId": "KMSMasterKeyID", "sseAlgorithm": "SSEAlgorithm"}
+    for rule in inputs["rules"]:
+        key = (rule.get("applyServerSideEncryptionByDefault") or {}).get("kmsMasterKeyId")
+        if key:
+            # S3 takes a key that does not exist, and then no object can be written.
+            aws.call("kms", "describe_key", KeyId=key)
+    wanted = {"serverSideEncryptionConfiguration": {"rules": inputs["rules"]}}
+    return structure(shape, wanted, renames)
+
+
+BUCKET_ENCRYPTION = _setting(
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
+    ("put_bucket_encryption", _encryption),
+    "get_bucket_encryption",
+    ("delete_bucket_encryption", {}),
+    inputs=updates("rules") | replaces("bucket", "expectedBucketOwner"),
+    sets=frozenset({"rules"}),
+)
+
+_BLOCKS = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
+
+
+def _block(aws: Aws, inputs: Props) -> dict[str, Any]:
+    wanted = {key: bool(inputs.get(key)) for key in _BLOCKS}
+    shape = aws.shape("s3", "put_public_access_block")
+    return structure(shape, {"publicAccessBlockConfiguration": wanted}, {})
+
+
+BUCKET_PUBLIC_ACCESS_BLOCK = _setting(
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
+    ("put_public_access_block", _block),
+    "get_public_access_block",
+    ("delete_public_access_block", {}),
+    inputs=updates(*_BLOCKS, "skipDestroy") | replaces("bucket"),
+    defaults=dict.fromkeys(_BLOCKS, False),
+)
+
+
+def _ownership(aws: Aws, inputs: Props) -> dict[str, Any]:
+    shape = aws.shape("s3", "put_bucket_ownership_controls")
+    return structure(shape, {"ownershipControls": {"rules": [inputs["rule"]]}}, {})
+
+
+BUCKET_OWNERSHIP_CONTROLS = _setting(
+    "aws:s3/bucketOwnershipControls:BucketOwnershipControls",
+    ("put_bucket_ownership_controls", _ownership),
+    "get_bucket_ownership_controls",
+    ("delete_bucket_ownership_controls", {}),
+    inputs=updates("rule") | replaces("bucket"),
+)
+
+
+def _policy(aws: Aws, inputs: Props) -> dict[str, Any]:
+    refuse_strangers(aws, inputs["policy"], "MalformedPolicy")
+    return {"Policy": inputs["policy"]}
+
+
+def _policy_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from malformed(inputs)
+
+
+BUCKET_POLICY = _setting(
+    "aws:s3/bucketPolicy:BucketPolicy",
+    ("put_bucket_policy", _policy),
+    "get_bucket_policy",
+    ("delete_bucket_policy", {}),
+    inputs=updates("policy") | replaces("bucket"),
+    complaints=_policy_complaints,
+)
+
+BUCKET_LIFECYCLE = _setting(
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
+    ("put_bucket_lifecycle_configuration", lifecycle_params),
+    "get_bucket_lifecycle_configuration",
+    ("delete_bucket_lifecycle", {}),
+    inputs=updates("rules", "transitionDefaultMinimumObjectSize") | replaces("bucket", "expectedBucketOwner"),
+    defaults=LIFECYCLE_DEFAULTS,
+    complaints=lifecycle_complaints,
+)
