@@ -8,8 +8,10 @@ _SHORTLIST = 12
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
-    """Return the word nearest to `word`, or None when none is near; the same for any order of `words`."""
-    return _nearest(word.lower(), tuple(sorted(set(words))))
+    """Return the word nearest to `word`, or None when none is near; case and the order of `words` do not count."""
+    known = {other.lower(): other for other in words}
+    found = _nearest(word.lower(), tuple(sorted(known)))
+    return known[found] if found else None
 
 
 @lru_cache(maxsize=256)

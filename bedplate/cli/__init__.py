@@ -5,7 +5,7 @@ A command returns its exit status, and imports what it needs when it runs: help 
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from traceback import print_exception
 
 import typer
@@ -28,7 +28,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _invoke(arguments)
     except BedplateError as error:
-        tell(error_lines(error))
+        tell(_told(error))
         return error.exit_code
     except typer.TyperException as error:
         tell(usage_lines(error.format_message()))
@@ -46,6 +46,13 @@ def _invoke(arguments: Sequence[str]) -> int:
     words = list(arguments) or ["--help"]
     status: int | None = app(words, prog_name="bedplate", standalone_mode=False)
     return status or 0
+
+
+def _told(error: BedplateError) -> Iterable[str]:
+    from bedplate.load import FleetFaults
+    from bedplate.report.faults import refusal_lines
+
+    return refusal_lines(error.faults) if isinstance(error, FleetFaults) else error_lines(error)
 
 
 def _is_traced(arguments: Sequence[str]) -> bool:

@@ -1,13 +1,16 @@
 """`bedplate check`: what is wrong with a fleet file, and what each rule means."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json
 from bedplate.cli.output import show, show_document
 from bedplate.errors import InputError
+
+if TYPE_CHECKING:
+    from bedplate.checks.fault import Fault
 
 ALL_RULES = "all"
 
@@ -25,17 +28,35 @@ def check(
 
 
 def _examine(path: Path, *, json: bool) -> int:
-    from bedplate.catalog import load_catalog
     from bedplate.checks.fault import Level
-    from bedplate.load import examine
     from bedplate.report.faults import fault_document, verdict_lines
 
-    faults = examine(path, load_catalog())
+    faults, facts = _found(path)
     if json:
         show_document(fault_document(faults))
     else:
-        show(verdict_lines(str(path), faults))
+        show(verdict_lines(str(path), faults, facts))
     return InputError.exit_code if any(fault.level is Level.ERROR for fault in faults) else 0
+
+
+def _found(path: Path) -> tuple[tuple["Fault", ...], str]:
+    """Return the faults of the file, those that only its lock shows included, and what was looked at."""
+    from bedplate.catalog import load_catalog
+    from bedplate.checks.rules import RULES
+    from bedplate.cli.opening import planned
+    from bedplate.load import FleetFaults, load_fleet
+    from bedplate.report.fleet import summary
+
+    try:
+        loaded = load_fleet(path, load_catalog())
+    except FleetFaults as refused:
+        return refused.faults, ""
+    facts = f"{summary(loaded.fleet)}; {loaded.rules} of {len(RULES)} rules apply"
+    try:
+        planned(loaded)
+    except FleetFaults as refused:
+        return (*loaded.faults, *refused.faults), facts
+    return loaded.faults, facts
 
 
 def _explain(code: str) -> int:

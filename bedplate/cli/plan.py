@@ -46,12 +46,13 @@ def _preview(path: Path, *, json: bool) -> None:
 
 def _record(path: Path, release: tuple[str, ...], *, json: bool) -> None:
     from bedplate.catalog import load_catalog
-    from bedplate.cli.opening import opened
+    from bedplate.cli.opening import opened, placing
     from bedplate.lock import lock_path, record_plan
     from bedplate.report.lock import recorded_lines
 
     loaded = opened(path)
-    decided = record_plan(lock_path(path), loaded.fleet, load_catalog(), release_of=release)
+    with placing(loaded):
+        decided = record_plan(lock_path(path), loaded.fleet, load_catalog(), release_of=release)
     _print(decided, recorded_lines(decided), json=json)
 
 

@@ -18,17 +18,22 @@ def fault_lines(faults: Iterable[Fault]) -> tuple[str, ...]:
     return tuple(line for head, fault in zip(heads, told, strict=True) for line in (head, *_body(fault)))
 
 
-def verdict_lines(file: str, faults: Iterable[Fault]) -> Iterator[str]:
-    """Yield every fault, and last how many there are or that there is none."""
+def verdict_lines(file: str, faults: Iterable[Fault], facts: str = "") -> Iterator[str]:
+    """Yield every fault, and last how many there are or that there is none; `facts` is what was looked at."""
     told = tuple(faults)
+    found = f" ({facts})" if facts else ""
     yield from fault_lines(told)
     if told:
-        yield (
-            f"{tally(told)} in {file} ({counted(len(RULES), 'rule')} applied); "
-            f"`bedplate check --explain {told[0].code}` says more"
-        )
+        yield f"{tally(told)} in {file}{found}; `bedplate check --explain {told[0].code}` says more"
     else:
-        yield f"{file} is fine ({counted(len(RULES), 'rule')} applied)"
+        yield f"{file} is fine{found}"
+
+
+def refusal_lines(faults: Iterable[Fault]) -> Iterator[str]:
+    """Yield every fault of a file that a command refuses to act on, and last that it did not."""
+    told = tuple(faults)
+    yield from fault_lines(told)
+    yield f"error: {tally(told)} in {told[0].file}; nothing was done"
 
 
 def tally(faults: Iterable[Fault]) -> str:

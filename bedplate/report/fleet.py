@@ -5,7 +5,7 @@ from bedplate.spec import Fleet
 
 
 def summary(fleet: Fleet) -> str:
-    """Return `3 regions, 1 site, 5 groups, 5 stores, 2 people`, without what there is none of."""
+    """Return `3 regions, 1 site, 5 groups, 5 stores, 2 people`, leaving out what there is none of."""
     parts = (
         (len(fleet.regions), "region", "regions"),
         (len(fleet.sites), "site", "sites"),

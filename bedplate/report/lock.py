@@ -4,19 +4,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Network
 
 from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.paths import is_nested
 from bedplate.report.columns import aligned, counted
 
-SHOWN = 2
+SHOWN = 1
 
 
 def difference_lines(plan: FleetPlan) -> Iterator[str]:
     """Yield what is not recorded yet and what is held for nobody; one line when the lock agrees."""
     news, retired = roots(plan.news), roots(plan.retired)
     if retired:
-        yield "no longer in the file, and given to nobody else until it is released:"
-        yield from aligned(
-            (f"- {path}", str(plan.retired[path]), f"`bedplate plan --write --release {path}`") for path in retired
-        )
+        yield "no longer in the file, and held until `bedplate plan --write --release PATH` gives it back:"
+        yield from aligned((f"- {path}", str(plan.retired[path])) for path in retired)
     if news:
         yield f"not recorded yet: {named(news, 'block')}; `bedplate plan --write` records {_them(news)}"
     elif not retired:
@@ -31,18 +30,18 @@ def recorded_lines(plan: FleetPlan) -> Iterator[str]:
 
 def roots(blocks: Mapping[str, IPv4Network]) -> tuple[str, ...]:
     """Return the paths without those of subnets whose region is among them."""
-    return tuple(path for path in blocks if path.partition("/zone/")[0] == path or not _root(path, blocks))
+    return tuple(path for path in blocks if not is_nested(path) or _region(path) not in blocks)
 
 
 def named(names: Iterable[str], noun: str) -> str:
-    """Return `3 blocks (a, b, c)`, the first few by name."""
+    """Return `3 blocks (a, 2 more)`, the first by name."""
     told = tuple(names)
     more = (f"{len(told) - SHOWN} more",) if len(told) > SHOWN else ()
     return f"{counted(len(told), noun)} ({', '.join((*told[:SHOWN], *more))})"
 
 
-def _root(path: str, blocks: Mapping[str, IPv4Network]) -> bool:
-    return path.partition("/zone/")[0] in blocks
+def _region(path: str) -> str:
+    return path.partition("/zone/")[0]
 
 
 def _them(names: tuple[str, ...]) -> str:

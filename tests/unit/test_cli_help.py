@@ -10,9 +10,7 @@ COMMANDS = [(command.__name__, example) for command, example in EXAMPLES]
 
 
 @pytest.mark.parametrize(("command", "example"), COMMANDS)
-def test_every_command_shows_an_example(
-    command: str, example: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_shows_an_example(command: str, example: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The quickest way to learn a command is a line that runs."""
     assert run([command, "--help"]) == 0
 

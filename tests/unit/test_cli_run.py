@@ -37,18 +37,14 @@ def _ends_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
         (RuntimeError("boom"), 1),
     ],
 )
-def test_each_ending_has_its_status(
-    error: BaseException, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_ending_has_its_status(error: BaseException, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scripts tell the cases apart by the exit status alone."""
     _ends_with(error, monkeypatch)
 
     assert run(["check"]) == status
 
 
-def test_a_defect_hides_its_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_defect_hides_its_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """An operator gets one sentence, and how to see more."""
     _ends_with(RuntimeError("boom"), monkeypatch)
 
@@ -83,9 +79,7 @@ def test_a_defect_shows_its_traceback_when_asked(
         (["check", "a.yaml", "b.yaml"], "unexpected extra argument"),
     ],
 )
-def test_a_wrong_command_line_is_refused(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_command_line_is_refused(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Status 2, one line that names the word, and where to look."""
     assert run(arguments) == 2
 

@@ -25,9 +25,7 @@ def test_lines_have_no_blanks_at_their_end() -> None:
     assert aligned([("a", ""), ("b", "c", "")]) == ("a", "b   c")
 
 
-@pytest.mark.parametrize(
-    ("count", "told"), [(0, "0 people"), (1, "1 person"), (2, "2 people"), (1024, "1,024 people")]
-)
+@pytest.mark.parametrize(("count", "told"), [(0, "0 people"), (1, "1 person"), (2, "2 people"), (1024, "1,024 people")])
 def test_a_count_has_its_noun(count: int, told: str) -> None:
     """Neither `1 errors` nor `error(s)`."""
     assert counted(count, "person", "people") == told

@@ -1,0 +1,131 @@
+"""`bedplate rehearse` and `bedplate graph`, driven as an operator drives them."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from bedplate.cli import run
+
+ROOT = Path(__file__).parents[2]
+MINIMAL = "examples/minimal.yaml"
+PROGRAM = "tests/data/cli/program.py"
+
+
+@pytest.fixture(autouse=True)
+def at_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in the project's folder, so that paths are told as they are typed there."""
+    monkeypatch.chdir(ROOT)
+
+
+def test_a_fleet_is_rehearsed_from_end_to_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every stack is made, runs again without a change, and goes but for what is protected."""
+    assert run(["rehearse", MINIMAL]) == 0
+
+    out, err = capsys.readouterr()
+    head, *rows = out.splitlines()
+    assert head.split() == ["stack", "created", "again", "changed", "destroyed", "kept", "time"]
+    assert [row.split()[0].partition(".")[2] for row in rows[:3]][::2] == ["shared", "links"]
+    assert all("no change" in row for row in rows[:3])
+    assert rows[-1].startswith("next: `pulumi up -s ")
+    assert "creating" in err
+
+
+def test_a_program_reads_what_became_of_each_stack(capsys: pytest.CaptureFixture[str]) -> None:
+    """The document has the promised keys, and nothing else is on stdout."""
+    assert run(["rehearse", MINIMAL, "--stack", "shared", "--json"]) == 0
+
+    document = json.loads(capsys.readouterr().out)
+    (stack,) = document["stacks"].values()
+    assert document["ok"] is True
+    assert stack["second_run"] == {"same": stack["created"], "changed": 0}
+    assert {"changed", "destroyed", "kept", "seconds", "types"} <= stack.keys()
+    assert {kind["support"] for kind in stack["types"].values()} <= {"rehearsed", "faked"}
+
+
+def test_a_changed_fleet_shows_its_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only what the edit moves is told, with the inputs that move."""
+    changed = tmp_path / "changed.yaml"
+    changed.write_text((ROOT / MINIMAL).read_text().replace("owner: ", "owner: new-"), encoding="utf-8")
+
+    assert run(["rehearse", MINIMAL, "--stack", "shared", "--changed", str(changed)]) == 0
+
+    told = capsys.readouterr().out
+    assert "what the change does to" in told
+    assert "update" in told
+
+
+def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the parts that there are."""
+    assert run(["rehearse", MINIMAL, "--stack", "us-moon-1"]) == 2
+
+    assert "one of shared, " in capsys.readouterr().err
+
+
+def test_a_program_of_ones_own_is_rehearsed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The stack is named after the file, and what the program prints stays off stdout."""
+    assert run(["rehearse", "--program", PROGRAM, "--json"]) == 0
+
+    out, err = capsys.readouterr()
+    assert json.loads(out)["stacks"]["program"]["created"] == 2
+    assert "a program may print" in err
+
+
+def test_a_program_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Its modules are imported anew on each run, so that what they declare is declared each time."""
+    (tmp_path / "network.py").write_text("from pulumi_aws.ec2 import Vpc\nVpc('lab', cidr_block='10.0.0.0/16')\n")
+    (tmp_path / "main.py").write_text("import network\n")
+    path = list(sys.path)
+
+    assert run(["rehearse", "--program", str(tmp_path / "main.py")]) == 0
+
+    assert "network" not in sys.modules
+    assert sys.path == path
+    assert Path.cwd() == ROOT
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("raise ValueError('no such luck')", "no such luck"),
+        ("import sys; sys.exit(3)", "the program ended itself with 3"),
+        ("from pulumi_aws.ec2 import Vpc; Vpc('lab', cidr_block='10.0.0.0/8')", "aws:ec2/vpc:Vpc lab"),
+    ],
+)
+def test_a_program_that_fails_is_told_without_a_traceback(
+    program: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The resource and the reason, status 2."""
+    (tmp_path / "main.py").write_text(program)
+
+    assert run(["rehearse", "--program", str(tmp_path / "main.py")]) == 2
+
+    out, err = capsys.readouterr()
+    assert told in out
+    assert "Traceback" not in out + err
+
+
+def test_a_missing_program_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is simulated."""
+    assert run(["rehearse", "--program", "no/such.py"]) == 2
+
+    assert "there is no program no/such.py" in capsys.readouterr().err
+
+
+def test_a_graph_lists_a_stacks_resources(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the promised form, for `audit-graph` and for other programs."""
+    assert run(["graph", MINIMAL, "--stack", "shared"]) == 0
+
+    nodes = json.loads(capsys.readouterr().out)
+    promised = {"urn", "type", "name", "parent", "custom", "inputs", "id", "outputs", "dependencies"}
+    assert all(promised | {"property_dependencies", "protect", "provider"} <= node.keys() for node in nodes)
+    assert {node["type"] for node in nodes} >= {"pulumi:pulumi:Stack", "pulumi:providers:aws"}
+
+
+@pytest.mark.parametrize("arguments", [[], ["--all", "--stack", "shared"]])
+def test_a_graph_is_of_one_stack_or_of_all(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither is guessed."""
+    assert run(["graph", MINIMAL, *arguments]) == 2
+
+    assert "--stack PART, or --all" in capsys.readouterr().err
