@@ -42,7 +42,7 @@ EXCEPTION_RULES = (
         "E701",
         "unknown-rule",
         "There is no rule of that code.",
-        "`bedplate check --explain` lists them",
+        "`bedplate check --explain all` lists them",
         at_key=True,
     ),
     Rule(
