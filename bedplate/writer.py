@@ -25,6 +25,7 @@ _LACKS: Mapping[int, tuple[str, str]] = {
     errno.ENOTDIR: ("a part of the path is no folder", "correct the path"),
     errno.EISDIR: ("a folder has that name", "move the folder away"),
     errno.ELOOP: ("a symbolic link stands in the way", "put the file itself there"),
+    errno.ENOLCK: ("the file system keeps no locks", "use a folder on a local disk"),
     errno.EIO: ("the disk failed", "look at the kernel's log: `dmesg`"),
 }
 
@@ -64,7 +65,7 @@ def is_alive(pid: int) -> bool:
     """Tell whether a process of this host exists, whoever owns it."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True

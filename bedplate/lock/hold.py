@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from getpass import getuser
 from pathlib import Path
@@ -44,37 +44,47 @@ def held(path: Path) -> Iterator[None]:
     """
     beside = path.with_name(f".{path.name}.held")
     with told_plainly(beside):
-        handle = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-    try:
-        _seize(handle, path)
-        with _signed(handle, beside):
-            yield
-    finally:
-        os.close(handle)
-
-
-def _seize(handle: int, path: Path) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise HeldError(
-            f"{path.name} is held by {_holder(handle) or 'somebody who has not signed yet'}",
-            where=str(path),
-            fix="wait until that command has ended, then run yours again",
-        ) from None
-
-
-@contextmanager
-def _signed(handle: int, beside: Path) -> Iterator[None]:
-    """Keep the holder's name in the file while the block runs."""
+        handle = _seized(beside, path)
     try:
         with told_plainly(beside):
             _sign(handle)
         yield
     finally:
-        # A name that stays behind is no harm: whoever is refused asks whether that process lives.
+        # It goes while it is still held: whoever has opened it by then finds it gone and opens a new one.
         with suppress(OSError):
-            os.ftruncate(handle, 0)
+            beside.unlink()
+        os.close(handle)
+
+
+def _seized(beside: Path, path: Path) -> int:
+    """Return a handle on the file beside, held by this process alone."""
+    while True:
+        with ExitStack() as closing:
+            handle = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            closing.callback(os.close, handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise _refusal(handle, path) from None
+            if _is_at(handle, beside):
+                closing.pop_all()
+                return handle
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Tell whether an open file still has that name."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _refusal(handle: int, path: Path) -> HeldError:
+    return HeldError(
+        f"{path.name} is held by {_holder(handle) or 'somebody who has not signed yet'}",
+        where=str(path),
+        fix="wait until that command has ended, then run yours again",
+    )
 
 
 def _sign(handle: int) -> None:
@@ -83,7 +93,7 @@ def _sign(handle: int) -> None:
         host=os.uname().nodename,
         pid=os.getpid(),
         since=time.time(),
-        command=" ".join(sys.argv),
+        command=" ".join(sys.argv)[:200],
     )
     os.ftruncate(handle, 0)
     os.pwrite(handle, json.dumps(asdict(holder)).encode(), 0)
@@ -107,6 +117,7 @@ def _holder(handle: int) -> Holder | None:
 
 def _signature(text: bytes) -> Holder | None:
     try:
-        return Holder(**json.loads(text))
-    except (ValueError, TypeError):
+        read = json.loads(text)
+        return Holder(read["user"], read["host"], int(read["pid"]), float(read["since"]), read["command"])
+    except (ValueError, TypeError, KeyError):
         return None

@@ -82,7 +82,7 @@ def _exhausted(unmet: list[Want], supernet: IPv4Network, *, need: int, have: int
     more = f" and {len(unmet) - 1} more" if len(unmet) > 1 else ""
     # Held and needed together, rounded up to a power of two: below this no arrangement fits.
     wanted = ADDRESS_BITS - (supernet.num_addresses - have + need - 1).bit_length()
-    widest = min(max(wanted, 0), supernet.prefixlen - 1)
+    widest = max(min(wanted, supernet.prefixlen - 1), 0)
     return PlanFault(
         code="E230",
         key="network.supernet",

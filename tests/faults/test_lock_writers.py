@@ -8,7 +8,7 @@ from bedplate.lock import read_lock
 from tests.support.oracle import faults
 
 ROOT = Path(__file__).parents[2]
-PROCESSES, ROUNDS = 8, 12
+PROCESSES, ROUNDS = 8, 8
 
 
 def test_no_update_is_lost_between_writers(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_no_update_is_lost_between_writers(tmp_path: Path) -> None:
         subprocess.Popen([*command, str(number), str(ROUNDS)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
         for number in range(PROCESSES)
     ]
-    statuses = {status for child in children for status in child.communicate(timeout=60)[0].split()}
+    statuses = {status for child in children for status in child.communicate(timeout=120)[0].split()}
 
     held = read_lock(lock, "lab").blocks
     assert sum(path.startswith("site/") for path in held) == PROCESSES * ROUNDS

@@ -71,6 +71,7 @@ def test_a_refused_plan_leaves_the_lock_alone(lock: Path) -> None:
         record_plan(lock, sketch(network={"supernet": "10.64.0.0/16"}), catalog())
 
     assert lock.read_bytes() == before
+    assert list(lock.parent.iterdir()) == [lock]
 
 
 @pytest.mark.parametrize("content", [b'{"version": 1', b"\xff\xfe{}", b"\0" * 64])

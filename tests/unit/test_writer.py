@@ -57,6 +57,7 @@ def test_a_symbolic_link_is_replaced_not_followed(tmp_path: Path) -> None:
     ("name", "stays"),
     [
         (f".fleet.lock.{HOST}.tmp.{NO_PID}.aa", False),
+        (f".fleet.lock.{HOST}.tmp.{10**20}.aa", False),
         (f".fleet.lock.{HOST}.tmp.{os.getpid()}.aa", True),
         (f".fleet.lock.another-host.tmp.{NO_PID}.aa", True),
         (f".other.lock.{HOST}.tmp.{NO_PID}.aa", True),
