@@ -30,10 +30,9 @@ class Tally:
 
     def count(self, stack: str, phase: Phase, step: Step) -> bool:
         """Count a step; tell whether it is the first of its phase."""
-        known, count = self._counts.get(stack, (phase, 0))
-        is_first = known is not phase or not count
-        self._counts[stack] = (phase, (0 if is_first else count) + step.is_in_cloud)
-        return is_first
+        known, count = self._counts.get(stack, (None, 0))
+        self._counts[stack] = (phase, step.is_in_cloud + (count if known is phase else 0))
+        return known is not phase
 
     def __rich__(self) -> Table:
         table = Table.grid(padding=(0, 3))

@@ -44,9 +44,12 @@ def _rehearse_program(file: Path, region: str, *, json: bool) -> int:
 
 
 def _rehearse_fleet(path: Path, asked: tuple[str, ...], changed: Path | None, *, json: bool) -> int:
+    from bedplate.catalog import load_catalog
     from bedplate.cli.opening import opened, planned, replanned
     from bedplate.cli.waves import waves, waves_of_change
-    from bedplate.report.outlook import outlook_lines
+    from bedplate.plan import price_span
+    from bedplate.report.outlook import next_line, outlook_lines
+    from bedplate.report.price import price_lines
 
     plan = planned(opened(path))
     before = waves(plan, asked)
@@ -54,7 +57,7 @@ def _rehearse_fleet(path: Path, asked: tuple[str, ...], changed: Path | None, *,
     report = _act(plan.account, before, after)
     _print(report, json=json)
     if report.ok and not json:
-        show(outlook_lines(plan, report))
+        show((*outlook_lines(plan, report), *price_lines(price_span(plan, load_catalog())), next_line(report)))
     return _status(report)
 
 

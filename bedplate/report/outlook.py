@@ -11,20 +11,24 @@ Exports = Mapping[str, Mapping[str, Any]]
 
 
 def outlook_lines(plan: FleetPlan, report: Report) -> Iterator[str]:
-    """Yield the addresses and names of what the rehearsed stacks export, and the first command of a real run."""
+    """Yield the addresses and names of what the rehearsed stacks export."""
     exports = {stack.name: stack.runs[Phase.CREATE].snapshot.exports for stack in report.stacks}
     yield from ("", "what you would have:")
     yield from aligned((*_networks(plan, exports), *_stores(plan, exports)))
+
+
+def next_line(report: Report) -> str:
+    """Return the first command of a real run, and the stacks that follow."""
     first, *rest = (stack.name for stack in report.stacks)
     then = f", then {', '.join(rest)}" if rest else ""
-    yield f"next: `pulumi up -s {first}`{then}"
+    return f"next: `pulumi up -s {first}`{then}"
 
 
 def _networks(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
     for region in plan.regions:
         if made := exports.get(f"{plan.name}.{region.name}"):
-            out = " ".join(made["nat_addresses"]) or "nothing"
-            yield (f"  {region.name}", str(region.block), f"{made['vpc_id']}, out by {out}")
+            out = " ".join(("out by", *made["nat_addresses"].values())) if made["nat_addresses"] else "no way out"
+            yield (f"  {region.name}", str(region.block), f"{made['vpc_id']}, {out}")
 
 
 def _stores(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
