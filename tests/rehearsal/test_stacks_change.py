@@ -1,0 +1,128 @@
+"""What a change of the fleet file does to stacks that exist: its own resources, and no other's."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from bedplate.cli.waves import waves
+from bedplate.plan import FleetPlan
+from bedplate.rehearsal import urn as urns
+from bedplate.rehearsal.simulation import running
+from bedplate.rehearsal.stack import World, destroy, run
+from bedplate.rehearsal.step import Op
+from tests.support.declared import plan_of
+
+PAIR = """
+version: 1
+name: pair
+account: "111122223333"
+owner: ada@lab.example
+domain: pair.internal
+network: {supernet: 10.64.0.0/10}
+regions:
+  us-west-2: {home: true, zones: [us-west-2a, us-west-2b]}
+  us-east-1: {zones: [us-east-1a]}
+groups:
+  box:
+    use: ssh
+    types: [g6.xlarge]
+    nodes: {min: 0, max: 4}
+    ladder: [{region: us-west-2}]
+  sim:
+    use: ssh
+    types: [c7i.large, m7i.large]
+    nodes: {min: 0, max: 8}
+    ladder: [{region: us-west-2, market: spot}, {region: us-east-1}]
+storage:
+  home: {kind: efs, region: us-west-2, mount: /home}
+  data: {kind: s3, regions: [us-west-2, us-east-1]}
+"""
+# What is written before what, the word in the name of all that this makes, and what is updated beside it.
+EDITS = {
+    "a zone": ("us-west-2a,", "us-west-2c, ", "us-west-2c", {"pair-box-us-west-2", "pair-sim-us-west-2-spot"}),
+    "a region": ("us-east-1: {", "eu-north-1: {zones: [eu-north-1a]}\n  ", "eu-north-1", {"pair-nodes"}),
+    "a rung": ("{region: us-west-2}]", "{region: us-east-1}, ", "pair-box-us-east-1", set()),
+    "a store": ("home: {kind", "logs: {kind: s3, regions: [us-east-1]}\n  ", "pair-logs", {"pair-nodes"}),
+}
+
+
+@dataclass(frozen=True)
+class Live:
+    """A fleet whose stacks exist in the simulated AWS."""
+
+    plan: FleetPlan
+    world: World
+    file: Path
+
+    def edited(self, text: str) -> FleetPlan:
+        """Return the plan of another text of the fleet file; its lock holds the blocks of the first."""
+        self.file.write_text(text, encoding="utf-8")
+        return plan_of(self.file, self.plan.recorded())
+
+    def touched_by(self, plan: FleetPlan) -> dict[Op, set[str]]:
+        """Return the names of what each operation would touch in the stacks that exist."""
+        touched: dict[Op, set[str]] = {}
+        for stack in (stack for wave in waves(plan) for stack in wave if stack.name in self.world.snapshots):
+            done = run(stack, self.world, preview=True)
+            for step in done.steps:
+                if step.is_change and step.is_in_cloud:
+                    touched.setdefault(step.op, set()).add(urns.parse(step.urn).name)
+        return touched
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Give two regions whose stacks have been made."""
+    file = tmp_path_factory.mktemp("pair") / "fleet.yaml"
+    file.write_text(PAIR, encoding="utf-8")
+    plan = plan_of(file)
+    with running(plan.account) as simulation:
+        world = World(simulation)
+        failures = [failure for wave in waves(plan) for stack in wave for failure in run(stack, world).failures]
+        assert not failures
+        yield Live(plan, world, file)
+
+
+def test_a_second_run_changes_nothing(live: Live) -> None:
+    """What a program declares is what AWS gives back."""
+    assert live.touched_by(live.plan) == {}
+
+
+def test_order_in_the_file_means_nothing(live: Live) -> None:
+    """Zones, regions, groups and stores listed the other way round are the same resources."""
+    turned = replace(
+        live.plan,
+        regions=tuple(replace(region, zones=region.zones[::-1]) for region in live.plan.regions[::-1]),
+        pools=tuple(replace(pool, zones=pool.zones[::-1]) for pool in live.plan.pools[::-1]),
+        files=live.plan.files[::-1],
+        buckets=live.plan.buckets[::-1],
+    )
+
+    assert live.touched_by(turned) == {}
+
+
+@pytest.mark.parametrize(("before", "added", "word", "updated"), EDITS.values(), ids=EDITS.keys())
+def test_an_addition_touches_no_other_resource(
+    before: str, added: str, word: str, updated: set[str], live: Live
+) -> None:
+    """A zone, region, rung or store makes its own resources; only what spans the fleet or a region learns of it."""
+    touched = live.touched_by(live.edited(PAIR.replace(before, added + before, 1)))
+
+    assert all(word in name for name in touched[Op.CREATE])
+    assert touched.get(Op.UPDATE, set()) == updated
+    assert set(touched) <= {Op.CREATE, Op.UPDATE}
+
+
+def test_destroying_a_fleet_leaves_its_data(live: Live) -> None:
+    """File systems, buckets and keys survive; everything else is gone."""
+    stacks = [stack for wave in waves(live.plan) for stack in wave]
+
+    left = [entry for stack in stacks[::-1] for entry in destroy(stack, live.world).snapshot.entries.values()]
+
+    assert {entry.name for entry in left if entry.is_in_cloud} == {
+        "pair-data",
+        "pair-home",
+        "pair-parameters",
+    }

@@ -1,0 +1,34 @@
+"""What the stacks of a fleet declare: each program run as a preview, so that nothing is made in the simulated AWS."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from bedplate.catalog import load_catalog
+from bedplate.cli.waves import waves
+from bedplate.load import load_fleet
+from bedplate.plan import FleetPlan, Record, plan_fleet
+from bedplate.rehearsal.simulation import running
+from bedplate.rehearsal.snapshot import Entry
+from bedplate.rehearsal.stack import World, run
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+# What the stacks that are read would export, had they been made.
+EXPORTS = {"profile_arn": "arn:aws:iam::111122223333:instance-profile/p", "vpc_id": "vpc-1", "zone_id": "Z1"}
+NOTHING = Record({})
+
+Declared = Mapping[str, tuple[Entry, ...]]
+
+
+def plan_of(fleet_file: Path, record: Record = NOTHING) -> FleetPlan:
+    """Return the plan of a fleet file, given what its lock holds."""
+    return plan_fleet(load_fleet(fleet_file, load_catalog()).fleet, record, load_catalog())
+
+
+def declared(plan: FleetPlan) -> Declared:
+    """Return what each stack of a fleet declares, by the stack's name."""
+    stacks = [stack for wave in waves(plan) for stack in wave]
+    with running(plan.account) as simulation:
+        world = World(simulation, exports={stack.full_name: EXPORTS for stack in stacks})
+        runs = {stack.name: run(stack, world, preview=True) for stack in stacks}
+    assert not [failure for done in runs.values() for failure in done.failures]
+    return {name: tuple(done.snapshot.entries.values()) for name, done in runs.items()}
