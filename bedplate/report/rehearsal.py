@@ -12,6 +12,8 @@ from bedplate.report.columns import aligned, counted
 HEAD = ("stack", "created", "again", "changed", "destroyed", "kept", "time")
 FIGURES = (1, 3, 4)
 NONE = "-"
+# A replacement is told once, by the step that stands for all three.
+PARTS_OF_REPLACE = {Op.CREATE_REPLACEMENT, Op.DELETE_REPLACED}
 
 
 def rehearsal_lines(report: Report) -> Iterator[str]:
@@ -26,10 +28,9 @@ def rehearsal_lines(report: Report) -> Iterator[str]:
 
 def change_lines(stack: StackReport) -> Iterator[str]:
     """Yield what `--changed` did to each resource in the cloud, and which of its inputs moved."""
-    steps = [step for step in stack.changes(Phase.CHANGE) if step.is_in_cloud]
-    if steps:
+    if steps := _changed(stack):
         yield from ("", f"what the change does to {stack.name}:")
-        yield from aligned(_change(step) for step in steps)
+        yield from aligned((f"  {step.op.value}", _resource(step.urn), ", ".join(step.keys)) for step in steps)
 
 
 def failure_lines(stack: StackReport) -> Iterator[str]:
@@ -40,7 +41,7 @@ def failure_lines(stack: StackReport) -> Iterator[str]:
         yield f"    {failure.message}"
     skipped = len(stack.failures) - len(failures)
     if skipped:
-        yield f"    {counted(skipped, 'resource')} that need it were not tried"
+        yield f"    not tried, for it needs what failed: {counted(skipped, 'resource')}"
 
 
 def _row(stack: StackReport) -> tuple[str, ...]:
@@ -48,35 +49,35 @@ def _row(stack: StackReport) -> tuple[str, ...]:
         stack.name,
         f"{stack.count(Phase.CREATE, Op.CREATE):,}",
         _again(stack),
-        f"{sum(step.is_in_cloud for step in stack.changes(Phase.CHANGE)):,}" if _reached(stack, Phase.CHANGE) else NONE,
+        f"{len(_changed(stack)):,}" if Phase.CHANGE in stack.runs else NONE,
         f"{stack.count(Phase.DESTROY, Op.DELETE):,}",
         f"{len(stack.kept)} protected" if stack.kept else NONE,
         f"{stack.seconds:.1f} s",
     )
 
 
-def _reached(stack: StackReport, phase: Phase) -> bool:
-    return phase in stack.runs
+def _changed(stack: StackReport) -> tuple[Step, ...]:
+    """Return one step for each resource in the cloud that the change touches."""
+    steps = stack.changes(Phase.CHANGE)
+    return tuple(step for step in steps if step.is_in_cloud and step.op not in PARTS_OF_REPLACE)
 
 
 def _again(stack: StackReport) -> str:
-    if not _reached(stack, Phase.AGAIN):
+    if Phase.AGAIN not in stack.runs:
         return NONE
     changed = len(stack.changes(Phase.AGAIN))
     return counted(changed, "change") if changed else "no change"
 
 
-def _change(step: Step) -> tuple[str, ...]:
-    urn = urns.parse(step.urn)
-    return (f"  {step.op.value}", urn.type, urn.name, ", ".join(step.keys))
-
-
 def _subject(failure: Failure) -> str:
-    if not failure.urn:
-        return "the program"
-    urn = urns.parse(failure.urn)
-    key = f" {failure.key}" if failure.key else ""
-    return f"{urn.type} {urn.name}{key}"
+    return f"{_resource(failure.urn)} {failure.key}".rstrip() if failure.urn else "the program"
+
+
+def _resource(urn: str) -> str:
+    """Return `aws:ec2:Subnet lab-us-west-2a-nodes`: the type without the file that its SDK keeps it in."""
+    parts = urns.parse(urn)
+    package, module, name = parts.type.split(":")
+    return f"{package}:{module.partition('/')[0]}:{name} {parts.name}"
 
 
 def _types(report: Report) -> Iterator[str]:

@@ -1,0 +1,95 @@
+"""How a rehearsal is told to an operator."""
+
+import pytest
+
+from bedplate.rehearsal.report import Phase, Report, StackReport
+from bedplate.rehearsal.snapshot import Entry, Snapshot
+from bedplate.rehearsal.stack import Run
+from bedplate.rehearsal.step import Failure, Op, Step
+from bedplate.report.rehearsal import change_lines, failure_lines, rehearsal_lines
+
+SUBNET = "urn:pulumi:lab.shared::bedplate::aws:ec2/subnet:Subnet::a-nodes"
+GROUP = "urn:pulumi:lab.shared::bedplate::aws:autoscaling/group:Group::train"
+MADE = Snapshot({SUBNET: Entry(urn=SUBNET, custom=True, inputs={}, outputs={})})
+SAME = (Step(Op.SAME, SUBNET),)
+
+
+def _run(*steps: Step, failures: tuple[Failure, ...] = (), left: Snapshot = MADE) -> Run:
+    return Run(steps, failures, left, seconds=0.25)
+
+
+def _stack(**runs: Run) -> StackReport:
+    return StackReport("lab.shared", {Phase(name): run for name, run in runs.items()})
+
+
+def test_a_stack_is_one_line() -> None:
+    """What was made, that a second run changes nothing, what went, what stays, and how long it took."""
+    stack = _stack(
+        create=_run(Step(Op.CREATE, SUBNET)),
+        again=_run(*SAME),
+        destroy=_run(Step(Op.DELETE, SUBNET), left=Snapshot()),
+    )
+
+    head, row, *_, last = rehearsal_lines(Report((stack,), seconds=1.0, calls=3))
+
+    assert head.split() == ["stack", "created", "again", "changed", "destroyed", "kept", "time"]
+    assert row.split() == ["lab.shared", "1", "no", "change", "-", "1", "-", "0.8", "s"]
+    assert last == "1 resource of 1 type in a simulated AWS, 1.0 s"
+
+
+def test_a_second_run_that_changes_is_told() -> None:
+    """It must not, so the count stands where `no change` would."""
+    stack = _stack(create=_run(Step(Op.CREATE, SUBNET)), again=_run(Step(Op.UPDATE, SUBNET)))
+
+    _, row, *_ = rehearsal_lines(Report((stack,), seconds=1.0, calls=3))
+
+    assert "1 change " in row
+
+
+def test_a_replacement_is_told_once() -> None:
+    """Its three steps are one event to an operator, and the inputs that moved are named."""
+    steps = (
+        Step(Op.CREATE_REPLACEMENT, SUBNET, ("cidrBlock",)),
+        Step(Op.REPLACE, SUBNET, ("cidrBlock",)),
+        Step(Op.UPDATE, GROUP, ("maxSize",)),
+        Step(Op.DELETE_REPLACED, SUBNET),
+    )
+
+    _, _, *told = change_lines(_stack(change=_run(*steps)))
+
+    assert told == [
+        "  replace   aws:ec2:Subnet a-nodes        cidrBlock",
+        "  update    aws:autoscaling:Group train   maxSize",
+    ]
+
+
+def test_a_change_of_nothing_is_not_told() -> None:
+    """Stacks that a change does not touch take no lines."""
+    assert not list(change_lines(_stack(change=_run(*SAME))))
+
+
+@pytest.mark.parametrize(
+    ("urn", "key", "subject"),
+    [
+        (SUBNET, "cidrBlock", "aws:ec2:Subnet a-nodes cidrBlock"),
+        (SUBNET, "", "aws:ec2:Subnet a-nodes"),
+        ("", "", "the program"),
+    ],
+)
+def test_a_failure_names_its_resource(urn: str, key: str, subject: str) -> None:
+    """And the property, AWS's code and AWS's words."""
+    failure = Failure(urn, "InvalidSubnet.Range", "the CIDR is invalid", key=key)
+
+    _, head, message = failure_lines(_stack(create=_run(failures=(failure,))))
+
+    assert head == f"lab.shared  {subject}   InvalidSubnet.Range"
+    assert message == "    the CIDR is invalid"
+
+
+def test_what_was_not_tried_is_counted() -> None:
+    """It did not fail, but neither is it there."""
+    failures = (Failure(SUBNET, "Code", "no"), Failure(GROUP, "Skipped", "", skipped=True))
+
+    *_, last = failure_lines(_stack(create=_run(failures=failures)))
+
+    assert last == "    not tried, for it needs what failed: 1 resource"
