@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bedplate.rehearsal.difference import Difference, difference
+from bedplate.rehearsal.difference import REGION, Difference, difference
 from bedplate.rehearsal.kind import Kind
 from bedplate.rehearsal.provider import AwsProvider, Checked, kind_of
 from bedplate.rehearsal.providers import Providers
@@ -12,10 +12,8 @@ from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.registration import Registration
 from bedplate.rehearsal.snapshot import Entry
 from bedplate.rehearsal.step import Op, Step
-from bedplate.rehearsal.succession import goes_first, must_follow, unignored
+from bedplate.rehearsal.succession import PROVIDER, Follower, goes_first, must_follow, unignored
 from bedplate.rehearsal.wire import Secret, holds_secret
-
-_NOTHING = Difference()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +37,25 @@ class Changer:
     replaced: list[Entry] = field(default_factory=list)
     """Replaced, and to be deleted when the program has run."""
     deleted: set[str] = field(default_factory=set)
+    doomed: set[str] = field(default_factory=set)
+    """Deleted, or about to be: what goes with one of them needs no call of its own."""
     buried: list[Entry] = field(default_factory=list)
+    _settled: set[str] = field(default_factory=set)
+    _followed: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def settle(self, asked: Registration, urn: str, old: Entry | None) -> Entry:
         """Take the steps of one custom resource; return its new entry. Raises Refusal."""
+        self._settled.add(urn)
         want = Wanted(asked, urn, kind_of(asked.type), self.providers.of(asked.provider))
-        if old is None or old.external:
+        if old is None:
             return self._make(want, self._checked(want, None), Step(Op.CREATE, urn))
+        if old.external:
+            return self._make(want, self._checked(want, None), Step(Op.CREATE_REPLACEMENT, urn), Step(Op.REPLACE, urn))
         if urn in self.deleted:
-            return self._make_again(want, old, _NOTHING)
+            again = Difference(replace_keys=self._followed.get(urn, ()))
+            return self._make_again(want, old, Step(Op.REPLACE, urn), _detailed(Op.CREATE_REPLACEMENT, urn, again))
         checked = self._checked(want, old)
-        found = difference(want.kind, old.inputs, checked.inputs, asked.replace_on_changes)
+        found = self._difference(want, old, checked)
         if found.replace_keys:
             return self._replace(want, old, found)
         if found.keys:
@@ -69,15 +75,19 @@ class Changer:
                 entry,
                 urn=present(key),
                 dependencies=tuple(map(present, entry.dependencies)),
+                property_dependencies={key: tuple(map(present, on)) for key, on in entry.property_dependencies.items()},
                 parent=present(entry.parent),
+                provider=_repointed(entry.provider, present),
+                deleted_with=present(entry.deleted_with),
             )
 
     def delete(self, entry: Entry, op: Op) -> None:
         """Delete one resource; forget it where it is retained, only read, or no thing in the cloud."""
         if entry.protect:
             raise Refusal("Protected", f"{entry.name} is protected: unprotect it first, in a run of its own")
+        self.doomed.add(entry.urn)
         acts = entry.is_in_cloud and not entry.retain and not self.preview
-        if acts and entry.deleted_with not in self.deleted:
+        if acts and entry.deleted_with not in self.doomed:
             self.providers.of(entry.provider).delete(kind_of(entry.type), entry.ident, entry.outputs)
         self.note(Step(Op.DISCARD if entry.external else op, entry.urn))
         self.deleted.add(entry.urn)
@@ -105,27 +115,57 @@ class Changer:
         return _entry(want, checked, old.ident, outputs)
 
     def _replace(self, want: Wanted, old: Entry, found: Difference) -> Entry:
-        if old.protect:
+        # The engine lets a resource be unprotected and replaced in one run.
+        if old.protect and want.asked.protect:
             keys = ", ".join(found.replace_keys)
             raise Refusal("Protected", f"{old.name} is protected and cannot be replaced ({keys})")
-        if goes_first(want.asked, old, want.kind, found):
-            for entry in reversed((old, *must_follow(old, self.old, self.deleted))):
-                self.delete(entry, Op.DELETE_REPLACED)
-            return self._make_again(want, old, found)
         create, switch = (_detailed(op, want.urn, found) for op in (Op.CREATE_REPLACEMENT, Op.REPLACE))
+        if goes_first(want.asked, old, want.kind, found):
+            self._clear(old)
+            return self._make_again(want, old, switch, create)
         made = self._make(want, self._renamed(want, old), create, switch)
         self.replaced.append(old)
         return made
 
-    def _make_again(self, want: Wanted, old: Entry, found: Difference) -> Entry:
+    def _clear(self, old: Entry) -> None:
+        """Delete what goes first, and before it what cannot outlive it; nothing where one of them is protected."""
+        followers = must_follow(old, self.old, self._settled | self.deleted)
+        for one in followers:
+            if one.entry.protect:
+                raise Refusal(
+                    "Protected", f"{old.name} cannot be replaced: {one.entry.name}, which needs it, is protected"
+                )
+        self.doomed.update(one.entry.urn for one in (Follower(old, ()), *followers))
+        self._followed.update({one.entry.urn: one.keys for one in followers})
+        # What was protected and is no longer may go: the program has said so.
+        for entry in (*(one.entry for one in reversed(followers)), replace(old, protect=False)):
+            self.delete(entry, Op.DELETE_REPLACED)
+
+    def _make_again(self, want: Wanted, old: Entry, switch: Step, create: Step) -> Entry:
         """Make what was deleted first."""
         checked = self._renamed(want, old)
-        self.note(_detailed(Op.REPLACE, want.urn, found))
-        return self._make(want, checked, _detailed(Op.CREATE_REPLACEMENT, want.urn, found))
+        self.note(switch)
+        return self._make(want, checked, create)
 
     def _renamed(self, want: Wanted, old: Entry) -> Checked:
-        """Return inputs with automatic names other than the old resource's, which may still be there."""
-        return want.provider.check(want.kind, want.urn, unignored(want.asked, old), None, salt=old.ident)
+        """Return inputs for a replacement: as the program has them, nothing ignored, and under new automatic names.
+
+        The old resource, which may still be there, keeps its own.
+        """
+        return want.provider.check(want.kind, want.urn, want.asked.inputs, None, salt=old.ident)
+
+    def _difference(self, want: Wanted, old: Entry, checked: Checked) -> Difference:
+        """Compare as the engine does: a provider of another region makes the inputs beside the point."""
+        if self.providers.of(old.provider).aws.region != want.provider.aws.region:
+            return Difference(replace_keys=(PROVIDER,))
+        home = {REGION: want.provider.aws.region}
+        before, after = {**home, **old.inputs}, {**home, **checked.inputs}
+        return difference(want.kind, before, after, want.asked.replace_on_changes)
+
+
+def _repointed(provider: str, present: Callable[[str], str]) -> str:
+    urn, mark, ident = provider.rpartition("::")
+    return f"{present(urn)}{mark}{ident}"
 
 
 def _detailed(op: Op, urn: str, found: Difference) -> Step:

@@ -11,12 +11,14 @@ from typing import Any
 from bedplate.rehearsal import urn as urns
 from bedplate.rehearsal.aliases import earlier_urns
 from bedplate.rehearsal.change import Changer, from_registration
-from bedplate.rehearsal.order import closure, deletion_order, needs
+from bedplate.rehearsal.difference import REGION
+from bedplate.rehearsal.order import closure, deletion_order, making_order, needs
 from bedplate.rehearsal.providers import Providers, provider_id
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.registration import Registration
 from bedplate.rehearsal.snapshot import Entry, Snapshot
 from bedplate.rehearsal.step import Failure, Op, Step
+from bedplate.rehearsal.wire import secret_texts
 
 
 @dataclass(slots=True)
@@ -39,6 +41,9 @@ class Deployment:
     _changer: Changer = field(init=False)
 
     def __post_init__(self) -> None:
+        # A program that does not come to its end leaves the exports, and the deletion of what it had, as they were.
+        self.exports = dict(self.before.exports)
+        self.providers.restore(self.before)
         self._changer = Changer(dict(self.before.entries), self.providers, self.preview, self._note)
 
     def register(self, asked: Registration) -> Entry | None:
@@ -54,13 +59,16 @@ class Deployment:
         try:
             entry = self._settled(asked, urn, old)
         except Refusal as refusal:
-            self.fail(urn, refusal)
+            self.fail(urn, refusal.without(secret_texts(dict(asked.inputs))))
             return None
         self._now[urn] = entry
         return entry
 
     def read(self, entry: Entry) -> None:
-        """Note a resource that the program reads and does not own."""
+        """Note a resource that the program reads and does not own; one it made under that name goes, if another."""
+        old = self._changer.old.get(entry.urn)
+        if old is not None and not old.external and old.ident != entry.ident:
+            self._changer.replaced.append(old)
         self._note(Step(Op.READ, entry.urn))
         self._seen.add(entry.urn)
         self._now[entry.urn] = entry
@@ -93,13 +101,12 @@ class Deployment:
         """
         if self.failures:
             return
-        self.providers.restore(self.before.entries)
         gone = [entry for urn, entry in self._changer.old.items() if urn not in self._seen]
         self._bury([*gone, *self._doomed()])
 
     def destroy(self) -> None:
         """Delete everything but what is protected and what that needs to live."""
-        self.providers.restore(self.before.entries)
+        self.exports = {}
         kept = closure((urn for urn, entry in self.before.entries.items() if entry.protect), self.before.entries)
         rest = [entry for urn, entry in self.before.entries.items() if urn not in kept]
         self._bury([*rest, *self._doomed()])
@@ -107,6 +114,7 @@ class Deployment:
     def _bury(self, entries: list[Entry]) -> None:
         """Delete entries, dependents first; what a failed deletion leaves behind keeps what it needs."""
         replaced = {id(entry) for entry in self._doomed()}
+        self._changer.doomed.update(entry.urn for entry in entries)
         needed: set[str] = set()
         for entry in deletion_order(entries):
             if entry.urn in needed:
@@ -121,11 +129,9 @@ class Deployment:
     def snapshot(self) -> Snapshot:
         """Return the state after this run; what it did not reach is kept as it was."""
         untouched = {urn: entry for urn, entry in self._changer.old.items() if urn not in self._now}
-        entries = {
-            **{urn: one for urn, one in untouched.items() if urn not in self._changer.deleted},
-            **self._now,
-        }
-        return Snapshot(entries, tuple(self._doomed()), self.exports)
+        left = [one for urn, one in untouched.items() if urn not in self._changer.deleted]
+        entries = making_order([*left, *self._now.values()])
+        return Snapshot({entry.urn: entry for entry in entries}, tuple(self._doomed()), self.exports)
 
     def _doomed(self) -> list[Entry]:
         return [
@@ -134,7 +140,7 @@ class Deployment:
 
     def _settled(self, asked: Registration, urn: str, old: Entry | None) -> Entry:
         if asked.type.startswith(urns.PROVIDER_PREFIX):
-            made = replace(from_registration(asked, urn), ident=provider_id(urn), outputs=asked.inputs)
+            made = replace(from_registration(asked, urn), ident=provider_id(asked.inputs), outputs=asked.inputs)
             return self._settle_provider(made, old)
         if not asked.custom:
             self._note(Step(_component_op(asked, old), urn))
@@ -144,11 +150,11 @@ class Deployment:
         return self._changer.settle(asked, urn, old)
 
     def _settle_provider(self, made: Entry, old: Entry | None) -> Entry:
-        if old is not None and old.inputs.get("region") != made.inputs.get("region"):
-            raise Refusal("Unsupported", "the rehearsal does not model a provider that moves to another region")
         self.providers.configure(made.urn, made.inputs)
-        changed = old is not None and dict(old.inputs) != dict(made.inputs)
-        self._note(Step(Op.CREATE if old is None else Op.UPDATE if changed else Op.SAME, made.urn))
+        for step in _provider_steps(made, old):
+            self._note(step)
+        if old is not None and old.ident != made.ident:
+            self._changer.replaced.append(old)
         self._now[made.urn] = made
         return made
 
@@ -162,7 +168,8 @@ class Deployment:
         return old.get(urn)
 
     def _skips(self, asked: Registration, urn: str) -> bool:
-        blocked = self._lost.intersection((*asked.dependencies, asked.parent, asked.provider.rpartition("::")[0]))
+        provider = asked.provider.rpartition("::")[0]
+        blocked = self._lost.intersection((*asked.dependencies, asked.parent, asked.deleted_with, provider))
         if blocked:
             names = ", ".join(sorted(urns.parse(one).name for one in blocked))
             self._lost.add(urn)
@@ -177,6 +184,15 @@ class Deployment:
     def _note(self, step: Step) -> None:
         self.steps.append(step)
         self.watch(step)
+
+
+def _provider_steps(made: Entry, old: Entry | None) -> tuple[Step, ...]:
+    if old is None:
+        return (Step(Op.CREATE, made.urn),)
+    keys = tuple(sorted(key for key in {*old.inputs, *made.inputs} if old.inputs.get(key) != made.inputs.get(key)))
+    if old.ident != made.ident:
+        return tuple(Step(op, made.urn, keys, (REGION,), keys) for op in (Op.CREATE_REPLACEMENT, Op.REPLACE))
+    return (Step(Op.UPDATE, made.urn, keys, paths=keys) if keys else Step(Op.SAME, made.urn),)
 
 
 def _component_op(asked: Registration, old: Entry | None) -> Op:

@@ -3,12 +3,17 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from bedplate.rehearsal import property_path
 from bedplate.rehearsal.kind import Change, Kind
 from bedplate.rehearsal.unknown import holds_unknown
 from bedplate.rehearsal.wire import masked, reveal
+
+# An input of every regional type, and none of the kinds' tables: a resource never moves.
+REGION: Final = "region"
+# The provider makes no difference between them.
+_EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,8 @@ def difference(
     keys = tuple(sorted({str(parts[0]) for parts in parsed.values()}))
     patterns = [property_path.parse(pattern) for pattern in also_replace]
     wished = {str(parts[0]) for parts in parsed.values() if any(property_path.matches(one, parts) for one in patterns)}
-    forced = tuple(key for key in keys if key in wished or kind.inputs.get(key) is Change.REPLACES)
+    replacing = {REGION, *wished, *(key for key, change in kind.inputs.items() if change is Change.REPLACES)}
+    forced = tuple(key for key in keys if key in replacing)
     return Difference(paths, keys, forced)
 
 
@@ -51,7 +57,7 @@ def _paths(path: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN401
     elif isinstance(before, list) and isinstance(after, list):
         for n in range(max(len(before), len(after))):
             yield from _paths(f"{path}[{n}]", _item(before, n), _item(after, n))
-    elif before != after:
+    elif before != after and not (before in _EMPTY and after in _EMPTY):
         yield path
 
 

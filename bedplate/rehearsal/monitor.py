@@ -19,9 +19,8 @@ from bedplate.rehearsal.provider import kind_of
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.registration import from_request
 from bedplate.rehearsal.snapshot import Entry
-from bedplate.rehearsal.step import Failure
 from bedplate.rehearsal.transforms import Transforms
-from bedplate.rehearsal.unknown import holds_unknown
+from bedplate.rehearsal.unknown import WIRE_MARK, holds_unknown
 from bedplate.rehearsal.wire import Secret, from_struct, reveal, to_struct
 
 _FEATURES = (
@@ -72,10 +71,12 @@ class Monitor(mocks.MockMonitor):
     ) -> resource_pb2.ReadResourceResponse:
         """Read another stack's exports, or a resource that exists."""
         urn = self._deployment.urn_of(request.parent, request.type, request.name)
+        # In a preview, what is read may be still to be made.
+        ident = "" if request.id == WIRE_MARK else request.id
         entry = Entry(
             urn=urn,
             custom=True,
-            ident=request.id,
+            ident=ident,
             inputs={},
             outputs={},
             parent=request.parent,
@@ -89,21 +90,21 @@ class Monitor(mocks.MockMonitor):
             self._deployment.fail(urn, refusal)
             return resource_pb2.ReadResourceResponse(urn=urn, result=resource_pb2.Result.FAIL)
         self._deployment.read(found)
-        return resource_pb2.ReadResourceResponse(urn=urn, id=request.id, properties=to_struct(dict(found.outputs)))
+        return resource_pb2.ReadResourceResponse(urn=urn, id=ident, properties=to_struct(dict(found.outputs)))
 
     def Invoke(  # noqa: N802  # protocol
         self, request: resource_pb2.ResourceInvokeRequest
     ) -> resource_pb2.ResourceInvokeResponse:
         """Answer a data function; in a preview, one that asks about unknown things stays unknown."""
-        args = from_struct(request.args)
+        args = reveal(from_struct(request.args))
         if holds_unknown(args):
             return resource_pb2.ResourceInvokeResponse()
         try:
             with self._defects():
-                reply = self._looked_up(request, reveal(args))
+                reply = self._looked_up(request, args)
         except Refusal as refusal:
-            self._deployment.failures.append(Failure(request.tok, refusal.code, refusal.message, refusal.key))
-            raise
+            # The program hears of it, and may do without the answer; if it does not, its run tells of it.
+            raise Refusal(refusal.code, f"{request.tok}: {refusal.message}", key=refusal.key) from None
         return _invoke_response(reply)
 
     def RegisterStackTransform(self, request: callback_pb2.Callback) -> Empty:  # noqa: N802  # protocol
@@ -139,6 +140,8 @@ class Monitor(mocks.MockMonitor):
             return self._stack_outputs(request.id)
         reference = self._deployment.provider_reference(request.provider, request.type, request.version)
         provider = self._deployment.providers.of(reference)
+        if request.id == WIRE_MARK:
+            return provider.expected(kind_of(request.type), {})
         return provider.read(kind_of(request.type), request.id, from_struct(request.properties))
 
     def _stack_outputs(self, name: str) -> dict[str, Any]:

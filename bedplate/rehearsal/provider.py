@@ -5,6 +5,7 @@ Outputs are exactly the properties of the SDK's schema, as the provider's are: n
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,8 @@ _NEEDLESS = frozenset(
         "version",
     }
 )
+# How AWS's error codes say that something does not exist.
+_GONE = re.compile(r"NotFound|NoSuch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,11 @@ class AwsProvider:
     def delete(self, kind: Kind, ident: str, outputs: Mapping[str, Any]) -> None:
         """Delete a resource; one that is gone already is no fault."""
         aws = self._door(outputs)
-        kind.delete(aws, ident, reveal(dict(outputs)))
+        try:
+            kind.delete(aws, ident, reveal(dict(outputs)))
+        except Refusal as refusal:
+            if not _GONE.search(refusal.code):
+                raise
         self.ledger.remove(kind.token, aws.region, ident)
 
     def read(self, kind: Kind, ident: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,6 +158,8 @@ def configured(simulation: Simulation, ledger: Ledger, inputs: Mapping[str, Any]
     allowed = plain.get("allowedAccountIds")
     if allowed and simulation.account not in allowed:
         raise Refusal("InvalidAccount", f"AWS account {simulation.account} is not among allowedAccountIds")
+    if plain.get("region") is UNKNOWN:
+        raise Unsupported("the rehearsal does not model a provider whose region other resources decide", key="region")
     if not plain.get("region"):
         raise Refusal("MissingRegion", "the provider is given no region", key="region")
     tags = (plain.get("defaultTags") or {}).get("tags") or {}

@@ -10,7 +10,7 @@ from bedplate.rehearsal.ledger import Ledger
 from bedplate.rehearsal.provider import AwsProvider, configured
 from bedplate.rehearsal.refusal import Refusal, Unsupported
 from bedplate.rehearsal.simulation import Simulation
-from bedplate.rehearsal.snapshot import Entry
+from bedplate.rehearsal.snapshot import Entry, Snapshot
 
 _AWS = "aws"
 
@@ -29,7 +29,7 @@ class DefaultProvider:
 
 @dataclass(slots=True)
 class Providers:
-    """Configured providers by URN."""
+    """Configured providers by reference: the URN, and an id that changes with the region."""
 
     simulation: Simulation
     ledger: Ledger
@@ -41,19 +41,18 @@ class Providers:
         package = urns.parse(urn).type.removeprefix(urns.PROVIDER_PREFIX)
         if package != _AWS:
             raise Unsupported(f"the rehearsal has no model of provider {package}")
-        self._made[urn] = configured(self.simulation, self.ledger, inputs)
+        self._made[f"{urn}::{provider_id(inputs)}"] = configured(self.simulation, self.ledger, inputs)
 
     def of(self, reference: str) -> AwsProvider:
-        """Return the provider of a reference `<urn>::<id>`; configure it from the state where no program did."""
-        urn = reference.rpartition("::")[0]
-        if urn not in self._made:
-            raise Refusal("UnknownProvider", f"no provider {urn} is registered in this run")
-        return self._made[urn]
+        """Return the provider of a reference `<urn>::<id>`."""
+        if reference not in self._made:
+            raise Refusal("UnknownProvider", f"no provider {reference} is registered in this run")
+        return self._made[reference]
 
-    def restore(self, entries: Mapping[str, Entry]) -> None:
-        """Configure the providers of a state, so that what a program no longer declares can be deleted."""
-        for entry in entries.values():
-            if entry.is_provider and entry.urn not in self._made:
+    def restore(self, state: Snapshot) -> None:
+        """Configure the providers of a state, so that what they made can be deleted, whatever the program declares."""
+        for entry in state.entries.values():
+            if entry.is_provider:
                 self.configure(entry.urn, entry.inputs)
 
     def default_entry(self, stack: str, project: str, token: str, version: str) -> Entry:
@@ -66,9 +65,9 @@ class Providers:
         name = f"default_{version.replace('.', '_')}" if version else "default"
         urn = str(urns.Urn(stack, project, urns.PROVIDER_PREFIX + package, name))
         inputs = {"region": self.default.region} | ({"version": version} if version else {})
-        return Entry(urn=urn, custom=True, ident=provider_id(urn), inputs=inputs, outputs=inputs)
+        return Entry(urn=urn, custom=True, ident=provider_id(inputs), inputs=inputs, outputs=inputs)
 
 
-def provider_id(urn: str) -> str:
-    """Return the id of a provider: like the engine's, it tells nothing and does not change."""
-    return hashlib.sha256(urn.encode()).hexdigest()[:32]
+def provider_id(inputs: Mapping[str, Any]) -> str:
+    """Return the id of a provider: like the engine's, it tells nothing and is another when the provider is replaced."""
+    return hashlib.sha256(str(inputs.get("region")).encode()).hexdigest()[:32]

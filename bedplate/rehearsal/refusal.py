@@ -1,5 +1,7 @@
 """Why the rehearsal would not do what a program asked: the provider's word, AWS's, or its own limits."""
 
+from collections.abc import Collection
+
 
 class Refusal(Exception):
     """One resource cannot be what the program asks for; `code` is AWS's error code where it has one."""
@@ -9,6 +11,13 @@ class Refusal(Exception):
         self.code = code
         self.message = message
         self.key = key
+
+    def without(self, secrets: Collection[str]) -> "Refusal":
+        """Return the refusal with every secret in its message hidden."""
+        message = self.message
+        for secret in sorted(secrets, key=len, reverse=True):
+            message = message.replace(secret, "[secret]")
+        return Refusal(self.code, message, key=self.key)
 
 
 class Unsupported(Refusal):

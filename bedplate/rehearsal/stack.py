@@ -12,6 +12,7 @@ from bedplate.rehearsal.evaluation import Program, Setting, evaluate
 from bedplate.rehearsal.ledger import Ledger
 from bedplate.rehearsal.monitor import Monitor
 from bedplate.rehearsal.providers import DefaultProvider, Providers
+from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Simulation
 from bedplate.rehearsal.snapshot import Snapshot
 from bedplate.rehearsal.step import Failure, Step
@@ -67,6 +68,8 @@ def run(stack: Stack, world: World, *, preview: bool = False, watch: Callable[[S
         if monitor.defect is not None:
             raise monitor.defect from None
         deployment.failures.append(_crash(error))
+    except SystemExit as left:
+        deployment.failures.append(Failure("", "SystemExit", f"the program ended itself with {left.code!r}"))
     deployment.finish()
     return _settled(stack, world, deployment, started)
 
@@ -106,4 +109,6 @@ def _crash(error: BaseException) -> Failure:
         frame for frame in frames if _OWN not in Path(frame.filename).parents and "site-packages" not in frame.filename
     ]
     where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+    if isinstance(error, Refusal):
+        return Failure("", error.code, f"{error.message}{where}", error.key)
     return Failure("", type(error).__name__, f"{error}{where}")

@@ -12,6 +12,8 @@ from google.protobuf.message import Message
 from pulumi.runtime._callbacks import _CallbackServicer
 from pulumi.runtime.proto import callback_pb2, resource_pb2
 
+from bedplate.rehearsal.refusal import Refusal
+
 # What a transform may change, in the request's terms and in the transform's: name there -> name here.
 _PLAIN = {
     "protect": "protect",
@@ -82,7 +84,11 @@ def _call(token: str, question: resource_pb2.TransformRequest) -> Any:  # noqa: 
     for servicer in list(_CallbackServicer._servicers):  # noqa: SLF001  # a contract test watches these names
         if callback := servicer._callbacks.get(token):  # noqa: SLF001
             answer = _awaited(callback(question.SerializeToString()))
-            return asyncio.run_coroutine_threadsafe(answer, servicer._loop).result()  # noqa: SLF001
+            waiting = asyncio.run_coroutine_threadsafe(answer, servicer._loop)  # noqa: SLF001
+            try:
+                return waiting.result()
+            except Exception as error:  # whatever a program's function raises is its own fault
+                raise Refusal("TransformFailed", f"{type(error).__name__}: {error}") from error
     raise LookupError(callback_pb2.Callback(token=token))
 
 

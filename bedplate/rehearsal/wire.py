@@ -62,7 +62,8 @@ def _from_marked(found: dict[str, Any]) -> Any:  # noqa: ANN401  # any JSON valu
         case str(mark) if mark == _SECRET:
             return Secret(found["value"])
         case str(mark) if mark == _RESOURCE:
-            return Reference(found["urn"], str(found.get("id") or ""))
+            ident = found.get("id")
+            return Reference(found["urn"], ident if isinstance(ident, str) else "")
         case _:
             return found
 
@@ -121,6 +122,21 @@ def masked(value: Any) -> Any:  # noqa: ANN401  # any JSON value
             return [masked(item) for item in value]
         case _:
             return "[unknown]" if value is UNKNOWN else value
+
+
+def secret_texts(value: object, *, inside: bool = False) -> frozenset[str]:
+    """Return the texts and numbers in the secrets of a value, to keep them out of messages."""
+    match value:
+        case Secret():
+            return secret_texts(value.value, inside=True)
+        case dict():
+            return frozenset[str]().union(*(secret_texts(item, inside=inside) for item in value.values()))
+        case list():
+            return frozenset[str]().union(*(secret_texts(item, inside=inside) for item in value))
+        case str() | int() | float() if inside and value != "" and not isinstance(value, bool):
+            return frozenset((str(value),))
+        case _:
+            return frozenset()
 
 
 def holds_secret(value: object) -> bool:
