@@ -1,0 +1,83 @@
+"""What a live run refuses before it declares anything."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bedplate.catalog import load_catalog
+from bedplate.errors import InputError
+from bedplate.load import FleetFaults, load_fleet
+from bedplate.lock import lock_path, record_plan
+from stacks.live import order
+from tests.support.declared import EXAMPLES
+
+ROOT = EXAMPLES.parent
+
+
+@pytest.fixture
+def fleet_file(tmp_path: Path) -> Path:
+    """Give the smaller example in a folder of its own, without a lock."""
+    file = tmp_path / "fleet.yaml"
+    file.write_bytes((EXAMPLES / "minimal.yaml").read_bytes())
+    return file
+
+
+@pytest.fixture
+def recorded(fleet_file: Path) -> Path:
+    """Give that file with its lock beside it."""
+    fleet = load_fleet(fleet_file, load_catalog()).fleet
+    record_plan(lock_path(fleet_file), fleet, load_catalog())
+    return fleet_file
+
+
+def test_a_recorded_plan_is_carried_out(recorded: Path) -> None:
+    """The stack's name says which part."""
+    asked = order(recorded, "solo.us-west-2")
+
+    assert (asked.plan.name, asked.part) == ("solo", "us-west-2")
+
+
+def test_blocks_that_the_lock_lacks_are_never_deployed(fleet_file: Path) -> None:
+    """The next run might allot others: they are recorded first."""
+    with pytest.raises(InputError, match="region/us-west-2") as caught:
+        order(fleet_file, "solo.us-west-2")
+
+    assert "bedplate plan --write" in caught.value.fix
+
+
+def test_a_stack_of_another_fleet_is_refused(recorded: Path) -> None:
+    """A wrong selection must not declare this fleet in that stack: it would delete what the stack holds."""
+    with pytest.raises(InputError, match=r"lab\.us-west-2"):
+        order(recorded, "lab.us-west-2")
+
+
+def test_a_faulty_file_is_refused(recorded: Path) -> None:
+    """The faults are those of `bedplate check`."""
+    recorded.write_text(recorded.read_text(encoding="utf-8").replace("owner:", "owned:"), encoding="utf-8")
+
+    with pytest.raises(FleetFaults):
+        order(recorded, "solo.us-west-2")
+
+
+def test_an_operator_gets_a_sentence_not_a_traceback() -> None:
+    """The program ends in the one error whose message Pulumi prints by itself."""
+    ran = subprocess.run([sys.executable, "-"], input=_PROGRAM, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert ran.stdout.startswith("error: ")
+    assert "fix" in ran.stdout
+
+
+# What Pulumi's own runner does with a program: run the file as __main__, print a RunError's message alone.
+_PROGRAM = """
+import runpy, sys, pulumi
+pulumi.runtime.set_all_config({"bedplate:fleet": "examples/minimal.yaml"}, [])
+from pulumi.runtime.settings import Settings, configure
+configure(Settings(project="bedplate", stack="solo.nowhere"))
+sys.path.insert(0, ".")
+try:
+    runpy.run_path("__main__.py", run_name="__main__")
+except pulumi.RunError as error:
+    print(error)
+"""

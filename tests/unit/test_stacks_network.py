@@ -1,0 +1,63 @@
+"""Where NAT gateways stand, and who is let in."""
+
+from dataclasses import replace
+
+import pytest
+
+from bedplate.catalog import load_catalog
+from bedplate.plan import Record, plan_fleet
+from bedplate.plan.fleet import FleetPlan
+from bedplate.spec.network import Egress
+from stacks.egress import gateway_zones
+from stacks.rule import node_rules, storage_rules
+from tests.support.declared import EXAMPLES, plan_of
+from tests.support.sketch import sketch
+
+REGION = plan_fleet(sketch(), Record({}), load_catalog()).home
+
+
+@pytest.fixture(scope="module")
+def plan() -> FleetPlan:
+    """Give the plan of the larger example."""
+    return plan_of(EXAMPLES / "lab.yaml")
+
+
+@pytest.mark.parametrize(
+    ("egress", "gateways"),
+    [
+        (Egress.SHARED, {"us-west-2a"}),
+        (Egress.PER_ZONE, {"us-west-2a", "us-west-2b", "us-west-2c"}),
+        (Egress.NONE, set()),
+    ],
+)
+def test_egress_says_how_many_gateways_a_region_pays(egress: Egress, gateways: set[str]) -> None:
+    """One, one a zone, or none."""
+    assert set(gateway_zones(egress, REGION).values()) == gateways
+
+
+def test_the_shared_gateway_stays_when_zones_are_listed_otherwise() -> None:
+    """It stands in the zone that was allotted first, wherever the file lists it."""
+    turned = replace(REGION, zones=REGION.zones[::-1])
+
+    assert set(gateway_zones(Egress.SHARED, turned).values()) == {"us-west-2a"}
+
+
+def test_people_log_in_from_laptops_and_sites_alone(plan: FleetPlan) -> None:
+    """Every rule of the nodes' group opens SSH, to a pool or a LAN."""
+    blocks = {pool.block for pool in plan.laptops} | {site.lan for site in plan.sites}
+
+    assert {(rule.port, rule.source) for rule in node_rules(plan)} == {(22, block) for block in blocks}
+
+
+def test_storage_answers_nodes_of_every_region(plan: FleetPlan) -> None:
+    """Node subnets mount file systems; edge subnets do not."""
+    nodes = {zone.nodes for region in plan.regions for zone in region.zones}
+
+    assert {(rule.port, rule.source) for rule in storage_rules(plan)} == {(2049, block) for block in nodes}
+
+
+def test_rules_have_names_of_their_own(plan: FleetPlan) -> None:
+    """A laptop pool at a site and the site's LAN are two rules."""
+    names = [rule.name for rule in (*node_rules(plan), *storage_rules(plan))]
+
+    assert len(set(names)) == len(names)

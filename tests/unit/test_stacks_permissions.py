@@ -1,0 +1,87 @@
+"""What a node may do in AWS, and who may reach a bucket."""
+
+import json
+from typing import Any
+
+import pytest
+
+from bedplate.plan import FleetPlan
+from stacks.permissions import node_permissions
+from stacks.policy import Statement, policy
+from stacks.transport import only_by_tls
+from tests.support.declared import EXAMPLES, plan_of
+
+# Their resource can only be `*`: a session's channel belongs to whoever opens it.
+WITHOUT_RESOURCE = "ssmmessages:"
+IAM_LIMIT = 10_240  # characters of a role's inline policies, without blanks: IAM and STS quotas
+
+
+@pytest.fixture(scope="module")
+def plan() -> FleetPlan:
+    """Give the plan of the larger example."""
+    return plan_of(EXAMPLES / "lab.yaml")
+
+
+@pytest.fixture(scope="module")
+def statements(plan: FleetPlan) -> tuple[Statement, ...]:
+    """Give what its nodes may do."""
+    return node_permissions(plan)
+
+
+def test_no_action_is_a_pattern(statements: tuple[Statement, ...]) -> None:
+    """Each action is spelt out: what AWS adds to a service later is not granted."""
+    assert not [action for one in statements for action in one.actions if "*" in action]
+
+
+def test_only_sessions_are_granted_on_everything(statements: tuple[Statement, ...]) -> None:
+    """Every other statement names its resources."""
+    open_ended = {action for one in statements if "*" in one.resources for action in one.actions}
+
+    assert open_ended
+    assert all(action.startswith(WITHOUT_RESOURCE) for action in open_ended)
+
+
+def test_a_node_hands_on_no_role(statements: tuple[Statement, ...]) -> None:
+    """Whoever may pass a role may become it."""
+    assert not [action for one in statements for action in one.actions if action.startswith(("iam:", "sts:"))]
+
+
+def test_buckets_are_named(plan: FleetPlan, statements: tuple[Statement, ...]) -> None:
+    """A node reaches the fleet's buckets and no other of the account's."""
+    (objects,) = (one for one in statements if one.sid == "UseObjects")
+
+    assert set(objects.resources) == {f"arn:aws:s3:::{bucket.name}/*" for bucket in plan.buckets}
+
+
+@pytest.mark.parametrize("sid", ["MountFiles", "AnswerLifecycleHooks"])
+def test_what_has_no_name_yet_is_known_by_its_tag(sid: str, statements: tuple[Statement, ...]) -> None:
+    """File systems and groups are made after the policy: the fleet's tag tells them from others."""
+    (found,) = (one for one in statements if one.sid == sid)
+
+    assert found.conditions == {"StringEquals": {"aws:ResourceTag/bedplate:fleet": ("lab",)}}
+
+
+def test_a_key_is_used_only_through_its_service(statements: tuple[Statement, ...]) -> None:
+    """A node decrypts what S3 or Systems Manager hands it, never a cipher text by itself."""
+    keys = [one for one in statements if any(action.startswith("kms:") for action in one.actions)]
+
+    assert len(keys) == 2
+    assert all("kms:ViaService" in one.conditions["StringEquals"] for one in keys)
+    assert all("kms:ResourceAliases" in one.conditions["ForAnyValue:StringEquals"] for one in keys)
+
+
+def test_the_policy_fits_into_its_role(statements: tuple[Statement, ...]) -> None:
+    """IAM counts the characters that are no blanks."""
+    assert len("".join(policy(*statements).split())) < IAM_LIMIT
+
+
+def test_a_bucket_refuses_clear_text_and_old_tls() -> None:
+    """Both are denied to everybody, on the bucket and on its objects."""
+    denied: list[dict[str, Any]] = json.loads(only_by_tls("b"))["Statement"]
+
+    assert {one["Effect"] for one in denied} == {"Deny"}
+    assert all(one["Resource"] == ["arn:aws:s3:::b", "arn:aws:s3:::b/*"] for one in denied)
+    assert [one["Condition"] for one in denied] == [
+        {"Bool": {"aws:SecureTransport": ["false"]}},
+        {"NumericLessThan": {"s3:TlsVersion": ["1.2"]}},
+    ]
