@@ -18,6 +18,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 from botocore.model import StructureShape
 from moto import mock_aws
 
+from bedplate.rehearsal.moto_repairs import mended
 from bedplate.rehearsal.refusal import Refusal
 
 # No retries: in a simulation a refusal is an answer. No configured endpoint: only moto may answer.
@@ -127,7 +128,8 @@ def running(account: str) -> Iterator[Simulation]:
     with _running:
         ambient = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("AWS_")}
         try:
-            with mock_aws():
+            # Policies that AWS manages can be attached to roles, as in a real account.
+            with mock_aws(config={"iam": {"load_aws_managed_policies": True}}), mended():
                 yield Simulation(account)
         finally:
             os.environ.update(ambient)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from bedplate.rehearsal.kind import Kind
+from bedplate.rehearsal.kinds.budget import BUDGET
 from bedplate.rehearsal.kinds.capacity_reservation import CAPACITY_RESERVATION
 from bedplate.rehearsal.kinds.customer_gateway import CUSTOMER_GATEWAY
 from bedplate.rehearsal.kinds.dhcp_options import DHCP_OPTIONS, DHCP_OPTIONS_ASSOCIATION
@@ -14,6 +15,7 @@ from bedplate.rehearsal.kinds.flow_log import FLOW_LOG
 from bedplate.rehearsal.kinds.iam_policy import POLICY, ROLE_POLICY, ROLE_POLICY_ATTACHMENT
 from bedplate.rehearsal.kinds.iam_profile import INSTANCE_PROFILE
 from bedplate.rehearsal.kinds.iam_role import ROLE
+from bedplate.rehearsal.kinds.instance import INSTANCE
 from bedplate.rehearsal.kinds.internet_gateway import INTERNET_GATEWAY
 from bedplate.rehearsal.kinds.key_pair import KEY_PAIR
 from bedplate.rehearsal.kinds.kms_alias import ALIAS
@@ -21,6 +23,7 @@ from bedplate.rehearsal.kinds.kms_key import KEY, REPLICA_KEY
 from bedplate.rehearsal.kinds.launch_template import LAUNCH_TEMPLATE
 from bedplate.rehearsal.kinds.log_group import LOG_GROUP
 from bedplate.rehearsal.kinds.managed_prefix_list import MANAGED_PREFIX_LIST
+from bedplate.rehearsal.kinds.metric_alarm import METRIC_ALARM
 from bedplate.rehearsal.kinds.nat_gateway import NAT_GATEWAY
 from bedplate.rehearsal.kinds.network_acl import DEFAULT_NETWORK_ACL, NETWORK_ACL
 from bedplate.rehearsal.kinds.network_interface import NETWORK_INTERFACE
@@ -46,6 +49,7 @@ from bedplate.rehearsal.kinds.security_group import DEFAULT_SECURITY_GROUP, SECU
 from bedplate.rehearsal.kinds.security_group_rule import SECURITY_GROUP_RULE
 from bedplate.rehearsal.kinds.ssm_parameter import PARAMETER
 from bedplate.rehearsal.kinds.subnet import SUBNET
+from bedplate.rehearsal.kinds.topic import TOPIC
 from bedplate.rehearsal.kinds.vpc import VPC
 from bedplate.rehearsal.kinds.vpc_endpoint import VPC_ENDPOINT
 from bedplate.rehearsal.kinds.vpc_endpoint_association import VPC_ENDPOINT_ASSOCIATION
@@ -66,6 +70,7 @@ _ROWS = (
     BUCKET_POLICY,
     BUCKET_PUBLIC_ACCESS_BLOCK,
     BUCKET_VERSIONING,
+    BUDGET,
     CAPACITY_RESERVATION,
     CUSTOMER_GATEWAY,
     DEFAULT_NETWORK_ACL,
@@ -78,6 +83,7 @@ _ROWS = (
     FILE_SYSTEM_POLICY,
     FLOW_LOG,
     GROUP,
+    INSTANCE,
     INSTANCE_PROFILE,
     INTERNET_GATEWAY,
     KEY,
@@ -87,6 +93,7 @@ _ROWS = (
     LOG_GROUP,
     MAIN_ROUTE_TABLE_ASSOCIATION,
     MANAGED_PREFIX_LIST,
+    METRIC_ALARM,
     MOUNT_TARGET,
     NAT_GATEWAY,
     NETWORK_ACL,
@@ -109,6 +116,7 @@ _ROWS = (
     SECURITY_GROUP,
     SECURITY_GROUP_RULE,
     SUBNET,
+    TOPIC,
     VPC,
     VPC_ASSOCIATION_AUTHORIZATION,
     VPC_EGRESS_RULE,

@@ -1,7 +1,5 @@
 """EC2 launch templates: every change makes a new version, and the default one follows when it is told to."""
 
-from base64 import b64decode
-from binascii import Error as NotBase64
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,11 +10,10 @@ from bedplate.rehearsal.kinds.launch_references import refuse_unmet
 from bedplate.rehearsal.kinds.limits import Choice, Number, Text, beyond, inside, together
 from bedplate.rehearsal.kinds.tagging import tag_pairs
 from bedplate.rehearsal.kinds.undoing import undoing
+from bedplate.rehearsal.kinds.user_data import user_data_complaints
 from bedplate.rehearsal.placement import structure
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.unknown import is_known
 
-_LARGEST_USER_DATA = 16384  # bytes before encoding: EC2 user guide, "Run commands at launch"
 _TAGGABLE = ("elastic-gpu", "fleet", "instance", "network-interface", "spot-instances-request", "volume")
 _VOLUMES = ("gp2", "gp3", "io1", "io2", "sc1", "st1", "standard")
 _LIMITS = {
@@ -67,8 +64,6 @@ _LAUNCH = (
     "vpcSecurityGroupIds",
 )
 _RENAMES = {
-    "amdSevSnp": "AmdSevSnp",
-    "networkInterfaces[].securityGroups": "Groups",
     "securityGroupNames": "SecurityGroups",
     "vpcSecurityGroupIds": "SecurityGroupIds",
     "ipv4AddressCount": "SecondaryPrivateIpAddressCount",
@@ -169,16 +164,7 @@ def _data_complaints(inputs: Props) -> Iterator[Complaint]:
         yield Complaint(
             "vpcSecurityGroupIds", "network interfaces and an instance's security groups exclude each other"
         )
-    data = inputs.get("userData")
-    if not is_known(data) or data == "":
-        return
-    try:
-        size = len(b64decode(str(data), validate=True))
-    except (NotBase64, ValueError):
-        yield Complaint("userData", "InvalidUserData.Malformed: not in base64")
-    else:
-        if size > _LARGEST_USER_DATA:
-            yield Complaint("userData", f"user data has at most {_LARGEST_USER_DATA} bytes, not {size}")
+    yield from user_data_complaints(inputs, "userData")
 
 
 LAUNCH_TEMPLATE = Kind(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
 from bedplate.rehearsal.kinds.limits import Choice, Number, Text, beyond
@@ -90,10 +91,14 @@ def _action(aws: Aws, ident: str, group: str) -> dict[str, Any]:
 
 
 def _read_schedule(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    found = _action(aws, ident, inputs["autoscalingGroupName"])
+    group = inputs["autoscalingGroupName"]
+    found = _action(aws, ident, group)
+    # moto gives no ARN: the digits in it are made from the names.
+    digits = uuid5(NAMESPACE_URL, f"{aws.region}/{group}/{ident}")
+    place = f"{digits}:autoScalingGroupName/{group}:scheduledActionName/{ident}"
     sizes = {"minSize": "MinSize", "maxSize": "MaxSize", "desiredCapacity": "DesiredCapacity"}
     return {
-        "arn": found["ScheduledActionARN"],
+        "arn": aws.arn("autoscaling", f"scheduledUpdateGroupAction:{place}"),
         **{key: found.get(name, _KEEP) for key, name in sizes.items()},
     }
 

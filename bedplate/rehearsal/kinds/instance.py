@@ -1,0 +1,176 @@
+"""Single EC2 instances."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kinds.described import SUBNET, described
+from bedplate.rehearsal.kinds.ec2_offer import refuse_unoffered
+from bedplate.rehearsal.kinds.ec2_tags import retag
+from bedplate.rehearsal.kinds.launch_references import refuse_unmet
+from bedplate.rehearsal.kinds.limits import together
+from bedplate.rehearsal.kinds.tagging import tag_pairs
+from bedplate.rehearsal.kinds.undoing import undoing
+from bedplate.rehearsal.kinds.user_data import encoded, user_data_complaints
+from bedplate.rehearsal.placement import placed
+from bedplate.rehearsal.refusal import Refusal
+from bedplate.rehearsal.simulation import Aws
+
+_APART = (
+    "ami",
+    "associatePublicIpAddress",
+    "availabilityZone",
+    "disableApiTermination",
+    "ebsBlockDevices",
+    "forceDestroy",
+    "getPasswordData",
+    "iamInstanceProfile",
+    "monitoring",
+    "privateIp",
+    "rootBlockDevice",
+    "sourceDestCheck",
+    "subnetId",
+    "tags",
+    "userData",
+    "userDataBase64",
+    "userDataReplaceOnChange",
+    "volumeTags",
+    "vpcSecurityGroupIds",
+)
+_ROOT = "/dev/sda1"
+_DEVICE = ("deleteOnTermination", "encrypted", "iops", "kmsKeyId", "throughput", "volumeSize", "volumeType")
+
+
+def _device(name: str, block: Props) -> dict[str, Any]:
+    given = {f"{key[0].upper()}{key[1:]}": block[key] for key in _DEVICE if block.get(key) is not None}
+    return {"DeviceName": name, "Ebs": {"DeleteOnTermination": True, **given}}
+
+
+def _devices(inputs: Props) -> list[dict[str, Any]]:
+    root = [_device(_ROOT, inputs["rootBlockDevice"])] if inputs.get("rootBlockDevice") else []
+    return [*root, *(_device(one["deviceName"], one) for one in inputs.get("ebsBlockDevices") or [])]
+
+
+def _params(aws: Aws, inputs: Props) -> dict[str, Any]:
+    found = placed(aws, ("ec2", "run_instances"), inputs, apart=_APART)
+    wanted = {
+        "ImageId": inputs.get("ami"),
+        "IamInstanceProfile": {"Name": inputs["iamInstanceProfile"]} if inputs.get("iamInstanceProfile") else None,
+        "Monitoring": {"Enabled": bool(inputs.get("monitoring"))},
+        "BlockDeviceMappings": _devices(inputs) or None,
+        "SecurityGroupIds": inputs.get("vpcSecurityGroupIds"),
+        "SubnetId": inputs.get("subnetId"),
+        "PrivateIpAddress": inputs.get("privateIp"),
+        "UserData": encoded(inputs),
+        "DisableApiTermination": inputs.get("disableApiTermination"),
+    }
+    zone = {"AvailabilityZone": inputs["availabilityZone"]} if inputs.get("availabilityZone") else {}
+    placement = {"Placement": {**found.pop("Placement", {}), **zone}} if zone else {}
+    return {**found, **{key: value for key, value in wanted.items() if value is not None}, **placement}
+
+
+def _create(aws: Aws, inputs: Props) -> str:
+    params = _params(aws, inputs)
+    refuse_unmet(aws, params)
+    if inputs.get("subnetId") and inputs.get("instanceType"):
+        zone = described(aws, SUBNET, inputs["subnetId"])["AvailabilityZone"]
+        refuse_unoffered(aws, [inputs["instanceType"]], [zone])
+    made = aws.call("ec2", "run_instances", MinCount=1, MaxCount=1, **_tagged(inputs), **params)
+    ident: str = made["Instances"][0]["InstanceId"]
+    with undoing(lambda: _delete(aws, ident, inputs)):
+        _change(aws, ident, {"sourceDestCheck": True}, inputs)
+    return ident
+
+
+def _tagged(inputs: Props) -> dict[str, Any]:
+    kinds = (("instance", inputs.get("tags")), ("volume", inputs.get("volumeTags")))
+    specs = [{"ResourceType": kind, "Tags": tag_pairs(tags)} for kind, tags in kinds if tags]
+    return {"TagSpecifications": specs} if specs else {}
+
+
+def _change(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    """Change what EC2 changes on a machine that runs; its type and user data only on one that is stopped."""
+    check = new.get("sourceDestCheck", True)
+    if old.get("sourceDestCheck", True) != check:
+        aws.call("ec2", "modify_instance_attribute", InstanceId=ident, SourceDestCheck={"Value": check})
+    groups = new.get("vpcSecurityGroupIds")
+    if groups and "vpcSecurityGroupIds" in old and sorted(groups) != sorted(old["vpcSecurityGroupIds"] or []):
+        aws.call("ec2", "modify_instance_attribute", InstanceId=ident, Groups=groups)
+
+
+def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    refuse_unmet(aws, _params(aws, new))
+    _change(aws, ident, old, new)
+    if old.get("instanceType") != new.get("instanceType"):
+        aws.call("ec2", "stop_instances", InstanceIds=[ident])
+        value = {"Value": new["instanceType"]}
+        aws.call("ec2", "modify_instance_attribute", InstanceId=ident, InstanceType=value)
+        aws.call("ec2", "start_instances", InstanceIds=[ident])
+    retag(aws, ident, old, new)
+
+
+def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    found = aws.call("ec2", "describe_instances", InstanceIds=[ident])["Reservations"][0]["Instances"][0]
+    if found["State"]["Name"] in ("shutting-down", "terminated"):
+        raise Refusal("InvalidInstanceID.NotFound", f"The instance ID '{ident}' does not exist")
+    nics = found.get("NetworkInterfaces") or [{}]
+    return {
+        "ami": found["ImageId"],
+        "arn": aws.arn("ec2", f"instance/{ident}"),
+        "availabilityZone": found["Placement"]["AvailabilityZone"],
+        "instanceState": found["State"]["Name"],
+        "instanceType": found["InstanceType"],
+        "primaryNetworkInterfaceId": nics[0].get("NetworkInterfaceId", ""),
+        "privateDns": found.get("PrivateDnsName") or "",
+        "privateIp": found.get("PrivateIpAddress") or "",
+        "publicDns": found.get("PublicDnsName") or "",
+        "publicIp": found.get("PublicIpAddress") or "",
+        "sourceDestCheck": inputs.get("sourceDestCheck", True),
+        "subnetId": found.get("SubnetId") or "",
+        "tenancy": found["Placement"].get("Tenancy") or "default",
+        "vpcSecurityGroupIds": sorted(group["GroupId"] for group in found.get("SecurityGroups", [])),
+    }
+
+
+def _delete(aws: Aws, ident: str, outputs: Props) -> None:
+    aws.call("ec2", "terminate_instances", InstanceIds=[ident])
+
+
+def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from together(inputs, "userData", "userDataBase64")
+    yield from user_data_complaints(inputs, "userDataBase64")
+    if inputs.get("launchTemplate") is None:
+        for key in ("ami", "instanceType"):
+            if inputs.get(key) is None:
+                yield Complaint(key, "must be given where there is no launchTemplate")
+
+
+INSTANCE = Kind(
+    token="aws:ec2/instance:Instance",
+    inputs=updates("creditSpecification", "disableApiStop", "disableApiTermination", "forceDestroy")
+    | updates("getPasswordData", "iamInstanceProfile", "instanceInitiatedShutdownBehavior", "instanceType")
+    | updates("launchTemplate", "maintenanceOptions", "metadataOptions", "monitoring", "sourceDestCheck")
+    | updates("tags", "userData", "userDataBase64", "userDataReplaceOnChange", "volumeTags")
+    | updates("vpcSecurityGroupIds")
+    | replaces("ami", "associatePublicIpAddress", "availabilityZone", "ebsBlockDevices", "keyName")
+    | replaces("privateIp", "rootBlockDevice", "subnetId"),
+    defaults={
+        "forceDestroy": False,
+        "getPasswordData": False,
+        "sourceDestCheck": True,
+        "userDataReplaceOnChange": False,
+    },
+    computed=frozenset({"ami", "associatePublicIpAddress", "availabilityZone", "creditSpecification"})
+    | {"disableApiStop", "disableApiTermination", "ebsBlockDevices", "iamInstanceProfile"}
+    | {"instanceInitiatedShutdownBehavior", "instanceType", "keyName", "maintenanceOptions", "metadataOptions"}
+    | {"monitoring", "privateIp", "rootBlockDevice", "subnetId", "userData", "userDataBase64"}
+    | {"vpcSecurityGroupIds"},
+    sets=frozenset({"ebsBlockDevices", "vpcSecurityGroupIds"}),
+    moves=frozenset({"publicDns", "publicIp"}),
+    create=_create,
+    read=_read,
+    update=_update,
+    delete=_delete,
+    complaints=_complaints,
+    note="a change of its root volume replaces it; AWS would grow the volume in place",
+)

@@ -1,0 +1,53 @@
+"""Faults of moto's inside that no call of AWS's goes round, mended for as long as the simulation runs."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from moto.core.types import Base64EncodedString
+from moto.ec2.models.instances import Instance
+from moto.ec2.models.launch_templates import LaunchTemplate
+
+_OWN_INTERFACE = "Primary network interface"
+
+
+@contextmanager
+def mended() -> Iterator[None]:
+    """Mend moto; put everything back as it was at the end."""
+    with ExitStack() as repairs:
+        repairs.enter_context(_wrapped(LaunchTemplate, "create_version", _decoding))
+        repairs.enter_context(_wrapped(Instance, "terminate", _taking_its_interface))
+        yield
+
+
+def _decoding(create_version: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a later version of a launch template start machines: moto decodes user data of the first one only."""
+
+    def decoded(template: LaunchTemplate, data: dict[str, Any], description: str) -> object:
+        given = data.get("UserData")
+        known = {**data, "UserData": Base64EncodedString(given)} if isinstance(given, str) else data
+        return create_version(template, known, description)
+
+    return decoded
+
+
+def _taking_its_interface(terminate: Callable[..., Any]) -> Callable[..., Any]:
+    """Delete the interface that a machine came with when it ends: moto leaves it, and its subnet cannot go."""
+
+    def terminated(machine: Instance) -> object:
+        for interface in machine.nics.values():
+            if interface.description == _OWN_INTERFACE:
+                interface.delete_on_termination = True
+        return terminate(machine)
+
+    return terminated
+
+
+@contextmanager
+def _wrapped(owner: type, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+    original = getattr(owner, name)
+    setattr(owner, name, wrap(original))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
