@@ -29,12 +29,12 @@ def graph(
 def _graph(plan: "FleetPlan", asked: tuple[str, ...]) -> int:
     from bedplate.cli.waves import waves
     from bedplate.rehearsal.graph import graph as nodes
-    from bedplate.rehearsal.rehearse import rehearse
+    from bedplate.rehearsal.rehearse import create
     from bedplate.rehearsal.report import Phase
     from bedplate.report.rehearsal import failure_lines
     from stacks.names import stack_name
 
-    report = rehearse(plan.account, waves(plan, asked))
+    report = create(plan.account, waves(plan, asked))
     wanted = {stack_name(plan, part) for part in asked}
     shown = [stack for stack in report.stacks if not wanted or stack.name in wanted]
     for stack in report.stacks:

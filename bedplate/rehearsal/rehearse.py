@@ -71,6 +71,16 @@ def rehearse(account: str, waves: Waves, changed: Waves = (), watch: Watch = lam
     return Report(tuple(rehearsal.reports.values()), time.perf_counter() - started, simulation.calls)
 
 
+def create(account: str, waves: Waves, watch: Watch = lambda *_: None) -> Report:
+    """Create every stack and leave it at that: for what only looks at what was made."""
+    started = time.perf_counter()
+    _load_sdk()
+    with running(account) as simulation:
+        rehearsal = Rehearsal(World(simulation), watch)
+        rehearsal.run(Phase.CREATE, waves)
+    return Report(tuple(rehearsal.reports.values()), time.perf_counter() - started, simulation.calls)
+
+
 def _load_sdk() -> None:
     """Load the SDK's modules now: it does so on first use, by means that are not safe in threads."""
     for token in KINDS:

@@ -90,7 +90,7 @@ def test_a_program_leaves_nothing_behind(tmp_path: Path) -> None:
     [
         ("raise ValueError('no such luck')", "no such luck"),
         ("import sys; sys.exit(3)", "the program ended itself with 3"),
-        ("from pulumi_aws.ec2 import Vpc; Vpc('lab', cidr_block='10.0.0.0/8')", "aws:ec2/vpc:Vpc lab"),
+        ("from pulumi_aws.ec2 import Vpc; Vpc('lab', cidr_block='10.0.0.0/8')", "aws:ec2:Vpc lab"),
     ],
 )
 def test_a_program_that_fails_is_told_without_a_traceback(
