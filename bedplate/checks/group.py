@@ -28,7 +28,8 @@ def check_groups(evidence: Evidence) -> Iterator[Fault]:
 def unknown_type(catalog: Catalog, key: str, kind: str) -> Iterator[Fault]:
     """Tell an instance type that the catalogue does not know."""
     if kind not in catalog.types:
-        near = nearest(kind, catalog.types)
+        # Few people mistype the first letter, and a thousand types take long to compare.
+        near = nearest(kind, [name for name in catalog.types if name[0] == kind[0]])
         fix = f"write {near} ({described(catalog.types[near])})" if near else ""
         yield fault("E301", key, f"{kind} is no EC2 instance type", fix)
 

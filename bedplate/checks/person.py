@@ -6,14 +6,15 @@ from bedplate.checks.evidence import Evidence
 from bedplate.checks.fault import Fault
 from bedplate.checks.repeated import repeated
 from bedplate.checks.rules import fault
+from bedplate.spec.shown import shown
 
 
 def check_people(evidence: Evidence) -> Iterator[Fault]:
     """Tell people who could be taken for one another, and a fleet that nobody may mend."""
-    names = sorted(evidence.declared.names("people"), key=lambda name: (name.casefold(), name))
-    for key, _, first in repeated((f"people.{name}", name.casefold()) for name in names):
-        yield fault("E505", key, f"{key.partition('.')[2]} is {first.partition('.')[2]} but for case")
     people = evidence.fleet.people.items()
+    for name in sorted(evidence.declared.names("people").difference(evidence.fleet.people)):
+        if name.casefold() in evidence.fleet.people:
+            yield fault("E505", f"people.{name.casefold()}", f"{shown(name)} is {name.casefold()} but for case")
     keys = ((f"people.{name}.keys.{i}", line) for name, person in people for i, line in enumerate(person.keys))
     for key, _, first in repeated((key, tuple(line.split(" ")[:2])) for key, line in keys):
         yield fault("W511", key, f"{first.split('.')[1]} has the same key")

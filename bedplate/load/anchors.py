@@ -9,7 +9,7 @@ from bedplate.load.refusal import Unreadable
 from bedplate.spec.shown import shown
 
 MOST_ALIASES = 100
-MOST_VALUES = 100_000
+MOST_VALUES = 50_000
 
 
 class Anchors:
@@ -28,19 +28,16 @@ class Anchors:
             raise Unreadable("E012", f"the file has more than {MOST_VALUES:,} values", place)
 
     @contextmanager
-    def holding(self, anchor: str | None) -> Iterator[None]:
+    def holding(self, anchor: str) -> Iterator[None]:
         """Know that what is read within belongs to the anchored value."""
-        if anchor is None:
-            yield
-            return
         self._held.append(anchor)
         yield
         self._held.pop()
 
-    def keep(self, anchor: str | None, node: Node) -> None:
-        """Remember an anchored value."""
-        if anchor is not None:
-            self._nodes[anchor] = node
+    def keep(self, anchor: str, node: Node) -> Node:
+        """Remember an anchored value, and return it."""
+        self._nodes[anchor] = node
+        return node
 
     def repeat(self, anchor: str, key: str, named: Place, place: Place) -> Node:
         """Return the anchored value as it is at `key`; Unreadable when aliases could multiply."""

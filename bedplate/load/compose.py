@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bedplate.checks.fault import Fault
 
 DEEPEST = 32
+MOST_FAULTS = 100
 _START = Place(1, 1)
 
 
@@ -74,10 +75,11 @@ class Composer:
         self._anchors.count(place)
         if event.tag is not None:
             self._tell("E016", key, f"the value has the tag {shown(event.tag)}", place)
+        if event.anchor is None:
+            return Node(key, self._value(event, key), place, named or place)
         with self._anchors.holding(event.anchor):
             node = Node(key, self._value(event, key), place, named or place)
-        self._anchors.keep(event.anchor, node)
-        return node
+        return self._anchors.keep(event.anchor, node)
 
     def _value(
         self, event: ScalarEvent | MappingStartEvent | SequenceStartEvent, key: str
@@ -95,12 +97,13 @@ class Composer:
         """Return what the word means, and tell where another reader would mean something else."""
         if event.style:
             return str(event.value)
-        elsewhere = meaning_elsewhere(event.value)
+        value = resolve(event.value)
+        elsewhere = meaning_elsewhere(value) if isinstance(value, str) else None
         if elsewhere:
             message = f"{event.value} is text in YAML 1.2, and {elsewhere} to a YAML 1.1 reader"
             meant = f"write {elsewhere}, or " if elsewhere in ("true", "false") else ""
             self._tell("E110", key, message, _place(event), f"{meant}quote it: '{event.value}'")
-        return resolve(event.value)
+        return value
 
     def _sequence(self, key: str) -> tuple[Node, ...]:
         items = self._until(SequenceEndEvent)
@@ -142,7 +145,8 @@ class Composer:
             yield event
 
     def _tell(self, code: str, key: str, message: str, place: Place, fix: str = "") -> None:
-        self.faults.append(place.of(fault(code, key, message, fix)))
+        if len(self.faults) <= MOST_FAULTS:
+            self.faults.append(place.of(fault(code, key, message, fix)))
 
 
 def _events(text: str) -> Iterator[Event]:

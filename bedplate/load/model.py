@@ -4,14 +4,16 @@ What they refuse is taken out, in the smallest part that can be, and the rest is
 told in one pass, and the checks see whatever is left.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from types import MappingProxyType
 
 from pydantic import ValidationError
 
 from bedplate.checks.fault import Fault
 from bedplate.checks.rules import fault
+from bedplate.load.compose import MOST_FAULTS
 from bedplate.load.node import Node
 from bedplate.load.shape import Site, find, shape_fault
 from bedplate.load.trim import without
@@ -39,8 +41,8 @@ class Modelling:
     """A tree on its way to a fleet; `dropped` are the keys of what was taken out, `thinned` of what held them."""
 
     tree: Node
-    most: int
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[Fault]
+    fleet: Fleet | None = None
     dropped: set[str] = field(default_factory=set)
     thinned: set[str] = field(default_factory=set)
 
@@ -49,38 +51,56 @@ class Modelling:
         """The required parts that the file lacks, or has lost."""
         return frozenset(STAND_INS).difference(self.tree.names)
 
-    def fleet(self) -> Fleet | None:
-        """Return as much of a fleet as the models accept; None when nothing is left of it."""
-        if not isinstance(self.tree.value, Mapping):
-            told = fault("E103", "", "a fleet file is a mapping", "start from examples/minimal.yaml")
-            self.faults.append(self.tree.place.of(told))
-            return None
-        self.faults.extend(self._missing())
-        for _ in range(_ROUNDS):
-            try:
-                return Fleet.model_validate({**STAND_INS, **self.tree.plain_mapping()})
-            except ValidationError as error:
-                self._drop(error)
-        return None
+    def drop(self, nodes: Iterable[Node]) -> None:
+        """Take values out of the tree."""
+        keys = {node.key for node in nodes}
+        self.dropped |= keys
+        self.tree = without(self.tree, keys)
 
-    def _missing(self) -> Iterator[Fault]:
-        for name in STAND_INS:
-            if name in self.stand_ins and name not in self.dropped:
-                yield self.tree.named.of(fault("E102", name, f"the file lacks the key {name}", f"add {name}"))
+    def tell(self, faults: Iterable[Fault]) -> None:
+        """Add faults of keys about which nothing is told yet, and no more than anybody reads."""
+        known = {told.key for told in self.faults}
+        room = MOST_FAULTS + 1 - len(self.faults)
+        self.faults.extend(islice((told for told in faults if told.key not in known), max(room, 0)))
 
-    def _drop(self, error: ValidationError) -> None:
-        """Take out what the error is about, and tell what does not merely follow from an earlier round."""
-        dropped = set()
-        for details in error.errors(include_url=False, include_input=False):
-            site = find(self.tree, details["loc"])
-            if len(self.faults) < self.most and not self._follows(details["type"], site):
-                self.faults.append(shape_fault(details, site))
-            dropped.add(site.node.key)
-            self.thinned.add(site.parent)
-        self.dropped |= dropped
-        self.tree = without(self.tree, dropped)
+    def refuse(self, error: ValidationError) -> None:
+        """Take out what an error is about, and tell what does not merely follow from an earlier round."""
+        sites = [
+            (details, find(self.tree, details["loc"]))
+            for details in error.errors(include_url=False, include_input=False)
+        ]
+        self.thinned |= {site.parent for _, site in sites}
+        self.tell(shape_fault(details, site) for details, site in sites if not self._follows(details["type"], site))
+        self.drop(site.node for _, site in sites)
 
     def _follows(self, kind: str, site: Site) -> bool:
         if kind == "too_short":
             return site.node.key in self.thinned
         return kind == "missing" and site.lacking in self.dropped
+
+
+def model(tree: Node, known: Iterable[Fault]) -> Modelling:
+    """Return what the models make of a tree; its fleet is None when nothing is left. `known` is told already."""
+    modelling = Modelling(tree, list(known))
+    if not isinstance(tree.value, Mapping):
+        told = fault("E103", "", "a fleet file is a mapping", "start from examples/minimal.yaml")
+        modelling.faults.append(tree.place.of(told))
+        return modelling
+    modelling.tell(_missing(tree))
+    nulls = [node for node in tree.walk() if node.value is None]
+    modelling.tell(node.place.of(fault("E104", node.key, "there is no value")) for node in nulls)
+    modelling.drop(nulls)
+    for _ in range(_ROUNDS):
+        try:
+            modelling.fleet = Fleet.model_validate({**STAND_INS, **modelling.tree.plain_mapping()})
+        except ValidationError as error:
+            modelling.refuse(error)
+        else:
+            break
+    return modelling
+
+
+def _missing(tree: Node) -> Iterator[Fault]:
+    for name in STAND_INS:
+        if name not in tree.names:
+            yield tree.named.of(fault("E102", name, f"the file lacks the key {name}", f"add {name}"))

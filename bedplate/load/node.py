@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from bedplate.checks.fault import Fault
-from bedplate.load.scalar import Scalar
 from bedplate.spec.shown import shown
+
+if TYPE_CHECKING:
+    from bedplate.load.scalar import Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +72,11 @@ class Node:
 
     def walk(self) -> Iterator["Node"]:
         """Yield this node and every one below it, in the order of the file."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.children))
 
 
 def key_below(key: str, name: str | int) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from bedplate.catalog import Catalog
@@ -10,21 +11,22 @@ from bedplate.checks.exception import excused
 from bedplate.checks.fault import Fault, Level
 from bedplate.checks.rules import RULES, fault
 from bedplate.checks.run import check_fleet
-from bedplate.load.compose import Composer
+from bedplate.load.compose import MOST_FAULTS, Composer
 from bedplate.load.hide import cover, secret_words
-from bedplate.load.model import Modelling
+from bedplate.load.model import Modelling, model
 from bedplate.load.node import Node
 from bedplate.load.refusal import Unreadable
 from bedplate.load.source import read_source
-from bedplate.load.trim import without
+from bedplate.load.trim import standing
 from bedplate.spec import Fleet
-
-MOST_FAULTS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A file's faults in its order, where each of its keys stands, and the fleet, if any could be made of it."""
+    """A file's faults in its order, and the fleet, if any could be made of it.
+
+    `nodes` are the values of the file by their keys in the fleet, which differ where a list has lost an item.
+    """
 
     path: Path
     faults: tuple[Fault, ...]
@@ -37,15 +39,13 @@ class Reading:
         return any(told.level is Level.ERROR for told in self.faults)
 
     def placed(self, told: Fault) -> Fault:
-        """Return a fault of a key with the position of the key, or of the nearest one above that the file has."""
+        """Return a fault of the fleet with its place in the file: of its key, or the nearest above that is there."""
         key = told.key
-        while key and key not in self.nodes:
+        while key not in self.nodes:
             key = key.rpartition(".")[0]
-        node = self.nodes.get(key)
-        if node is None:
-            return replace(told, file=str(self.path), line=1, column=1)
+        node = self.nodes[key]
         place = node.named if RULES[told.code].at_key else node.told_at
-        return replace(place.of(told), file=str(self.path))
+        return replace(place.of(told), key=node.key + told.key.removeprefix(key), file=str(self.path))
 
 
 def read_fleet(path: Path, catalog: Catalog) -> Reading:
@@ -64,25 +64,19 @@ def _read_text(path: Path, text: str, catalog: Catalog) -> Reading:
     except Unreadable as stop:
         faults = (*composer.faults, stop.fault)
         return Reading(path, tuple(_covered(path, text, None, faults)), {})
-    nodes = {node.key: node for node in tree.walk()}
-    fleet, found = _checked(tree, Reading(path, (), nodes), catalog)
-    faults = tuple(_covered(path, text, tree, (*composer.faults, *found)))
-    return Reading(path, faults, nodes, fleet)
+    modelling = model(tree, composer.faults)
+    reading = Reading(path, (), dict(standing(modelling.tree)), modelling.fleet)
+    found = map(reading.placed, islice(_checked(tree, modelling, catalog), MOST_FAULTS + 1))
+    return replace(reading, faults=tuple(_covered(path, text, tree, (*modelling.faults, *found))))
 
 
-def _checked(tree: Node, reading: Reading, catalog: Catalog) -> tuple[Fleet | None, tuple[Fault, ...]]:
-    """Return the fleet that is left of a tree, and what the models and the checks find."""
-    nulls = [node for node in tree.walk() if node.value is None]
-    modelling = Modelling(without(tree, {node.key for node in nulls}), MOST_FAULTS)
-    modelling.dropped.update(node.key for node in nulls)
-    fleet = modelling.fleet()
-    faults = [*(node.place.of(fault("E104", node.key, "there is no value")) for node in nulls), *modelling.faults]
-    if fleet is None:
-        return None, tuple(faults)
-    evidence = Evidence(fleet, catalog, Declared(tree.plain_mapping()))
-    found = [told for told in check_fleet(evidence) if told.key.partition(".")[0] not in modelling.stand_ins]
-    left = excused(found, fleet.allow, is_whole=not modelling.dropped)
-    return fleet, (*faults, *map(reading.placed, left))
+def _checked(tree: Node, modelling: Modelling, catalog: Catalog) -> Iterator[Fault]:
+    """Yield what the checks find in the fleet that is left of a tree, and what the file does not allow of it."""
+    if modelling.fleet:
+        evidence = Evidence(modelling.fleet, catalog, Declared(tree.plain_mapping()))
+        stand_ins = modelling.stand_ins
+        found = (told for told in check_fleet(evidence) if told.key.partition(".")[0] not in stand_ins)
+        yield from excused(found, modelling.fleet.allow, is_whole=not modelling.dropped)
 
 
 def _covered(path: Path, text: str, tree: Node | None, faults: Iterable[Fault]) -> Iterator[Fault]:

@@ -47,7 +47,7 @@ def resolve(text: str) -> Scalar:
 
 
 def meaning_elsewhere(text: str) -> str | None:
-    """Return what a YAML 1.1 reader takes the unquoted `text` for, where that is not what it is here."""
-    if len(text) > _LONGEST_NUMBER or resolve(text) != text:
+    """Return what a YAML 1.1 reader takes an unquoted word for that is text here; None where it agrees."""
+    if len(text) > _LONGEST_NUMBER or text[0] not in "+-.0123456789=yYnNoO":
         return None
     return next((kind for pattern, kind in _ELSEWHERE if pattern.fullmatch(text)), None)

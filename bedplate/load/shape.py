@@ -69,6 +69,8 @@ def shape_fault(error: ErrorDetails, site: Site) -> Fault:
     if error["type"] in RULES:
         place = site.node.named if site.lacks == "[key]" else site.node.told_at
         return place.of(fault(error["type"], site.node.key, context["message"], context["fix"]))
+    if error["type"] == "union_tag_invalid":
+        site = find(site.node, ("kind",))
     tell = _TELLERS.get(error["type"], _wrong_type)
     code, message, fix = tell(error, site)
     place = site.node.named if RULES[code].at_key else site.node.told_at
@@ -92,11 +94,14 @@ def _seen(value: object) -> str:
 def _advice(wanted: str, value: object) -> str:
     """Return the nearest right value, where a slip of the pen can be told from the value."""
     if wanted == "text" and not isinstance(value, Mapping | tuple):
-        return f"quote it: '{shown(value)}'"
+        # A float has lost its spelling: 1.30 would be proposed as '1.3'.
+        return "quote it" if isinstance(value, float) else f"quote it: '{shown(value)}'"
     if wanted == "a list" and not isinstance(value, Mapping):
         return f"write [{shown(value)}]"
     if wanted == "a whole number" and isinstance(value, str) and value.isdecimal():
         return f"write {shown(value)} without quotes"
+    if wanted == "a whole number" and isinstance(value, float) and value.is_integer():
+        return f"write {int(value)}"
     if wanted == "true or false" and value in ("true", "false"):
         return f"write {value} without quotes"
     return f"write {wanted}"
@@ -123,7 +128,7 @@ def _no_kind(_: ErrorDetails, site: Site) -> _Told:
 def _unknown_word(error: ErrorDetails, site: Site) -> _Told:
     context = error.get("ctx", {})
     words = re.findall(r"'([^']+)'", context.get("expected_tags", context.get("expected", "")))
-    value = site.kind if "expected_tags" in context else site.node.value
+    value = site.node.value
     near = nearest(value, words) if isinstance(value, str) else None
     seen = _seen(value).removeprefix("the text ")
     return "E105", f"{seen} is none of {', '.join(words)}", f"write {near or words[0]}"

@@ -1,9 +1,9 @@
-"""A tree without its faulty parts: the smallest parts that the models refuse are taken out until they accept it."""
+"""A tree without its faulty parts, and where each part that is left has come to stand."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from bedplate.load.node import Node
+from bedplate.load.node import Node, key_below
 
 
 def without(node: Node, keys: Collection[str]) -> Node:
@@ -14,3 +14,10 @@ def without(node: Node, keys: Collection[str]) -> Node:
     if isinstance(node.value, tuple):
         return replace(node, value=tuple(without(item, keys) for item in node.value if item.key not in keys))
     return node
+
+
+def standing(node: Node, key: str = "") -> Iterator[tuple[str, Node]]:
+    """Yield each node by the key at which it is found now: what is left of a list has moved up."""
+    yield key, node
+    for name, child in zip(node.names, node.children, strict=True):
+        yield from standing(child, key_below(key, name))

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, WithJsonSchema
 
+from bedplate.spec.account import RESERVED_USERS
 from bedplate.spec.domain import check_domain
 from bedplate.spec.sshkey import check_key
 from bedplate.spec.syntax import Syntax
@@ -16,62 +17,6 @@ _LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 _LABEL_WORDS = "a-z, 0-9 and inner hyphens"
 _REGION = r"[a-z]{2}(-[a-z]+)+-[0-9]+"
 _NODE = r"/[A-Za-z0-9_-][A-Za-z0-9._-]*"
-
-# Accounts that a base system or its packages own.
-RESERVED_USERS = frozenset(
-    {
-        "adm",
-        "admin",
-        "backup",
-        "bin",
-        "chrony",
-        "daemon",
-        "debian",
-        "dialout",
-        "dnsmasq",
-        "docker",
-        "ec2-user",
-        "etcd",
-        "games",
-        "gnats",
-        "irc",
-        "kube",
-        "kvm",
-        "landscape",
-        "list",
-        "lp",
-        "lxd",
-        "mail",
-        "man",
-        "messagebus",
-        "munge",
-        "news",
-        "nobody",
-        "nvidia",
-        "nvidia-persistenced",
-        "openvpn",
-        "pollinate",
-        "proxy",
-        "root",
-        "slurm",
-        "sshd",
-        "ssm-user",
-        "strongswan",
-        "sudo",
-        "sync",
-        "sys",
-        "syslog",
-        "systemd-network",
-        "systemd-resolve",
-        "systemd-timesync",
-        "tcpdump",
-        "ubuntu",
-        "uucp",
-        "uuidd",
-        "wheel",
-        "www-data",
-    }
-)
 
 # Prefix of every resource's name: short, so that what AWS limits to 63 or 64 characters still fits.
 FleetName = Annotated[

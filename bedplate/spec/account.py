@@ -1,0 +1,11 @@
+"""Accounts that a node has before any person: nobody may be called like one of them."""
+
+# Words to a line: Debian's and Ubuntu's base system and its packages; logins and groups of cloud images; services.
+_NAMES = (
+    "root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats nobody",
+    "messagebus syslog uuidd tcpdump sshd landscape pollinate lxd chrony dnsmasq",
+    "systemd-network systemd-resolve systemd-timesync",
+    "ubuntu debian admin ec2-user ssm-user sudo adm wheel dialout",
+    "docker kvm etcd kube openvpn strongswan munge slurm nvidia nvidia-persistenced",
+)
+RESERVED_USERS = frozenset(name for line in _NAMES for name in line.split())
