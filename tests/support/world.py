@@ -10,9 +10,7 @@ from bedplate.rehearsal.simulation import Aws
 
 TRUST: Mapping[str, Any] = {
     "Version": "2012-10-17",
-    "Statement": [
-        {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
-    ],
+    "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
 }
 
 
@@ -22,7 +20,7 @@ class World:
 
     aws: Aws
 
-    def made(self, operation: str, path: str, service: str = "ec2", **params: Any) -> str:
+    def made(self, operation: str, path: str, /, service: str = "ec2", **params: object) -> str:
         """Make something by one call and return what the reply holds at a dotted path."""
         found: Any = self.aws.call(service, operation, **params)
         for part in path.split("."):
@@ -54,6 +52,11 @@ class World:
     def _subnet(self, block: str, zone: str) -> str:
         place = f"{self.aws.region}{zone}"
         return self.made("create_subnet", "Subnet.SubnetId", VpcId=self.vpc, CidrBlock=block, AvailabilityZone=place)
+
+    @cached_property
+    def zone_id(self) -> str:
+        """The id, the same in every account, of the region's first zone."""
+        return str(self.aws.call("ec2", "describe_availability_zones")["AvailabilityZones"][0]["ZoneId"])
 
     @cached_property
     def table(self) -> str:
@@ -99,9 +102,14 @@ class World:
     @cached_property
     def prefixes(self) -> str:
         """A prefix list of one block."""
-        told = {"PrefixListName": "sites", "MaxEntries": 5, "AddressFamily": "IPv4"}
-        entries = [{"Cidr": "192.168.40.0/22"}]
-        return self.made("create_managed_prefix_list", "PrefixList.PrefixListId", Entries=entries, **told)
+        return self.made(
+            "create_managed_prefix_list",
+            "PrefixList.PrefixListId",
+            PrefixListName="sites",
+            MaxEntries=5,
+            AddressFamily="IPv4",
+            Entries=[{"Cidr": "192.168.40.0/22"}],
+        )
 
     @cached_property
     def vpn_gateway(self) -> str:
@@ -113,8 +121,13 @@ class World:
     @cached_property
     def customer_gateway(self) -> str:
         """A customer gateway."""
-        told = {"Type": "ipsec.1", "BgpAsn": 65010, "IpAddress": "8.20.30.40"}
-        return self.made("create_customer_gateway", "CustomerGateway.CustomerGatewayId", **told)
+        return self.made(
+            "create_customer_gateway",
+            "CustomerGateway.CustomerGatewayId",
+            Type="ipsec.1",
+            BgpAsn=65010,
+            IpAddress="8.20.30.40",
+        )
 
     @cached_property
     def hub(self) -> str:
@@ -125,5 +138,27 @@ class World:
     def role(self) -> str:
         """The ARN of a role that EC2 may take."""
         name = f"role-{self.vpc}"
-        told = {"RoleName": name, "AssumeRolePolicyDocument": json.dumps(TRUST)}
-        return self.made("create_role", "Role.Arn", "iam", **told)
+        trust = json.dumps(TRUST)
+        return self.made("create_role", "Role.Arn", "iam", RoleName=name, AssumeRolePolicyDocument=trust)
+
+    @cached_property
+    def peering(self) -> str:
+        """A peering of the two VPCs, accepted."""
+        ident = self.pending_peering
+        self.aws.call("ec2", "accept_vpc_peering_connection", VpcPeeringConnectionId=ident)
+        return ident
+
+    @cached_property
+    def pending_peering(self) -> str:
+        """A peering of the two VPCs that nobody has accepted yet."""
+        path = "VpcPeeringConnection.VpcPeeringConnectionId"
+        return self.made("create_vpc_peering_connection", path, VpcId=self.vpc, PeerVpcId=self.far_vpc)
+
+    def service(self, name: str) -> str:
+        """Return the name that endpoints give a service of AWS."""
+        return f"com.amazonaws.{self.aws.region}.{name}"
+
+    def born_with(self, operation: str, listing: str, ident: str) -> str:
+        """Return the id of what the VPC has from its birth, as a describe call lists it."""
+        ours = [{"Name": "vpc-id", "Values": [self.vpc]}]
+        return str(self.aws.call("ec2", operation, Filters=ours)[listing][0][ident])

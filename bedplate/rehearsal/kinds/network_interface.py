@@ -9,6 +9,7 @@ from bedplate.rehearsal.kinds.described import NETWORK_INTERFACE as NOUN
 from bedplate.rehearsal.kinds.described import SECURITY_GROUP, SUBNET, described, require
 from bedplate.rehearsal.kinds.ec2_tags import retag, tag
 from bedplate.rehearsal.kinds.limits import Text, beyond
+from bedplate.rehearsal.kinds.live_interfaces import live_interfaces
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
 
@@ -54,9 +55,8 @@ def _require_room(aws: Aws, subnet: str, addresses: list[str]) -> None:
 
 
 def _taken(aws: Aws, subnet: str) -> set[str]:
-    there = [{"Name": "subnet-id", "Values": [subnet]}]
-    found = aws.call("ec2", "describe_network_interfaces", Filters=there)["NetworkInterfaces"]
-    return {each["PrivateIpAddress"] for item in found for each in item["PrivateIpAddresses"]}
+    there = live_interfaces(aws, "subnet-id", subnet)
+    return {each["PrivateIpAddress"] for found in there for each in found["PrivateIpAddresses"]}
 
 
 def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:

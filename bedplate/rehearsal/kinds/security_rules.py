@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from bedplate.rehearsal.kind import Props
-from bedplate.rehearsal.kinds.cidr_blocks import block_fault
+from bedplate.rehearsal.kinds.cidr_blocks import block_complaints
 from bedplate.rehearsal.kinds.described import PREFIX_LIST, require
 from bedplate.rehearsal.kinds.limits import Text
 from bedplate.rehearsal.simulation import Aws
@@ -69,19 +69,21 @@ def rule_faults(rule: Props) -> Iterator[str]:
     """Yield what is wrong with a rule block."""
     if not any(rule.get(source) for source in SOURCES):
         yield f"names no source or destination: give one of {', '.join(SOURCES)}"
-    for key, version in (("cidrBlocks", 4), ("ipv6CidrBlocks", 6)):
-        blocks = rule.get(key)
-        yield from (block_fault(text, version) for text in blocks or [] if is_known(blocks)) if blocks else ()
-    if is_known(rule.get("description")) and rule["description"]:
-        yield DESCRIPTION.complaint(rule["description"])
-    yield from port_faults(rule, str(rule.get("protocol", "")))
+    for block in block_complaints(rule, ["cidrBlocks"]):
+        yield block.reason
+    for block in block_complaints(rule, ["ipv6CidrBlocks"], version=6):
+        yield block.reason
+    if is_known(told := rule.get("description")) and told:
+        yield DESCRIPTION.complaint(told)
+    if is_known(protocol := rule.get("protocol")):
+        yield from port_faults(rule, str(protocol))
 
 
 def port_faults(rule: Mapping[str, Any], protocol: str) -> Iterator[str]:
     """Yield what is wrong with the protocol and the ports of a rule."""
-    if holds_unknown([rule.get("protocol"), rule.get("fromPort"), rule.get("toPort")]):
-        return
     name, first, last = protocol_name(protocol), rule.get("fromPort"), rule.get("toPort")
+    if holds_unknown([first, last]):
+        return
     if name not in (*_NAMED.values(), *map(str, range(256))):
         yield f"{protocol!r} is no protocol: give tcp, udp, icmp, icmpv6, -1 or a number"
     if name == "-1" and (first or last):

@@ -9,6 +9,7 @@ from bedplate.rehearsal.kinds.described import SUBNET as NOUN
 from bedplate.rehearsal.kinds.described import described
 from bedplate.rehearsal.kinds.ec2_tags import retag
 from bedplate.rehearsal.kinds.limits import together
+from bedplate.rehearsal.kinds.live_interfaces import live_interfaces
 from bedplate.rehearsal.placement import placed
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
@@ -74,8 +75,7 @@ def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 
 def _delete(aws: Aws, ident: str, outputs: Props) -> None:
-    inside = [{"Name": "subnet-id", "Values": [ident]}]
-    if aws.call("ec2", "describe_network_interfaces", Filters=inside)["NetworkInterfaces"]:
+    if live_interfaces(aws, "subnet-id", ident):
         raise Refusal("DependencyViolation", f"The subnet '{ident}' has dependencies and cannot be deleted.")
     aws.call("ec2", "delete_subnet", SubnetId=ident)
 

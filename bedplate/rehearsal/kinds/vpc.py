@@ -55,6 +55,8 @@ def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 def _delete(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ec2", "delete_vpc", VpcId=ident)
+    # AWS deletes it with its VPC, moto does not.
+    aws.call("ec2", "delete_network_acl", NetworkAclId=outputs["defaultNetworkAclId"])
 
 
 def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:

@@ -1,0 +1,8 @@
+"""Specimens of the network's kinds, all of them."""
+
+from tests.support.specimens_links import LINKS
+from tests.support.specimens_routes import ROUTES
+from tests.support.specimens_rules import RULES
+from tests.support.specimens_vpc import VPC_PARTS
+
+NETWORK = (*VPC_PARTS, *ROUTES, *RULES, *LINKS)
