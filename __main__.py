@@ -23,7 +23,8 @@ def main() -> None:
     except FleetFaults as error:
         raise pulumi.RunError("\n".join(fault_lines(error.faults))) from None
     except BedplateError as error:
-        raise pulumi.RunError("\n".join(error_lines(error))) from None
+        # Pulumi puts its own label in front.
+        raise pulumi.RunError("\n".join(error_lines(error)).removeprefix("error: ")) from None
 
 
 if __name__ == "__main__":

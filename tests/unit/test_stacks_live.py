@@ -65,8 +65,8 @@ def test_an_operator_gets_a_sentence_not_a_traceback() -> None:
     """The program ends in the one error whose message Pulumi prints by itself."""
     ran = subprocess.run([sys.executable, "-"], input=_PROGRAM, cwd=ROOT, capture_output=True, text=True, check=False)
 
-    assert ran.stdout.startswith("error: ")
-    assert "fix" in ran.stdout
+    assert ran.stdout.startswith("not recorded in fleet.lock: ")
+    assert "  fix  run `bedplate plan --write" in ran.stdout
 
 
 # What Pulumi's own runner does with a program: run the file as __main__, print a RunError's message alone.
