@@ -42,7 +42,7 @@ format: $(READY)  ## Bring every file into the house's form
 	$(BIN)/ruff check --fix .
 
 bench: $(READY)  ## Measure speed and memory, each beside a peer or a floor
-	for one in benchmarks/*.py; do $(BIN)/python $$one || exit 1; done
+	for one in $(basename $(notdir $(wildcard benchmarks/[a-z]*.py))); do $(BIN)/python -m benchmarks.$$one || exit 1; done
 
 lock: $(READY)  ## Resolve pyproject.toml anew into requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

@@ -19,6 +19,7 @@ from botocore.model import StructureShape
 from moto import mock_aws
 
 from bedplate.rehearsal.moto_repairs import mended
+from bedplate.rehearsal.moto_stock import bring, empty_stock
 from bedplate.rehearsal.refusal import Refusal
 
 # No retries: in a simulation a refusal is an answer. No configured endpoint: only moto may answer.
@@ -70,6 +71,7 @@ class Simulation:
         """Make one call; raise Refusal with AWS's error code when it is refused."""
         with self._lock:
             self.calls += 1
+            bring(self.account, region, operation, params)
             try:
                 reply: dict[str, Any] = getattr(self.client(service, region), operation)(**params)
             except ClientError as error:
@@ -128,8 +130,7 @@ def running(account: str) -> Iterator[Simulation]:
     with _running:
         ambient = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("AWS_")}
         try:
-            # Policies that AWS manages can be attached to roles, as in a real account.
-            with mock_aws(config={"iam": {"load_aws_managed_policies": True}}), mended():
+            with empty_stock(), mock_aws(), mended():
                 yield Simulation(account)
         finally:
             os.environ.update(ambient)
