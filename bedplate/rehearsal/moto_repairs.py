@@ -7,6 +7,7 @@ from typing import Any
 from moto.core.types import Base64EncodedString
 from moto.ec2.models.instances import Instance
 from moto.ec2.models.launch_templates import LaunchTemplate
+from moto.ec2.models.subnets import SubnetBackend
 
 _OWN_INTERFACE = "Primary network interface"
 
@@ -17,6 +18,7 @@ def mended() -> Iterator[None]:
     with ExitStack() as repairs:
         repairs.enter_context(_wrapped(LaunchTemplate, "create_version", _decoding))
         repairs.enter_context(_wrapped(Instance, "terminate", _taking_its_interface))
+        repairs.enter_context(_wrapped(SubnetBackend, "delete_subnet", _leaving_its_acl))
         yield
 
 
@@ -41,6 +43,20 @@ def _taking_its_interface(terminate: Callable[..., Any]) -> Callable[..., Any]:
         return terminate(machine)
 
     return terminated
+
+
+def _leaving_its_acl(delete_subnet: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a deleted subnet leave its network ACL: moto keeps the association, and the ACL cannot go."""
+
+    def deleted(backend: Any, subnet_id: str) -> object:  # noqa: ANN401  # one of moto's mixed classes
+        gone = delete_subnet(backend, subnet_id)
+        for acl in backend.network_acls.values():
+            for key, association in list(acl._associations.items()):  # noqa: SLF001  # moto offers no other way
+                if association.subnet_id == subnet_id:
+                    del acl._associations[key]  # noqa: SLF001
+        return gone
+
+    return deleted
 
 
 @contextmanager
