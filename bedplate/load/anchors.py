@@ -1,6 +1,6 @@
 """Anchored values and the aliases that repeat them, counted so that a small file stays a small tree."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from bedplate.load.refusal import Unreadable
 from bedplate.spec.shown import shown
 
 MOST_ALIASES = 100
-MOST_VALUES = 50_000
+MOST_VALUES = 30_000
 
 
 class Anchors:
@@ -55,7 +55,7 @@ class Anchors:
 
     def _copy(self, node: Node, key: str) -> Node:
         self.count(node.place)
-        if isinstance(node.value, Mapping):
+        if isinstance(node.value, dict):
             below = {name: self._copy(child, key_below(key, name)) for name, child in node.value.items()}
             return replace(node, key=key, value=below)
         if isinstance(node.value, tuple):

@@ -82,7 +82,7 @@ class Modelling:
 def model(tree: Node, known: Iterable[Fault]) -> Modelling:
     """Return what the models make of a tree; its fleet is None when nothing is left. `known` is told already."""
     modelling = Modelling(tree, list(known))
-    if not isinstance(tree.value, Mapping):
+    if not isinstance(tree.value, dict):
         told = fault("E103", "", "a fleet file is a mapping", "start from examples/minimal.yaml")
         modelling.faults.append(tree.place.of(told))
         return modelling

@@ -1,6 +1,6 @@
 """The fleet file as a tree that knows where each of its parts stands. Values only: nothing here reads text."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -28,32 +28,32 @@ class Node:
     """A value of the file; `key` is its dotted path, `named` is where its key stands (its own place in a list)."""
 
     key: str
-    value: "Scalar | Mapping[str, Node] | tuple[Node, ...]"
+    value: "Scalar | dict[str, Node] | tuple[Node, ...]"
     place: Place
     named: Place
 
     @property
     def told_at(self) -> Place:
         """Where a fault of this value is told: at a word itself, at the key of anything larger."""
-        return self.named if isinstance(self.value, Mapping | tuple) else self.place
+        return self.named if isinstance(self.value, dict | tuple) else self.place
 
     @property
     def names(self) -> tuple[str | int, ...]:
         """The keys or the indices of the values directly below."""
-        if isinstance(self.value, Mapping):
+        if isinstance(self.value, dict):
             return tuple(self.value)
         return tuple(range(len(self.value))) if isinstance(self.value, tuple) else ()
 
     @property
     def children(self) -> tuple["Node", ...]:
         """The values directly below."""
-        if isinstance(self.value, Mapping):
+        if isinstance(self.value, dict):
             return tuple(self.value.values())
         return self.value if isinstance(self.value, tuple) else ()
 
     def child(self, name: object) -> "Node | None":
         """Return the value of that key or index directly below, if there is one."""
-        if isinstance(self.value, Mapping):
+        if isinstance(self.value, dict):
             return self.value.get(name) if isinstance(name, str) else None
         held = isinstance(self.value, tuple) and isinstance(name, int) and name < len(self.value)
         return self.children[name] if held and isinstance(name, int) else None
@@ -64,7 +64,7 @@ class Node:
 
     def plain(self) -> object:
         """Return the value as dicts, tuples and scalars."""
-        if isinstance(self.value, Mapping):
+        if isinstance(self.value, dict):
             return self.plain_mapping()
         if isinstance(self.value, tuple):
             return tuple(child.plain() for child in self.value)

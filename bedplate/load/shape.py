@@ -84,7 +84,7 @@ def _wrong_type(error: ErrorDetails, site: Site) -> _Told:
 
 
 def _seen(value: object) -> str:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, tuple):
         return "a list"
@@ -93,10 +93,10 @@ def _seen(value: object) -> str:
 
 def _advice(wanted: str, value: object) -> str:
     """Return the nearest right value, where a slip of the pen can be told from the value."""
-    if wanted == "text" and not isinstance(value, Mapping | tuple):
+    if wanted == "text" and not isinstance(value, dict | tuple):
         # A float has lost its spelling: 1.30 would be proposed as '1.3'.
         return "quote it" if isinstance(value, float) else f"quote it: '{shown(value)}'"
-    if wanted == "a list" and not isinstance(value, Mapping):
+    if wanted == "a list" and not isinstance(value, dict):
         return f"write [{shown(value)}]"
     if wanted == "a whole number" and isinstance(value, str) and value.isdecimal():
         return f"write {shown(value)} without quotes"
@@ -120,7 +120,7 @@ def _missing(_: ErrorDetails, site: Site) -> _Told:
 
 
 def _no_kind(_: ErrorDetails, site: Site) -> _Told:
-    if isinstance(site.node.value, Mapping):
+    if isinstance(site.node.value, dict):
         return "E105", f"{site.node.key} does not say of which kind it is", "add kind: efs, s3 or nfs"
     return "E103", f"a mapping is wanted here, not {_seen(site.node.value)}", "write {kind: ...}"
 

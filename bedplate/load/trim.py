@@ -1,6 +1,6 @@
 """A tree without its faulty parts, and where each part that is left has come to stand."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from bedplate.load.node import Node, key_below
@@ -8,7 +8,7 @@ from bedplate.load.node import Node, key_below
 
 def without(node: Node, keys: Collection[str]) -> Node:
     """Return the node without the values of these keys below it; every value left keeps its key and place."""
-    if isinstance(node.value, Mapping):
+    if isinstance(node.value, dict):
         left = {name: without(child, keys) for name, child in node.value.items() if child.key not in keys}
         return replace(node, value=left)
     if isinstance(node.value, tuple):

@@ -47,7 +47,7 @@ FILE_RULES = (
         "No key of a fleet lies deeper than 32 levels.",
         "close the brackets, or check the indent",
     ),
-    Rule("E012", "too-many-values", "A file of more than 50,000 values is an accident.", "declare less in it"),
+    Rule("E012", "too-many-values", "A file of more than 30,000 values is an accident.", "declare less in it"),
     Rule("E013", "too-many-aliases", "Aliases can multiply to any size.", "write the values out"),
     Rule("E014", "nested-alias", "An alias inside an anchored value multiplies.", "write the inner value out"),
     Rule("E015", "recursive-alias", "A value cannot hold itself.", "write the value out"),
