@@ -1,0 +1,248 @@
+"""What AWS refuses of the network's kinds and moto would let pass, told by AWS's own codes; nothing stays half made."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from bedplate.rehearsal import schema
+from bedplate.rehearsal.kinds import KINDS
+from bedplate.rehearsal.refusal import Refusal
+from bedplate.rehearsal.simulation import Simulation, running
+from tests.support.census import census
+from tests.support.specimen import Given, Specimen
+from tests.support.specimens_links import vpn
+from tests.support.specimens_network import NETWORK
+from tests.support.specimens_rules import ssh_from
+from tests.support.world import World
+
+SPECIMENS: dict[str, Specimen] = {each.token.rpartition(":")[2]: each for each in reversed(NETWORK)}
+SPECIMENS |= {"Interface": next(each for each in NETWORK if each.form == "interface")}
+DEFAULT_ROUTE = {"cidrBlock": "0.0.0.0/0"}
+
+
+def foreign_gateway(world: World) -> dict[str, Any]:
+    """Return a route to a gateway of another VPC."""
+    ident = world.made("create_internet_gateway", "InternetGateway.InternetGatewayId")
+    world.aws.call("ec2", "attach_internet_gateway", InternetGatewayId=ident, VpcId=world.far_vpc)
+    return {"gatewayId": ident}
+
+
+def crowded_zone(world: World) -> dict[str, Any]:
+    """Return two subnets of one zone."""
+    zone = f"{world.aws.region}a"
+    params = {"VpcId": world.vpc, "CidrBlock": "10.20.9.0/24", "AvailabilityZone": zone}
+    return {"subnetIds": [world.subnet, world.made("create_subnet", "Subnet.SubnetId", **params)]}
+
+
+def taken_block(world: World) -> dict[str, Any]:
+    """Return inputs of a second VPN connection with the tunnel block of a first."""
+    given = {**vpn(world), "tunnel1InsideCidr": "169.254.20.0/30"}
+    KINDS["aws:ec2/vpnConnection:VpnConnection"].create(world.aws, given)
+    return given
+
+
+def served_subnet(world: World) -> dict[str, Any]:
+    """Return a subnet that a route table serves already."""
+    world.aws.call("ec2", "associate_route_table", RouteTableId=world.other_table, SubnetId=world.subnet)
+    return {"subnetId": world.subnet}
+
+
+def used_address(world: World) -> dict[str, Any]:
+    """Return an address that an interface has."""
+    world.aws.call("ec2", "associate_address", AllocationId=world.address, NetworkInterfaceId=world.interface)
+    return {"allocationId": world.address}
+
+
+# Kind, what spoils the specimen's inputs, and AWS's code.
+DEFECTS: tuple[tuple[str, Given, str], ...] = (
+    ("Subnet", {"vpcId": "vpc-0"}, "InvalidVpcID.NotFound"),
+    ("Subnet", {"availabilityZone": "us-east-1a"}, "InvalidParameterValue"),
+    ("Subnet", {"cidrBlock": "10.99.0.0/24"}, "InvalidSubnet.Range"),
+    ("Subnet", lambda world: {"cidrBlock": world.subnet and "10.20.0.0/25"}, "InvalidSubnet.Conflict"),
+    ("InternetGateway", {"vpcId": "vpc-0"}, "InvalidVpcID.NotFound"),
+    ("InternetGateway", lambda world: {"vpcId": world.gateway and world.vpc}, "InvalidParameterValue"),
+    ("Eip", {"networkInterface": "eni-0"}, "InvalidNetworkInterfaceID.NotFound"),
+    ("NatGateway", {"subnetId": "subnet-0"}, "InvalidSubnetID.NotFound"),
+    ("NatGateway", {"allocationId": "eipalloc-0"}, "InvalidAllocationID.NotFound"),
+    ("NatGateway", used_address, "Resource.AlreadyAssociated"),
+    ("RouteTable", {"routes": [{**DEFAULT_ROUTE, "natGatewayId": "nat-0"}]}, "InvalidNatGatewayID.NotFound"),
+    ("RouteTable", {"propagatingVgws": ["vgw-0"]}, "InvalidVpnGatewayID.NotFound"),
+    ("Route", {"routeTableId": "rtb-0"}, "InvalidRouteTableID.NotFound"),
+    ("Route", {"gatewayId": "gate-0"}, "InvalidGatewayID.NotFound"),
+    ("Route", {"destinationCidrBlock": "10.20.0.0/16"}, "RouteAlreadyExists"),
+    ("Route", {"destinationCidrBlock": "10.20.5.0/24"}, "InvalidParameterValue"),
+    ("Route", foreign_gateway, "InvalidParameterValue"),
+    (
+        "Route",
+        lambda world: {"gatewayId": None, "transitGatewayId": world.hub},
+        "InvalidTransitGatewayID.NotFound",
+    ),
+    (
+        "Route",
+        {"destinationCidrBlock": None, "destinationPrefixListId": "pl-0"},
+        "InvalidPrefixListID.NotFound",
+    ),
+    ("RouteTableAssociation", {"subnetId": "subnet-0"}, "InvalidSubnetID.NotFound"),
+    ("RouteTableAssociation", served_subnet, "Resource.AlreadyAssociated"),
+    ("VpcEndpoint", {"serviceName": "com.amazonaws.us-east-1.s3"}, "InvalidServiceName"),
+    ("VpcEndpoint", lambda world: {"serviceName": world.service("ssm")}, "InvalidServiceName"),
+    ("VpcEndpoint", {"routeTableIds": ["rtb-0"]}, "InvalidRouteTableID.NotFound"),
+    ("Interface", lambda world: {"serviceName": world.service("sms")}, "InvalidServiceName"),
+    ("Interface", {"securityGroupIds": ["sg-0"]}, "InvalidGroup.NotFound"),
+    ("Interface", crowded_zone, "DuplicateSubnetsInSameZone"),
+    ("Interface", lambda world: {"vpcId": world.far_vpc}, "InvalidParameter"),
+    ("SecurityGroup", {"vpcId": "vpc-0"}, "InvalidVpcID.NotFound"),
+    ("SecurityGroup", lambda world: {"name": world.group and "nodes"}, "InvalidGroup.Duplicate"),
+    (
+        "SecurityGroup",
+        {"ingress": [{**ssh_from("10.0.0.0/8"), "securityGroups": ["sg-0"]}]},
+        "InvalidGroup.NotFound",
+    ),
+    (
+        "SecurityGroup",
+        {"egress": [{**ssh_from("10.0.0.0/8"), "prefixListIds": ["pl-0"]}]},
+        "InvalidPrefixListID.NotFound",
+    ),
+    ("SecurityGroup", {"ingress": [ssh_from("10.0.0.0/8")] * 2}, "InvalidPermission.Duplicate"),
+    ("SecurityGroupRule", {"securityGroupId": "sg-0"}, "InvalidGroup.NotFound"),
+    (
+        "SecurityGroupIngressRule",
+        {"cidrIpv4": None, "referencedSecurityGroupId": "sg-0"},
+        "InvalidGroup.NotFound",
+    ),
+    ("NetworkInterface", {"privateIps": ["10.20.1.10"]}, "InvalidParameterValue"),
+    ("NetworkInterface", {"securityGroups": ["sg-0"]}, "InvalidGroup.NotFound"),
+    ("VpcPeeringConnection", lambda world: {"peerVpcId": world.vpc}, "failed"),
+    ("VpcPeeringConnection", {"requester": {"allowRemoteVpcDnsResolution": True}}, "OperationNotPermitted"),
+    ("VpnGateway", {"vpcId": "vpc-0"}, "InvalidVpcID.NotFound"),
+    ("VpnGateway", lambda world: {"vpcId": world.vpn_gateway and world.vpc}, "VpnGatewayLimitExceeded"),
+    ("VpnConnection", {"customerGatewayId": "cgw-0"}, "InvalidCustomerGatewayID.NotFound"),
+    ("VpnConnection", {"vpnGatewayId": "vgw-0"}, "InvalidVpnGatewayID.NotFound"),
+    ("VpnConnection", taken_block, "InvalidParameterValue"),
+    (
+        "VpnConnectionRoute",
+        lambda world: {"vpnConnectionId": KINDS["aws:ec2/vpnConnection:VpnConnection"].create(world.aws, vpn(world))},
+        "InvalidVpnConnection.InvalidType",
+    ),
+    ("FlowLog", {"vpcId": "vpc-0123456789abcdef0"}, "InvalidVpcID.NotFound"),
+    ("FlowLog", {"iamRoleArn": "arn:aws:iam::111122223333:role/nobody"}, "InvalidParameter"),
+    ("FlowLog", {"logDestinationType": "s3", "logDestination": "arn:aws:s3:::nowhere"}, "400"),
+    ("VpcDhcpOptionsAssociation", {"dhcpOptionsId": "dopt-0"}, "InvalidDhcpOptionID.NotFound"),
+    ("NetworkAcl", {"subnetIds": ["subnet-0"]}, "InvalidSubnetID.NotFound"),
+    (
+        "DefaultNetworkAcl",
+        lambda world: {"defaultNetworkAclId": world.made("create_network_acl", ACL, VpcId=world.vpc)},
+        "InvalidNetworkAclID.NotFound",
+    ),
+    ("PeeringConnectionOptions", {"vpcPeeringConnectionId": "pcx-0"}, "InvalidVpcPeeringConnectionID.NotFound"),
+)
+ACL = "NetworkAcl.NetworkAclId"
+
+
+@pytest.fixture(scope="module")
+def simulation() -> Iterator[Simulation]:
+    """Run one simulated AWS for all of this file: a region's first use is slow."""
+    with running("111122223333") as simulation:
+        yield simulation
+
+
+@pytest.fixture
+def world(simulation: Simulation) -> World:
+    """Return a fresh world; whatever it holds is in a VPC of its own."""
+    return World(simulation.region("us-west-2"))
+
+
+def inputs_of(name: str, world: World, spoiled: Given) -> dict[str, Any]:
+    """Return a specimen's inputs with some of them spoiled; what is spoiled to None is left out."""
+    specimen = SPECIMENS[name]
+    good = {**KINDS[specimen.token].defaults, **specimen.inputs_in(world)}
+    bad = spoiled(world) if callable(spoiled) else spoiled
+    return {key: value for key, value in {**good, **bad}.items() if value is not None}
+
+
+@pytest.mark.parametrize(("name", "spoiled", "code"), DEFECTS)
+def test_what_aws_refuses_is_refused_and_leaves_nothing(name: str, spoiled: Given, code: str, world: World) -> None:
+    """A refused create has AWS's code, and all that it had made is gone."""
+    kind, inputs = KINDS[SPECIMENS[name].token], inputs_of(name, world, spoiled)
+    before = census(world.aws)
+
+    with pytest.raises(Refusal) as refused:
+        kind.create(world.aws, inputs)
+
+    assert refused.value.code == code
+    assert census(world.aws) == before
+
+
+def test_a_public_nat_gateway_needs_a_way_out(world: World) -> None:
+    """Without an internet gateway in its VPC AWS makes a NAT gateway, and it fails."""
+    kind = KINDS["aws:ec2/natGateway:NatGateway"]
+    inputs = {"subnetId": world.subnet, "allocationId": world.address, "connectivityType": "public"}
+
+    with pytest.raises(Refusal, match=r"Gateway\.NotAttached"):
+        kind.create(world.aws, inputs)
+
+    assert world.gateway
+    assert kind.create(world.aws, inputs)
+
+
+def holds_interface(world: World) -> None:
+    """Put an interface into the world's subnet and group."""
+    assert world.interface
+
+
+def names_group(world: World) -> None:
+    """Let a rule of another group name the world's group."""
+    pairs = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": world.group}]}]
+    world.aws.call("ec2", "authorize_security_group_ingress", GroupId=world.other_group, IpPermissions=pairs)
+
+
+def takes_address(world: World) -> None:
+    """Let an interface take the world's address."""
+    used_address(world)
+
+
+def holds_connection(world: World) -> None:
+    """Make a VPN connection of the world's customer gateway."""
+    KINDS["aws:ec2/vpnConnection:VpnConnection"].create(world.aws, vpn(world))
+
+
+# Kind, the part of the world that is to go, what holds it, and AWS's code.
+HELD: tuple[tuple[str, str, Callable[[World], None], str], ...] = (
+    ("aws:ec2/subnet:Subnet", "subnet", holds_interface, "DependencyViolation"),
+    ("aws:ec2/securityGroup:SecurityGroup", "group", holds_interface, "DependencyViolation"),
+    ("aws:ec2/securityGroup:SecurityGroup", "group", names_group, "DependencyViolation"),
+    ("aws:ec2/eip:Eip", "address", takes_address, "InvalidIPAddress.InUse"),
+    ("aws:ec2/customerGateway:CustomerGateway", "customer_gateway", holds_connection, "IncorrectState"),
+)
+
+
+@pytest.mark.parametrize(("token", "part", "hold", "code"), HELD)
+def test_what_is_in_use_is_not_deleted(
+    token: str, part: str, hold: Callable[[World], None], code: str, world: World
+) -> None:
+    """AWS keeps what something else depends on, and lets it go once nothing does."""
+    kind, free, ident = KINDS[token], World(world.aws), getattr(world, part)
+    hold(world)
+
+    with pytest.raises(Refusal) as refused:
+        kind.delete(world.aws, ident, schema.outputs(token))
+
+    assert refused.value.code == code
+    kind.delete(free.aws, getattr(free, part), schema.outputs(token))
+
+
+def test_interfaces_of_terminated_instances_hold_nothing(world: World) -> None:
+    """AWS deletes a terminated instance's interface; moto keeps it, and it must not keep its subnet."""
+    image = world.aws.call("ec2", "describe_images")["Images"][0]["ImageId"]
+    placed = {"SubnetId": world.subnet, "SecurityGroupIds": [world.group]}
+    run = world.aws.call("ec2", "run_instances", ImageId=image, MinCount=1, MaxCount=1, **placed)
+    world.aws.call("ec2", "terminate_instances", InstanceIds=[run["Instances"][0]["InstanceId"]])
+
+    for token, ident in (
+        ("aws:ec2/securityGroup:SecurityGroup", world.group),
+        ("aws:ec2/subnet:Subnet", world.subnet),
+    ):
+        KINDS[token].delete(world.aws, ident, schema.outputs(token))
+        with pytest.raises(Refusal):
+            KINDS[token].read(world.aws, ident, {})
