@@ -13,6 +13,7 @@ from typing import Any
 from bedplate.rehearsal import quotas, schema, schema_check
 from bedplate.rehearsal.kind import Complaint, Kind, Naming
 from bedplate.rehearsal.kinds import KINDS
+from bedplate.rehearsal.kinds.tag_limits import tag_complaints
 from bedplate.rehearsal.ledger import Ledger
 from bedplate.rehearsal.refusal import Refusal, Unsupported
 from bedplate.rehearsal.simulation import Aws, Simulation
@@ -70,10 +71,11 @@ class AwsProvider:
         _refuse(found)
         given = {key: value for key, value in inputs.items() if value is not None}
         filled = {key: value for key, value in kind.defaults.items() if key not in given}
-        if kind.naming and kind.naming.key not in given:
+        if kind.naming and not given.keys() & {kind.naming.key, f"{kind.naming.key}Prefix"}:
             filled[kind.naming.key] = _name(kind.naming, urn, old, salt)
         full = self._tagged(kind, {**given, **filled})
-        _refuse(list(kind.complaints(self._door(full), reveal(full))))
+        plain = reveal(full)
+        _refuse([*tag_complaints(plain), *kind.complaints(self._door(full), plain)])
         return Checked(full, frozenset(filled))
 
     def create(self, kind: Kind, checked: Checked) -> tuple[str, dict[str, Any]]:
