@@ -18,6 +18,7 @@ from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.registration import Registration
 from bedplate.rehearsal.snapshot import Entry, Snapshot
 from bedplate.rehearsal.step import Failure, Op, Step
+from bedplate.rehearsal.unknown import holds_unknown
 from bedplate.rehearsal.wire import secret_texts
 
 
@@ -41,8 +42,6 @@ class Deployment:
     _changer: Changer = field(init=False)
 
     def __post_init__(self) -> None:
-        # A program that does not come to its end leaves the exports, and the deletion of what it had, as they were.
-        self.exports = dict(self.before.exports)
         self.providers.restore(self.before)
         self._changer = Changer(dict(self.before.entries), self.providers, self.preview, self._note)
 
@@ -97,16 +96,18 @@ class Deployment:
     def finish(self) -> None:
         """Delete what the program no longer declares and what was replaced, dependents first.
 
-        A run with failures deletes nothing: the program may have meant to keep what it could not declare.
+        A run with failures deletes nothing and takes no export away: the program may have meant to keep what it
+        could not declare.
         """
         if self.failures:
+            told = {key: value for key, value in self.exports.items() if not holds_unknown(value)}
+            self.exports = {**self.before.exports, **told}
             return
         gone = [entry for urn, entry in self._changer.old.items() if urn not in self._seen]
         self._bury([*gone, *self._doomed()])
 
     def destroy(self) -> None:
         """Delete everything but what is protected and what that needs to live."""
-        self.exports = {}
         kept = closure((urn for urn, entry in self.before.entries.items() if entry.protect), self.before.entries)
         rest = [entry for urn, entry in self.before.entries.items() if urn not in kept]
         self._bury([*rest, *self._doomed()])

@@ -19,6 +19,8 @@ from pulumi.runtime.stack import run_in_stack
 from bedplate.rehearsal.monitor import Monitor
 
 _PLACEHOLDER: Final[Any] = object()
+# Seconds in which a program that waits for nothing but itself must move on.
+_PATIENCE: Final = 0.5
 Program = Callable[[], None]
 
 
@@ -42,11 +44,27 @@ def evaluate(program: Program, monitor: Monitor, setting: Setting) -> None:
         # The SDK calls the monitor from the loop's executor; the simulation takes one call at a time anyway.
         loop.set_default_executor(ThreadPoolExecutor(1))
         _settle(monitor, setting)
-        await run_in_stack(program)
+        try:
+            await run_in_stack(program)
+        except BaseException:
+            # The SDK stops waiting at the first exception; the engine makes what was declared all the same.
+            await _quiet()
+            raise
 
     # An Output inside an f-string becomes an error instead of a message in the place of the value.
     os.environ["PULUMI_ERROR_OUTPUT_STRING"] = "true"
     asyncio.run(main())
+
+
+async def _quiet() -> None:
+    """Wait until neither the program nor the monitor has anything left to do."""
+    loop, own = asyncio.get_running_loop(), {asyncio.current_task()}
+    while waiting := asyncio.all_tasks() - own:
+        # Comes after every call that the monitor has been sent so far.
+        await loop.run_in_executor(None, lambda: None)
+        done, _ = await asyncio.wait(waiting, timeout=_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            return
 
 
 def _settle(monitor: Monitor, setting: Setting) -> None:

@@ -111,4 +111,4 @@ def _crash(error: BaseException) -> Failure:
     where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
     if isinstance(error, Refusal):
         return Failure("", error.code, f"{error.message}{where}", error.key)
-    return Failure("", type(error).__name__, f"{error}{where}")
+    return Failure("", type(error).__name__.lstrip("_"), f"{error}{where}")

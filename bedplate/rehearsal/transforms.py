@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 from pulumi.runtime._callbacks import _CallbackServicer
-from pulumi.runtime.proto import callback_pb2, resource_pb2
+from pulumi.runtime.proto import resource_pb2
 
 from bedplate.rehearsal.refusal import Refusal
 
@@ -89,7 +89,7 @@ def _call(token: str, question: resource_pb2.TransformRequest) -> Any:  # noqa: 
                 return waiting.result()
             except Exception as error:  # whatever a program's function raises is its own fault
                 raise Refusal("TransformFailed", f"{type(error).__name__}: {error}") from error
-    raise LookupError(callback_pb2.Callback(token=token))
+    raise Refusal("TransformFailed", "the program ended before it could be asked")
 
 
 async def _awaited(answer: Awaitable[Message]) -> Message:

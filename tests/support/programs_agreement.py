@@ -1,0 +1,150 @@
+"""A program that uses what Pulumi offers, in seven versions; both the real engine and the rehearsal run it.
+
+Each version is the one before it with one kind of change more.
+"""
+
+import json
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+from pulumi import Alias, Input, Output, ResourceOptions, ResourceTransformArgs, ResourceTransformResult
+
+LAST = 7
+_TRUST = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
+}
+_SSM_POLICY = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
+
+
+class Net(pulumi.ComponentResource):
+    """A VPC with a subnet in each of two zones, a way out, and a table."""
+
+    def __init__(self, name: str, block: str, opts: ResourceOptions) -> None:
+        super().__init__("bedplate:test:Net", name, {"block": f"{block}.0.0/16"}, opts)
+        inside = ResourceOptions(parent=self)
+        self.vpc = aws.ec2.Vpc(f"{name}-vpc", cidr_block=f"{block}.0.0/16", tags={"Name": name}, opts=inside)
+        self.gateway = aws.ec2.InternetGateway(f"{name}-gateway", vpc_id=self.vpc.id, opts=inside)
+        self.table = aws.ec2.RouteTable(f"{name}-table", vpc_id=self.vpc.id, opts=inside)
+        after = ResourceOptions(parent=self, depends_on=[self.gateway])
+        way_out = {"route_table_id": self.table.id, "gateway_id": self.gateway.id}
+        aws.ec2.Route(f"{name}-out", destination_cidr_block="0.0.0.0/0", opts=after, **way_out)
+        self.subnets = [self._subnet(name, n, f"{block}.{n}.0/24") for n in (0, 1)]
+        self.register_outputs({"vpc_id": self.vpc.id})
+
+    def _subnet(self, name: str, n: int, block: str) -> aws.ec2.Subnet:
+        where = {"vpc_id": self.vpc.id, "cidr_block": block, "availability_zone": f"us-west-2{'ab'[n]}"}
+        subnet = aws.ec2.Subnet(f"{name}-subnet-{n}", **where, opts=ResourceOptions(parent=self))
+        ends = {"subnet_id": subnet.id, "route_table_id": self.table.id}
+        aws.ec2.RouteTableAssociation(f"{name}-tie-{n}", **ends, opts=ResourceOptions(parent=subnet))
+        return subnet
+
+
+class Site(pulumi.ComponentResource):
+    """Two networks inside one component; the second is deleted before it is replaced."""
+
+    def __init__(self, name: str, version: int, opts: ResourceOptions) -> None:
+        super().__init__("bedplate:test:Site", name, {"version": 2 if version >= 2 else 1}, opts)
+        self.main = Net("main", "10.8" if version < 3 else "10.9", ResourceOptions(parent=self))
+        inside = ResourceOptions(parent=self, delete_before_replace=True)
+        self.first = aws.ec2.Vpc("first", cidr_block=f"10.{20 if version < 4 else 21}.0.0/16", opts=inside)
+        where = {"vpc_id": self.first.id, "cidr_block": f"10.{20 if version < 4 else 21}.1.0/24"}
+        aws.ec2.Subnet("first-subnet", **where, opts=ResourceOptions(parent=self))
+        self.register_outputs({})
+
+
+class Machines(pulumi.ComponentResource):
+    """What machines need: a role, a profile, a security group, a template and a group of them."""
+
+    def __init__(self, name: str, version: int, net: Net, opts: ResourceOptions) -> None:
+        super().__init__("bedplate:test:Machines", name, None, opts)
+        inside = ResourceOptions(parent=self)
+        self.role = aws.iam.Role("node", assume_role_policy=json.dumps(_TRUST), opts=inside)
+        aws.iam.RolePolicyAttachment("node-ssm", role=self.role.name, policy_arn=_SSM_POLICY, opts=inside)
+        profile = aws.iam.InstanceProfile("node", role=self.role.name, opts=inside)
+        open_out = {"protocol": "-1", "from_port": 0, "to_port": 0, "cidr_blocks": ["0.0.0.0/0"]}
+        guard = aws.ec2.SecurityGroup(
+            "node",
+            vpc_id=net.vpc.id,
+            description="Nodes",
+            egress=[open_out],
+            tags={"v": str(min(version, 2))},
+            opts=inside,
+        )
+        template = aws.ec2.LaunchTemplate(
+            "node",
+            image_id="ami-12c6146b" if version < 6 else "ami-1e749f67",
+            instance_type="m5.large",
+            vpc_security_group_ids=[guard.id],
+            iam_instance_profile={"arn": profile.arn},
+            opts=inside,
+        )
+        aws.autoscaling.Group(
+            "pool",
+            min_size=0,
+            max_size=2 if version < 2 else 3,
+            desired_capacity=0,
+            vpc_zone_identifiers=[subnet.id for subnet in net.subnets],
+            launch_template={"id": template.id, "version": template.latest_version.apply(str)},
+            opts=ResourceOptions(parent=self, ignore_changes=["maxSize"]),
+        )
+        self.register_outputs({"role": self.role.name})
+
+
+def _purpose(args: ResourceTransformArgs) -> ResourceTransformResult | None:
+    """Give every VPC of the stack a tag."""
+    if args.type_ != "aws:ec2/vpc:Vpc":
+        return None
+    return ResourceTransformResult({**args.props, "tags": {**_tags(args.props), "purpose": "test"}}, args.opts)
+
+
+def _tags(props: Any) -> dict[str, str]:  # noqa: ANN401  # the SDK's own type is wider than any mapping
+    return dict(props.get("tags") or {})
+
+
+def _parameters(version: int, token: Input[str], own: ResourceOptions) -> None:
+    west = {"type": "String", "opts": own}
+    secret = Output.secret(f"pass-{min(version, 2)}")
+    aws.ssm.Parameter("password", name="/lab/password", type="SecureString", value=secret, opts=own)
+    aws.ssm.Parameter("token", name="/lab/token", value=token, **west)
+    aws.ssm.Parameter("east", name="/lab/east", type="String", value="e", region="us-east-1", opts=own)
+    hidden = ResourceOptions.merge(own, ResourceOptions(additional_secret_outputs=["arn"]))
+    aws.ssm.Parameter("hidden", name="/lab/hidden", type="String", value="h", opts=hidden)
+    if version < 7:
+        gone = aws.ssm.Parameter("gone", name="/lab/gone", value="g", **west)
+        aws.ssm.Parameter("gone-too", name="/lab/gone-too", value=gone.value, **west)
+    else:
+        aws.ssm.Parameter("new", name="/lab/new", value="n", **west)
+
+
+def _stores(version: int, own: ResourceOptions) -> None:
+    kept = ResourceOptions.merge(own, ResourceOptions(protect=version < 5, retain_on_delete=True))
+    aws.s3.Bucket("data", tags={"Name": "data"}, opts=kept)
+    renamed = ResourceOptions.merge(own, ResourceOptions(aliases=[Alias(name="address")]))
+    aws.ec2.Eip("address" if version < 5 else "door", domain="vpc", tags={"Name": "address"}, opts=renamed)
+    aws.efs.FileSystem("home", creation_token="home", encrypted=True, opts=own)  # noqa: S106  # a name, no password
+
+
+def declare(version: int) -> None:
+    """Declare the program in one of its versions."""
+    pulumi.runtime.register_resource_transform(_purpose)
+    west = aws.Provider("west", region="us-west-2")
+    own = ResourceOptions(provider=west)
+    name, was = ("site", ()) if version < 5 else ("plant", (Alias(name="site"),))
+    under = ResourceOptions.merge(ResourceOptions(providers=[west]), ResourceOptions(aliases=list(was)))
+    site = Site(name, version, under)
+    machines = Machines("machines", version, site.main, ResourceOptions(providers=[west]))
+    shared = pulumi.StackReference("organization/shared/prod")
+    _parameters(version, shared.require_output("token"), own)
+    _stores(version, own)
+    found = aws.ec2.Vpc.get("found", site.main.vpc.id, opts=own)
+    pulumi.export("vpc_id", found.id)
+    pulumi.export("role", machines.role.name)
+    pulumi.export("token", shared.require_output("token"))
+
+
+def declare_shared() -> None:
+    """Declare the stack that the program reads."""
+    pulumi.export("zone", "example.internal")
+    pulumi.export("token", Output.secret("s3cr3t"))
