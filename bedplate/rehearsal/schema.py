@@ -10,12 +10,15 @@ import json
 import re
 import typing
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 import pulumi_aws
 from pulumi import _types
 
 from bedplate.rehearsal.refusal import Unsupported
+
+_NEXT_WORD: typing.Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 @functools.cache
@@ -33,9 +36,18 @@ def resource_class(token: str) -> type:
     """Return the SDK's class of a type token; raise Unsupported when the SDK has none."""
     if token not in _modules():
         raise Unsupported(f"pulumi_aws has no resource type {token}")
-    module, name = _modules()[token]
-    found: type = getattr(importlib.import_module(module), name)
+    package, name = _modules()[token]
+    found: type = getattr(_leaf(package, name), name)
     return found
+
+
+def _leaf(package: str, name: str) -> ModuleType:
+    """Return the module that defines a class, such as `pulumi_aws.ec2.launch_template`.
+
+    Not the package above it: that is loaded on first use, and lacks its classes for good when a program has imported
+    one of its leaves before.
+    """
+    return importlib.import_module(f"{package}.{_NEXT_WORD.sub('_', name).lower()}")
 
 
 @functools.cache
