@@ -8,10 +8,3 @@ each setting that is not AWS's own default stands in docs/choices.md.
 Resources are imported from the SDK's leaf modules and take Args classes all the way down: only so does the type
 checker see a misspelt key.
 """
-
-from pulumi_aws import autoscaling, ec2, efs, iam, kms, route53, s3, ssm, vpc
-
-# The SDK loads these when an attribute is first asked for. A package whose leaf module is imported before that lacks
-# the leaf's classes for good, and who looks a class up by its type token does not find it: ask now.
-for _package in (autoscaling, ec2, efs, iam, kms, route53, s3, ssm, vpc):
-    hasattr(_package, "outputs")

@@ -12,14 +12,15 @@ Exports = Mapping[str, Mapping[str, Any]]
 
 def outlook_lines(plan: FleetPlan, report: Report) -> Iterator[str]:
     """Yield the addresses and names of what the rehearsed stacks export."""
-    exports = {stack.name: stack.runs[Phase.CREATE].snapshot.exports for stack in report.stacks}
+    created = (stack for stack in report.stacks if Phase.CREATE in stack.runs)
+    exports = {stack.name: stack.runs[Phase.CREATE].snapshot.exports for stack in created}
     yield from ("", "what you would have:")
     yield from aligned((*_networks(plan, exports), *_stores(plan, exports)))
 
 
 def next_line(report: Report) -> str:
     """Return the first command of a real run, and the stacks that follow."""
-    first, *rest = (stack.name for stack in report.stacks)
+    first, *rest = (stack.name for stack in report.stacks if Phase.CREATE in stack.runs)
     then = f", then {', '.join(rest)}" if rest else ""
     return f"next: `pulumi up -s {first}`{then}"
 

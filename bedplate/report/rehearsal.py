@@ -28,7 +28,10 @@ def rehearsal_lines(report: Report) -> Iterator[str]:
 
 def change_lines(stack: StackReport) -> Iterator[str]:
     """Yield what `--changed` did to each resource in the cloud, and which of its inputs moved."""
-    if steps := _changed(stack):
+    steps = _changed(stack)
+    if Phase.CREATE not in stack.runs:
+        yield from ("", f"{stack.name} is new, with {counted(len(steps), 'resource')}")
+    elif steps:
         yield from ("", f"what the change does to {stack.name}:")
         yield from aligned((f"  {step.op.value}", _resource(step.urn), ", ".join(step.keys)) for step in steps)
 
