@@ -5,7 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, Support, replaces, updates
-from bedplate.rehearsal.kinds.limits import Choice, Number, Text, beyond
+from bedplate.rehearsal.kinds.limits import Choice, Number, Text, beyond, inside
 from bedplate.rehearsal.kinds.policy_document import malformed, refuse_strangers
 from bedplate.rehearsal.kinds.tagging import Tagger, tag_pairs
 from bedplate.rehearsal.kinds.undoing import undoing
@@ -169,9 +169,7 @@ def _drop_backup(aws: Aws, ident: str, outputs: Props) -> None:
 
 
 def _backup_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    status = {"status": (inputs.get("backupPolicy") or {}).get("status")}
-    for complaint in beyond(status, {"status": Choice(("ENABLED", "DISABLED"))}):
-        yield Complaint("backupPolicy.status", complaint.reason)
+    yield from inside(inputs, "backupPolicy", {"status": Choice(("ENABLED", "DISABLED"))})
 
 
 BACKUP_POLICY = Kind(

@@ -1,5 +1,6 @@
 """Single EC2 instances."""
 
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from bedplate.rehearsal.kinds.launch_references import refuse_unmet
 from bedplate.rehearsal.kinds.limits import together
 from bedplate.rehearsal.kinds.tagging import tag_pairs
 from bedplate.rehearsal.kinds.undoing import undoing
-from bedplate.rehearsal.kinds.user_data import encoded, user_data_complaints
+from bedplate.rehearsal.kinds.user_data import plain_user_data, user_data_complaints
 from bedplate.rehearsal.placement import placed
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
@@ -34,9 +35,17 @@ _APART = (
     "userData",
     "userDataBase64",
     "userDataReplaceOnChange",
-    "volumeTags",
     "vpcSecurityGroupIds",
 )
+# Inputs that are changed by ModifyInstanceAttribute.
+_VALUES = {
+    "disableApiStop": "DisableApiStop",
+    "disableApiTermination": "DisableApiTermination",
+    "instanceType": "InstanceType",
+    "sourceDestCheck": "SourceDestCheck",
+    "userData": "UserData",
+}
+_WHILE_STOPPED = frozenset({"instanceType", "userData"})
 _ROOT = "/dev/sda1"
 _DEVICE = ("deleteOnTermination", "encrypted", "iops", "kmsKeyId", "throughput", "volumeSize", "volumeType")
 
@@ -61,7 +70,7 @@ def _params(aws: Aws, inputs: Props) -> dict[str, Any]:
         "SecurityGroupIds": inputs.get("vpcSecurityGroupIds"),
         "SubnetId": inputs.get("subnetId"),
         "PrivateIpAddress": inputs.get("privateIp"),
-        "UserData": encoded(inputs),
+        "UserData": plain_user_data(inputs),
         "DisableApiTermination": inputs.get("disableApiTermination"),
     }
     zone = {"AvailabilityZone": inputs["availabilityZone"]} if inputs.get("availabilityZone") else {}
@@ -78,21 +87,24 @@ def _create(aws: Aws, inputs: Props) -> str:
     made = aws.call("ec2", "run_instances", MinCount=1, MaxCount=1, **_tagged(inputs), **params)
     ident: str = made["Instances"][0]["InstanceId"]
     with undoing(lambda: _delete(aws, ident, inputs)):
-        _change(aws, ident, {"sourceDestCheck": True}, inputs)
+        _change(aws, ident, {**inputs, "sourceDestCheck": True}, inputs)
     return ident
 
 
 def _tagged(inputs: Props) -> dict[str, Any]:
-    kinds = (("instance", inputs.get("tags")), ("volume", inputs.get("volumeTags")))
-    specs = [{"ResourceType": kind, "Tags": tag_pairs(tags)} for kind, tags in kinds if tags]
+    specs = [{"ResourceType": "instance", "Tags": tag_pairs(inputs["tags"])}] if inputs.get("tags") else []
     return {"TagSpecifications": specs} if specs else {}
 
 
 def _change(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    """Change what EC2 changes on a machine that runs; its type and user data only on one that is stopped."""
-    check = new.get("sourceDestCheck", True)
-    if old.get("sourceDestCheck", True) != check:
-        aws.call("ec2", "modify_instance_attribute", InstanceId=ident, SourceDestCheck={"Value": check})
+    """Change what EC2 changes by one call an attribute; some of it only while the machine is stopped."""
+    changed = {key: new[key] for key in _VALUES if new.get(key) is not None and old.get(key) != new[key]}
+    if changed.keys() & _WHILE_STOPPED:
+        aws.call("ec2", "stop_instances", InstanceIds=[ident])
+    for key, value in changed.items():
+        aws.call("ec2", "modify_instance_attribute", InstanceId=ident, **{_VALUES[key]: {"Value": value}})
+    if changed.keys() & _WHILE_STOPPED:
+        aws.call("ec2", "start_instances", InstanceIds=[ident])
     groups = new.get("vpcSecurityGroupIds")
     if groups and "vpcSecurityGroupIds" in old and sorted(groups) != sorted(old["vpcSecurityGroupIds"] or []):
         aws.call("ec2", "modify_instance_attribute", InstanceId=ident, Groups=groups)
@@ -100,13 +112,26 @@ def _change(aws: Aws, ident: str, old: Props, new: Props) -> None:
 
 def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
     refuse_unmet(aws, _params(aws, new))
-    _change(aws, ident, old, new)
-    if old.get("instanceType") != new.get("instanceType"):
-        aws.call("ec2", "stop_instances", InstanceIds=[ident])
-        value = {"Value": new["instanceType"]}
-        aws.call("ec2", "modify_instance_attribute", InstanceId=ident, InstanceType=value)
-        aws.call("ec2", "start_instances", InstanceIds=[ident])
+    # Encoded, for here moto decodes once more than it does when a machine starts.
+    before, after = ({**props, "userData": b64encode(plain_user_data(props) or b"")} for props in (old, new))
+    _change(aws, ident, before, after)
+    _carry(aws, ident, old.get("iamInstanceProfile"), new.get("iamInstanceProfile"))
+    if new.get("metadataOptions") and old.get("metadataOptions") != new["metadataOptions"]:
+        call = ("ec2", "modify_instance_metadata_options")
+        aws.call(*call, InstanceId=ident, **placed(aws, call, new["metadataOptions"]))
     retag(aws, ident, old, new)
+
+
+def _carry(aws: Aws, ident: str, old: str | None, new: str | None) -> None:
+    if old == new:
+        return
+    only = [{"Name": "instance-id", "Values": [ident]}]
+    held = aws.call("ec2", "describe_iam_instance_profile_associations", Filters=only)
+    for one in held["IamInstanceProfileAssociations"]:
+        aws.call("ec2", "disassociate_iam_instance_profile", AssociationId=one["AssociationId"])
+    if new:
+        profile = {"Name": new}
+        aws.call("ec2", "associate_iam_instance_profile", InstanceId=ident, IamInstanceProfile=profile)
 
 
 def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -139,19 +164,16 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
 def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     yield from together(inputs, "userData", "userDataBase64")
     yield from user_data_complaints(inputs, "userDataBase64")
-    if inputs.get("launchTemplate") is None:
-        for key in ("ami", "instanceType"):
-            if inputs.get(key) is None:
-                yield Complaint(key, "must be given where there is no launchTemplate")
+    for key in ("ami", "instanceType"):
+        if inputs.get(key) is None:
+            yield Complaint(key, "is missing: the rehearsal starts no single instance from a template")
 
 
 INSTANCE = Kind(
     token="aws:ec2/instance:Instance",
-    inputs=updates("creditSpecification", "disableApiStop", "disableApiTermination", "forceDestroy")
-    | updates("getPasswordData", "iamInstanceProfile", "instanceInitiatedShutdownBehavior", "instanceType")
-    | updates("launchTemplate", "maintenanceOptions", "metadataOptions", "monitoring", "sourceDestCheck")
-    | updates("tags", "userData", "userDataBase64", "userDataReplaceOnChange", "volumeTags")
-    | updates("vpcSecurityGroupIds")
+    inputs=updates("disableApiStop", "disableApiTermination", "forceDestroy", "getPasswordData")
+    | updates("iamInstanceProfile", "instanceType", "metadataOptions", "monitoring", "sourceDestCheck", "tags")
+    | updates("userData", "userDataBase64", "userDataReplaceOnChange", "vpcSecurityGroupIds")
     | replaces("ami", "associatePublicIpAddress", "availabilityZone", "ebsBlockDevices", "keyName")
     | replaces("privateIp", "rootBlockDevice", "subnetId"),
     defaults={
@@ -160,9 +182,8 @@ INSTANCE = Kind(
         "sourceDestCheck": True,
         "userDataReplaceOnChange": False,
     },
-    computed=frozenset({"ami", "associatePublicIpAddress", "availabilityZone", "creditSpecification"})
-    | {"disableApiStop", "disableApiTermination", "ebsBlockDevices", "iamInstanceProfile"}
-    | {"instanceInitiatedShutdownBehavior", "instanceType", "keyName", "maintenanceOptions", "metadataOptions"}
+    computed=frozenset({"associatePublicIpAddress", "availabilityZone", "disableApiStop"})
+    | {"disableApiTermination", "ebsBlockDevices", "iamInstanceProfile", "keyName", "metadataOptions"}
     | {"monitoring", "privateIp", "rootBlockDevice", "subnetId", "userData", "userDataBase64"}
     | {"vpcSecurityGroupIds"},
     sets=frozenset({"ebsBlockDevices", "vpcSecurityGroupIds"}),
@@ -172,5 +193,5 @@ INSTANCE = Kind(
     update=_update,
     delete=_delete,
     complaints=_complaints,
-    note="a change of its root volume replaces it; AWS would grow the volume in place",
+    note="a simple machine: a change of its volumes replaces it, user data never does",
 )

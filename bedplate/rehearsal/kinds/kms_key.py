@@ -139,8 +139,8 @@ def _read_replica(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
         "arn": found["Arn"],
         "keyId": ident,
         "keyRotationEnabled": aws.call("kms", "get_key_rotation_status", KeyId=ident)["KeyRotationEnabled"],
-        "keySpec": found["KeySpec"],
-        "keyUsage": found["KeyUsage"],
+        "keySpec": found.get("KeySpec") or "SYMMETRIC_DEFAULT",
+        "keyUsage": found.get("KeyUsage") or "ENCRYPT_DECRYPT",
         "policy": inputs.get("policy")
         or aws.call("kms", "get_key_policy", KeyId=ident, PolicyName="default")["Policy"],
     }

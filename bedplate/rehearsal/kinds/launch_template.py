@@ -12,10 +12,12 @@ from bedplate.rehearsal.kinds.tagging import tag_pairs
 from bedplate.rehearsal.kinds.undoing import undoing
 from bedplate.rehearsal.kinds.user_data import user_data_complaints
 from bedplate.rehearsal.placement import structure
+from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
 
 _TAGGABLE = ("elastic-gpu", "fleet", "instance", "network-interface", "spot-instances-request", "volume")
 _VOLUMES = ("gp2", "gp3", "io1", "io2", "sc1", "st1", "standard")
+_EBS = {"volumeType": Choice(_VOLUMES), "volumeSize": Number(1, 65536)}
 _LIMITS = {
     "name": Text(3, 128, r"[a-zA-Z0-9().\-/_]+", "letters, digits and ().-/_"),
     "description": Text(0, 255),
@@ -127,9 +129,10 @@ def _choose_default(aws: Aws, ident: str, old: Props, new: Props) -> None:
 
 
 def _found(aws: Aws, ident: str) -> dict[str, Any]:
-    found: dict[str, Any] = aws.call("ec2", "describe_launch_templates", LaunchTemplateIds=[ident])["LaunchTemplates"][
-        0
-    ]
+    templates = aws.call("ec2", "describe_launch_templates", LaunchTemplateIds=[ident])["LaunchTemplates"]
+    if not templates:
+        raise Refusal("InvalidLaunchTemplateId.NotFound", f"The launch template '{ident}' does not exist")
+    found: dict[str, Any] = templates[0]
     return found
 
 
@@ -155,8 +158,7 @@ def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     yield from together(inputs, "defaultVersion", "updateDefaultVersion")
     yield from together(inputs, "instanceType", "instanceRequirements")
     yield from _data_complaints(inputs)
-    for mapping in inputs.get("blockDeviceMappings") or []:
-        yield from inside(mapping, "ebs", {"volumeType": Choice(_VOLUMES), "volumeSize": Number(1, 65536)})
+    yield from inside(inputs, "blockDeviceMappings.ebs", _EBS)
 
 
 def _data_complaints(inputs: Props) -> Iterator[Complaint]:

@@ -69,13 +69,21 @@ def beyond(inputs: Props, limits: Mapping[str, Limit]) -> Iterator[Complaint]:
             yield Complaint(key, reason)
 
 
-def inside(inputs: Props, key: str, limits: Mapping[str, Limit]) -> Iterator[Complaint]:
-    """Yield the same for the inputs of a block, or of each block of a list, under `key`."""
-    given = inputs.get(key)
-    blocks = given if isinstance(given, list) else [given]
-    for block in blocks:
-        if isinstance(block, Mapping):
-            yield from (Complaint(f"{key}.{found.key}", found.reason) for found in beyond(block, limits))
+def inside(inputs: Props, path: str, limits: Mapping[str, Limit]) -> Iterator[Complaint]:
+    """Yield the same for the block, or for each block of the lists, at a dotted path."""
+    for block in _blocks(inputs, path.split(".")):
+        yield from (Complaint(f"{path}.{found.key}", found.reason) for found in beyond(block, limits))
+
+
+def _blocks(value: object, path: list[str]) -> Iterator[Props]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _blocks(item, path)
+    elif isinstance(value, Mapping):
+        if path:
+            yield from _blocks(value.get(path[0]), path[1:])
+        else:
+            yield value
 
 
 def together(inputs: Props, first: str, second: str) -> Iterator[Complaint]:

@@ -128,7 +128,10 @@ def _put(aws: Aws, inputs: Props) -> str:
 
 def _tag_object(aws: Aws, inputs: Props) -> None:
     where = {"Bucket": inputs["bucket"], "Key": inputs["key"]}
-    aws.call("s3", "put_object_tagging", **where, Tagging={"TagSet": tag_pairs(inputs.get("tags"))})
+    if inputs.get("tags"):
+        aws.call("s3", "put_object_tagging", **where, Tagging={"TagSet": tag_pairs(inputs["tags"])})
+    else:
+        aws.call("s3", "delete_object_tagging", **where)
 
 
 def _update_object(aws: Aws, ident: str, old: Props, new: Props) -> None:

@@ -63,7 +63,7 @@ def scaling_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     """Yield what is wrong with a group's inputs, one by one and together."""
     yield from beyond(inputs, _LIMITS)
     yield from inside(inputs, "instanceMaintenancePolicy", _MAINTENANCE)
-    yield from inside(inputs.get("mixedInstancesPolicy") or {}, "instancesDistribution", _DISTRIBUTION)
+    yield from inside(inputs, "mixedInstancesPolicy.instancesDistribution", _DISTRIBUTION)
     yield from together(inputs, *_PLACES)
     yield from together(inputs, *_SOURCES)
     yield from together(inputs, "name", "namePrefix")

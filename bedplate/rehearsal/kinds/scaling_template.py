@@ -15,7 +15,7 @@ def refuse_unfit(aws: Aws, inputs: Props) -> None:
     """Refuse a group that could start no machine: template, version, image, types, zones, networks."""
     subnets = [described(aws, SUBNET, ident) for ident in inputs.get("vpcZoneIdentifiers") or []]
     zones = {subnet["AvailabilityZone"] for subnet in subnets} or set(inputs.get("availabilityZones") or [])
-    networks = {subnet["VpcId"] for subnet in subnets}
+    networks = {subnet["VpcId"] for subnet in subnets} or _default_network(aws)
     if len(networks) > 1:
         raise Refusal("ValidationError", "The subnets are of more than one VPC", key="vpcZoneIdentifiers")
     policy = (inputs.get("mixedInstancesPolicy") or {}).get("launchTemplate") or {}
@@ -26,6 +26,12 @@ def refuse_unfit(aws: Aws, inputs: Props) -> None:
         _refuse(f"The launch template {_name(spec)} has no image or no instance type")
     refuse_unoffered(aws, [one for one in types if one], zones)
     _refuse_strange_groups(aws, group_ids(data), networks)
+
+
+def _default_network(aws: Aws) -> set[str]:
+    """Return where machines go that are given zones and no subnets."""
+    only = [{"Name": "isDefault", "Values": ["true"]}]
+    return {vpc["VpcId"] for vpc in aws.call("ec2", "describe_vpcs", Filters=only)["Vpcs"]}
 
 
 def _name(spec: Mapping[str, Any]) -> str:

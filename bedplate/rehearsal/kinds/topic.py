@@ -10,6 +10,7 @@ from bedplate.rehearsal.kinds.policy_document import malformed
 from bedplate.rehearsal.kinds.tagging import Tagger, tag_pairs
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
+from bedplate.rehearsal.unknown import is_known
 
 _LIMITS = {
     "name": Text(1, 256, r"[a-zA-Z0-9_-]+(\.fifo)?", "letters, digits and _-"),
@@ -81,6 +82,11 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
 def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     yield from beyond(inputs, _LIMITS)
     yield from malformed(inputs)
+    fifo, name = bool(inputs.get("fifoTopic")), inputs.get("name")
+    if is_known(name) and str(name).endswith(".fifo") != fifo:
+        yield Complaint("name", "a name ends in .fifo where fifoTopic is true, and only there")
+    if inputs.get("contentBasedDeduplication") and not fifo:
+        yield Complaint("contentBasedDeduplication", "can only be set for FIFO topics")
 
 
 TOPIC = Kind(
@@ -94,4 +100,5 @@ TOPIC = Kind(
     update=_update,
     delete=_delete,
     complaints=_complaints,
+    note="moto keeps no version of signatures and no tracing",
 )

@@ -1,6 +1,6 @@
 """User data: what a machine runs when it first starts, in base64 and no larger than EC2 takes."""
 
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Iterator
 
@@ -24,8 +24,8 @@ def user_data_complaints(inputs: Props, key: str) -> Iterator[Complaint]:
             yield Complaint(key, f"user data has at most {_LARGEST} bytes, not {size}")
 
 
-def encoded(inputs: Props) -> str | None:
-    """Return an instance's user data in base64, as text or as what is encoded already."""
+def plain_user_data(inputs: Props) -> bytes | None:
+    """Return an instance's user data as the machine will see it; boto3 does the encoding."""
     if inputs.get("userDataBase64"):
-        return str(inputs["userDataBase64"])
-    return b64encode(str(inputs["userData"]).encode()).decode() if inputs.get("userData") else None
+        return b64decode(str(inputs["userDataBase64"]))
+    return str(inputs["userData"]).encode() if inputs.get("userData") else None

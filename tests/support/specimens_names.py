@@ -1,0 +1,235 @@
+"""Specimens of names, logs, alarms and budgets."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bedplate.rehearsal.simulation import Aws
+from tests.support import services
+from tests.support.asked import asked, every, faked, listed, own, settled
+from tests.support.services import fresh
+from tests.support.specimen import Specimen
+from tests.support.told import Told
+
+
+def _record(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    call = {"HostedZoneId": inputs["zoneId"]}
+    found = aws.call("route53", "list_resource_record_sets", **call)["ResourceRecordSets"]
+    return settled([one for one in found if one["Name"].startswith(inputs["name"])])
+
+
+def _zone_name(aws: Aws, ident: str, _inputs: Mapping[str, Any]) -> object:
+    return str(aws.call("route53", "get_hosted_zone", Id=ident)["HostedZone"]["Name"]).rstrip(".")
+
+
+def _home(ident: str, inputs: Mapping[str, Any]) -> object:
+    return inputs["zoneId"]
+
+
+def _arn(service: str, resource: str) -> Told:
+    """Return what tells of the tags of a resource by its ARN."""
+
+    def tell(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+        arn = aws.arn(service, f"{resource}:{ident}")
+        name = "ResourceARN" if service == "cloudwatch" else "resourceArn"
+        return settled(aws.call(service, "list_tags_for_resource", **{name: arn}))
+
+    return tell
+
+
+def _budget(operation: str) -> Told:
+    return asked(
+        "budgets",
+        operation,
+        AccountId=lambda ident, _inputs: ident.partition(":")[0],
+        BudgetName=lambda ident, _inputs: ident.partition(":")[2],
+    )
+
+
+_ALARM = {
+    "comparisonOperator": "GreaterThanThreshold",
+    "evaluationPeriods": 2,
+    "metricName": "GPUUtilization",
+    "namespace": "Lab",
+    "period": 60,
+    "statistic": "Average",
+    "threshold": 80.0,
+    "dimensions": {"Pool": "train"},
+}
+_NOTICE = {
+    "comparisonOperator": "GREATER_THAN",
+    "notificationType": "ACTUAL",
+    "threshold": 80.0,
+    "thresholdType": "PERCENTAGE",
+    "subscriberEmailAddresses": ["owner@lab.example"],
+}
+
+NAMES = (
+    Specimen(
+        "aws:route53/zone:Zone",
+        inputs=lambda world: {"name": f"{fresh('lab')}.internal", "vpcs": [{"vpcId": world.vpc}]},
+        changes=lambda world: {
+            "comment": "names of the lab",
+            "vpcs": [{"vpcId": world.vpc}, {"vpcId": world.far_vpc}],
+        },
+        told=every(
+            asked("route53", "get_hosted_zone", Id=own),
+            asked(
+                "route53",
+                "list_tags_for_resource",
+                ResourceId=own,
+                ResourceType=lambda _ident, _inputs: "hostedzone",
+            ),
+            lambda aws, ident, _inputs: str(aws.call("route53", "get_hosted_zone", Id=ident)["HostedZone"]["Name"])[
+                :-1
+            ],
+        ),
+        silent=frozenset({"forceDestroy"}),
+    ),
+    Specimen(
+        "aws:route53/zoneAssociation:ZoneAssociation",
+        inputs=lambda world: {"zoneId": services.zone(world), "vpcId": world.far_vpc},
+        told=asked("route53", "get_hosted_zone", Id=_home),
+        silent=frozenset({"zoneId"}),
+    ),
+    Specimen(
+        "aws:route53/vpcAssociationAuthorization:VpcAssociationAuthorization",
+        inputs=lambda world: {"zoneId": services.zone(world), "vpcId": world.far_vpc},
+        told=faked,
+    ),
+    Specimen(
+        "aws:route53/record:Record",
+        inputs=lambda world: {
+            "zoneId": services.zone(world),
+            "name": "gate",
+            "type": "A",
+            "ttl": 60,
+            "records": ["10.20.0.5"],
+        },
+        changes={"records": ["10.20.0.6", "10.20.0.7"], "ttl": 300, "type": "TXT"},
+        told=lambda aws, ident, inputs: [_record(aws, ident, inputs), "gate"],
+        silent=frozenset({"allowOverwrite", "zoneId"}),
+    ),
+    Specimen(
+        "aws:route53/record:Record",
+        form="routed",
+        inputs=lambda world: {
+            "zoneId": services.zone(world),
+            "name": "door",
+            "type": "A",
+            "ttl": 60,
+            "records": ["10.20.0.5"],
+            "setIdentifier": "one",
+            "weightedRoutingPolicies": [{"weight": 10}],
+        },
+        changes={
+            "weightedRoutingPolicies": [{"weight": 20}],
+            "setIdentifier": "two",
+            "healthCheckId": "11111111-2222-3333-4444-555555555555",
+            "failoverRoutingPolicies": [{"type": "PRIMARY"}],
+            "latencyRoutingPolicies": [{"region": "us-east-1"}],
+            "geolocationRoutingPolicies": [{"country": "SE"}],
+            "multivalueAnswerRoutingPolicy": True,
+        },
+        told=lambda aws, ident, inputs: [_record(aws, ident, inputs), "door"],
+        silent=frozenset({"allowOverwrite", "zoneId"}),
+    ),
+    Specimen(
+        "aws:route53/record:Record",
+        form="of an alias",
+        inputs=lambda world: {
+            "zoneId": services.zone(world),
+            "name": "alias",
+            "type": "A",
+            "aliases": [{"name": "a.example.com", "zoneId": "Z1", "evaluateTargetHealth": True}],
+        },
+        changes={"aliases": [{"name": "b.example.com", "zoneId": "Z2", "evaluateTargetHealth": False}]},
+        told=lambda aws, ident, inputs: [_record(aws, ident, inputs), "alias"],
+        silent=frozenset({"allowOverwrite", "zoneId"}),
+    ),
+    Specimen(
+        "aws:cloudwatch/logGroup:LogGroup",
+        inputs=lambda world: {"name": fresh("/lab/nodes"), "kmsKeyId": services.key(world)},
+        changes={"retentionInDays": 30},
+        told=every(
+            asked("logs", "describe_log_groups", logGroupNamePrefix=own),
+            _arn("logs", "log-group"),
+        ),
+        silent=frozenset({"kmsKeyId", "skipDestroy"}),
+    ),
+    Specimen(
+        "aws:sns/topic:Topic",
+        inputs=lambda _world: {"name": fresh("alerts"), "displayName": "Alerts"},
+        changes=lambda world: {
+            "displayName": "Lab",
+            "kmsMasterKeyId": services.key(world),
+            "policy": services.open_policy("sns:Publish"),
+            "deliveryPolicy": "{}",
+        },
+        told=every(
+            asked("sns", "get_topic_attributes", TopicArn=own),
+            asked("sns", "list_tags_for_resource", ResourceArn=own),
+            lambda _aws, ident, _inputs: ident.rpartition(":")[2],
+        ),
+        silent=frozenset({"signatureVersion", "tracingConfig"}),
+    ),
+    Specimen(
+        "aws:sns/topic:Topic",
+        form="in order",
+        inputs=lambda _world: {"name": f"{fresh('events')}.fifo", "fifoTopic": True},
+        changes={"contentBasedDeduplication": True},
+        told=every(
+            asked("sns", "get_topic_attributes", TopicArn=own),
+            asked("sns", "list_tags_for_resource", ResourceArn=own),
+            lambda _aws, ident, _inputs: ident.rpartition(":")[2],
+        ),
+    ),
+    Specimen(
+        "aws:cloudwatch/metricAlarm:MetricAlarm",
+        inputs=lambda _world: {"name": fresh("busy"), **_ALARM},
+        changes={
+            "actionsEnabled": False,
+            "alarmActions": ["arn:aws:sns:us-west-2:111122223333:a"],
+            "alarmDescription": "busy machines",
+            "comparisonOperator": "LessThanThreshold",
+            "datapointsToAlarm": 1,
+            "dimensions": {"Pool": "burst"},
+            "evaluateLowSampleCountPercentiles": "ignore",
+            "evaluationPeriods": 3,
+            "insufficientDataActions": ["arn:aws:sns:us-west-2:111122223333:b"],
+            "metricName": "GPUMemory",
+            "namespace": "Fleet",
+            "okActions": ["arn:aws:sns:us-west-2:111122223333:c"],
+            "period": 120,
+            "statistic": "Maximum",
+            "threshold": 90.0,
+            "treatMissingData": "breaching",
+            "unit": "Percent",
+        },
+        told=every(
+            asked("cloudwatch", "describe_alarms", AlarmNames=listed),
+            _arn("cloudwatch", "alarm"),
+        ),
+        silent=frozenset({"extendedStatistic", "metricQueries", "thresholdMetricId"}),
+    ),
+    Specimen(
+        "aws:budgets/budget:Budget",
+        inputs=lambda _world: {
+            "name": fresh("month"),
+            "budgetType": "COST",
+            "timeUnit": "MONTHLY",
+            "limitAmount": "100",
+            "limitUnit": "USD",
+        },
+        changes={
+            "limitAmount": "200",
+            "limitUnit": "EUR",
+            "timeUnit": "DAILY",
+            "costFilters": [{"name": "TagKeyValue", "values": ["user:fleet$lab"]}],
+            "costTypes": {"includeTax": False},
+            "notifications": [_NOTICE],
+            "budgetType": "USAGE",
+        },
+        told=every(_budget("describe_budget"), _budget("describe_notifications_for_budget")),
+        silent=frozenset({"tags", "timePeriodEnd", "timePeriodStart"}),
+    ),
+)
