@@ -74,7 +74,7 @@ class Composer:
             raise Unreadable("E010", "a value is wanted here", place, key)
         self._anchors.count(place)
         if event.tag is not None:
-            self._tell("E016", key, f"the value has the tag {shown(event.tag)}", place)
+            self._tell("E016", key, f"the value has the tag {_shorthand(event.tag)}", place)
         if event.anchor is None:
             return Node(key, self._value(event, key), place, named or place)
         with self._anchors.holding(event.anchor):
@@ -164,3 +164,8 @@ def _events(text: str) -> Iterator[Event]:
 
 def _place(event: Event) -> Place:
     return Place(event.start_mark.line + 1, event.start_mark.column + 1)
+
+
+def _shorthand(tag: str) -> str:
+    """Return a tag as it was most likely written."""
+    return shown(tag.replace("tag:yaml.org,2002:", "!!", 1))

@@ -42,7 +42,7 @@ Slug = Annotated[
         32,
     ),
 ]
-AccountId = Annotated[str, Syntax("E412", "AWS account id", r"[0-9]{12}", "twelve digits", "'111122223333'", 12, "AWS")]
+AccountId = Annotated[str, Syntax("E412", "AWS account id", r"[0-9]{12}", "twelve digits", "'111122223333'")]
 Owner = Annotated[
     str,
     Syntax(
@@ -125,6 +125,6 @@ SshKey = Annotated[
     WithJsonSchema({"type": "string", "examples": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5... ada@laptop"]}),
 ]
 KubernetesVersion = Annotated[
-    str, Syntax("E605", "Kubernetes version", r"1\.[0-9]{1,2}", "1, a dot and the minor version", "'1.36'", 4)
+    str, Syntax("E605", "Kubernetes version", r"1\.[0-9]{1,2}", "1, a dot and the minor version", "'1.36'")
 ]
-DriverBranch = Annotated[str, Syntax("E606", "driver branch", r"[0-9]{3}", "three digits", "'580'", 3)]
+DriverBranch = Annotated[str, Syntax("E606", "driver branch", r"[0-9]{3}", "three digits", "'580'")]
