@@ -21,6 +21,7 @@ DEFECTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("Subnet", {"cidrBlock": "10.0.0.0/15"}, "cidrBlock"),
     ("Subnet", {"cidrBlock": "10.20.8.1/24"}, "cidrBlock"),
     ("Subnet", {"cidrBlock": None}, "cidrBlock"),
+    ("Subnet", {"enableDns64": True}, "enableDns64"),
     ("Subnet", {"availabilityZoneId": "usw2-az1"}, "availabilityZone"),
     ("Vpc", {"cidrBlock": "10.0.0.0/8"}, "cidrBlock"),
     ("Eip", {"domain": "standard"}, "domain"),

@@ -82,7 +82,7 @@ LINKS = (
         "aws:ec2/vpnConnection:VpnConnection",
         inputs=lambda world: {**vpn(world), "tunnel1InsideCidr": "169.254.20.0/30"},
         told=by(nouns.VPN_CONNECTION),
-        silent=frozenset({"tunnel1InsideCidr", "customerGatewayId", "transitGatewayId", "vpnGatewayId"}),
+        silent=frozenset(VPN_CONNECTION.inputs.keys() - {"tags", "type"}),
     ),
     Specimen(
         "aws:ec2/vpnConnection:VpnConnection",

@@ -45,6 +45,7 @@ VPC_PARTS = (
         },
         told=by(nouns.SUBNET),
         changes={"mapPublicIpOnLaunch": True, "enableResourceNameDnsARecordOnLaunch": True},
+        silent=frozenset({"assignIpv6AddressOnCreation", "enableDns64", "enableResourceNameDnsAaaaRecordOnLaunch"}),
     ),
     Specimen(
         "aws:ec2/subnet:Subnet",

@@ -76,10 +76,11 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
 
 def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     yield from beyond(inputs, _LIMITS)
+    given = {name: value for name, value in inputs.items() if value}
     for other in ("cidrBlocks", "ipv6CidrBlocks", "self"):
-        yield from together(inputs, "sourceSecurityGroupId", other)
+        yield from together(given, "sourceSecurityGroupId", other)
     for block in ("cidrBlocks", "ipv6CidrBlocks"):
-        yield from together(inputs, "self", block)
+        yield from together(given, "self", block)
     if not any(inputs.get(name) for name in (*_BLOCKS, "self", "sourceSecurityGroupId")):
         yield Complaint("cidrBlocks", f"give one of {', '.join(SOURCES[:3])}, self, sourceSecurityGroupId")
         return
@@ -90,6 +91,7 @@ SECURITY_GROUP_RULE = Kind(
     token="aws:ec2/securityGroupRule:SecurityGroupRule",
     inputs=updates("description")
     | replaces(*_BLOCKS, "fromPort", "protocol", "securityGroupId", "self", "sourceSecurityGroupId", "toPort", "type"),
+    defaults={"self": False},
     computed=frozenset({"sourceSecurityGroupId"}),
     create=_create,
     read=_read,

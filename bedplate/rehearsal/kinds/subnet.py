@@ -14,11 +14,13 @@ from bedplate.rehearsal.placement import placed
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
 
-# Attributes that have a call of their own; the others of the schema moto does not keep.
+# Attributes that have a call of their own.
 _ATTRIBUTES = {
     "mapPublicIpOnLaunch": "MapPublicIpOnLaunch",
     "enableResourceNameDnsARecordOnLaunch": "EnableResourceNameDnsARecordOnLaunch",
 }
+# What moto has no place for; the provider fills in that it is off.
+_UNMODELLED = ("assignIpv6AddressOnCreation", "enableDns64", "enableResourceNameDnsAaaaRecordOnLaunch")
 _ZONES = ("availabilityZone", "availabilityZoneId")
 _SIZES = range(16, 29)  # Amazon VPC user guide, "Subnet CIDR blocks"
 
@@ -26,7 +28,7 @@ _SIZES = range(16, 29)  # Amazon VPC user guide, "Subnet CIDR blocks"
 def _create(aws: Aws, inputs: Props) -> str:
     zone = _zone(aws, inputs)
     given = {**inputs, "availabilityZone": zone}
-    apart = (*_ATTRIBUTES, "availabilityZoneId", "tags")
+    apart = (*_ATTRIBUTES, *_UNMODELLED, "availabilityZoneId", "ipv6Native", "tags")
     made = aws.call("ec2", "create_subnet", **placed(aws, ("ec2", "create_subnet"), given, apart=apart))
     ident: str = made["Subnet"]["SubnetId"]
     _update(aws, ident, {}, inputs)
@@ -85,11 +87,15 @@ def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     if not inputs.get("cidrBlock"):
         yield Complaint("cidrBlock", "is missing: the rehearsal has no subnets without an IPv4 block")
     yield from together(inputs, *_ZONES)
+    for name in (*_UNMODELLED, "ipv6Native"):
+        if inputs.get(name):
+            yield Complaint(name, "is an input that the rehearsal has no place for")
 
 
 SUBNET = Kind(
     token="aws:ec2/subnet:Subnet",
-    inputs=updates(*_ATTRIBUTES, "tags") | replaces("availabilityZone", "availabilityZoneId", "cidrBlock", "vpcId"),
+    inputs=updates(*_ATTRIBUTES, *_UNMODELLED, "tags") | replaces(*_ZONES, "cidrBlock", "ipv6Native", "vpcId"),
+    defaults=dict.fromkeys((*_ATTRIBUTES, *_UNMODELLED, "ipv6Native"), False),
     computed=frozenset(_ZONES),
     create=_create,
     read=_read,
