@@ -14,37 +14,29 @@ from stacks.tags import named
 _ALL = "-1"  # every protocol, every port
 
 
-class Firewall(pulumi.ComponentResource):
-    """Nodes trust one another; storage answers nodes and opens nothing. Each rule is its own resource."""
+class NodeFirewall(pulumi.ComponentResource):
+    """Nodes trust one another, and let in what the plan says. Each rule is its own resource."""
 
-    nodes_id: pulumi.Output[str]
-    storage_id: pulumi.Output[str]
+    group_id: pulumi.Output[str]
 
     def __init__(self, plan: FleetPlan, vpc_id: pulumi.Output[str], opts: pulumi.ResourceOptions) -> None:
-        super().__init__("bedplate:stacks:Firewall", plan.name, None, opts)
-        nodes, storage = f"{plan.name}-nodes", f"{plan.name}-storage"
-        self.nodes_id = self._group(nodes, "Nodes of the fleet", vpc_id)
-        self.storage_id = self._group(storage, "Shared storage of the fleet", vpc_id)
-        self._trust_each_other(nodes)
+        super().__init__("bedplate:stacks:NodeFirewall", plan.name, None, opts)
+        name = f"{plan.name}-nodes"
+        self.group_id = _group(self, name, "Nodes of the fleet", vpc_id)
+        self._trust_each_other(name)
         for rule in node_rules(plan):
-            self._let_in(nodes, self.nodes_id, rule)
-        for rule in storage_rules(plan):
-            self._let_in(storage, self.storage_id, rule)
-        self.register_outputs({"nodes_id": self.nodes_id, "storage_id": self.storage_id})
+            _let_in(self, name, self.group_id, rule)
+        self.register_outputs({"group_id": self.group_id})
 
-    def _group(self, name: str, description: str, vpc_id: pulumi.Output[str]) -> pulumi.Output[str]:
-        args = SecurityGroupArgs(name=name, description=description, vpc_id=vpc_id, tags=named(name))
-        return SecurityGroup(name, args, inside(self)).id
-
-    def _trust_each_other(self, group: str) -> None:
+    def _trust_each_other(self, name: str) -> None:
         """Let nodes talk freely; EFA wants a rule to the group itself although one to anywhere covers it."""
-        each_in, each_out, out = f"{group}-from-nodes", f"{group}-to-nodes", f"{group}-to-anywhere"
+        each_in, each_out, out = f"{name}-from-nodes", f"{name}-to-nodes", f"{name}-to-anywhere"
         SecurityGroupIngressRule(
             each_in,
             SecurityGroupIngressRuleArgs(
-                security_group_id=self.nodes_id,
+                security_group_id=self.group_id,
                 ip_protocol=_ALL,
-                referenced_security_group_id=self.nodes_id,
+                referenced_security_group_id=self.group_id,
                 tags=named(each_in),
             ),
             inside(self),
@@ -52,9 +44,9 @@ class Firewall(pulumi.ComponentResource):
         SecurityGroupEgressRule(
             each_out,
             SecurityGroupEgressRuleArgs(
-                security_group_id=self.nodes_id,
+                security_group_id=self.group_id,
                 ip_protocol=_ALL,
-                referenced_security_group_id=self.nodes_id,
+                referenced_security_group_id=self.group_id,
                 tags=named(each_out),
             ),
             inside(self),
@@ -62,19 +54,41 @@ class Firewall(pulumi.ComponentResource):
         SecurityGroupEgressRule(
             out,
             SecurityGroupEgressRuleArgs(
-                security_group_id=self.nodes_id, ip_protocol=_ALL, cidr_ipv4=ANYWHERE, tags=named(out)
+                security_group_id=self.group_id, ip_protocol=_ALL, cidr_ipv4=ANYWHERE, tags=named(out)
             ),
             inside(self),
         )
 
-    def _let_in(self, group: str, group_id: pulumi.Output[str], rule: Rule) -> None:
-        name = f"{group}-{rule.name}"
-        args = SecurityGroupIngressRuleArgs(
-            security_group_id=group_id,
-            ip_protocol="tcp",
-            from_port=rule.port,
-            to_port=rule.port,
-            cidr_ipv4=str(rule.source),
-            tags=named(name),
-        )
-        SecurityGroupIngressRule(name, args, inside(self))
+
+class StorageFirewall(pulumi.ComponentResource):
+    """Storage answers the fleet's regions, and opens nothing itself."""
+
+    group_id: pulumi.Output[str]
+
+    def __init__(self, plan: FleetPlan, vpc_id: pulumi.Output[str], opts: pulumi.ResourceOptions) -> None:
+        super().__init__("bedplate:stacks:StorageFirewall", plan.name, None, opts)
+        name = f"{plan.name}-storage"
+        self.group_id = _group(self, name, "Shared storage of the fleet", vpc_id)
+        for rule in storage_rules(plan):
+            _let_in(self, name, self.group_id, rule)
+        self.register_outputs({"group_id": self.group_id})
+
+
+def _group(
+    parent: pulumi.ComponentResource, name: str, description: str, vpc_id: pulumi.Output[str]
+) -> pulumi.Output[str]:
+    args = SecurityGroupArgs(name=name, description=description, vpc_id=vpc_id, tags=named(name))
+    return SecurityGroup(name, args, inside(parent)).id
+
+
+def _let_in(parent: pulumi.ComponentResource, group: str, group_id: pulumi.Output[str], rule: Rule) -> None:
+    name = f"{group}-{rule.name}"
+    args = SecurityGroupIngressRuleArgs(
+        security_group_id=group_id,
+        ip_protocol="tcp",
+        from_port=rule.port,
+        to_port=rule.port,
+        cidr_ipv4=str(rule.source),
+        tags=named(name),
+    )
+    SecurityGroupIngressRule(name, args, inside(parent))

@@ -9,7 +9,7 @@ from bedplate.plan.fleet import FleetPlan, PoolPlan, RegionPlan
 from stacks.bucket import StoreBucket
 from stacks.egress import NatEgress
 from stacks.files import FilesParts, SharedFiles
-from stacks.firewall import Firewall
+from stacks.firewall import NodeFirewall, StorageFirewall
 from stacks.image import architecture, image_reference
 from stacks.key import FleetKey
 from stacks.names import SHARED
@@ -26,7 +26,7 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
     here = in_region(plan, region.name, region.name)
     network = Network(plan, region, here)
     egress = NatEgress(plan, region, network, here)
-    firewall = Firewall(plan, network.vpc_id, here)
+    firewall = NodeFirewall(plan, network.vpc_id, here)
     _export_network(network, egress, firewall)
     if region.home:
         pulumi.export("zone_id", PrivateZone(plan, network.vpc_id, here).zone_id)
@@ -43,29 +43,25 @@ class Ground:
     region: RegionPlan
     network: Network
     egress: NatEgress
-    firewall: Firewall
+    firewall: NodeFirewall
     here: pulumi.ResourceOptions
 
 
-def _export_network(network: Network, egress: NatEgress, firewall: Firewall) -> None:
+def _export_network(network: Network, egress: NatEgress, firewall: NodeFirewall) -> None:
     zones = sorted(network.zones)
     pulumi.export("vpc_id", network.vpc_id)
     pulumi.export("edge_table_id", network.edge_table_id)
     pulumi.export("edge_subnet_ids", {zone: network.zones[zone].edge_id for zone in zones})
     pulumi.export("node_subnet_ids", network.node_subnet_ids)
     pulumi.export("node_table_ids", {zone: network.zones[zone].nodes_table_id for zone in zones})
-    pulumi.export("node_group_id", firewall.nodes_id)
-    pulumi.export("storage_group_id", firewall.storage_id)
+    pulumi.export("node_group_id", firewall.group_id)
     pulumi.export("nat_addresses", egress.addresses)
 
 
 def _declare_storage(ground: Ground) -> None:
     plan, here = ground.plan, ground.here
     key = FleetKey(plan, "data", here)
-    parts = FilesParts(key.arn, ground.firewall.storage_id, ground.network.node_subnet_ids)
-    files = {
-        each.store: SharedFiles(plan, each, parts, here) for each in plan.files if each.region == ground.region.name
-    }
+    files = _declare_files(ground, key)
     buckets = {
         each.store: StoreBucket(plan, each, key.arn, here) for each in plan.buckets if each.region == ground.region.name
     }
@@ -77,10 +73,21 @@ def _declare_storage(ground: Ground) -> None:
     pulumi.export("buckets", {store: each.name for store, each in sorted(buckets.items())})
 
 
+def _declare_files(ground: Ground, key: FleetKey) -> dict[str, SharedFiles]:
+    """Declare the region's file systems, and a firewall for them where there is any."""
+    plan, network, here = ground.plan, ground.network, ground.here
+    held = [each for each in plan.files if each.region == ground.region.name]
+    if not held:
+        return {}
+    firewall = StorageFirewall(plan, network.vpc_id, here)
+    parts = FilesParts(key.arn, firewall.group_id, network.node_subnet_ids)
+    return {each.store: SharedFiles(plan, each, parts, here) for each in held}
+
+
 def _declare_pools(ground: Ground) -> None:
     plan = ground.plan
     profile_arn = stack_of(plan, SHARED).require_output("profile_arn")
-    base = NodeBase(profile_arn, ground.firewall.nodes_id)
+    base = NodeBase(profile_arn, ground.firewall.group_id)
     pools = {
         pool.name: Pool(plan, pool, _parts(ground, pool, base), ground.here)
         for pool in plan.pools

@@ -25,8 +25,8 @@ def node_rules(plan: FleetPlan) -> tuple[Rule, ...]:
 
 
 def storage_rules(plan: FleetPlan) -> tuple[Rule, ...]:
-    """Return the rules of the storage group: nodes of every region mount, from their own subnets alone."""
-    return tuple(Rule(f"nfs-from-{zone.name}", NFS, zone.nodes) for region in plan.regions for zone in region.zones)
+    """Return the rules of the storage group: every region mounts. One rule a region, for AWS allows 60 a group."""
+    return tuple(Rule(f"nfs-from-{region.name}", NFS, region.block) for region in plan.regions)
 
 
 def _laptops(plan: FleetPlan) -> Iterator[Rule]:

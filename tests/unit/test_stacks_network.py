@@ -49,11 +49,11 @@ def test_people_log_in_from_laptops_and_sites_alone(plan: FleetPlan) -> None:
     assert {(rule.port, rule.source) for rule in node_rules(plan)} == {(22, block) for block in blocks}
 
 
-def test_storage_answers_nodes_of_every_region(plan: FleetPlan) -> None:
-    """Node subnets mount file systems; edge subnets do not."""
-    nodes = {zone.nodes for region in plan.regions for zone in region.zones}
+def test_storage_answers_every_region(plan: FleetPlan) -> None:
+    """Storage is open to each region's block, for NFS alone."""
+    blocks = {region.block for region in plan.regions}
 
-    assert {(rule.port, rule.source) for rule in storage_rules(plan)} == {(2049, block) for block in nodes}
+    assert {(rule.port, rule.source) for rule in storage_rules(plan)} == {(2049, block) for block in blocks}
 
 
 def test_rules_have_names_of_their_own(plan: FleetPlan) -> None:
