@@ -28,17 +28,19 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One fleet to check; `declared` holds at least what the fleet holds."""
+    """One fleet to check.
+
+    `declared` holds at least what the fleet holds; `lost` names the top keys under which the models refused something.
+    """
 
     fleet: Fleet
     catalog: Catalog
     declared: Declared
+    lost: frozenset[str] = frozenset()
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether every region, site and person of the file is in the fleet."""
-        parts = {"regions": self.fleet.regions, "sites": self.fleet.sites, "people": self.fleet.people}
-        return all(self.declared.names(name) == frozenset(part) for name, part in parts.items())
+    def is_whole(self, part: str) -> bool:
+        """Tell whether the fleet has all that the file says under that top key."""
+        return part not in self.lost
 
 
 def evidence_of(fleet: Fleet, catalog: Catalog) -> Evidence:

@@ -86,11 +86,11 @@ def _offers(evidence: Evidence, key: str, group: Group) -> Iterator[Fault]:
 
 
 def _wanted_zones(evidence: Evidence, rung: Rung) -> frozenset[str]:
-    """Return the zones that a rung may use; none for a region that is faulty itself."""
+    """Return the zones that a rung may use; none where region or zone is faulty itself."""
     region = evidence.fleet.regions.get(rung.region)
     if region is None or rung.region not in evidence.catalog.regions:
         return frozenset()
-    return frozenset([rung.zone] if rung.zone else region.zones)
+    return frozenset(zone for zone in region.zones if rung.zone in (None, zone))
 
 
 def _elsewhere(catalog: Catalog, kinds: list[str], offered: set[str]) -> str:

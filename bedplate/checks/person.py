@@ -18,5 +18,5 @@ def check_people(evidence: Evidence) -> Iterator[Fault]:
     keys = ((f"people.{name}.keys.{i}", line) for name, person in people for i, line in enumerate(person.keys))
     for key, _, first in repeated((key, tuple(line.split(" ")[:2])) for key, line in keys):
         yield fault("W511", key, f"{first.split('.')[1]} has the same key")
-    if people and evidence.is_whole and not any(person.admin for _, person in people):
+    if people and evidence.is_whole("people") and not any(person.admin for _, person in people):
         yield fault("W512", "people", "nobody is an administrator")

@@ -26,7 +26,7 @@ def check_regions(evidence: Evidence) -> Iterator[Fault]:
 def check_home(evidence: Evidence) -> Iterator[Fault]:
     """Tell when no region is the home, or more than one."""
     homes = tuple(name for name, region in evidence.fleet.regions.items() if region.home)
-    if not homes and evidence.is_whole:
+    if not homes and evidence.is_whole("regions"):
         first = next(iter(evidence.fleet.regions))
         yield fault("E206", "regions", "no region is the home", f"write `home: true` in one, such as {first}")
     for name in homes[1:]:

@@ -40,7 +40,7 @@ MARKS = (
     Mark("a GitLab token", "glpat-", r"\bglpat-[A-Za-z0-9_-]{20,}"),
     Mark("a Slack token", "xox", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
     Mark("a Hugging Face token", "hf_", r"\bhf_[A-Za-z0-9]{30,}"),
-    Mark("an API key", "sk-", r"\bsk-[A-Za-z0-9_-]{20,}"),
+    Mark("an API key", "sk-", r"\bsk-(?=[a-z0-9_-]{0,200}[A-Z])[A-Za-z0-9_-]{20,}"),
     Mark("a Google API key", "AIza", r"\bAIza[A-Za-z0-9_-]{35}"),
     Mark("an npm token", "npm_", r"\bnpm_[A-Za-z0-9]{36}\b"),
     Mark("a PyPI token", "pypi-", r"\bpypi-[A-Za-z0-9_-]{16,}"),

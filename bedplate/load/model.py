@@ -51,6 +51,11 @@ class Modelling:
         """The required parts that the file lacks, or has lost."""
         return frozenset(STAND_INS).difference(self.tree.names)
 
+    @property
+    def lost(self) -> frozenset[str]:
+        """The keys at the top of the file under which something was taken out."""
+        return frozenset(key.partition(".")[0] for key in self.dropped)
+
     def drop(self, nodes: Iterable[Node]) -> None:
         """Take values out of the tree."""
         keys = {node.key for node in nodes}

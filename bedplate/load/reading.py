@@ -73,10 +73,10 @@ def _read_text(path: Path, text: str, catalog: Catalog) -> Reading:
 def _checked(tree: Node, modelling: Modelling, catalog: Catalog) -> Iterator[Fault]:
     """Yield what the checks find in the fleet that is left of a tree, and what the file does not allow of it."""
     if modelling.fleet:
-        evidence = Evidence(modelling.fleet, catalog, Declared(tree.plain_mapping()))
+        evidence = Evidence(modelling.fleet, catalog, Declared(tree.plain_mapping()), modelling.lost)
         stand_ins = modelling.stand_ins
         found = (told for told in check_fleet(evidence) if told.key.partition(".")[0] not in stand_ins)
-        yield from excused(found, modelling.fleet.allow, is_whole=not modelling.dropped)
+        yield from excused(found, modelling.fleet.allow, is_whole=not modelling.lost)
 
 
 def _covered(path: Path, text: str, tree: Node | None, faults: Iterable[Fault]) -> Iterator[Fault]:

@@ -20,6 +20,7 @@ _WANTED = {
     "int_from_float": "a whole number",
     "int_type": "a whole number",
     "mapping_type": "a mapping",
+    "model_attributes_type": "a mapping",
     "model_type": "a mapping",
     "string_type": "text",
     "tuple_type": "a list",
@@ -120,9 +121,7 @@ def _missing(_: ErrorDetails, site: Site) -> _Told:
 
 
 def _no_kind(_: ErrorDetails, site: Site) -> _Told:
-    if isinstance(site.node.value, dict):
-        return "E105", f"{site.node.key} does not say of which kind it is", "add kind: efs, s3 or nfs"
-    return "E103", f"a mapping is wanted here, not {_seen(site.node.value)}", "write {kind: ...}"
+    return "E105", f"{site.node.key} does not say of which kind it is", "add kind: efs, s3 or nfs"
 
 
 def _unknown_word(error: ErrorDetails, site: Site) -> _Told:

@@ -1,0 +1,54 @@
+"""What the checks tell beyond their first example: other ways to break the same rule, and combinations that pass."""
+
+from pathlib import Path
+
+import pytest
+
+from bedplate.catalog import load_catalog
+from bedplate.load import examine
+
+BASE = (Path(__file__).parents[1] / "data" / "fleets" / "base.yaml").read_text(encoding="utf-8")
+_SITE_RUNG = "{region: us-east-1, market: spot}"
+
+# By what it shows: the edit of the base fleet, and the codes and keys that it must give.
+EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
+    "two homes": ("us-east-1: {zones", "us-east-1: {home: true, zones", [("E206", "regions.us-east-1.home")]),
+    "a rung in a zone elsewhere": (
+        "market: spot}", "market: spot, zone: us-west-2a}", [("E203", "groups.train.ladder.1.zone")],
+    ),
+    "a control plane not offered at home": (
+        "type: m7i.xlarge", "type: m4.xlarge", [],
+    ),
+    "a control plane of no type": ("type: m7i.xlarge", "type: m7i.huge", [("E301", "kubernetes.control_plane.type")]),
+    "a bucket name that S3 keeps": ("  data:", "  data--x-s3:", []),
+    "a fleet name that S3 keeps": ("name: lab", "name: xn--lab", [("E401", "storage.data")]),
+    "services larger than Kubernetes takes": ("services: /20", "services: /11", [("E227", "kubernetes.services")]),
+    "pods larger than the supernet": ("services: /20", "pods: /9", [("E227", "kubernetes.pods")]),
+    "a region as large as the supernet": ("region_size: /16", "region_size: /9", [("E225", "network.region_size")]),
+    "a gateway in no place": ("{site: cellar}]", "{}]", [("E608", "vpn.laptops.gateways.1")]),
+    "a gateway on no site": ("{site: cellar}]", "{site: moon}]", [("E406", "vpn.laptops.gateways.1.site")]),
+    "a store in no region": ("efs, region: us-west-2", "efs, region: eu-west-3", [("E309", "storage.home.region")]),
+    "a site in the supernet": ("192.168.60.", "10.70.0.", []),
+    "sites of one LAN": ("192.168.60.", "192.168.41.", [("E226", "sites.attic.lan")]),
+    "the whole internet": ("10.64.0.0/10", "0.0.0.0/0", [("E220", "network.supernet")]),
+    "a supernet with docker's range": ("10.64.0.0/10", "172.16.0.0/12", []),
+    "an ARM type among others": ("[g6.4xlarge]", "[g6.4xlarge, g5g.4xlarge]", [("E305", "groups.bench.types.1")]),
+    "a worker without a group": ("use: kubernetes}", "use: ssh}", []),
+    "a reservation given twice alike": (
+        _SITE_RUNG,
+        "{region: us-west-2, market: capacity-block, reservation: cr-0123456789abcdef0, zone: us-west-2b}", [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", EDITS)
+def test_an_edit_gives_exactly_its_faults(what: str, tmp_path: Path) -> None:
+    """No fault more, none less."""
+    old, new, faults = EDITS[what]
+    path = tmp_path / "fleet.yaml"
+    assert old in BASE
+    path.write_text(BASE.replace(old, new), encoding="utf-8")
+
+    found = examine(path, load_catalog())
+
+    assert [(told.code, told.key) for told in found] == faults
