@@ -55,7 +55,8 @@ from bedplate.rehearsal.kinds.vpc_endpoint import VPC_ENDPOINT
 from bedplate.rehearsal.kinds.vpc_endpoint_association import VPC_ENDPOINT_ASSOCIATION
 from bedplate.rehearsal.kinds.vpc_peering import PEERING_OPTIONS, VPC_PEERING, VPC_PEERING_ACCEPTER
 from bedplate.rehearsal.kinds.vpc_security_group_rule import VPC_EGRESS_RULE, VPC_INGRESS_RULE
-from bedplate.rehearsal.kinds.vpn_connection import VPN_CONNECTION, VPN_CONNECTION_ROUTE
+from bedplate.rehearsal.kinds.vpn_connection import VPN_CONNECTION
+from bedplate.rehearsal.kinds.vpn_connection_route import VPN_CONNECTION_ROUTE
 from bedplate.rehearsal.kinds.vpn_gateway import VPN_GATEWAY, VPN_GATEWAY_ATTACHMENT
 
 _ROWS = (
