@@ -103,7 +103,7 @@ class Monitor(mocks.MockMonitor):
             with self._defects():
                 reply = self._looked_up(request, args)
         except Refusal as refusal:
-            # The program hears of it, and may do without the answer; if it does not, its run tells of it.
+            # The program hears of it, and its run tells of it.
             raise Refusal(refusal.code, f"{request.tok}: {refusal.message}", key=refusal.key) from None
         return _invoke_response(reply)
 

@@ -18,7 +18,7 @@ from bedplate.rehearsal.ledger import Ledger
 from bedplate.rehearsal.refusal import Refusal, Unsupported
 from bedplate.rehearsal.simulation import Aws, Simulation
 from bedplate.rehearsal.unknown import UNKNOWN, holds_unknown
-from bedplate.rehearsal.wire import Secret, holds_secret, reveal
+from bedplate.rehearsal.wire import Secret, reveal, secret_texts
 
 # Provider inputs that the simulation honours, or that say how to log in, which it has no need of. All others,
 # `endpoints` first among them, are refused.
@@ -123,8 +123,9 @@ class AwsProvider:
     def _outputs(self, kind: Kind, aws: Aws, ident: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         echo = self._echo(kind, inputs)
         decided = kind.read(aws, ident, _bare(inputs))
-        secret = {key for key in decided if key in inputs and holds_secret(inputs[key])}
-        found = {key: Secret(value) if key in secret else value for key, value in decided.items()}
+        secrets = secret_texts(dict(inputs))
+        # AWS may answer with a secret under another name than it was given.
+        found = {key: Secret(one) if secrets & secret_texts(Secret(one)) else one for key, one in decided.items()}
         strangers = found.keys() - schema.outputs(kind.token).keys()
         if strangers:
             raise AssertionError(f"{kind.token}: the schema has no outputs {sorted(strangers)}")

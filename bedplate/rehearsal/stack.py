@@ -1,5 +1,6 @@
 """One stack of a rehearsal, and what a run over it came to."""
 
+import sysconfig
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -17,7 +18,8 @@ from bedplate.rehearsal.simulation import Simulation
 from bedplate.rehearsal.snapshot import Snapshot
 from bedplate.rehearsal.step import Failure, Step
 
-_OWN = Path(__file__).parent
+# Where the frames of an exception lie that are not the program's: here, in Python and in installed packages.
+_OTHERS = {Path(__file__).parent, *(Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib"))}
 _ORGANIZATION = "organization"
 
 
@@ -105,9 +107,7 @@ def _settled(stack: Stack, world: World, deployment: Deployment, started: float)
 def _crash(error: BaseException) -> Failure:
     """Return an exception of a program as a failure, with the line of the program it came from."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [
-        frame for frame in frames if _OWN not in Path(frame.filename).parents and "site-packages" not in frame.filename
-    ]
+    own = [frame for frame in frames if not _OTHERS.intersection(Path(frame.filename).parents)]
     where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
     if isinstance(error, Refusal):
         return Failure("", error.code, f"{error.message}{where}", error.key)
