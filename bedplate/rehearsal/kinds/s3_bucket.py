@@ -9,6 +9,7 @@ from typing import Any
 from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
 from bedplate.rehearsal.kinds.chosen_name import chosen_name
 from bedplate.rehearsal.kinds.limits import Text, beyond
+from bedplate.rehearsal.kinds.s3_regions import S3_ZONES
 from bedplate.rehearsal.kinds.tagging import tag_pairs
 from bedplate.rehearsal.kinds.undoing import undoing
 from bedplate.rehearsal.placement import placed
@@ -60,6 +61,7 @@ def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
         "bucketDomainName": f"{ident}.s3.amazonaws.com",
         "bucketRegion": aws.region,
         "bucketRegionalDomainName": f"{ident}.s3.{aws.region}.amazonaws.com",
+        "hostedZoneId": S3_ZONES.get(aws.region, ""),
         "objectLockEnabled": bool(inputs.get("objectLockEnabled")),
         "requestPayer": "BucketOwner",
         "versioning": {"enabled": status == "Enabled", "mfaDelete": False},

@@ -3,6 +3,7 @@
 from typing import Any
 
 from bedplate.rehearsal.kind import Props
+from bedplate.rehearsal.kinds.s3_regions import S3_ZONES
 from bedplate.rehearsal.lookups.lookup import Lookup
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
@@ -20,6 +21,7 @@ def _bucket(aws: Aws, args: Props) -> dict[str, Any]:
         "bucketDomainName": f"{name}.s3.amazonaws.com",
         "bucketRegion": home,
         "bucketRegionalDomainName": f"{name}.s3.{home}.amazonaws.com",
+        "hostedZoneId": S3_ZONES.get(home, ""),
         "id": name,
     }
 

@@ -24,7 +24,10 @@ _NAMES = {
 
 def _key(aws: Aws, args: Props) -> dict[str, Any]:
     found = aws.call("kms", "describe_key", KeyId=args["keyId"])["KeyMetadata"]
-    return {**picked(found, _NAMES), "creationDate": found["CreationDate"].strftime("%Y-%m-%dT%H:%M:%SZ")}
+    # moto tells of neither when the key was made without a word on them.
+    born = {"keySpec": "SYMMETRIC_DEFAULT", "keyUsage": "ENCRYPT_DECRYPT"}
+    made = found["CreationDate"].strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {**born, **picked(found, _NAMES), "creationDate": made}
 
 
 KEY = Lookup("aws:kms/getKey:getKey", frozenset({"grantTokens", "keyId"}), _key)

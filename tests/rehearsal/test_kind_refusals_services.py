@@ -1,0 +1,127 @@
+"""What AWS refuses of machines, storage, names and keys and moto lets pass: each row is a specimen with one fault.
+
+The good twin of a row is the specimen itself, which the promises try.
+"""
+
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from bedplate.rehearsal.kinds import KINDS
+from bedplate.rehearsal.refusal import Refusal
+from bedplate.rehearsal.simulation import Simulation, running
+from tests.support import services
+from tests.support.defects_services import COMPLAINTS, REFUSALS
+from tests.support.specimens_services import SERVICES
+from tests.support.world import World
+
+_BUCKET, _GROUP, _TEMPLATE = (
+    "aws:s3/bucket:Bucket",
+    "aws:autoscaling/group:Group",
+    "aws:ec2/launchTemplate:LaunchTemplate",
+)
+
+
+@pytest.fixture(scope="module")
+def simulation() -> Iterator[Simulation]:
+    """Run one simulated AWS for all of this file."""
+    with running("111122223333") as simulation:
+        yield simulation
+
+
+@pytest.fixture
+def world(simulation: Simulation) -> World:
+    """Return a fresh world."""
+    return World(simulation.region("us-west-2"))
+
+
+def _sound(token: str, world: World) -> dict[str, Any]:
+    """Return the inputs of the first specimen of a kind, with what the provider fills in."""
+    specimen = next(each for each in SERVICES if each.token == token)
+    return {**KINDS[token].defaults, **specimen.inputs_in(world)}
+
+
+@pytest.mark.parametrize(("token", "spoiled", "key"), COMPLAINTS)
+def test_limits_are_complained_about(token: str, spoiled: dict[str, Any], key: str, world: World) -> None:
+    """What no call need be made for is told before anything is made, under the input at fault."""
+    inputs = {**_sound(token, world), **spoiled}
+
+    complaints = list(KINDS[token].complaints(world.aws, inputs))
+
+    assert [complaint.key for complaint in complaints] == [key]
+
+
+@pytest.mark.parametrize(("token", "spoil", "code"), [row[1:] for row in REFUSALS], ids=[row[0] for row in REFUSALS])
+def test_what_aws_refuses_is_refused(
+    token: str, spoil: Callable[[World], dict[str, Any]], code: str, world: World
+) -> None:
+    """A name that leads nowhere, or is taken, is refused with AWS's own code."""
+    inputs = {**_sound(token, world), **spoil(world)}
+
+    with pytest.raises(Refusal) as refused:
+        KINDS[token].create(world.aws, inputs)
+
+    assert refused.value.code == code
+
+
+def test_a_refused_create_leaves_nothing(world: World) -> None:
+    """What an earlier call of a create made is taken away when a later one is refused."""
+    inputs = {**_sound("aws:iam/role:Role", world), "managedPolicyArns": ["arn:aws:iam::aws:policy/NoSuchPolicy"]}
+
+    with pytest.raises(Refusal):
+        KINDS["aws:iam/role:Role"].create(world.aws, inputs)
+
+    with pytest.raises(Refusal):
+        world.aws.call("iam", "get_role", RoleName=inputs["name"])
+
+
+def test_a_full_bucket_is_kept_unless_it_is_told_to_go(world: World) -> None:
+    """Deleting a bucket that holds objects is refused; `forceDestroy` empties it first."""
+    kind, inputs = KINDS[_BUCKET], {"bucket": services.fresh("full")}
+    kind.create(world.aws, inputs)
+    world.aws.call("s3", "put_object", Bucket=inputs["bucket"], Key="a", Body=b"1")
+
+    with pytest.raises(Refusal, match="BucketNotEmpty"):
+        kind.delete(world.aws, inputs["bucket"], {"forceDestroy": False})
+    kind.delete(world.aws, inputs["bucket"], {"forceDestroy": True})
+
+    assert inputs["bucket"] not in [one["Name"] for one in world.aws.call("s3", "list_buckets")["Buckets"]]
+
+
+def test_a_second_record_of_one_name_is_refused(world: World) -> None:
+    """Route 53 holds one record of a name and type, unless the program says to overwrite it."""
+    kind, inputs = KINDS["aws:route53/record:Record"], _sound("aws:route53/record:Record", world)
+    kind.create(world.aws, inputs)
+
+    with pytest.raises(Refusal, match="already exists"):
+        kind.create(world.aws, {**inputs, "records": ["10.20.0.9"]})
+    kind.create(world.aws, {**inputs, "records": ["10.20.0.9"], "allowOverwrite": True})
+
+
+def test_tags_of_a_scaling_group_come_and_go(world: World) -> None:
+    """A group's tags are a list of their own form, and travel to its machines or not."""
+    kind, inputs = KINDS[_GROUP], _sound(_GROUP, world)
+    first = {**inputs, "tags": [{"key": "pool", "value": "train", "propagateAtLaunch": True}]}
+    ident = kind.create(world.aws, first)
+
+    second = {**inputs, "tags": [{"key": "owner", "value": "lab", "propagateAtLaunch": False}]}
+    kind.update(world.aws, ident, first, second)
+
+    (found,) = world.aws.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[ident])[
+        "AutoScalingGroups"
+    ]
+    assert [(tag["Key"], tag["PropagateAtLaunch"]) for tag in found["Tags"]] == [("owner", False)]
+
+
+def test_a_group_starts_machines_from_a_later_version(world: World) -> None:
+    """User data of a changed template reaches the machines of a group that grows."""
+    kind, inputs = KINDS[_TEMPLATE], _sound(_TEMPLATE, world)
+    ident = kind.create(world.aws, inputs)
+    kind.update(world.aws, ident, inputs, {**inputs, "userData": b64encode(b"#!/bin/sh\n").decode()})
+
+    group = {**_sound(_GROUP, world), "launchTemplate": {"id": ident, "version": "2"}}
+    name = KINDS[_GROUP].create(world.aws, group)
+
+    assert KINDS[_GROUP].read(world.aws, name, group)["desiredCapacity"] == 1

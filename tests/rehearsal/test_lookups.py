@@ -1,0 +1,208 @@
+"""What data functions answer, and what they refuse."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from bedplate.rehearsal.lookups import LOOKUPS, look_up
+from bedplate.rehearsal.lookups.lookup import empty_result
+from bedplate.rehearsal.refusal import Refusal, Unsupported
+from bedplate.rehearsal.simulation import Simulation, running
+from tests.support import services
+from tests.support.world import World
+
+_AMI, _POLICY, _ZONE = (
+    "aws:ec2/getAmi:getAmi",
+    "aws:iam/getPolicyDocument:getPolicyDocument",
+    "aws:route53/getZone:getZone",
+)
+_TYPE = "aws:ec2/getInstanceType:getInstanceType"
+_OFFERS = "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings"
+_UBUNTU = {"owners": ["099720109477"], "filters": [{"name": "name", "values": ["*ubuntu*"]}]}
+_STATEMENT = {
+    "sid": "Plain",
+    "effect": "Deny",
+    "actions": ["s3:Get*", "s3:Put*"],
+    "resources": ["arn:aws:s3:::lab/&{aws:username}/*"],
+    "principals": [{"type": "AWS", "identifiers": ["*"]}],
+    "conditions": [{"test": "Bool", "variable": "aws:SecureTransport", "values": ["false"]}],
+}
+
+# Token, the arguments in a world, a property of the answer and its value.
+ANSWERS: tuple[tuple[str, Callable[[World], dict[str, Any]], str, Callable[[World], object]], ...] = (
+    ("aws:index/getRegion:getRegion", lambda _: {}, "endpoint", lambda _: "ec2.us-west-2.amazonaws.com"),
+    ("aws:index/getPartition:getPartition", lambda _: {}, "dnsSuffix", lambda _: "amazonaws.com"),
+    ("aws:index/getCallerIdentity:getCallerIdentity", lambda _: {}, "accountId", lambda _: "111122223333"),
+    (
+        "aws:index/getAvailabilityZone:getAvailabilityZone",
+        lambda _: {"name": "us-west-2b"},
+        "nameSuffix",
+        lambda _: "b",
+    ),
+    ("aws:ec2/getVpc:getVpc", lambda world: {"id": world.vpc}, "cidrBlock", lambda _: "10.20.0.0/16"),
+    ("aws:ec2/getVpc:getVpc", lambda _: {"default": True}, "default", lambda _: True),
+    ("aws:ec2/getSubnet:getSubnet", lambda world: {"id": world.subnet}, "vpcId", lambda world: world.vpc),
+    (
+        "aws:ec2/getSubnets:getSubnets",
+        lambda world: {"filters": [{"name": "subnet-id", "values": [world.subnet]}]},
+        "ids",
+        lambda world: [world.subnet],
+    ),
+    ("aws:kms/getKey:getKey", lambda world: {"keyId": services.key(world)}, "keyUsage", lambda _: "ENCRYPT_DECRYPT"),
+    (_TYPE, lambda _: {"instanceType": "p5.48xlarge"}, "efaMaximumInterfaces", lambda _: 32),
+    (_TYPE, lambda _: {"instanceType": "p5.48xlarge"}, "supportedArchitectures", lambda _: ["x86_64"]),
+    (_ZONE, lambda world: {"zoneId": services.zone(world)}, "privateZone", lambda _: True),
+    (
+        "aws:s3/getBucket:getBucket",
+        lambda world: {"bucket": services.bucket(world)},
+        "bucketRegion",
+        lambda _: "us-west-2",
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def simulation() -> Iterator[Simulation]:
+    """Run one simulated AWS for all of this file."""
+    with running("111122223333") as simulation:
+        yield simulation
+
+
+@pytest.fixture
+def world(simulation: Simulation) -> World:
+    """Return a fresh world."""
+    return World(simulation.region("us-west-2"))
+
+
+@pytest.mark.parametrize(("token", "args", "key", "value"), ANSWERS)
+def test_answers_are_those_of_aws(
+    token: str, args: Callable[[World], dict[str, Any]], key: str, value: Callable[[World], object], world: World
+) -> None:
+    """A data function answers with every property of the SDK's result and no other, filled from AWS."""
+    answer = look_up(world.aws, token, args(world))
+
+    assert answer.keys() == empty_result(token).keys()
+    assert answer[key] == value(world)
+
+
+@pytest.mark.parametrize("token", sorted(LOOKUPS))
+def test_arguments_are_those_of_the_sdk(token: str) -> None:
+    """An argument that a row takes is a property of the answer too, but for those that only steer the search."""
+    steering = {"excludeNames", "excludeZoneIds", "grantTokens", "defaultForAz"}
+
+    assert LOOKUPS[token].args - steering <= empty_result(token).keys()
+
+
+def test_zones_are_in_order_and_without_the_excluded(world: World) -> None:
+    """Zones come sorted by name, names and ids side by side."""
+    answer = look_up(world.aws, "aws:index/getAvailabilityZones:getAvailabilityZones", {"excludeNames": ["us-west-2b"]})
+
+    assert answer["names"] == ["us-west-2a", "us-west-2c", "us-west-2d"]
+    assert len(answer["zoneIds"]) == 3
+
+
+def test_another_region_answers_where_it_is_asked_for(world: World) -> None:
+    """The argument `region` leads to that region."""
+    answer = look_up(world.aws, "aws:index/getAvailabilityZones:getAvailabilityZones", {"region": "eu-north-1"})
+
+    assert answer["id"] == "eu-north-1"
+    assert answer["names"][0] == "eu-north-1a"
+
+
+def test_the_newest_image_is_found_only_when_asked_for(world: World) -> None:
+    """Several images that match are refused unless the program takes the newest."""
+    with pytest.raises(Refusal, match="more than one"):
+        look_up(world.aws, _AMI, _UBUNTU)
+
+    assert look_up(world.aws, _AMI, {**_UBUNTU, "mostRecent": True})["ownerId"] == "099720109477"
+
+
+def test_offerings_name_the_zones(world: World) -> None:
+    """A type's zones are told side by side with the type."""
+    only = [{"name": "instance-type", "values": ["p5.48xlarge"]}]
+
+    answer = look_up(world.aws, _OFFERS, {"locationType": "availability-zone", "filters": only})
+
+    assert set(answer["instanceTypes"]) == {"p5.48xlarge"}
+    assert answer["locations"] == sorted(answer["locations"])
+
+
+def test_a_secret_parameter_is_not_told_in_the_open(world: World) -> None:
+    """The value of a secure parameter is never under `insecureValue`."""
+    world.aws.call("ssm", "put_parameter", Name="/lab/hidden", Value="hidden", Type="SecureString")
+
+    answer = look_up(world.aws, "aws:ssm/getParameter:getParameter", {"name": "/lab/hidden"})
+
+    assert (answer["value"], answer["insecureValue"]) == ("hidden", "")
+
+
+def test_a_private_zone_is_found_by_its_vpc(world: World) -> None:
+    """A name alone finds public zones; with a VPC it finds the private one."""
+    name = world.aws.call("route53", "get_hosted_zone", Id=services.zone(world))["HostedZone"]["Name"]
+
+    with pytest.raises(Refusal, match="no matching"):
+        look_up(world.aws, _ZONE, {"name": name})
+
+    assert look_up(world.aws, _ZONE, {"name": name, "vpcId": world.vpc})["privateZone"]
+
+
+def test_an_alias_leads_to_its_key(world: World) -> None:
+    """The answer holds the ARN of the key behind an alias."""
+    key = services.key(world)
+    world.aws.call("kms", "create_alias", AliasName="alias/lookup", TargetKeyId=key)
+
+    assert look_up(world.aws, "aws:kms/getAlias:getAlias", {"name": "alias/lookup"})["targetKeyArn"] == key
+
+
+def test_a_policy_document_is_written_as_the_provider_writes_it(world: World) -> None:
+    """One word stands by itself, several go from last to first, and `&{` becomes the variable's mark."""
+    text = look_up(world.aws, _POLICY, {"statements": [_STATEMENT]})["json"]
+
+    assert json.loads(text)["Statement"][0] == {
+        "Sid": "Plain",
+        "Effect": "Deny",
+        "Action": ["s3:Put*", "s3:Get*"],
+        "Resource": "arn:aws:s3:::lab/${aws:username}/*",
+        "Principal": {"AWS": "*"},
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    assert text.startswith('{\n  "Version": "2012-10-17",\n  "Statement": [')
+
+
+def test_statements_override_those_of_their_name(world: World) -> None:
+    """A statement of an overriding document takes the place of the one of the same Sid; others are added."""
+    allowed = json.dumps({"Statement": [{"Sid": "Plain", "Effect": "Allow"}, {"Sid": "More", "Effect": "Allow"}]})
+    args = {"statements": [_STATEMENT], "overridePolicyDocuments": [allowed]}
+
+    found = json.loads(look_up(world.aws, _POLICY, args)["json"])["Statement"]
+
+    assert [(one["Sid"], one["Effect"]) for one in found] == [("Plain", "Allow"), ("More", "Allow")]
+
+
+REFUSED: tuple[tuple[str, Mapping[str, Any], str], ...] = (
+    ("aws:index/getRegion:getRegion", {"name": "us-esat-1"}, "no matching EC2 Region"),
+    ("aws:index/getAvailabilityZone:getAvailabilityZone", {"name": "us-west-2z"}, "no matching"),
+    ("aws:ec2/getVpc:getVpc", {"id": "vpc-0123456789abcdef0"}, "no matching EC2 VPC"),
+    ("aws:ec2/getSubnets:getSubnets", {"filters": [{"name": "vpc-id", "values": ["vpc-0"]}]}, "no matching"),
+    ("aws:s3/getBucket:getBucket", {"bucket": "no-such-bucket"}, "NoSuchBucket"),
+    ("aws:ssm/getParameter:getParameter", {"name": "/none"}, "ParameterNotFound"),
+    (_TYPE, {"instanceType": "p5.49xlarge"}, "InvalidInstanceType"),
+    (_AMI, {"nameRegex": "^no such image$"}, "no results"),
+    (_AMI, {"mostRecnt": True}, "has no argument mostRecnt"),
+    (_POLICY, {"statements": [_STATEMENT, _STATEMENT]}, "duplicate Sid"),
+)
+
+
+@pytest.mark.parametrize(("token", "args", "told"), REFUSED)
+def test_what_is_not_there_is_refused(token: str, args: Mapping[str, Any], told: str, world: World) -> None:
+    """A search that finds nothing, and an argument that nobody knows, fail as they would for real."""
+    with pytest.raises(Refusal, match=told):
+        look_up(world.aws, token, args)
+
+
+def test_a_function_without_a_model_says_so(world: World) -> None:
+    """The rehearsal never guesses an answer."""
+    with pytest.raises(Unsupported, match="no model"):
+        look_up(world.aws, "aws:lambda/getFunction:getFunction", {})

@@ -1,0 +1,224 @@
+"""What AWS refuses of machines, storage, names and keys and moto lets pass: each row is a specimen with one fault."""
+
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any
+
+from tests.support import services
+from tests.support.world import World
+
+_GHOST_KEY = "arn:aws:kms:us-west-2:111122223333:key/11111111-2222-3333-4444-555555555555"
+_GHOST_SUBNET = "subnet-0123456789abcdef0"
+_GHOST_ROLE = "arn:aws:iam::111122223333:role/ghost"
+_TEMPLATE, _GROUP = "aws:ec2/launchTemplate:LaunchTemplate", "aws:autoscaling/group:Group"
+_BUCKET, _PARAMETER = "aws:s3/bucket:Bucket", "aws:ssm/parameter:Parameter"
+_RULES = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
+
+
+def _mixed(template: str) -> dict[str, Any]:
+    return {"launchTemplate": {"id": template}}
+
+
+def _trusting() -> str:
+    return services.document("sts:AssumeRole", Principal={"AWS": _GHOST_ROLE})
+
+
+def _long(size: int) -> str:
+    return services.document("s3:GetObject", "r" * size)
+
+
+def _foreign(world: World) -> str:
+    home = world.made("create_security_group", "GroupId", GroupName="far", Description="far", VpcId=world.far_vpc)
+    return services.template(world, groups=[home])
+
+
+def _twin(world: World) -> dict[str, Any]:
+    held = world.aws.call("route53", "get_hosted_zone", Id=services.zone(world))["HostedZone"]["Name"]
+    return {"name": held, "vpcs": [{"vpcId": world.vpc}]}
+
+
+# Token, inputs in the place of the specimen's, the input that is complained about.
+COMPLAINTS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("aws:iam/role:Role", {"name": "r" * 65}, "name"),
+    ("aws:iam/role:Role", {"assumeRolePolicy": "{}"}, "assumeRolePolicy"),
+    ("aws:iam/role:Role", {"maxSessionDuration": 60}, "maxSessionDuration"),
+    ("aws:iam/policy:Policy", {"policy": "{"}, "policy"),
+    ("aws:iam/policy:Policy", {"name": "with space"}, "name"),
+    ("aws:iam/instanceProfile:InstanceProfile", {"name": "p" * 129}, "name"),
+    ("aws:kms/key:Key", {"deletionWindowInDays": 5}, "deletionWindowInDays"),
+    ("aws:kms/alias:Alias", {"name": "data"}, "name"),
+    ("aws:kms/alias:Alias", {"name": "alias/aws/data"}, "name"),
+    (_PARAMETER, {"name": "lab/fact"}, "name"),
+    (_PARAMETER, {"value": "v" * 4097}, "value"),
+    (_PARAMETER, {"value": None}, "value"),
+    (_PARAMETER, {"type": "Secret"}, "type"),
+    ("aws:secretsmanager/secret:Secret", {"recoveryWindowInDays": 5}, "recoveryWindowInDays"),
+    ("aws:secretsmanager/secretVersion:SecretVersion", {"secretString": None}, "secretString"),
+    (_TEMPLATE, {"name": "ab"}, "name"),
+    (_TEMPLATE, {"userData": "#!/bin/sh"}, "userData"),
+    (_TEMPLATE, {"userData": b64encode(b"x" * 16385).decode()}, "userData"),
+    (_TEMPLATE, {"metadataOptions": {"httpTokens": "always"}}, "metadataOptions.httpTokens"),
+    (_TEMPLATE, {"metadataOptions": {"httpPutResponseHopLimit": 65}}, "metadataOptions.httpPutResponseHopLimit"),
+    (_TEMPLATE, {"blockDeviceMappings": [{"ebs": {"volumeType": "gp9"}}]}, "blockDeviceMappings.ebs.volumeType"),
+    (_TEMPLATE, {"tagSpecifications": [{"resourceType": "disk"}]}, "tagSpecifications.resourceType"),
+    (_TEMPLATE, {"networkInterfaces": [{"deviceIndex": 0}]}, "vpcSecurityGroupIds"),
+    (_GROUP, {"name": "g" * 256}, "name"),
+    (_GROUP, {"minSize": 4}, "minSize"),
+    (_GROUP, {"desiredCapacity": 9}, "desiredCapacity"),
+    (_GROUP, {"launchTemplate": None}, "launchTemplate"),
+    (_GROUP, {"vpcZoneIdentifiers": None}, "vpcZoneIdentifiers"),
+    (_GROUP, {"availabilityZones": ["us-west-2a"]}, "availabilityZones"),
+    (_GROUP, {"suspendedProcesses": ["Sleep"]}, "suspendedProcesses"),
+    (_GROUP, {"terminationPolicies": ["Random"]}, "terminationPolicies"),
+    (_GROUP, {"healthCheckType": "PING"}, "healthCheckType"),
+    ("aws:autoscaling/lifecycleHook:LifecycleHook", {"heartbeatTimeout": 10}, "heartbeatTimeout"),
+    ("aws:autoscaling/schedule:Schedule", {"recurrence": None}, "recurrence"),
+    ("aws:ec2/instance:Instance", {"ami": None}, "ami"),
+    ("aws:ec2/keyPair:KeyPair", {"publicKey": "ssh-dss AAAA"}, "publicKey"),
+    ("aws:ec2/placementGroup:PlacementGroup", {"strategy": "near", "partitionCount": None}, "strategy"),
+    ("aws:ec2/placementGroup:PlacementGroup", {"strategy": "cluster"}, "partitionCount"),
+    ("aws:ec2/capacityReservation:CapacityReservation", {"endDateType": "limited"}, "endDate"),
+    ("aws:efs/fileSystem:FileSystem", {"performanceMode": "fast"}, "performanceMode"),
+    ("aws:efs/fileSystem:FileSystem", {"encrypted": False}, "encrypted"),
+    ("aws:efs/fileSystem:FileSystem", {"throughputMode": "provisioned"}, "provisionedThroughputInMibps"),
+    ("aws:efs/mountTarget:MountTarget", {"securityGroups": ["sg-1"] * 6}, "securityGroups"),
+    ("aws:efs/backupPolicy:BackupPolicy", {"backupPolicy": {"status": "ON"}}, "backupPolicy.status"),
+    (_BUCKET, {"bucket": "Lab"}, "bucket"),
+    (_BUCKET, {"bucket": "lab_data"}, "bucket"),
+    (_BUCKET, {"bucket": "10.0.0.1"}, "bucket"),
+    (_BUCKET, {"bucket": "lab..data"}, "bucket"),
+    (_BUCKET, {"bucket": "xn--lab"}, "bucket"),
+    (_BUCKET, {"bucket": "b" * 64}, "bucket"),
+    ("aws:s3/bucketPolicy:BucketPolicy", {"policy": "{}"}, "policy"),
+    (_RULES, {"rules": [{"id": "a", "status": "Enabled"}]}, "rules[0]"),
+    (_RULES, {"rules": [{"id": "a", "status": "on", "expiration": {"days": 1}}]}, "rules[0].status"),
+    ("aws:route53/record:Record", {"ttl": None}, "ttl"),
+    ("aws:route53/record:Record", {"type": "HOST"}, "type"),
+    ("aws:route53/record:Record", {"weightedRoutingPolicies": [{"weight": 1}]}, "setIdentifier"),
+    ("aws:cloudwatch/logGroup:LogGroup", {"retentionInDays": 8}, "retentionInDays"),
+    ("aws:sns/topic:Topic", {"fifoTopic": True}, "name"),
+    ("aws:sns/topic:Topic", {"contentBasedDeduplication": True}, "contentBasedDeduplication"),
+    ("aws:cloudwatch/metricAlarm:MetricAlarm", {"comparisonOperator": "Above"}, "comparisonOperator"),
+    ("aws:cloudwatch/metricAlarm:MetricAlarm", {"metricName": None}, "metricName"),
+    ("aws:budgets/budget:Budget", {"timeUnit": "WEEKLY"}, "timeUnit"),
+    ("aws:budgets/budget:Budget", {"limitUnit": None}, "limitUnit"),
+)
+
+
+# Token, what spoils the specimen's inputs in a world, AWS's code.
+REFUSALS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ...] = (
+    ("trust in a ghost", "aws:iam/role:Role", lambda _: {"assumeRolePolicy": _trusting()}, "MalformedPolicyDocument"),
+    ("policy too long", "aws:iam/policy:Policy", lambda _: {"policy": _long(6200)}, "LimitExceeded"),
+    ("inline policy too long", "aws:iam/rolePolicy:RolePolicy", lambda _: {"policy": _long(11000)}, "LimitExceeded"),
+    ("role of no account", "aws:iam/rolePolicy:RolePolicy", lambda _: {"role": "ghost"}, "NoSuchEntity"),
+    ("profile of a ghost", "aws:iam/instanceProfile:InstanceProfile", lambda _: {"role": "ghost"}, "NoSuchEntity"),
+    ("alias of a ghost", "aws:kms/alias:Alias", lambda _: {"targetKeyId": _GHOST_KEY}, "NotFoundException"),
+    (
+        "replica of a single-region key",
+        "aws:kms/replicaKey:ReplicaKey",
+        lambda world: {"primaryKeyArn": services.key(World(world.aws.elsewhere("us-east-2")))},
+        "UnsupportedOperationException",
+    ),
+    ("parameter under a ghost's key", _PARAMETER, lambda _: {"keyId": _GHOST_KEY}, "InvalidKeyId"),
+    ("unknown type", _TEMPLATE, lambda _: {"instanceType": "p5.49xlarge"}, "InvalidParameterValue"),
+    ("unknown group", _TEMPLATE, lambda _: {"vpcSecurityGroupIds": ["sg-0123456789abcdef0"]}, "InvalidGroup.NotFound"),
+    ("unknown image", _TEMPLATE, lambda _: {"imageId": "ami-00000000000000000"}, "InvalidAMIID.NotFound"),
+    ("no image at all", _TEMPLATE, lambda _: {"imageId": "ubuntu"}, "InvalidAMIID.Malformed"),
+    ("unknown parameter", _TEMPLATE, lambda _: {"imageId": "resolve:ssm:/lab/none"}, "ParameterNotFound"),
+    ("unknown key pair", _TEMPLATE, lambda _: {"keyName": "none"}, "InvalidKeyPair.NotFound"),
+    ("unknown profile", _TEMPLATE, lambda _: {"iamInstanceProfile": {"name": "none"}}, "InvalidParameterValue"),
+    (
+        "unknown disk key",
+        _TEMPLATE,
+        lambda _: {"blockDeviceMappings": [{"deviceName": "/dev/sda1", "ebs": {"kmsKeyId": _GHOST_KEY}}]},
+        "NotFoundException",
+    ),
+    (
+        "unknown placement group",
+        _TEMPLATE,
+        lambda _: {"placement": {"groupName": "none"}},
+        "InvalidPlacementGroup.Unknown",
+    ),
+    ("unknown template", _GROUP, lambda _: _mixed("lt-0123456789abcdef0"), "ValidationError"),
+    (
+        "unknown version",
+        _GROUP,
+        lambda world: {"launchTemplate": {"id": services.template(world), "version": "7"}},
+        "ValidationError",
+    ),
+    (
+        "unknown subnet",
+        _GROUP,
+        lambda _: {"vpcZoneIdentifiers": [_GHOST_SUBNET]},
+        "InvalidSubnetID.NotFound",
+    ),
+    (
+        "type not in the zone",
+        _GROUP,
+        lambda world: _mixed(services.template(world, "u7in-32tb.224xlarge")),
+        "ValidationError",
+    ),
+    ("foreign security group", _GROUP, lambda world: _mixed(_foreign(world)), "ValidationError"),
+    ("name that is taken", _GROUP, lambda world: {"name": services.scaling_group(world)}, "AlreadyExists"),
+    (
+        "hook of no group",
+        "aws:autoscaling/lifecycleHook:LifecycleHook",
+        lambda _: {"autoscalingGroupName": "none"},
+        "ValidationError",
+    ),
+    (
+        "schedule of no group",
+        "aws:autoscaling/schedule:Schedule",
+        lambda _: {"autoscalingGroupName": "none"},
+        "ValidationError",
+    ),
+    (
+        "type not in the subnet's zone",
+        "aws:ec2/instance:Instance",
+        lambda _: {"instanceType": "p9.large"},
+        "InvalidParameterValue",
+    ),
+    (
+        "reservation where there is none",
+        "aws:ec2/capacityReservation:CapacityReservation",
+        lambda _: {"availabilityZone": "us-west-2z"},
+        "ValidationError",
+    ),
+    (
+        "file system under a ghost's key",
+        "aws:efs/fileSystem:FileSystem",
+        lambda _: {"kmsKeyId": _GHOST_KEY},
+        "NotFoundException",
+    ),
+    (
+        "target in no subnet",
+        "aws:efs/mountTarget:MountTarget",
+        lambda _: {"subnetId": _GHOST_SUBNET},
+        "SubnetNotFound",
+    ),
+    (
+        "target with no group",
+        "aws:efs/mountTarget:MountTarget",
+        lambda _: {"securityGroups": ["sg-0123456789abcdef0"]},
+        "SecurityGroupNotFound",
+    ),
+    (
+        "point of no file system",
+        "aws:efs/accessPoint:AccessPoint",
+        lambda _: {"fileSystemId": "fs-0123"},
+        "FileSystemNotFound",
+    ),
+    ("bucket that is there", _BUCKET, lambda world: {"bucket": services.bucket(world)}, "BucketAlreadyOwnedByYou"),
+    ("policy of no bucket", "aws:s3/bucketPolicy:BucketPolicy", lambda _: {"bucket": "no-such-bucket"}, "404"),
+    ("policy for a ghost", "aws:s3/bucketPolicy:BucketPolicy", lambda _: {"policy": _trusting()}, "MalformedPolicy"),
+    ("zone of no VPC", "aws:route53/zone:Zone", lambda _: {"vpcs": [{"vpcId": "vpc-0123"}]}, "InvalidVPCId"),
+    ("VPC with the name already", "aws:route53/zone:Zone", _twin, "ConflictingDomainExists"),
+    ("record of no zone", "aws:route53/record:Record", lambda _: {"zoneId": "Z0123"}, "NoSuchHostedZone"),
+    (
+        "group under a ghost's key",
+        "aws:cloudwatch/logGroup:LogGroup",
+        lambda _: {"kmsKeyId": _GHOST_KEY},
+        "NotFoundException",
+    ),
+    ("topic under a ghost's key", "aws:sns/topic:Topic", lambda _: {"kmsMasterKeyId": _GHOST_KEY}, "NotFoundException"),
+)
