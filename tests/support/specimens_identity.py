@@ -196,6 +196,7 @@ IDENTITY = (
     Specimen(
         "aws:secretsmanager/secretVersion:SecretVersion",
         inputs=lambda world: {"secretId": services.secret(world), "secretString": "hidden"},
+        changes={"versionStages": ["AWSCURRENT", "blue"]},
         told=asked("secretsmanager", "get_secret_value", SecretId=_split("|", 0), VersionId=_split("|", 1)),
         adopted=True,
     ),

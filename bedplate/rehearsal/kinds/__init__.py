@@ -9,7 +9,8 @@ from bedplate.rehearsal.kinds.capacity_reservation import CAPACITY_RESERVATION
 from bedplate.rehearsal.kinds.customer_gateway import CUSTOMER_GATEWAY
 from bedplate.rehearsal.kinds.dhcp_options import DHCP_OPTIONS, DHCP_OPTIONS_ASSOCIATION
 from bedplate.rehearsal.kinds.efs_access import ACCESS_POINT, MOUNT_TARGET
-from bedplate.rehearsal.kinds.efs_file_system import BACKUP_POLICY, FILE_SYSTEM, FILE_SYSTEM_POLICY
+from bedplate.rehearsal.kinds.efs_file_system import FILE_SYSTEM
+from bedplate.rehearsal.kinds.efs_policies import BACKUP_POLICY, FILE_SYSTEM_POLICY
 from bedplate.rehearsal.kinds.elastic_address import ELASTIC_ADDRESS
 from bedplate.rehearsal.kinds.flow_log import FLOW_LOG
 from bedplate.rehearsal.kinds.iam_policy import POLICY, ROLE_POLICY, ROLE_POLICY_ATTACHMENT
@@ -19,7 +20,8 @@ from bedplate.rehearsal.kinds.instance import INSTANCE
 from bedplate.rehearsal.kinds.internet_gateway import INTERNET_GATEWAY
 from bedplate.rehearsal.kinds.key_pair import KEY_PAIR
 from bedplate.rehearsal.kinds.kms_alias import ALIAS
-from bedplate.rehearsal.kinds.kms_key import KEY, REPLICA_KEY
+from bedplate.rehearsal.kinds.kms_key import KEY
+from bedplate.rehearsal.kinds.kms_replica import REPLICA_KEY
 from bedplate.rehearsal.kinds.launch_template import LAUNCH_TEMPLATE
 from bedplate.rehearsal.kinds.log_group import LOG_GROUP
 from bedplate.rehearsal.kinds.managed_prefix_list import MANAGED_PREFIX_LIST
@@ -29,11 +31,13 @@ from bedplate.rehearsal.kinds.network_acl import DEFAULT_NETWORK_ACL, NETWORK_AC
 from bedplate.rehearsal.kinds.network_interface import NETWORK_INTERFACE
 from bedplate.rehearsal.kinds.placement_group import PLACEMENT_GROUP
 from bedplate.rehearsal.kinds.route import ROUTE
+from bedplate.rehearsal.kinds.route53_association import VPC_ASSOCIATION_AUTHORIZATION, ZONE_ASSOCIATION
 from bedplate.rehearsal.kinds.route53_record import RECORD
-from bedplate.rehearsal.kinds.route53_zone import VPC_ASSOCIATION_AUTHORIZATION, ZONE, ZONE_ASSOCIATION
+from bedplate.rehearsal.kinds.route53_zone import ZONE
 from bedplate.rehearsal.kinds.route_table import DEFAULT_ROUTE_TABLE, ROUTE_TABLE
 from bedplate.rehearsal.kinds.route_table_association import MAIN_ROUTE_TABLE_ASSOCIATION, ROUTE_TABLE_ASSOCIATION
-from bedplate.rehearsal.kinds.s3_bucket import BUCKET, BUCKET_OBJECT
+from bedplate.rehearsal.kinds.s3_bucket import BUCKET
+from bedplate.rehearsal.kinds.s3_object import BUCKET_OBJECT
 from bedplate.rehearsal.kinds.s3_settings import (
     BUCKET_ENCRYPTION,
     BUCKET_LIFECYCLE,

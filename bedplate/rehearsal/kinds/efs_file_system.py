@@ -1,12 +1,11 @@
-"""EFS file systems, with their policies and their backups."""
+"""EFS file systems."""
 
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, Support, replaces, updates
-from bedplate.rehearsal.kinds.limits import Choice, Number, Text, beyond, inside
-from bedplate.rehearsal.kinds.policy_document import malformed, refuse_strangers
+from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
+from bedplate.rehearsal.kinds.limits import Choice, Number, Text, beyond
 from bedplate.rehearsal.kinds.tagging import Tagger, tag_pairs
 from bedplate.rehearsal.kinds.undoing import undoing
 from bedplate.rehearsal.placement import placed
@@ -20,7 +19,6 @@ _LIMITS = {
     "provisionedThroughputInMibps": Number(1, 3414),
 }
 _DEFAULT_KEY = "alias/aws/elasticfilesystem"
-_NO_POLICY = "{}"  # moto has no DeleteFileSystemPolicy: this stands for none
 _APART = ("creationToken", "lifecyclePolicies", "protection", "tags")
 EFS_TAGS = Tagger(service="efs", ident="ResourceId")
 
@@ -103,83 +101,4 @@ FILE_SYSTEM = Kind(
     delete=_delete,
     complaints=_complaints,
     note="moto has no UpdateFileSystem: throughput and protection are kept by the rehearsal",
-)
-
-
-def _put_policy(aws: Aws, inputs: Props) -> str:
-    ident: str = inputs["fileSystemId"]
-    _update_policy(aws, ident, {}, inputs)
-    return ident
-
-
-def _update_policy(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    aws.call("efs", "describe_file_systems", FileSystemId=ident)
-    refuse_strangers(aws, new["policy"], "InvalidPolicyException")
-    aws.call("efs", "put_file_system_policy", FileSystemId=ident, Policy=new["policy"])
-
-
-def _read_policy(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    if aws.call("efs", "describe_file_system_policy", FileSystemId=ident)["Policy"] == _NO_POLICY:
-        raise Refusal("PolicyNotFound", f"{ident} has no policy")
-    return {"fileSystemId": ident}
-
-
-def _drop_policy(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("efs", "put_file_system_policy", FileSystemId=ident, Policy=_NO_POLICY)
-
-
-def _policy_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from malformed(inputs)
-
-
-FILE_SYSTEM_POLICY = Kind(
-    token="aws:efs/fileSystemPolicy:FileSystemPolicy",
-    inputs=updates("bypassPolicyLockoutSafetyCheck", "policy") | replaces("fileSystemId"),
-    defaults={"bypassPolicyLockoutSafetyCheck": False},
-    create=_put_policy,
-    read=_read_policy,
-    update=_update_policy,
-    delete=_drop_policy,
-    complaints=_policy_complaints,
-)
-
-_BACKUP = "aws:efs/backupPolicy:BackupPolicy"
-
-
-def _back_up(aws: Aws, inputs: Props) -> str:
-    ident: str = inputs["fileSystemId"]
-    aws.call("efs", "describe_file_systems", FileSystemId=ident)
-    aws.fakes(_BACKUP)[ident] = dict(inputs)
-    return ident
-
-
-def _read_backup(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    aws.call("efs", "describe_file_systems", FileSystemId=ident)
-    if ident not in aws.fakes(_BACKUP):
-        raise Refusal("PolicyNotFound", f"{ident} has no backup policy")
-    return {"backupPolicy": aws.fakes(_BACKUP)[ident]["backupPolicy"], "fileSystemId": ident}
-
-
-def _update_backup(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    aws.fakes(_BACKUP)[ident] = dict(new)
-
-
-def _drop_backup(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.fakes(_BACKUP).pop(ident, None)
-
-
-def _backup_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from inside(inputs, "backupPolicy", {"status": Choice(("ENABLED", "DISABLED"))})
-
-
-BACKUP_POLICY = Kind(
-    token=_BACKUP,
-    inputs=updates("backupPolicy") | replaces("fileSystemId"),
-    create=_back_up,
-    read=_read_backup,
-    update=_update_backup,
-    delete=_drop_backup,
-    complaints=_backup_complaints,
-    support=Support.FAKED,
-    note="moto has no PutBackupPolicy",
 )

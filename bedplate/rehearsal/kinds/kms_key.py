@@ -20,7 +20,7 @@ _LIMITS = {
 _TAGS = Tagger(service="kms", ident="KeyId", names=("TagKey", "TagValue"))
 _LONGEST_WINDOW = 30  # days until deletion when the program does not say: KMS's own default
 # What a key has as it is born, so that making one and changing one are the same calls.
-_BORN = {"isEnabled": True, "enabled": True, "enableKeyRotation": False}
+BORN = {"isEnabled": True, "enabled": True, "enableKeyRotation": False}
 
 
 def _create(aws: Aws, inputs: Props) -> str:
@@ -36,17 +36,18 @@ def _create(aws: Aws, inputs: Props) -> str:
     params = {key: value for key, value in wanted.items() if value is not None}
     tags = tag_pairs(inputs.get("tags"), ("TagKey", "TagValue"))
     ident: str = aws.call("kms", "create_key", Tags=tags, **params)["KeyMetadata"]["KeyId"]
-    return _settle(aws, ident, {**inputs, **_BORN}, inputs)
+    return settle(aws, ident, {**inputs, **BORN}, inputs)
 
 
-def _settle(aws: Aws, ident: str, born: Props, inputs: Props) -> str:
+def settle(aws: Aws, ident: str, born: Props, inputs: Props) -> str:
     """Bring a key just made to its inputs; when AWS refuses one of them, schedule the key's end."""
-    with undoing(lambda: _delete(aws, ident, inputs)):
-        _update(aws, ident, born, inputs)
+    with undoing(lambda: delete_key(aws, ident, inputs)):
+        change_key(aws, ident, born, inputs)
     return ident
 
 
-def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
+def change_key(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    """Bring a key from the old inputs to the new ones."""
     if new.get("policy") and old.get("policy") != new["policy"]:
         refuse_strangers(aws, new["policy"], "MalformedPolicyDocumentException")
         aws.call("kms", "put_key_policy", KeyId=ident, PolicyName="default", Policy=new["policy"])
@@ -72,7 +73,7 @@ def _rotate(aws: Aws, ident: str, old: Props, new: Props) -> None:
         aws.call("kms", "disable_key_rotation", KeyId=ident)
 
 
-def _living(aws: Aws, ident: str) -> dict[str, Any]:
+def living_key(aws: Aws, ident: str) -> dict[str, Any]:
     """Return a key's metadata; one that waits for its deletion is gone for the provider."""
     found: dict[str, Any] = aws.call("kms", "describe_key", KeyId=ident)["KeyMetadata"]
     if found["KeyState"] == "PendingDeletion":
@@ -81,7 +82,7 @@ def _living(aws: Aws, ident: str) -> dict[str, Any]:
 
 
 def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    found = _living(aws, ident)
+    found = living_key(aws, ident)
     return {
         "arn": found["Arn"],
         "keyId": ident,
@@ -91,12 +92,14 @@ def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     } | {key: inputs[key] for key in ("policy", "rotationPeriodInDays") if inputs.get(key)}
 
 
-def _delete(aws: Aws, ident: str, outputs: Props) -> None:
+def delete_key(aws: Aws, ident: str, outputs: Props) -> None:
+    """Schedule the end of a key."""
     days = outputs.get("deletionWindowInDays") or _LONGEST_WINDOW
     aws.call("kms", "schedule_key_deletion", KeyId=ident, PendingWindowInDays=days)
 
 
-def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def key_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    """Yield what KMS refuses of a key's inputs."""
     yield from beyond(inputs, _LIMITS)
     yield from malformed(inputs)
 
@@ -116,47 +119,8 @@ KEY = Kind(
     computed=frozenset({"description", "multiRegion", "policy", "rotationPeriodInDays"}),
     create=_create,
     read=_read,
-    update=_update,
-    delete=_delete,
-    complaints=_complaints,
-    note="a deleted key waits for its end, as in AWS",
-)
-
-
-def _replicate(aws: Aws, inputs: Props) -> str:
-    _, _, _, region, _, resource = str(inputs["primaryKeyArn"]).split(":", 5)
-    ident = resource.removeprefix("key/")
-    primary = aws.elsewhere(region)
-    if not _living(primary, ident).get("MultiRegion"):
-        raise Refusal("UnsupportedOperationException", f"{ident} is no multi-Region primary key")
-    primary.call("kms", "replicate_key", KeyId=ident, ReplicaRegion=aws.region)
-    return _settle(aws, ident, _BORN, inputs)
-
-
-def _read_replica(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    found = _living(aws, ident)
-    return {
-        "arn": found["Arn"],
-        "keyId": ident,
-        "keyRotationEnabled": aws.call("kms", "get_key_rotation_status", KeyId=ident)["KeyRotationEnabled"],
-        "keySpec": found.get("KeySpec") or "SYMMETRIC_DEFAULT",
-        "keyUsage": found.get("KeyUsage") or "ENCRYPT_DECRYPT",
-        "policy": inputs.get("policy")
-        or aws.call("kms", "get_key_policy", KeyId=ident, PolicyName="default")["Policy"],
-    }
-
-
-REPLICA_KEY = Kind(
-    token="aws:kms/replicaKey:ReplicaKey",
-    inputs=updates("bypassPolicyLockoutSafetyCheck", "deletionWindowInDays", "description", "enabled")
-    | updates("policy", "tags")
-    | replaces("primaryKeyArn"),
-    defaults={"bypassPolicyLockoutSafetyCheck": False, "deletionWindowInDays": 30, "enabled": True},
-    computed=frozenset({"policy"}),
-    create=_replicate,
-    read=_read_replica,
-    update=_update,
-    delete=_delete,
-    complaints=_complaints,
+    update=change_key,
+    delete=delete_key,
+    complaints=key_complaints,
     note="a deleted key waits for its end, as in AWS",
 )

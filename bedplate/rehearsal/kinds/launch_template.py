@@ -173,6 +173,7 @@ LAUNCH_TEMPLATE = Kind(
     token="aws:ec2/launchTemplate:LaunchTemplate",
     inputs=updates(*_LAUNCH, *_VERSION, "tags") | replaces("name", "namePrefix"),
     computed=frozenset({"defaultVersion", "name", "namePrefix"}),
+    sets=frozenset({"licenseSpecifications", "securityGroupNames", "vpcSecurityGroupIds"}),
     moves=frozenset({"defaultVersion", "latestVersion"}),
     naming=Naming(longest=125),
     create=_create,

@@ -129,7 +129,7 @@ RECORD = Kind(
     | updates(*_ROUTINGS, *_PLAIN)
     | replaces("name", "zoneId"),
     computed=frozenset({"allowOverwrite"}),
-    sets=frozenset({"records"}),
+    sets=frozenset({"aliases", "records"}),
     create=_create,
     read=_read,
     update=_update,

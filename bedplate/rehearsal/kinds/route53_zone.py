@@ -1,10 +1,10 @@
-"""Hosted zones of Route 53, public and private, and the VPCs that resolve private ones."""
+"""Hosted zones of Route 53, public and private."""
 
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-from bedplate.rehearsal.kind import Complaint, Kind, Props, Support, replaces, updates
+from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
 from bedplate.rehearsal.kinds.limits import Text, beyond, together
 from bedplate.rehearsal.kinds.tagging import tag_pairs
 from bedplate.rehearsal.kinds.undoing import undoing
@@ -27,7 +27,7 @@ def _vpc(aws: Aws, given: Props) -> dict[str, str]:
     return {"VPCRegion": region, "VPCId": given["vpcId"]}
 
 
-def _associate(aws: Aws, ident: str, given: Props) -> None:
+def associate(aws: Aws, ident: str, given: Props) -> None:
     """Let a VPC resolve a private zone, unless it resolves one of the same name already."""
     vpc = _vpc(aws, given)
     name = aws.call("route53", "get_hosted_zone", Id=ident)["HostedZone"]["Name"]
@@ -80,7 +80,7 @@ def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
     )
     # First those that come: a private zone is never without a VPC.
     for key in sorted(wanted.keys() - held.keys()):
-        _associate(aws, ident, wanted[key])
+        associate(aws, ident, wanted[key])
     for ref, region in sorted(held.keys() - wanted.keys()):
         vpc = {"VPCRegion": region, "VPCId": ref}
         aws.call("route53", "disassociate_vpc_from_hosted_zone", HostedZoneId=ident, VPC=vpc)
@@ -126,68 +126,4 @@ ZONE = Kind(
     update=_update,
     delete=_delete,
     complaints=_complaints,
-)
-
-
-def _region(aws: Aws, inputs: Props) -> str:
-    return str(inputs.get("vpcRegion") or aws.region)
-
-
-def _join(aws: Aws, inputs: Props) -> str:
-    _associate(aws, inputs["zoneId"], inputs)
-    return f"{inputs['zoneId']}:{inputs['vpcId']}:{_region(aws, inputs)}"
-
-
-def _read_join(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    zone, vpc, region = ident.split(":")
-    found = aws.call("route53", "get_hosted_zone", Id=zone).get("VPCs", [])
-    if vpc not in [one["VPCId"] for one in found]:
-        raise Refusal("VPCAssociationNotFound", f"{vpc} is not associated with {zone}")
-    return {"owningAccount": aws.account, "vpcRegion": region}
-
-
-def _part(aws: Aws, ident: str, outputs: Props) -> None:
-    zone, vpc, region = ident.split(":")
-    found = {"VPCRegion": region, "VPCId": vpc}
-    aws.call("route53", "disassociate_vpc_from_hosted_zone", HostedZoneId=zone, VPC=found)
-
-
-ZONE_ASSOCIATION = Kind(
-    token="aws:route53/zoneAssociation:ZoneAssociation",
-    inputs=replaces("vpcId", "vpcRegion", "zoneId"),
-    computed=frozenset({"vpcRegion"}),
-    create=_join,
-    read=_read_join,
-    delete=_part,
-)
-
-_AUTHORIZATION = "aws:route53/vpcAssociationAuthorization:VpcAssociationAuthorization"
-
-
-def _allow(aws: Aws, inputs: Props) -> str:
-    aws.call("route53", "get_hosted_zone", Id=inputs["zoneId"])
-    ident = f"{inputs['zoneId']}:{inputs['vpcId']}:{_region(aws, inputs)}"
-    aws.fakes(_AUTHORIZATION)[ident] = dict(inputs)
-    return ident
-
-
-def _read_allowed(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    if ident not in aws.fakes(_AUTHORIZATION):
-        raise Refusal("VPCAssociationAuthorizationNotFound", f"there is no authorization {ident}")
-    return {"vpcRegion": _region(aws, inputs)}
-
-
-def _forbid(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.fakes(_AUTHORIZATION).pop(ident, None)
-
-
-VPC_ASSOCIATION_AUTHORIZATION = Kind(
-    token=_AUTHORIZATION,
-    inputs=replaces("vpcId", "vpcRegion", "zoneId"),
-    computed=frozenset({"vpcRegion"}),
-    create=_allow,
-    read=_read_allowed,
-    delete=_forbid,
-    support=Support.FAKED,
-    note="moto has no associations across accounts",
 )

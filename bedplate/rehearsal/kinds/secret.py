@@ -113,6 +113,19 @@ def _read_version(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     }
 
 
+def _restage(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    arn, _, version = ident.partition("|")
+    versions = aws.call("secretsmanager", "list_secret_version_ids", SecretId=arn)["Versions"]
+    holders = {stage: one["VersionId"] for one in versions for stage in one.get("VersionStages") or []}
+    for stage in new.get("versionStages") or []:
+        held = {"RemoveFromVersionId": holders[stage]} if stage in holders else {}
+        if holders.get(stage) != version:
+            call = {"SecretId": arn, "VersionStage": stage, "MoveToVersionId": version, **held}
+            aws.call("secretsmanager", "update_secret_version_stage", **call)
+    gone = {*(old.get("versionStages") or [])} - {*(new.get("versionStages") or [])}
+    _unstage(aws, ident, {"versionStages": sorted(gone)})
+
+
 def _unstage(aws: Aws, ident: str, outputs: Props) -> None:
     """Take a version's own labels away; AWSCURRENT stays, as the last version of a secret does."""
     arn, _, version = ident.partition("|")
@@ -129,11 +142,12 @@ def _version_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
 
 SECRET_VERSION = Kind(
     token="aws:secretsmanager/secretVersion:SecretVersion",
-    inputs=replaces("secretId", "secretString", "secretBinary", "versionStages"),
+    inputs=updates("versionStages") | replaces("secretId", "secretString", "secretBinary"),
     computed=frozenset({"versionStages"}),
     sets=frozenset({"versionStages"}),
     create=_put,
     read=_read_version,
+    update=_restage,
     delete=_unstage,
     complaints=_version_complaints,
 )
