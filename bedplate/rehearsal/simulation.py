@@ -44,6 +44,7 @@ class Simulation:
     fakes: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _clients: dict[tuple[str, str], BaseClient] = field(default_factory=dict)
+    _shapes: dict[tuple[str, str], StructureShape] = field(default_factory=dict)
 
     def region(self, name: str) -> "Aws":
         """Return the door to one region."""
@@ -66,6 +67,14 @@ class Simulation:
                 made._endpoint.http_session = _NoWayOut()  # noqa: SLF001  # the only place to stop a request
                 self._clients[service, region] = made
             return self._clients[service, region]
+
+    def shape(self, service: str, operation: str) -> StructureShape:
+        """Return what an operation takes; botocore would build it anew each time."""
+        if (service, operation) not in self._shapes:
+            meta = self.client(service, "us-east-1").meta
+            model = meta.service_model.operation_model(meta.method_to_api_mapping[operation])
+            self._shapes[service, operation] = model.input_shape
+        return self._shapes[service, operation]
 
     def call(self, service: str, region: str, operation: str, params: dict[str, Any]) -> dict[str, Any]:
         """Make one call; raise Refusal with AWS's error code when it is refused."""
@@ -106,10 +115,7 @@ class Aws:
 
     def shape(self, service: str, operation: str) -> StructureShape:
         """Return what an operation takes, from botocore's service model."""
-        meta = self.simulation.client(service, self.region).meta
-        model = meta.service_model.operation_model(meta.method_to_api_mapping[operation])
-        shape: StructureShape = model.input_shape
-        return shape
+        return self.simulation.shape(service, operation)
 
     def arn(self, service: str, resource: str) -> str:
         """Return the ARN of a resource of this region and account."""
