@@ -5,8 +5,10 @@ stand side by side.
 """
 
 import asyncio
+import gc
 import os
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -65,6 +67,12 @@ async def _quiet() -> None:
         done, _ = await asyncio.wait(waiting, timeout=_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
         if not done:
             return
+
+
+def tidy() -> None:
+    """Drop what a failed program left half done; Python would warn of it later, and its failure is told."""
+    warnings.filterwarnings("ignore", r"coroutine 'Output\.\w+' was never awaited", RuntimeWarning)
+    gc.collect()
 
 
 def _settle(monitor: Monitor, setting: Setting) -> None:

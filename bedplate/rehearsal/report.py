@@ -54,7 +54,9 @@ class StackReport:
     @property
     def kept(self) -> tuple[str, ...]:
         """The URNs of what the destruction left: what is protected, and what that needs."""
-        return tuple(entry.urn for entry in self._left_by(Phase.DESTROY))
+        # A stack that a changed fleet no longer has is destroyed by the change.
+        last = Phase.DESTROY if Phase.DESTROY in self.runs else Phase.CHANGE
+        return tuple(entry.urn for entry in self._left_by(last))
 
     def _steps(self, phase: Phase) -> tuple[Step, ...]:
         return self.runs[phase].steps if phase in self.runs else ()

@@ -44,9 +44,10 @@ def resource_class(token: str) -> type:
 def _leaf(package: str, name: str) -> ModuleType:
     """Return the module that defines a class, such as `pulumi_aws.ec2.launch_template`.
 
-    Not the package above it: that is loaded on first use, and lacks its classes for good when a program has imported
-    one of its leaves before.
+    Not the package above it: that is loaded on first use, and lacks a leaf's classes for good when the leaf was what
+    loaded it. A program may have done so; we ask the package first.
     """
+    hasattr(importlib.import_module(package), name)
     return importlib.import_module(f"{package}.{_NEXT_WORD.sub('_', name).lower()}")
 
 

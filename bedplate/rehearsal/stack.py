@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bedplate.rehearsal.deployment import Deployment
-from bedplate.rehearsal.evaluation import Program, Setting, evaluate
+from bedplate.rehearsal.evaluation import Program, Setting, evaluate, tidy
 from bedplate.rehearsal.ledger import Ledger
 from bedplate.rehearsal.monitor import Monitor
 from bedplate.rehearsal.providers import DefaultProvider, Providers
@@ -72,6 +72,8 @@ def run(stack: Stack, world: World, *, preview: bool = False, watch: Callable[[S
         deployment.failures.append(_crash(error))
     except SystemExit as left:
         deployment.failures.append(Failure("", "SystemExit", f"the program ended itself with {left.code!r}"))
+    if deployment.failures:
+        tidy()
     deployment.finish()
     return _settled(stack, world, deployment, started)
 

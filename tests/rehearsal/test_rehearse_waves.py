@@ -1,0 +1,135 @@
+"""Whole rehearsals: created, run again, changed and destroyed, in waves."""
+
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import pulumi
+import pytest
+from pulumi import Output, ResourceOptions, StackReference
+
+from bedplate.rehearsal.providers import DefaultProvider
+from bedplate.rehearsal.rehearse import rehearse
+from bedplate.rehearsal.report import Phase, Report, document
+from bedplate.rehearsal.simulation import running
+from bedplate.rehearsal.stack import Stack, World
+from bedplate.rehearsal.stack import run as run_stack
+from bedplate.rehearsal.step import Op
+from tests.support.programs import ACCOUNT, parameter
+
+REGIONS = ("us-east-1", "us-west-2", "eu-north-1", "eu-west-1")
+
+
+def _shared() -> None:
+    parameter("shared")
+    pulumi.export("secret", Output.secret("s3cr3t"))
+
+
+def _regional(region: str, size: int = 1) -> None:
+    kept = parameter("kept", opts=ResourceOptions(protect=True))
+    secret = StackReference("organization/lab/lab.shared").require_output("secret")
+    for n in range(size):
+        parameter(f"{region}-{n}", Output.concat(kept.name, secret))
+    pulumi.export("region", region)
+
+
+def _stack(name: str, program: Callable[[], None], region: str = "us-west-2") -> Stack:
+    return Stack(f"lab.{name}", "lab", program, default_provider=DefaultProvider(region))
+
+
+def _waves(size: int = 1, regions: tuple[str, ...] = REGIONS) -> list[list[Stack]]:
+    return [[_stack("shared", _shared)], [_stack(one, partial(_regional, one, size), one) for one in regions]]
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    """Rehearse four regions, then a size more in one region less."""
+    return rehearse(ACCOUNT, _waves(), _waves(2, REGIONS[1:]))
+
+
+def _counts(report: Report, phase: Phase, op: Op) -> list[int]:
+    return [stack.count(phase, op) for stack in report.stacks]
+
+
+def test_every_phase_does_its_own(report: Report) -> None:
+    """Each phase takes its own steps: the second run none, the change what is new, the destruction all unprotected."""
+    assert _counts(report, Phase.CREATE, Op.CREATE) == [1, 2, 2, 2, 2]
+    assert _counts(report, Phase.AGAIN, Op.SAME) == [1, 2, 2, 2, 2]
+    assert _counts(report, Phase.CHANGE, Op.CREATE) == [0, 0, 1, 1, 1]
+    assert _counts(report, Phase.DESTROY, Op.DELETE) == [1, 0, 2, 2, 2]
+    assert report.ok
+
+
+def test_a_stack_that_is_gone_is_destroyed_by_the_change(report: Report) -> None:
+    """A changed fleet without a region deletes what that region had, save what is protected."""
+    (gone,) = [stack for stack in report.stacks if stack.name == "lab.us-east-1"]
+
+    assert [step.op for step in gone.changes(Phase.CHANGE) if step.is_in_cloud] == [Op.DELETE]
+
+
+def test_what_is_kept_is_said(report: Report) -> None:
+    """A report names the protected resources that a destruction left."""
+    kept = {stack.name: len(stack.kept) for stack in report.stacks}
+
+    assert kept == {"lab.shared": 0, **{f"lab.{one}": 1 for one in REGIONS}}
+
+
+def test_no_report_shows_a_secret(report: Report) -> None:
+    """Neither the document of a rehearsal nor its values' own texts hold what is secret."""
+    assert "s3cr3t" not in str(document(report))
+    assert "s3cr3t" not in repr(report)
+
+
+def test_a_failure_ends_a_rehearsal_with_a_destruction() -> None:
+    """After a failure no further wave is run, and what was made is destroyed."""
+
+    def broken() -> None:
+        parameter("made")
+        raise LookupError
+
+    report = rehearse(ACCOUNT, [[_stack("broken", broken)], [_stack("later", _shared)]])
+
+    (broken_stack,) = [stack for stack in report.stacks if Phase.CREATE in stack.runs]
+    assert broken_stack.name == "lab.broken"
+    assert broken_stack.count(Phase.DESTROY, Op.DELETE) == 1
+    assert not report.ok
+
+
+def test_steps_are_told_as_they_are_taken() -> None:
+    """A watcher hears of every step with its stack and its phase."""
+    heard = []
+
+    report = rehearse(ACCOUNT, [[_stack("shared", _shared)]], watch=lambda *told: heard.append(told))
+
+    told = {(name, phase, step.op) for name, phase, step in heard if step.is_in_cloud}
+    assert told == {
+        ("lab.shared", Phase.CREATE, Op.CREATE),
+        ("lab.shared", Phase.AGAIN, Op.SAME),
+        ("lab.shared", Phase.DESTROY, Op.DELETE),
+    }
+    assert report.ok
+
+
+def test_regions_side_by_side_do_not_mix() -> None:
+    """Twenty times four stacks in four threads: each makes its own resources, in its own region, under its own name."""
+    with running(ACCOUNT) as simulation:
+        for _ in range(20):
+            world = World(simulation)
+            wave = [_stack(one, partial(_lone, one), one) for one in REGIONS]
+            threads = [threading.Thread(target=run_stack, args=(one, world)) for one in wave]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            found = {
+                name: [entry.outputs["region"] for entry in snapshot.entries.values() if entry.is_in_cloud]
+                for name, snapshot in world.snapshots.items()
+            }
+            assert found == {f"lab.{one}": [one] * 3 for one in REGIONS}
+
+
+def _lone(region: str) -> None:
+    first = parameter(f"{region}-a", overwrite=True)
+    second = parameter(f"{region}-b", first.name, overwrite=True)
+    parameter(f"{region}-c", second.name.apply(lambda name: f"{name}!"), overwrite=True)
+    pulumi.export("region", region)
