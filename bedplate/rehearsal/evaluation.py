@@ -53,6 +53,8 @@ def evaluate(program: Program, monitor: Monitor, setting: Setting) -> None:
             await _quiet()
             raise
 
+    # What a failing program leaves half done; its failure is told.
+    warnings.filterwarnings("ignore", r"coroutine 'Output\.\w+' was never awaited", RuntimeWarning)
     # An Output inside an f-string becomes an error instead of a message in the place of the value.
     os.environ["PULUMI_ERROR_OUTPUT_STRING"] = "true"
     asyncio.run(main())
@@ -70,8 +72,7 @@ async def _quiet() -> None:
 
 
 def tidy() -> None:
-    """Drop what a failed program left half done; Python would warn of it later, and its failure is told."""
-    warnings.filterwarnings("ignore", r"coroutine 'Output\.\w+' was never awaited", RuntimeWarning)
+    """Drop what a failed program left half done now: found later, it would be taken for another's."""
     gc.collect()
 
 
