@@ -7,9 +7,10 @@ from typing import Any
 from pulumi import Output
 from pulumi.runtime import mocks, set_all_config, set_mocks
 from pulumi.runtime.settings import ROOT, SETTINGS, get_root_resource
-from pulumi.runtime.stack import run_in_stack
+from pulumi.runtime.stack import Stack, run_in_stack
 
-from bedplate.rehearsal.stack import Stack
+from bedplate.rehearsal import schema
+from bedplate.rehearsal import stack as stacks
 
 
 class AtOnce(mocks.Mocks):
@@ -23,13 +24,14 @@ class AtOnce(mocks.Mocks):
         return args.args
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        """Answer a registration with an id and its own inputs."""
+        """Answer a registration with an id, its own inputs, and a word for each other output."""
         if args.typ == "pulumi:pulumi:StackReference":
             return args.name, {"name": args.name, "outputs": self.exports[args.name], "secretOutputNames": []}
-        return f"{args.name}-id", {"arn": f"arn:aws:x:::{args.name}", "latestVersion": 1, **args.inputs}
+        known = schema.outputs(args.typ) if args.typ.startswith("aws:") else ()
+        return f"{args.name}-id", {**dict.fromkeys(known, args.name), **args.inputs}
 
 
-def evaluate_with_null_mocks(stack: Stack, at_once: AtOnce) -> None:
+def evaluate_with_null_mocks(stack: stacks.Stack, at_once: AtOnce) -> None:
     """Run one stack's program to its end."""
 
     async def main() -> None:
@@ -42,7 +44,7 @@ def evaluate_with_null_mocks(stack: Stack, at_once: AtOnce) -> None:
         ROOT.set(None)
         await run_in_stack(stack.program)
         root = get_root_resource()
-        assert root is not None
+        assert isinstance(root, Stack)
         exports = {key: await Output.from_input(value).future() for key, value in root.outputs.items()}
         at_once.exports[stack.full_name] = exports
 
