@@ -18,6 +18,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 from botocore.model import StructureShape
 from moto import mock_aws
 
+from bedplate.rehearsal.collector import seldom_collected
 from bedplate.rehearsal.moto_repairs import mended
 from bedplate.rehearsal.moto_stock import bring, empty_stock
 from bedplate.rehearsal.refusal import Refusal
@@ -136,7 +137,7 @@ def running(account: str) -> Iterator[Simulation]:
     with _running:
         ambient = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("AWS_")}
         try:
-            with empty_stock(), mock_aws(), mended():
+            with seldom_collected(), empty_stock(), mock_aws(), mended():
                 yield Simulation(account)
         finally:
             os.environ.update(ambient)
