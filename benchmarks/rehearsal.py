@@ -81,8 +81,8 @@ def called(log: Path) -> Figures:
 
 def evaluated(regions: int) -> Figures:
     """Evaluate the same programs with mocks that answer at once."""
-    from benchmarks.null_mocks import AtOnce, evaluate_with_null_mocks  # noqa: PLC0415
     from bedplate.cli.waves import waves  # noqa: PLC0415
+    from benchmarks.null_mocks import AtOnce, evaluate_with_null_mocks  # noqa: PLC0415
 
     stacks = [stack for wave in waves(plan_of(regions)) for stack in wave]
     at_once = AtOnce()

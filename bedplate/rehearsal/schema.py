@@ -10,13 +10,13 @@ import json
 import re
 import typing
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any
 
 import pulumi_aws
 from pulumi import _types
 
 from bedplate.rehearsal.refusal import Unsupported
+from bedplate.rehearsal.sdk import leaf
 
 _NEXT_WORD: typing.Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -37,18 +37,8 @@ def resource_class(token: str) -> type:
     if token not in _modules():
         raise Unsupported(f"pulumi_aws has no resource type {token}")
     package, name = _modules()[token]
-    found: type = getattr(_leaf(package, name), name)
+    found: type = getattr(leaf(package, _NEXT_WORD.sub("_", name).lower()), name)
     return found
-
-
-def _leaf(package: str, name: str) -> ModuleType:
-    """Return the module that defines a class, such as `pulumi_aws.ec2.launch_template`.
-
-    Not the package above it: that is loaded on first use, and lacks a leaf's classes for good when the leaf was what
-    loaded it. A program may have done so; we ask the package first.
-    """
-    hasattr(importlib.import_module(package), name)
-    return importlib.import_module(f"{package}.{_NEXT_WORD.sub('_', name).lower()}")
 
 
 @functools.cache

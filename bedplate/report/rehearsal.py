@@ -29,7 +29,7 @@ def rehearsal_lines(report: Report) -> Iterator[str]:
 def change_lines(stack: StackReport) -> Iterator[str]:
     """Yield what `--changed` did to each resource in the cloud, and which of its inputs moved."""
     steps = _changed(stack)
-    if Phase.CREATE not in stack.runs:
+    if any(step.op is Op.CREATE and urns.parse(step.urn).type == urns.STACK_TYPE for step in _all(stack)):
         yield from ("", f"{stack.name} is new, with {counted(len(steps), 'resource')}")
     elif steps:
         yield from ("", f"what the change does to {stack.name}:")
@@ -61,8 +61,11 @@ def _row(stack: StackReport) -> tuple[str, ...]:
 
 def _changed(stack: StackReport) -> tuple[Step, ...]:
     """Return one step for each resource in the cloud that the change touches."""
-    steps = stack.changes(Phase.CHANGE)
-    return tuple(step for step in steps if step.is_in_cloud and step.op not in PARTS_OF_REPLACE)
+    return tuple(step for step in _all(stack) if step.is_in_cloud and step.op not in PARTS_OF_REPLACE)
+
+
+def _all(stack: StackReport) -> tuple[Step, ...]:
+    return stack.changes(Phase.CHANGE)
 
 
 def _again(stack: StackReport) -> str:

@@ -18,7 +18,10 @@ from bedplate.catalog import load_catalog
 from bedplate.load import examine
 codes = [told.code for told in examine(Path(sys.argv[1]), load_catalog())]
 used = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps({"codes": codes, "seconds": used.ru_utime + used.ru_stime, "megabytes": used.ru_maxrss / 1024}))
+# Not ru_maxrss: that begins with the memory of the process that started this one.
+peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+seconds, megabytes = used.ru_utime + used.ru_stime, int(peak.split()[1]) / 1024
+print(json.dumps({"codes": codes, "seconds": seconds, "megabytes": megabytes}))
 """
 
 

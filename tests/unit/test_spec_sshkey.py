@@ -27,7 +27,11 @@ def rsa_of(bits: int) -> str:
     return line(rsa.RSAPublicNumbers(65537, modulus).public_key())
 
 
-@pytest.mark.parametrize("key", [ED25519, ECDSA, rsa_of(3072), rsa_of(4096), f"{ED25519} ada@laptop, the new one"])
+@pytest.mark.parametrize(
+    "key",
+    [ED25519, ECDSA, rsa_of(3072), rsa_of(4096), f"{ED25519} ada@laptop, the new one"],
+    ids=["ed25519", "ecdsa", "rsa-3072", "rsa-4096", "with a comment"],
+)
 def test_strong_public_keys_are_taken(key: str) -> None:
     """With any comment, or none."""
     assert check_key(key) == key

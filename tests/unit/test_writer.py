@@ -63,6 +63,7 @@ def test_a_symbolic_link_is_replaced_not_followed(tmp_path: Path) -> None:
         (f".other.lock.{HOST}.tmp.{NO_PID}.aa", True),
         (f".fleet.lock.{HOST}.tmp.notes", True),
     ],
+    ids=["dead", "no pid at all", "living", "of another host", "of another file", "no temporary"],
 )
 def test_only_temporaries_of_the_dead_are_swept(tmp_path: Path, name: str, *, stays: bool) -> None:
     """A live writer's file, another host's and anybody else's stay."""

@@ -1,7 +1,6 @@
 """A data function as a row of a table, and the form of its answer as the SDK has it."""
 
 import functools
-import importlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pulumi import _types
 from bedplate.rehearsal.kind import Props
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.schema import plain_kind
+from bedplate.rehearsal.sdk import leaf
 from bedplate.rehearsal.simulation import Aws
 
 
@@ -30,8 +30,7 @@ def empty_result(token: str) -> Mapping[str, Any]:
     """Return every property of a data function's answer, each with the empty value of its type."""
     module, _, name = token.removeprefix("aws:").rpartition(":")[0].partition("/")
     file = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
-    place = file if module == "index" else f"{module}.{file}"
-    found = importlib.import_module(f"pulumi_aws.{place}")
+    found = leaf("pulumi_aws" if module == "index" else f"pulumi_aws.{module}", file)
     result = getattr(found, f"{name[0].upper()}{name[1:]}Result")
     empties = {bool: False, list: [], dict: {}, int: 0, float: 0}
     types = _types.output_type_types(result)
