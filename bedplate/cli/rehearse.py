@@ -57,7 +57,7 @@ def _rehearse_fleet(path: Path, asked: tuple[str, ...], changed: Path | None, *,
     report = _act(plan.account, before, after)
     _print(report, json=json)
     if report.ok and not json:
-        show((*outlook_lines(plan, report), *price_lines(price_span(plan, load_catalog())), next_line(report)))
+        show((*outlook_lines(plan, report), *price_lines(price_span(plan, load_catalog())), next_line(plan, report)))
     return _status(report)
 
 

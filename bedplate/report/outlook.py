@@ -18,11 +18,12 @@ def outlook_lines(plan: FleetPlan, report: Report) -> Iterator[str]:
     yield from aligned((*_networks(plan, exports), *_stores(plan, exports)))
 
 
-def next_line(report: Report) -> str:
-    """Return the first command of a real run, and the stacks that follow."""
+def next_line(plan: FleetPlan, report: Report) -> str:
+    """Return the first commands of a real run, and the stacks that follow."""
     first, *rest = (stack.name for stack in report.stacks if Phase.CREATE in stack.runs)
     then = f", then {', '.join(rest)}" if rest else ""
-    return f"next: `pulumi up -s {first}`{then}"
+    record = "`bedplate plan --write` to record the addresses, then " if plan.news else ""
+    return f"next: {record}`pulumi up -s {first}`{then}"
 
 
 def _networks(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
