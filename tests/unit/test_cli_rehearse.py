@@ -28,7 +28,7 @@ def test_a_fleet_is_rehearsed_from_end_to_end(capsys: pytest.CaptureFixture[str]
     assert head.split() == ["stack", "created", "again", "changed", "destroyed", "kept", "time"]
     assert [row.split()[0].partition(".")[2] for row in rows[:3]][::2] == ["shared", "links"]
     assert all("no change" in row for row in rows[:3])
-    assert rows[-1].startswith("next: `pulumi up -s ")
+    assert rows[-1].startswith("next: `bedplate plan --write` to record the addresses, then `pulumi up -s ")
     assert "creating" in err
 
 
