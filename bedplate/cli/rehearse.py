@@ -12,6 +12,7 @@ from bedplate.errors import InputError, ViolationError
 if TYPE_CHECKING:
     from bedplate.cli.waves import Waves
     from bedplate.rehearsal.report import Report
+    from bedplate.report.rehearsal import Origin
 
 ACCOUNT_OF_PROGRAMS = "123456789012"
 
@@ -37,9 +38,10 @@ def rehearse(  # noqa: PLR0913 - one parameter an option
 
 def _rehearse_program(file: Path, region: str, *, json: bool) -> int:
     from bedplate.cli.program import program_stack
+    from bedplate.report.rehearsal import unknown_origin
 
     report = _act(ACCOUNT_OF_PROGRAMS, ((program_stack(file, region),),), ())
-    _print(report, json=json)
+    _print(report, unknown_origin, json=json)
     return _status(report)
 
 
@@ -48,14 +50,16 @@ def _rehearse_fleet(path: Path, asked: tuple[str, ...], changed: Path | None, *,
     from bedplate.cli.opening import opened, planned, replanned
     from bedplate.cli.waves import waves, waves_of_change
     from bedplate.plan import price_span
+    from bedplate.plan.origin import origin
     from bedplate.report.outlook import next_line, outlook_lines
     from bedplate.report.price import price_lines
 
-    plan = planned(opened(path))
+    loaded = opened(path)
+    plan = planned(loaded)
     before = waves(plan, asked)
     after = waves_of_change(replanned(opened(changed), plan), asked) if changed else ()
     report = _act(plan.account, before, after)
-    _print(report, json=json)
+    _print(report, lambda stack, name: loaded.reading.where(origin(plan, stack, name)), json=json)
     if report.ok and not json:
         show((*outlook_lines(plan, report), *price_lines(price_span(plan, load_catalog())), next_line(plan, report)))
     return _status(report)
@@ -69,14 +73,14 @@ def _act(account: str, before: "Waves", after: "Waves") -> "Report":
         return act(account, before, after, watch)
 
 
-def _print(report: "Report", *, json: bool) -> None:
+def _print(report: "Report", origin: "Origin", *, json: bool) -> None:
     from bedplate.rehearsal.report import document
     from bedplate.report.rehearsal import rehearsal_lines
 
     if json:
         show_document(document(report))
     else:
-        show(rehearsal_lines(report))
+        show(rehearsal_lines(report, origin))
 
 
 def _status(report: "Report") -> int:

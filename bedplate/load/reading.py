@@ -40,12 +40,20 @@ class Reading:
 
     def placed(self, told: Fault) -> Fault:
         """Return a fault of the fleet with its place in the file: of its key, or the nearest above that is there."""
-        key = told.key
-        while key not in self.nodes:
-            key = key.rpartition(".")[0]
+        key = self._nearest(told.key)
         node = self.nodes[key]
         place = node.named if RULES[told.code].at_key else node.told_at
         return replace(place.of(told), key=node.key + told.key.removeprefix(key), file=str(self.path))
+
+    def where(self, key: str) -> str:
+        """Return `lab.yaml:57:9 groups.train`: where a key stands, or the nearest above that is there."""
+        node = self.nodes[self._nearest(key)]
+        return f"{self.path}:{node.told_at.line}:{node.told_at.column} {node.key}"
+
+    def _nearest(self, key: str) -> str:
+        while key not in self.nodes:
+            key = key.rpartition(".")[0]
+        return key
 
 
 def read_fleet(path: Path, catalog: Catalog) -> Reading:

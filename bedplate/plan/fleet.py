@@ -76,6 +76,8 @@ class PoolPlan:
     max: int
     disk: int
     fabric: Fabric | None
+    rung: int = 0
+    """Where its rung stands in the group's ladder: for messages; names and addresses never hang on it."""
 
 
 @dataclass(frozen=True, slots=True)

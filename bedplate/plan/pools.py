@@ -21,11 +21,11 @@ def _pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iterator[
     where capacity is found. A rung with a zone and a later one with its region come to that zone's pool once.
     """
     places = {
-        pool_name(name, rung, place): (rung, zones)
-        for rung in group.ladder
+        pool_name(name, rung, place): (position, rung, zones)
+        for position, rung in enumerate(group.ladder)
         for place, zones in _places(group, rung, fleet.regions[rung.region].zones, catalog)
     }
-    for number, (pool, (rung, zones)) in enumerate(places.items()):
+    for number, (pool, (position, rung, zones)) in enumerate(places.items()):
         yield PoolPlan(
             name=pool,
             group=name,
@@ -39,6 +39,7 @@ def _pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iterator[
             max=group.nodes.max,
             disk=group.disk,
             fabric=group.fabric,
+            rung=position,
         )
 
 

@@ -1,7 +1,7 @@
 """A rehearsal as an operator reads it: a line a stack, what changed, what failed, and what comes next."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from bedplate.rehearsal import urn as urns
 from bedplate.rehearsal.kind import Support
@@ -16,13 +16,22 @@ NONE = "-"
 PARTS_OF_REPLACE = {Op.CREATE_REPLACEMENT, Op.DELETE_REPLACED}
 
 
-def rehearsal_lines(report: Report) -> Iterator[str]:
+# From a stack and the name of a resource in it: where the fleet file asks for it, if a fleet file does.
+Origin = Callable[[str, str], str]
+
+
+def unknown_origin(stack: str, name: str) -> str:  # noqa: ARG001  # the form of Origin
+    """Stand for the origin of what no fleet file asks for."""
+    return ""
+
+
+def rehearsal_lines(report: Report, origin: Origin = unknown_origin) -> Iterator[str]:
     """Yield a table of the stacks, then each change, each failure, and what was made of what."""
     yield from aligned([HEAD, *(_row(stack) for stack in report.stacks)], right=FIGURES)
     for stack in report.stacks:
         yield from change_lines(stack)
     for stack in report.stacks:
-        yield from failure_lines(stack)
+        yield from failure_lines(stack, origin)
     yield from _types(report)
 
 
@@ -36,12 +45,14 @@ def change_lines(stack: StackReport) -> Iterator[str]:
         yield from aligned((f"  {step.op.value}", _resource(step.urn), ", ".join(step.keys)) for step in steps)
 
 
-def failure_lines(stack: StackReport) -> Iterator[str]:
-    """Yield each resource that failed, with the reason, and how many were not tried because of it."""
+def failure_lines(stack: StackReport, origin: Origin = unknown_origin) -> Iterator[str]:
+    """Yield each resource that failed, with the reason and its origin, and how many were not tried because of it."""
     failures = [failure for failure in stack.failures if not failure.skipped]
     for failure in failures:
         yield from ("", f"{stack.name}  {_subject(failure)}   {failure.code}")
         yield f"    {failure.message}"
+        if failure.urn and (place := origin(stack.name, urns.parse(failure.urn).name)):
+            yield f"    from {place}"
     skipped = len(stack.failures) - len(failures)
     if skipped:
         yield f"    not tried, for it needs what failed: {counted(skipped, 'resource')}"

@@ -1,0 +1,28 @@
+"""Where in the fleet file a resource comes from, told by its name: names are made of the file's own words."""
+
+from collections.abc import Iterator
+
+from bedplate.plan.fleet import FleetPlan
+
+
+def origin(plan: FleetPlan, stack: str, name: str) -> str:
+    """Return the key of the file that a resource of a stack comes from: the nearest that its name tells.
+
+    Where the name tells nothing it is the key of the stack's region, and at last the fleet's own name.
+    """
+    word = name.removeprefix(f"{plan.name}-")
+    known = {thing: key for thing, key in _words(plan) if word == thing or word.startswith(f"{thing}-")}
+    if known:
+        return known[max(known, key=len)]
+    part = stack.removeprefix(f"{plan.name}.")
+    return f"regions.{part}" if any(region.name == part for region in plan.regions) else "name"
+
+
+def _words(plan: FleetPlan) -> Iterator[tuple[str, str]]:
+    for region in plan.regions:
+        yield region.name, f"regions.{region.name}"
+        yield from ((zone.name, f"regions.{region.name}.zones") for zone in region.zones)
+    yield from ((site.name, f"sites.{site.name}") for site in plan.sites)
+    stores = (*(files.store for files in plan.files), *(bucket.store for bucket in plan.buckets))
+    yield from ((store, f"storage.{store}") for store in stores)
+    yield from ((pool.name, f"groups.{pool.group}.ladder.{pool.rung}") for pool in plan.pools)
