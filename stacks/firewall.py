@@ -5,7 +5,7 @@ from pulumi_aws.ec2.security_group import SecurityGroup, SecurityGroupArgs
 from pulumi_aws.vpc.security_group_egress_rule import SecurityGroupEgressRule, SecurityGroupEgressRuleArgs
 from pulumi_aws.vpc.security_group_ingress_rule import SecurityGroupIngressRule, SecurityGroupIngressRuleArgs
 
-from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.fleet import FleetPlan, RegionPlan
 from stacks.network import ANYWHERE
 from stacks.options import inside
 from stacks.rule import Rule, node_rules, storage_rules
@@ -19,12 +19,14 @@ class NodeFirewall(pulumi.ComponentResource):
 
     group_id: pulumi.Output[str]
 
-    def __init__(self, plan: FleetPlan, vpc_id: pulumi.Output[str], opts: pulumi.ResourceOptions) -> None:
+    def __init__(
+        self, plan: FleetPlan, region: RegionPlan, vpc_id: pulumi.Output[str], opts: pulumi.ResourceOptions
+    ) -> None:
         super().__init__("bedplate:stacks:NodeFirewall", plan.name, None, opts)
         name = f"{plan.name}-nodes"
         self.group_id = _group(self, name, "Nodes of the fleet", vpc_id)
         self._trust_each_other(name)
-        for rule in node_rules(plan):
+        for rule in node_rules(plan, region):
             _let_in(self, name, self.group_id, rule)
         self.register_outputs({"group_id": self.group_id})
 
@@ -85,7 +87,7 @@ def _let_in(parent: pulumi.ComponentResource, group: str, group_id: pulumi.Outpu
     name = f"{group}-{rule.name}"
     args = SecurityGroupIngressRuleArgs(
         security_group_id=group_id,
-        ip_protocol="tcp",
+        ip_protocol=_ALL if rule.port is None else "tcp",
         from_port=rule.port,
         to_port=rule.port,
         cidr_ipv4=str(rule.source),

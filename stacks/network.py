@@ -46,6 +46,12 @@ class Network(pulumi.ComponentResource):
         """The node subnets by zone, in the order of the zones' names."""
         return {zone: self.zones[zone].nodes_id for zone in sorted(self.zones)}
 
+    @property
+    def table_ids(self) -> dict[str, pulumi.Output[str]]:
+        """The route tables by name: one for all edges, one for each zone's nodes."""
+        of_nodes = {f"{zone}-nodes": self.zones[zone].nodes_table_id for zone in sorted(self.zones)}
+        return {"edge": self.edge_table_id, **of_nodes}
+
     def _vpc(self, plan: FleetPlan, region: RegionPlan) -> Vpc:
         args = VpcArgs(
             cidr_block=str(region.block),

@@ -9,13 +9,15 @@ from stacks.tags import stack_tags
 
 
 def in_region(plan: FleetPlan, part: str, region: str) -> pulumi.ResourceOptions:
-    """Return the options by which a part's components, and all in them, are made in one region.
+    """Return the options by which a part's components, and all in them, are made in one region."""
+    return pulumi.ResourceOptions(providers=[provider_of(plan, part, region)])
 
-    The provider refuses to act in any account but the fleet's.
-    """
+
+def provider_of(plan: FleetPlan, part: str, region: str) -> Provider:
+    """Return the provider by which a part acts in one region; it refuses any account but the fleet's."""
     args = ProviderArgs(
         region=region,
         allowed_account_ids=[plan.account],
         default_tags=ProviderDefaultTagsArgs(tags=stack_tags(plan, part)),
     )
-    return pulumi.ResourceOptions(providers=[Provider(region, args)])
+    return Provider(region, args)

@@ -26,7 +26,7 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
     here = in_region(plan, region.name, region.name)
     network = Network(plan, region, here)
     egress = NatEgress(plan, region, network, here)
-    firewall = NodeFirewall(plan, network.vpc_id, here)
+    firewall = NodeFirewall(plan, region, network.vpc_id, here)
     _export_network(network, egress, firewall)
     if region.home:
         pulumi.export("zone_id", PrivateZone(plan, network.vpc_id, here).zone_id)

@@ -41,6 +41,12 @@ def slot(region: IPv4Network, number: int) -> Slot:
     )
 
 
+def nodes_space(region: IPv4Network) -> tuple[IPv4Network, ...]:
+    """Return the part of a region's block that is for nodes, whatever zones it has: all but the edges' eighth."""
+    edges = next(region.subnets(prefixlen_diff=NODES_BITS))
+    return tuple(sorted(region.address_exclude(edges)))
+
+
 def free_slots(region: IPv4Network, held: tuple[IPv4Network, ...]) -> Iterator[Slot]:
     """Yield the places that touch no subnet ever recorded in this region, lowest first."""
     space = Space(held)

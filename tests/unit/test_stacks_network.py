@@ -7,7 +7,7 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.plan import Record, plan_fleet
 from bedplate.plan.fleet import FleetPlan
-from bedplate.spec.network import Egress
+from bedplate.spec.network import Egress, Interconnect
 from stacks.egress import gateway_zones
 from stacks.rule import node_rules, storage_rules
 from tests.support.declared import EXAMPLES, plan_of
@@ -43,10 +43,30 @@ def test_the_shared_gateway_stays_when_zones_are_listed_otherwise() -> None:
 
 
 def test_people_log_in_from_laptops_and_sites_alone(plan: FleetPlan) -> None:
-    """Every rule of the nodes' group opens SSH, to a pool or a LAN."""
+    """Every rule of the nodes' group that names a port opens SSH, to a pool or a LAN."""
     blocks = {pool.block for pool in plan.laptops} | {site.lan for site in plan.sites}
 
-    assert {(rule.port, rule.source) for rule in node_rules(plan)} == {(22, block) for block in blocks}
+    rules = {(rule.port, rule.source) for rule in node_rules(plan, plan.home) if rule.port is not None}
+
+    assert rules == {(22, block) for block in blocks}
+
+
+def test_nodes_of_other_regions_are_let_in_whole_and_edges_are_not(plan: FleetPlan) -> None:
+    """All blocks from which nodes get addresses, and none where gateways stand."""
+    others = [region for region in plan.regions if not region.home]
+    let_in = tuple(rule.source for rule in node_rules(plan, plan.home) if rule.port is None)
+
+    for zone in (zone for region in others for zone in region.zones):
+        assert any(zone.nodes.subnet_of(block) for block in let_in)
+        assert not any(zone.edge.overlaps(block) for block in let_in)
+    assert not any(plan.home.block.overlaps(block) for block in let_in)
+
+
+def test_regions_that_nothing_connects_let_no_foreign_nodes_in(plan: FleetPlan) -> None:
+    """With `interconnect: none` an address of another region's block is a stranger's."""
+    alone = replace(plan, interconnect=Interconnect.NONE)
+
+    assert all(rule.port is not None for rule in node_rules(alone, alone.home))
 
 
 def test_storage_answers_every_region(plan: FleetPlan) -> None:
@@ -58,6 +78,6 @@ def test_storage_answers_every_region(plan: FleetPlan) -> None:
 
 def test_rules_have_names_of_their_own(plan: FleetPlan) -> None:
     """A laptop pool at a site and the site's LAN are two rules."""
-    names = [rule.name for rule in (*node_rules(plan), *storage_rules(plan))]
+    names = [rule.name for rule in (*node_rules(plan, plan.home), *storage_rules(plan))]
 
     assert len(set(names)) == len(names)

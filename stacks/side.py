@@ -1,0 +1,48 @@
+"""A region as `links` sees it: one side of what ties two places together."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import pulumi
+from pulumi_aws.provider import Provider
+
+from bedplate.plan.fleet import FleetPlan, RegionPlan
+from stacks.names import LINKS
+from stacks.provider import provider_of
+from stacks.reference import stack_of
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A region's plan, its stack, and the provider by which `links` acts there."""
+
+    region: RegionPlan
+    stack: pulumi.StackReference
+    provider: Provider
+
+    @property
+    def name(self) -> str:
+        """The region's name."""
+        return self.region.name
+
+    def output(self, name: str) -> pulumi.Output[str]:
+        """Return what the region's stack exports under a name."""
+        return self.stack.require_output(name)
+
+    def inside(self, parent: pulumi.Resource, *, after: tuple[pulumi.Resource, ...] = ()) -> pulumi.ResourceOptions:
+        """Return the options of a part of a component that stands in this region."""
+        return pulumi.ResourceOptions(parent=parent, depends_on=[*after], provider=self.provider)
+
+
+def sides(plan: FleetPlan) -> dict[str, Side]:
+    """Return every region of a fleet as a side, by name."""
+    return {
+        region.name: Side(region, stack_of(plan, region.name), provider_of(plan, LINKS, region.name))
+        for region in plan.regions
+    }
+
+
+def pairs(every: dict[str, Side]) -> Iterator[tuple[Side, Side]]:
+    """Yield each two sides once, the one whose name sorts first in front: it asks, the other accepts."""
+    yield from combinations((every[name] for name in sorted(every)), 2)
