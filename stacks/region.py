@@ -12,6 +12,7 @@ from stacks.files import FilesParts, SharedFiles
 from stacks.firewall import NodeFirewall, StorageFirewall
 from stacks.image import architecture, image_reference
 from stacks.key import FleetKey
+from stacks.laptop_gateway import LaptopGateway, gateway_parts
 from stacks.names import SHARED
 from stacks.network import Network
 from stacks.pool import Pool, PoolParts
@@ -31,6 +32,7 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
     if region.home:
         pulumi.export("zone_id", PrivateZone(plan, network.vpc_id, here).zone_id)
     ground = Ground(plan, region, network, egress, firewall, here)
+    _declare_laptops(ground)
     _declare_storage(ground)
     _declare_pools(ground)
 
@@ -56,6 +58,15 @@ def _export_network(network: Network, egress: NatEgress, firewall: NodeFirewall)
     pulumi.export("node_table_ids", {zone: network.zones[zone].nodes_table_id for zone in zones})
     pulumi.export("node_group_id", firewall.group_id)
     pulumi.export("nat_addresses", egress.addresses)
+
+
+def _declare_laptops(ground: Ground) -> None:
+    """Declare the gateway of the region's laptop pool, where it has one."""
+    plan, region = ground.plan, ground.region
+    for pool in (pool for pool in plan.laptops if pool.place == region.name):
+        profile_arn = stack_of(plan, SHARED).require_output("profile_arn")
+        gateway = LaptopGateway(plan, pool, gateway_parts(region, ground.network, profile_arn), ground.here)
+        pulumi.export("laptop_gateway", {"public_ip": gateway.public_ip, "private_ip": gateway.private_ip})
 
 
 def _declare_storage(ground: Ground) -> None:

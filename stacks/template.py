@@ -42,9 +42,9 @@ def template_args(plan: FleetPlan, pool: PoolPlan, base: NodeBase, image: str) -
         instance_type=pool.types[0],
         update_default_version=True,
         iam_instance_profile=LaunchTemplateIamInstanceProfileArgs(arn=base.profile_arn),
-        metadata_options=_metadata(),
+        metadata_options=metadata_options(),
         monitoring=LaunchTemplateMonitoringArgs(enabled=False),
-        block_device_mappings=[_root(pool.disk)],
+        block_device_mappings=[root_volume(pool.disk)],
         network_interfaces=_interfaces(base.security_group_id),
         capacity_reservation_specification=_reservation(pool),
         instance_market_options=_market(pool),
@@ -53,7 +53,7 @@ def template_args(plan: FleetPlan, pool: PoolPlan, base: NodeBase, image: str) -
     )
 
 
-def _metadata() -> LaunchTemplateMetadataOptionsArgs:
+def metadata_options() -> LaunchTemplateMetadataOptionsArgs:
     """Require a session token, which no container and no forwarded request can get from one hop away."""
     return LaunchTemplateMetadataOptionsArgs(
         http_endpoint="enabled",
@@ -63,7 +63,8 @@ def _metadata() -> LaunchTemplateMetadataOptionsArgs:
     )
 
 
-def _root(gib: int) -> LaunchTemplateBlockDeviceMappingArgs:
+def root_volume(gib: int) -> LaunchTemplateBlockDeviceMappingArgs:
+    """Return an encrypted root volume of a size, which goes with its machine."""
     volume = LaunchTemplateBlockDeviceMappingEbsArgs(
         volume_type="gp3", volume_size=gib, encrypted="true", delete_on_termination="true"
     )

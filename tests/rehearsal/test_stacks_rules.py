@@ -30,9 +30,17 @@ def stacks() -> Declared:
     return declared(plan_of(EXAMPLES / "lab.yaml"))
 
 
+# The one thing of a region that the world may dial.
+GATEWAY = "lab-laptops"
+
+
 def _made(stacks: Declared, *types: str) -> Iterator[Entry]:
     for entries in stacks.values():
         yield from (entry for entry in entries if entry.is_in_cloud and (not types or entry.type in types))
+
+
+def _pools(stacks: Declared, of: str) -> Iterator[Entry]:
+    yield from (entry for entry in _made(stacks, of) if entry.name != GATEWAY)
 
 
 def test_everything_that_can_carry_tags_has_a_name(stacks: Declared) -> None:
@@ -63,27 +71,28 @@ def test_machines_are_tagged_by_group_and_template_alike(stacks: Declared) -> No
     """No provider's default tags reach what an Auto Scaling group launches."""
     wanted = {"Name", "bedplate:fleet", "bedplate:stack", "bedplate:group", "bedplate:pool", "owner"}
 
-    for group in _made(stacks, GROUP):
+    for group in _pools(stacks, GROUP):
         assert {tag["key"] for tag in group.inputs["tags"] if tag["propagateAtLaunch"]} == wanted
-    for template in _made(stacks, TEMPLATE):
+    for template in _pools(stacks, TEMPLATE):
         kinds = {one["resourceType"]: set(one["tags"]) for one in template.inputs["tagSpecifications"]}
         assert kinds == dict.fromkeys(("instance", "network-interface", "volume"), wanted)
 
 
 def test_no_machine_gets_a_public_address(stacks: Declared) -> None:
-    """Only NAT gateways have one: nodes are reached over the VPN."""
+    """Only NAT gateways and the laptops' gateway have one: nodes are reached over the VPN."""
     for subnet in _made(stacks, "aws:ec2/subnet:Subnet"):
         assert subnet.inputs["mapPublicIpOnLaunch"] is False
-    for template in _made(stacks, TEMPLATE):
+    for template in _pools(stacks, TEMPLATE):
         assert [one["associatePublicIpAddress"] for one in template.inputs["networkInterfaces"]] == ["false"]
-    assert all(entry.name.endswith("-nat") for entry in _made(stacks, "aws:ec2/eip:Eip"))
+    assert all(entry.name.endswith(("-nat", GATEWAY)) for entry in _made(stacks, "aws:ec2/eip:Eip"))
 
 
 def test_nothing_lets_the_internet_in(stacks: Declared) -> None:
-    """A rule admits the group itself, or a block of the fleet's own: never more than a region's."""
+    """A rule admits the group itself, or a block of the fleet's own; the world gets to the laptops' gateway alone."""
     rules = list(_made(stacks, "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"))
 
-    blocks = [rule.inputs["cidrIpv4"] for rule in rules if "referencedSecurityGroupId" not in rule.inputs]
+    fleets = [rule for rule in rules if not rule.name.startswith(GATEWAY)]
+    blocks = [rule.inputs["cidrIpv4"] for rule in fleets if "referencedSecurityGroupId" not in rule.inputs]
 
     assert blocks
     assert all(block.startswith(("10.", "192.168.")) and int(block.split("/")[1]) >= 16 for block in blocks)
@@ -110,7 +119,7 @@ def test_root_volumes_are_encrypted_gp3_of_the_groups_size(stacks: Declared) -> 
     disks = [one["ebs"] for each in _made(stacks, TEMPLATE) for one in each.inputs["blockDeviceMappings"]]
 
     assert {(disk["encrypted"], disk["volumeType"]) for disk in disks} == {("true", "gp3")}
-    assert {disk["volumeSize"] for disk in disks} == {100, 500}
+    assert {disk["volumeSize"] for disk in disks} == {16, 100, 500}
 
 
 def test_whoever_scales_a_pool_owns_its_desired_capacity(stacks: Declared) -> None:

@@ -7,6 +7,7 @@ from bedplate.rehearsal.kind import Props
 from bedplate.rehearsal.kinds.described import SECURITY_GROUP, SUBNET, described
 from bedplate.rehearsal.kinds.ec2_offer import refuse_unoffered
 from bedplate.rehearsal.kinds.launch_references import group_ids
+from bedplate.rehearsal.kinds.scaling_interface import interfaces
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
 
@@ -15,12 +16,13 @@ def refuse_unfit(aws: Aws, inputs: Props) -> None:
     """Refuse a group that could start no machine: template, version, image, types, zones, networks."""
     subnets = [described(aws, SUBNET, ident) for ident in inputs.get("vpcZoneIdentifiers") or []]
     zones = {subnet["AvailabilityZone"] for subnet in subnets} or set(inputs.get("availabilityZones") or [])
-    networks = {subnet["VpcId"] for subnet in subnets} or _default_network(aws)
-    if len(networks) > 1:
-        raise Refusal("ValidationError", "The subnets are of more than one VPC", key="vpcZoneIdentifiers")
     policy = (inputs.get("mixedInstancesPolicy") or {}).get("launchTemplate") or {}
     spec = policy.get("launchTemplateSpecification") or inputs.get("launchTemplate") or {}
     data = _data(aws, spec)
+    kept = interfaces(aws, data, inputs, zones)
+    networks = {place["VpcId"] for place in (*subnets, *kept)} or _default_network(aws)
+    if len(networks) > 1:
+        raise Refusal("ValidationError", "The subnets are of more than one VPC", key="vpcZoneIdentifiers")
     types = _types(policy.get("overrides") or [], data)
     if not data.get("ImageId") or not types:
         _refuse(f"The launch template {_name(spec)} has no image or no instance type")

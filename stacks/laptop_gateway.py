@@ -1,0 +1,135 @@
+"""The gateway that laptops dial in a region: one machine at a fixed address, replaced by itself when it dies.
+
+The address, and the pool's routes, belong to a network interface that outlives the machines.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_aws.autoscaling.group import Group
+from pulumi_aws.ec2.eip import Eip, EipArgs
+from pulumi_aws.ec2.launch_template import LaunchTemplate
+from pulumi_aws.ec2.network_interface import NetworkInterface, NetworkInterfaceArgs
+from pulumi_aws.ec2.route import Route, RouteArgs
+from pulumi_aws.ec2.security_group import SecurityGroup, SecurityGroupArgs
+from pulumi_aws.vpc.security_group_egress_rule import SecurityGroupEgressRule, SecurityGroupEgressRuleArgs
+from pulumi_aws.vpc.security_group_ingress_rule import SecurityGroupIngressRule, SecurityGroupIngressRuleArgs
+
+from bedplate.catalog import load_catalog
+from bedplate.plan.fleet import FleetPlan, LaptopPool, RegionPlan
+from stacks.laptop_machine import GATEWAY_TYPE, gateway_group, gateway_template
+from stacks.network import ANYWHERE, Network
+from stacks.options import inside
+from stacks.scaling import Template
+from stacks.tags import named
+
+# Where OpenVPN listens: its own port, and the one that hotels and airports let out.
+_DOORS = {"openvpn": ("udp", 1194), "openvpn-tcp": ("tcp", 443)}
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayParts:
+    """What a gateway stands on; it starts no sooner than the way to the internet is there."""
+
+    zone: str
+    vpc_id: pulumi.Output[str]
+    subnet_id: pulumi.Output[str]
+    table_ids: Mapping[str, pulumi.Output[str]]
+    internet: pulumi.Resource
+    profile_arn: pulumi.Output[str]
+
+
+def gateway_zone(region: RegionPlan, offering: Collection[str]) -> str:
+    """Return the zone that a region's gateway stands in: of those that offer its type, the one allotted first."""
+    fit = [zone for zone in region.zones if zone.name in offering]
+    return min(fit or region.zones, key=lambda zone: zone.edge).name
+
+
+def gateway_parts(region: RegionPlan, network: Network, profile_arn: pulumi.Output[str]) -> GatewayParts:
+    """Return the parts of a region's gateway: its place, its way out, and all route tables of the region."""
+    zone = gateway_zone(region, load_catalog().offered(GATEWAY_TYPE, region.name))
+    tables = {f"{zone}-nodes": network.zones[zone].nodes_table_id for zone in sorted(network.zones)}
+    return GatewayParts(
+        zone=zone,
+        vpc_id=network.vpc_id,
+        subnet_id=network.zones[zone].edge_id,
+        table_ids={"edge": network.edge_table_id, **tables},
+        internet=network.internet_gateway,
+        profile_arn=profile_arn,
+    )
+
+
+class LaptopGateway(pulumi.ComponentResource):
+    """A gateway open to the world on OpenVPN's ports alone, and the routes of its clients' pool to it."""
+
+    public_ip: pulumi.Output[str]
+    private_ip: pulumi.Output[str]
+    interface_id: pulumi.Output[str]
+    group_name: pulumi.Output[str]
+
+    def __init__(self, plan: FleetPlan, pool: LaptopPool, parts: GatewayParts, opts: pulumi.ResourceOptions) -> None:
+        self._name = f"{plan.name}-laptops"
+        super().__init__("bedplate:stacks:LaptopGateway", self._name, None, opts)
+        interface = self._interface(parts, self._firewall(parts.vpc_id))
+        self.interface_id, self.private_ip = interface.id, interface.private_ip
+        self.public_ip = self._address(parts, interface)
+        self._routes(pool, parts)
+        self.group_name = self._machine(plan, pool, parts)
+        self.register_outputs({"public_ip": self.public_ip, "interface_id": self.interface_id})
+
+    def _firewall(self, vpc_id: pulumi.Output[str]) -> pulumi.Output[str]:
+        args = SecurityGroupArgs(
+            name=self._name, description="Gateway of the laptops", vpc_id=vpc_id, tags=named(self._name)
+        )
+        group_id = SecurityGroup(self._name, args, inside(self)).id
+        for door, (protocol, port) in _DOORS.items():
+            self._open(f"{self._name}-{door}", group_id, protocol, port)
+        out = f"{self._name}-to-anywhere"
+        egress = SecurityGroupEgressRuleArgs(
+            security_group_id=group_id, ip_protocol="-1", cidr_ipv4=ANYWHERE, tags=named(out)
+        )
+        SecurityGroupEgressRule(out, egress, inside(self))
+        return group_id
+
+    def _open(self, name: str, group_id: pulumi.Output[str], protocol: str, port: int) -> None:
+        args = SecurityGroupIngressRuleArgs(
+            security_group_id=group_id,
+            ip_protocol=protocol,
+            from_port=port,
+            to_port=port,
+            cidr_ipv4=ANYWHERE,
+            tags=named(name),
+        )
+        SecurityGroupIngressRule(name, args, inside(self))
+
+    def _interface(self, parts: GatewayParts, group_id: pulumi.Output[str]) -> NetworkInterface:
+        """Make the interface that takes packets for laptops, none of which is addressed to itself."""
+        args = NetworkInterfaceArgs(
+            subnet_id=parts.subnet_id,
+            description="Gateway of the laptops",
+            security_groups=[group_id],
+            source_dest_check=False,
+            tags=named(self._name),
+        )
+        return NetworkInterface(self._name, args, inside(self))
+
+    def _address(self, parts: GatewayParts, interface: NetworkInterface) -> pulumi.Output[str]:
+        args = EipArgs(domain="vpc", network_interface=interface.id, tags=named(self._name))
+        return Eip(self._name, args, inside(self, after=(parts.internet,))).public_ip
+
+    def _routes(self, pool: LaptopPool, parts: GatewayParts) -> None:
+        for table, table_id in parts.table_ids.items():
+            args = RouteArgs(
+                route_table_id=table_id,
+                destination_cidr_block=str(pool.block),
+                network_interface_id=self.interface_id,
+            )
+            Route(f"{self._name}-from-{table}", args, inside(self))
+
+    def _machine(self, plan: FleetPlan, pool: LaptopPool, parts: GatewayParts) -> pulumi.Output[str]:
+        args = gateway_template(plan, pool.place, parts.profile_arn, self.interface_id)
+        launch = LaunchTemplate(self._name, args, inside(self))
+        template = Template(launch.id, launch.latest_version.apply(str))
+        group = gateway_group(plan, pool.place, template, parts.zone)
+        return Group(self._name, group, inside(self, after=(parts.internet,))).name
