@@ -141,7 +141,8 @@ class Deployment:
 
     def _settled(self, asked: Registration, urn: str, old: Entry | None) -> Entry:
         if asked.type.startswith(urns.PROVIDER_PREFIX):
-            made = replace(from_registration(asked, urn), ident=provider_id(asked.inputs), outputs=asked.inputs)
+            inputs = {**asked.inputs, "version": asked.version} if asked.version else asked.inputs
+            made = replace(from_registration(asked, urn), ident=provider_id(inputs), inputs=inputs, outputs=inputs)
             return self._settle_provider(made, old)
         if not asked.custom:
             self._note(Step(_component_op(asked, old), urn))

@@ -77,7 +77,7 @@ class Monitor(mocks.MockMonitor):
             urn=urn,
             custom=True,
             ident=ident,
-            inputs={},
+            inputs={"name": ident} if request.type == urns.STACK_REFERENCE_TYPE else {},
             outputs={},
             parent=request.parent,
             provider=request.provider,
