@@ -13,6 +13,8 @@ from tests.support.specimens_rules import acl_rule, ssh_from
 from tests.support.world import World
 
 SPECIMENS = {each.token.rpartition(":")[2]: each for each in reversed(NETWORK)}
+# Its namesake in another package comes first.
+SPECIMENS["TransitRoute"] = next(each for each in NETWORK if each.token == "aws:ec2transitgateway/route:Route")
 ALL_OPEN = {"protocol": "-1", "fromPort": 0, "toPort": 0, "cidrBlocks": ["0.0.0.0/0"]}
 
 # Kind, what spoils the specimen's inputs, and the input that the complaint names.
@@ -75,6 +77,16 @@ DEFECTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("VpnConnection", {"tunnel2InsideCidr": "169.254.20.0/29"}, "tunnel2InsideCidr"),
     ("VpnConnection", {"tunnel1DpdTimeoutSeconds": 10}, "tunnel1DpdTimeoutSeconds"),
     ("VpnConnection", {"tunnel2IkeVersions": ["ikev3"]}, "tunnel2IkeVersions"),
+    (
+        "VpnConnection",
+        {"tunnel1LogOptions": {"cloudwatchLogOptions": {"logEnabled": True}}},
+        "tunnel1LogOptions.cloudwatchLogOptions.logGroupArn",
+    ),
+    (
+        "VpnConnection",
+        {"tunnel2LogOptions": {"cloudwatchLogOptions": {"logOutputFormat": "xml"}}},
+        "tunnel2LogOptions.cloudwatchLogOptions.logOutputFormat",
+    ),
     ("VpnConnection", {"transitGatewayId": "tgw-1"}, "transitGatewayId"),
     ("VpnConnection", {"enableAcceleration": True}, "enableAcceleration"),
     ("VpnConnectionRoute", {"destinationCidrBlock": "192.168.40.1/22"}, "destinationCidrBlock"),
@@ -95,6 +107,13 @@ DEFECTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("ManagedPrefixList", {"maxEntries": 0}, "maxEntries"),
     ("ManagedPrefixList", {"entries": [{"cidr": "10.0.0.0/8"}] * 2}, "entries"),
     ("ManagedPrefixList", {"addressFamily": "IPv6"}, "entries[0]"),
+    ("TransitGateway", {"amazonSideAsn": 65535}, "amazonSideAsn"),
+    ("TransitGateway", {"dnsSupport": True}, "dnsSupport"),
+    ("VpcAttachment", {"applianceModeSupport": "on"}, "applianceModeSupport"),
+    ("VpcAttachment", {"subnetIds": []}, "subnetIds"),
+    ("TransitRoute", {"destinationCidrBlock": "10.65.0.1/16"}, "destinationCidrBlock"),
+    ("TransitRoute", {"blackhole": True}, "transitGatewayAttachmentId"),
+    ("TransitRoute", {"transitGatewayAttachmentId": None}, "transitGatewayAttachmentId"),
     ("ManagedPrefixList", {"name": "com.amazonaws.sites"}, "name"),
 )
 

@@ -16,6 +16,7 @@ from bedplate.rehearsal.kinds.vpn_tunnel_limits import (
     TUNNEL_SETS,
     tunnel_complaints,
 )
+from bedplate.rehearsal.kinds.vpn_tunnel_logs import TUNNEL_LOGS, log_complaints, require_log_groups
 from bedplate.rehearsal.kinds.vpn_tunnels import device_text, lay_tunnels
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
@@ -29,6 +30,7 @@ _NETWORKS = ("localIpv4NetworkCidr", "remoteIpv4NetworkCidr")
 
 def _create(aws: Aws, inputs: Props) -> str:
     require(aws, CUSTOMER_GATEWAY, inputs["customerGatewayId"])
+    require_log_groups(aws, inputs)
     gateway = _gateway(aws, inputs)
     _require_fresh_blocks(aws, inputs, gateway)
     parameters = {name[0].upper() + name[1:]: inputs[name] for name in _GATEWAYS if inputs.get(name)}
@@ -74,6 +76,7 @@ def _require_fresh_blocks(aws: Aws, inputs: Props, gateway: str) -> None:
 
 def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
     require(aws, CUSTOMER_GATEWAY, new["customerGatewayId"])
+    require_log_groups(aws, new)
     aws.fakes(_TYPE)[ident] = _record(new, _gateway(aws, new))
     retag(aws, ident, old, new)
 
@@ -127,15 +130,18 @@ def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     yield from beyond(inputs, {"type": Choice(("ipsec.1",))})
     yield from block_complaints(inputs, _NETWORKS)
     yield from tunnel_complaints(inputs)
+    yield from log_complaints(inputs)
     if inputs.get("enableAcceleration") and not inputs.get("transitGatewayId"):
         yield Complaint("enableAcceleration", "needs transitGatewayId")
 
 
 VPN_CONNECTION = Kind(
     token=_TYPE,
-    inputs=updates(*_GATEWAYS, *TUNNEL_KEYS, *_NETWORKS, *TUNNEL_OPTIONS, *TUNNEL_SETS, "customerGatewayId", "tags")
+    inputs=updates(*_GATEWAYS, *TUNNEL_KEYS, *_NETWORKS, *TUNNEL_OPTIONS, *TUNNEL_SETS, *TUNNEL_LOGS)
+    | updates("customerGatewayId", "tags")
     | replaces(*TUNNEL_CIDRS, "enableAcceleration", "staticRoutesOnly", "type"),
-    computed=frozenset({*TUNNEL_CIDRS, *TUNNEL_KEYS, *_NETWORKS, "enableAcceleration", "staticRoutesOnly"}),
+    computed=frozenset({*TUNNEL_CIDRS, *TUNNEL_KEYS, *TUNNEL_LOGS, *_NETWORKS})
+    | {"enableAcceleration", "staticRoutesOnly"},
     sets=frozenset(TUNNEL_SETS),
     moves=frozenset({"customerGatewayConfiguration", "tunnel1BgpAsn", "tunnel2BgpAsn"}),
     create=_create,
