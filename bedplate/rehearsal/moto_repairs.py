@@ -9,6 +9,9 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.models.launch_templates import LaunchTemplate
 from moto.ec2.models.subnets import SubnetBackend
 
+from bedplate.rehearsal.moto_transit import mended_transit
+from bedplate.rehearsal.replaced import wrapped
+
 _OWN_INTERFACE = "Primary network interface"
 
 
@@ -16,9 +19,10 @@ _OWN_INTERFACE = "Primary network interface"
 def mended() -> Iterator[None]:
     """Mend moto; put everything back as it was at the end."""
     with ExitStack() as repairs:
-        repairs.enter_context(_wrapped(LaunchTemplate, "create_version", _decoding))
-        repairs.enter_context(_wrapped(Instance, "terminate", _taking_its_interface))
-        repairs.enter_context(_wrapped(SubnetBackend, "delete_subnet", _leaving_its_acl))
+        repairs.enter_context(wrapped(LaunchTemplate, "create_version", _decoding))
+        repairs.enter_context(wrapped(Instance, "terminate", _taking_its_interface))
+        repairs.enter_context(wrapped(SubnetBackend, "delete_subnet", _leaving_its_acl))
+        repairs.enter_context(mended_transit())
         yield
 
 
@@ -57,13 +61,3 @@ def _leaving_its_acl(delete_subnet: Callable[..., Any]) -> Callable[..., Any]:
         return gone
 
     return deleted
-
-
-@contextmanager
-def _wrapped(owner: type, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
-    original = getattr(owner, name)
-    setattr(owner, name, wrap(original))
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)

@@ -11,6 +11,7 @@ from typing import Any
 from bedplate.rehearsal.refusal import Refusal
 
 _VPC_PAGE = "Amazon VPC user guide, Amazon VPC quotas"
+_HUB_PAGE = "AWS transit gateways guide, Quotas for your transit gateways"
 _VPN_PAGE = "AWS Site-to-Site VPN user guide, Site-to-Site VPN quotas"
 
 
@@ -45,7 +46,28 @@ _TABLE = (
     Quota("aws:ec2/vpc:Vpc", 5, "VpcLimitExceeded", _VPC_PAGE, there=1),
     Quota("aws:ec2/vpnConnection:VpnConnection", 50, "VpnConnectionLimitExceeded", _VPN_PAGE),
     Quota("aws:ec2/vpnGateway:VpnGateway", 5, "VpnGatewayLimitExceeded", _VPN_PAGE),
-    Quota("aws:ec2transitgateway/transitGateway:TransitGateway", 5, "TransitGatewayLimitExceeded", "TGW quotas"),
+    Quota(
+        "aws:ec2transitgateway/peeringAttachment:PeeringAttachment",
+        50,
+        "TransitGatewayPeeringAttachmentLimitExceeded",
+        _HUB_PAGE,
+        within="transitGatewayId",
+    ),
+    Quota(
+        "aws:ec2transitgateway/routeTable:RouteTable",
+        20,
+        "TransitGatewayRouteTableLimitExceeded",
+        _HUB_PAGE,
+        within="transitGatewayId",
+    ),
+    Quota("aws:ec2transitgateway/transitGateway:TransitGateway", 5, "TransitGatewayLimitExceeded", _HUB_PAGE),
+    Quota(
+        "aws:ec2transitgateway/vpcAttachment:VpcAttachment",
+        5,
+        "TransitGatewayAttachmentLimitExceeded",
+        _HUB_PAGE,
+        within="vpcId",
+    ),
     Quota("aws:efs/fileSystem:FileSystem", 1000, "FileSystemLimitExceeded", "Amazon EFS quotas"),
     Quota("aws:iam/role:Role", 1000, "LimitExceeded", "IAM and AWS STS quotas"),
     Quota("aws:kms/key:Key", 100_000, "LimitExceededException", "AWS KMS resource quotas"),

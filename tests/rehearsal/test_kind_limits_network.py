@@ -14,7 +14,7 @@ from tests.support.world import World
 
 SPECIMENS = {each.token.rpartition(":")[2]: each for each in reversed(NETWORK)}
 # Its namesake in another package comes first.
-SPECIMENS["TransitRoute"] = next(each for each in NETWORK if each.token == "aws:ec2transitgateway/route:Route")
+SPECIMENS["TransitRoute"] = next(each for each in NETWORK if each.token.startswith("aws:ec2transitgateway/route:"))
 ALL_OPEN = {"protocol": "-1", "fromPort": 0, "toPort": 0, "cidrBlocks": ["0.0.0.0/0"]}
 
 # Kind, what spoils the specimen's inputs, and the input that the complaint names.

@@ -7,6 +7,7 @@ import pytest
 
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.kinds import KINDS
+from bedplate.rehearsal.kinds.transit_membership import pair
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Simulation, running
 from tests.support.census import census
@@ -17,6 +18,15 @@ from tests.support.specimens_rules import ssh_from
 from tests.support.world import World
 
 SPECIMENS: dict[str, Specimen] = {each.token.rpartition(":")[2]: each for each in reversed(NETWORK)}
+# Types of two packages may have one name: those of transit gateways come last in it, and go by another here.
+SPECIMENS |= {
+    f"Transit{short}": next(each for each in NETWORK if each.token == f"aws:ec2transitgateway/{module}:{name}")
+    for short, module, name in (
+        ("Table", "routeTable", "RouteTable"),
+        ("Association", "routeTableAssociation", "RouteTableAssociation"),
+        ("Route", "route", "Route"),
+    )
+}
 SPECIMENS |= {"Interface": next(each for each in NETWORK if each.form == "interface")}
 DEFAULT_ROUTE = {"cidrBlock": "0.0.0.0/0"}
 
@@ -33,6 +43,14 @@ def crowded_zone(world: World) -> dict[str, Any]:
     zone = f"{world.aws.region}a"
     params = {"VpcId": world.vpc, "CidrBlock": "10.20.9.0/24", "AvailabilityZone": zone}
     return {"subnetIds": [world.subnet, world.made("create_subnet", "Subnet.SubnetId", **params)]}
+
+
+NOWHERE = {
+    "cloudwatchLogOptions": {
+        "logEnabled": True,
+        "logGroupArn": "arn:aws:logs:us-west-2:111122223333:log-group:nowhere",
+    }
+}
 
 
 def taken_block(world: World) -> dict[str, Any]:
@@ -52,6 +70,62 @@ def used_address(world: World) -> dict[str, Any]:
     """Return an address that an interface has."""
     world.aws.call("ec2", "associate_address", AllocationId=world.address, NetworkInterfaceId=world.interface)
     return {"allocationId": world.address}
+
+
+def attached_already(world: World) -> dict[str, Any]:
+    """Return the ends of an attachment that exists."""
+    assert world.attachment
+    off = dict.fromkeys((f"transitGatewayDefaultRouteTable{word}" for word in ("Association", "Propagation")), False)
+    return {"transitGatewayId": world.plain_hub, **off}
+
+
+def own_request(world: World) -> dict[str, Any]:
+    """Return a peering of transit gateways that this region itself asks for."""
+    peer = SPECIMENS["PeeringAttachment"]
+    return {"transitGatewayAttachmentId": KINDS[peer.token].create(world.aws, peer.inputs_in(world))}
+
+
+def accepted_request(world: World) -> dict[str, Any]:
+    """Return a peering of transit gateways that this region has accepted."""
+    world.aws.call("ec2", "accept_transit_gateway_peering_attachment", TransitGatewayAttachmentId=world.hub_request)
+    return {"transitGatewayAttachmentId": world.hub_request}
+
+
+def pending_attachment(world: World) -> dict[str, Any]:
+    """Return a peering that nobody has accepted yet."""
+    return {"transitGatewayAttachmentId": world.hub_request}
+
+
+def peered_attachment(world: World) -> dict[str, Any]:
+    """Return a peering that this region has accepted, and a table of its gateway."""
+    return {**accepted_request(world), "transitGatewayRouteTableId": world.plain_table}
+
+
+def foreign_table(world: World) -> dict[str, Any]:
+    """Return a table of another transit gateway than the attachment's."""
+    return {"transitGatewayRouteTableId": world.hub_table}
+
+
+def associated_already(world: World) -> dict[str, Any]:
+    """Return a table of the gateway another of whose tables has the attachment."""
+    world.aws.call("ec2", "associate_transit_gateway_route_table", **pair(world.plain_table, world.attachment))
+    path = "TransitGatewayRouteTable.TransitGatewayRouteTableId"
+    other = world.made("create_transit_gateway_route_table", path, TransitGatewayId=world.plain_hub)
+    return {"transitGatewayRouteTableId": other}
+
+
+def propagating_already(world: World) -> dict[str, Any]:
+    """Return a table that learns from the attachment."""
+    call = "enable_transit_gateway_route_table_propagation"
+    world.aws.call("ec2", call, **pair(world.plain_table, world.attachment))
+    return {}
+
+
+def routed_already(world: World) -> dict[str, Any]:
+    """Return a block that the table has a route to."""
+    call = {"TransitGatewayRouteTableId": world.plain_table, "DestinationCidrBlock": "10.65.0.0/16"}
+    world.aws.call("ec2", "create_transit_gateway_route", **call, Blackhole=True)
+    return {}
 
 
 # Kind, what spoils the specimen's inputs, and AWS's code.
@@ -120,6 +194,7 @@ DEFECTS: tuple[tuple[str, Given, str], ...] = (
     ("VpnConnection", {"customerGatewayId": "cgw-0"}, "InvalidCustomerGatewayID.NotFound"),
     ("VpnConnection", {"vpnGatewayId": "vgw-0"}, "InvalidVpnGatewayID.NotFound"),
     ("VpnConnection", taken_block, "InvalidParameterValue"),
+    ("VpnConnection", {"tunnel1LogOptions": NOWHERE}, "InvalidParameterValue"),
     (
         "VpnConnectionRoute",
         lambda world: {"vpnConnectionId": KINDS["aws:ec2/vpnConnection:VpnConnection"].create(world.aws, vpn(world))},
@@ -135,6 +210,42 @@ DEFECTS: tuple[tuple[str, Given, str], ...] = (
         lambda world: {"defaultNetworkAclId": world.made("create_network_acl", ACL, VpcId=world.vpc)},
         "InvalidNetworkAclID.NotFound",
     ),
+    ("VpcAttachment", {"transitGatewayId": "tgw-0"}, "InvalidTransitGatewayID.NotFound"),
+    ("VpcAttachment", {"vpcId": "vpc-0"}, "InvalidVpcID.NotFound"),
+    ("VpcAttachment", {"subnetIds": ["subnet-0"]}, "InvalidSubnetID.NotFound"),
+    ("VpcAttachment", lambda world: {"vpcId": world.far_vpc}, "InvalidParameterValue"),
+    ("VpcAttachment", crowded_zone, "DuplicateSubnetsInSameZone"),
+    ("VpcAttachment", lambda world: {"transitGatewayId": world.plain_hub}, "InvalidInput"),
+    ("VpcAttachment", attached_already, "DuplicateTransitGatewayAttachment"),
+    ("PeeringAttachment", {"transitGatewayId": "tgw-0"}, "InvalidTransitGatewayID.NotFound"),
+    ("PeeringAttachment", {"peerTransitGatewayId": "tgw-0"}, "InvalidTransitGatewayID.NotFound"),
+    ("PeeringAttachment", {"peerRegion": "us-west-2"}, "InvalidTransitGatewayID.NotFound"),
+    ("PeeringAttachment", lambda world: {"peerTransitGatewayId": world.plain_hub}, "InvalidParameterCombination"),
+    ("PeeringAttachment", {"peerAccountId": "444455556666"}, "Unsupported"),
+    (
+        "PeeringAttachmentAccepter",
+        {"transitGatewayAttachmentId": "tgw-attach-0"},
+        "InvalidTransitGatewayAttachmentID.NotFound",
+    ),
+    ("PeeringAttachmentAccepter", own_request, "InvalidParameterValue"),
+    ("PeeringAttachmentAccepter", accepted_request, "IncorrectState"),
+    ("TransitTable", {"transitGatewayId": "tgw-0"}, "InvalidTransitGatewayID.NotFound"),
+    ("TransitAssociation", {"transitGatewayRouteTableId": "tgw-rtb-0"}, "InvalidRouteTableID.NotFound"),
+    ("TransitAssociation", foreign_table, "InvalidParameterValue"),
+    ("TransitAssociation", associated_already, "Resource.AlreadyAssociated"),
+    ("TransitAssociation", pending_attachment, "IncorrectState"),
+    ("RouteTablePropagation", foreign_table, "InvalidParameterValue"),
+    ("RouteTablePropagation", peered_attachment, "InvalidParameterValue"),
+    ("RouteTablePropagation", propagating_already, "TransitGatewayRouteTablePropagation.Duplicate"),
+    ("TransitRoute", {"transitGatewayRouteTableId": "tgw-rtb-0"}, "InvalidRouteTableID.NotFound"),
+    (
+        "TransitRoute",
+        {"transitGatewayAttachmentId": "tgw-attach-0"},
+        "InvalidTransitGatewayAttachmentID.NotFound",
+    ),
+    ("TransitRoute", pending_attachment, "IncorrectState"),
+    ("TransitRoute", foreign_table, "InvalidParameterValue"),
+    ("TransitRoute", routed_already, "RouteAlreadyExists"),
     ("PeeringConnectionOptions", {"vpcPeeringConnectionId": "pcx-0"}, "InvalidVpcPeeringConnectionID.NotFound"),
 )
 ACL = "NetworkAcl.NetworkAclId"

@@ -3,6 +3,7 @@
 from tests.support.specimens_links import LINKS
 from tests.support.specimens_routes import ROUTES
 from tests.support.specimens_rules import RULES
+from tests.support.specimens_transit import TRANSIT
 from tests.support.specimens_vpc import VPC_PARTS
 
-NETWORK = (*VPC_PARTS, *ROUTES, *RULES, *LINKS)
+NETWORK = (*VPC_PARTS, *ROUTES, *RULES, *LINKS, *TRANSIT)

@@ -135,6 +135,44 @@ class World:
         return self.made("create_transit_gateway", "TransitGateway.TransitGatewayId")
 
     @cached_property
+    def hub_table(self) -> str:
+        """A route table of the transit gateway, in which nothing is."""
+        path = "TransitGatewayRouteTable.TransitGatewayRouteTableId"
+        return self.made("create_transit_gateway_route_table", path, TransitGatewayId=self.hub)
+
+    @cached_property
+    def plain_hub(self) -> str:
+        """A transit gateway that puts nothing into tables by itself."""
+        options = {"DefaultRouteTableAssociation": "disable", "DefaultRouteTablePropagation": "disable"}
+        return self.made("create_transit_gateway", "TransitGateway.TransitGatewayId", Options=options)
+
+    @cached_property
+    def plain_table(self) -> str:
+        """A route table of that gateway."""
+        path = "TransitGatewayRouteTable.TransitGatewayRouteTableId"
+        return self.made("create_transit_gateway_route_table", path, TransitGatewayId=self.plain_hub)
+
+    @cached_property
+    def attachment(self) -> str:
+        """The VPC's attachment to that gateway."""
+        path = "TransitGatewayVpcAttachment.TransitGatewayAttachmentId"
+        ends = {"TransitGatewayId": self.plain_hub, "VpcId": self.vpc}
+        return self.made("create_transit_gateway_vpc_attachment", path, SubnetIds=[self.subnet], **ends)
+
+    @cached_property
+    def abroad(self) -> "World":
+        """A world in another region."""
+        return World(self.aws.elsewhere("us-east-1"))
+
+    @cached_property
+    def hub_request(self) -> str:
+        """A peering of transit gateways that the other region asks for."""
+        path = "TransitGatewayPeeringAttachment.TransitGatewayAttachmentId"
+        peer = {"PeerRegion": self.aws.region, "PeerAccountId": self.aws.account}
+        ends = {"TransitGatewayId": self.abroad.plain_hub, "PeerTransitGatewayId": self.plain_hub}
+        return self.abroad.made("create_transit_gateway_peering_attachment", path, **ends, **peer)
+
+    @cached_property
     def role(self) -> str:
         """The ARN of a role that EC2 may take."""
         name = f"role-{self.vpc}"

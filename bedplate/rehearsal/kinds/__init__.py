@@ -54,6 +54,11 @@ from bedplate.rehearsal.kinds.security_group_rule import SECURITY_GROUP_RULE
 from bedplate.rehearsal.kinds.ssm_parameter import PARAMETER
 from bedplate.rehearsal.kinds.subnet import SUBNET
 from bedplate.rehearsal.kinds.topic import TOPIC
+from bedplate.rehearsal.kinds.transit_attachment import TRANSIT_VPC_ATTACHMENT
+from bedplate.rehearsal.kinds.transit_gateway import TRANSIT_GATEWAY
+from bedplate.rehearsal.kinds.transit_membership import TRANSIT_ASSOCIATION, TRANSIT_PROPAGATION
+from bedplate.rehearsal.kinds.transit_peering import TRANSIT_PEERING, TRANSIT_PEERING_ACCEPTER
+from bedplate.rehearsal.kinds.transit_route_table import TRANSIT_ROUTE, TRANSIT_ROUTE_TABLE
 from bedplate.rehearsal.kinds.vpc import VPC
 from bedplate.rehearsal.kinds.vpc_endpoint import VPC_ENDPOINT
 from bedplate.rehearsal.kinds.vpc_endpoint_association import VPC_ENDPOINT_ASSOCIATION
@@ -122,6 +127,14 @@ _ROWS = (
     SECURITY_GROUP_RULE,
     SUBNET,
     TOPIC,
+    TRANSIT_ASSOCIATION,
+    TRANSIT_GATEWAY,
+    TRANSIT_PEERING,
+    TRANSIT_PEERING_ACCEPTER,
+    TRANSIT_PROPAGATION,
+    TRANSIT_ROUTE,
+    TRANSIT_ROUTE_TABLE,
+    TRANSIT_VPC_ATTACHMENT,
     VPC,
     VPC_ASSOCIATION_AUTHORIZATION,
     VPC_EGRESS_RULE,

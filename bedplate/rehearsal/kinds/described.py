@@ -96,12 +96,26 @@ SECURITY_GROUP_RULE = Noun(
     "InvalidSecurityGroupRuleId.NotFound",
 )
 SUBNET = Noun("subnet", "describe_subnets", "SubnetIds", "Subnets", "InvalidSubnetID.NotFound")
+TRANSIT_ATTACHMENT = Noun(
+    "transitGatewayAttachment",
+    "describe_transit_gateway_attachments",
+    "TransitGatewayAttachmentIds",
+    "TransitGatewayAttachments",
+    "InvalidTransitGatewayAttachmentID.NotFound",
+)
 TRANSIT_GATEWAY = Noun(
     "transitGateway",
     "describe_transit_gateways",
     "TransitGatewayIds",
     "TransitGateways",
     "InvalidTransitGatewayID.NotFound",
+)
+TRANSIT_TABLE = Noun(
+    "transitGatewayRouteTable",
+    "describe_transit_gateway_route_tables",
+    "TransitGatewayRouteTableIds",
+    "TransitGatewayRouteTables",
+    "InvalidRouteTableID.NotFound",
 )
 VPC = Noun("vpc", "describe_vpcs", "VpcIds", "Vpcs", "InvalidVpcID.NotFound")
 VPC_ENDPOINT = Noun(

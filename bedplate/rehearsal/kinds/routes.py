@@ -68,9 +68,10 @@ def _peered_networks(aws: Aws, found: dict[str, Any]) -> Iterable[str]:
 
 
 def _hub_networks(aws: Aws, found: dict[str, Any]) -> Iterable[str]:
-    listed = aws.call("ec2", "describe_transit_gateway_vpc_attachments")["TransitGatewayVpcAttachments"]
+    networks = [{"Name": "resource-type", "Values": ["vpc"]}]
+    listed = aws.call("ec2", "describe_transit_gateway_attachments", Filters=networks)["TransitGatewayAttachments"]
     hub = found["TransitGatewayId"]
-    return [each["VpcId"] for each in listed if each["TransitGatewayId"] == hub and each["State"] == "available"]
+    return [each["ResourceId"] for each in listed if each["TransitGatewayId"] == hub and each["State"] == "available"]
 
 
 _BY_PARAMETER = {

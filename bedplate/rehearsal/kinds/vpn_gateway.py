@@ -8,14 +8,12 @@ from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
 from bedplate.rehearsal.kinds.described import VPC, described, is_live, require
 from bedplate.rehearsal.kinds.described import VPN_GATEWAY as NOUN
 from bedplate.rehearsal.kinds.ec2_tags import retag, tag
+from bedplate.rehearsal.kinds.private_asn import asn_complaints
 from bedplate.rehearsal.kinds.undoing import undoing
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.unknown import is_known
 
 _AMAZON_ASN = 64512
-# VPN user guide, "Virtual private gateway": private numbers of two and of four bytes.
-_PRIVATE_ASNS = (range(64512, 65535), range(4200000000, 4294967295))
 
 
 def _create(aws: Aws, inputs: Props) -> str:
@@ -73,9 +71,7 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
 
 
 def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    asn = inputs.get("amazonSideAsn")
-    if is_known(asn) and not any(int(asn) in numbers for numbers in _PRIVATE_ASNS):
-        yield Complaint("amazonSideAsn", f"{asn} is no private AS number")
+    yield from asn_complaints(inputs, "amazonSideAsn")
 
 
 def _create_attachment(aws: Aws, inputs: Props) -> str:
