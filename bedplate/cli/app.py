@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from bedplate import __version__
+from bedplate.cli.audit_graph import audit_graph
 from bedplate.cli.check import check
 from bedplate.cli.graph import graph
 from bedplate.cli.output import show
@@ -19,6 +20,7 @@ EXAMPLES: tuple[tuple[Callable[..., int], str], ...] = (
     (schema, "bedplate schema > fleet.schema.json"),
     (rehearse, "bedplate rehearse examples/lab.yaml --stack us-west-2"),
     (graph, "bedplate graph examples/lab.yaml --stack us-west-2"),
+    (audit_graph, "bedplate graph examples/lab.yaml --all | bedplate audit-graph -"),
 )
 
 app = typer.Typer(

@@ -60,17 +60,17 @@ def _found(path: Path) -> tuple[tuple["Fault", ...], str]:
 
 
 def _explain(code: str) -> int:
+    from bedplate.audit.rules import CATALOGUE
     from bedplate.catalog.nearest import nearest
-    from bedplate.checks.rules import RULES
     from bedplate.report.rules import rule_lines, rules_lines
 
     if code == ALL_RULES:
-        show(rules_lines(RULES))
+        show(rules_lines(CATALOGUE))
         return 0
-    if code not in RULES:
+    if code not in CATALOGUE:
         raise InputError(
             f"there is no rule {code}",
-            fix=f"the nearest is {nearest(code, RULES) or 'none'}; `bedplate check --explain all` lists them",
+            fix=f"the nearest is {nearest(code, CATALOGUE) or 'none'}; `bedplate check --explain all` lists them",
         )
-    show(rule_lines(RULES[code]))
+    show(rule_lines(CATALOGUE[code]))
     return 0

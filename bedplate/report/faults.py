@@ -72,10 +72,11 @@ def _rule(fault: Fault) -> str:
 
 
 def _body(fault: Fault) -> Iterator[str]:
-    yield from _wrapped(fault.message)
+    yield from wrapped(fault.message)
     if fault.fix:
-        yield from _wrapped(f"fix: {fault.fix}")
+        yield from wrapped(f"fix: {fault.fix}")
 
 
-def _wrapped(text: str) -> list[str]:
+def wrapped(text: str) -> list[str]:
+    """Return a sentence as indented lines that fit a terminal."""
     return wrap(text, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT, break_long_words=False)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.checks.rules import RULES
+from bedplate.audit.rules import CATALOGUE
 from bedplate.cli import run
 from tests.conftest import Expect
 
@@ -72,21 +72,21 @@ def test_a_missing_file_is_told_plainly(capsys: pytest.CaptureFixture[str]) -> N
     assert "no/such.yaml" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("code", sorted(RULES))
+@pytest.mark.parametrize("code", sorted(CATALOGUE))
 def test_every_rule_can_be_explained(code: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Why it is there, what to do, and whether it may be allowed."""
     assert run(["check", "--explain", code]) == 0
 
     told = capsys.readouterr().out
-    assert told.startswith(f"{code} {RULES[code].name} ")
-    assert RULES[code].reason in told
+    assert told.startswith(f"{code} {CATALOGUE[code].name} ")
+    assert CATALOGUE[code].reason in told
 
 
 def test_all_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """One line a rule."""
     assert run(["check", "--explain", "all"]) == 0
 
-    assert len(capsys.readouterr().out.splitlines()) == len(RULES) + 1
+    assert len(capsys.readouterr().out.splitlines()) == len(CATALOGUE) + 1
 
 
 def test_an_unknown_rule_leads_to_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from bedplate import __version__
 from bedplate.cli import run
 from bedplate.cli.app import EXAMPLES
 
-COMMANDS = [(command.__name__, example) for command, example in EXAMPLES]
+COMMANDS = [(command.__name__.replace("_", "-"), example) for command, example in EXAMPLES]
 
 
 @pytest.mark.parametrize(("command", "example"), COMMANDS)

@@ -20,8 +20,9 @@ class Rule:
     source: str = ""
     allowable: bool = False
     at_key: bool = False
+    warns: bool = False
 
     @property
     def level(self) -> Level:
-        """Rules of codes that start with W only warn."""
-        return Level.WARNING if self.code.startswith("W") else Level.ERROR
+        """Rules of codes that start with W only warn, and so do those that say so."""
+        return Level.WARNING if self.warns or self.code.startswith("W") else Level.ERROR

@@ -1,0 +1,55 @@
+"""Faults of what stacks hold, as an operator reads them and as a program does."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+
+from bedplate.audit.fault import StackFault
+from bedplate.audit.rules import STACK_RULES
+from bedplate.checks.fault import Level
+from bedplate.report.columns import aligned, counted
+from bedplate.report.faults import wrapped
+
+
+def stack_fault_lines(faults: Iterable[StackFault]) -> tuple[str, ...]:
+    """Return what is wrong and what to do about it, fault by fault, each led by its stack, resource and rule."""
+    told = tuple(faults)
+    heads = aligned((*_place(fault), f"{fault.code} {STACK_RULES[fault.code].name}") for fault in told)
+    return tuple(line for head, fault in zip(heads, told, strict=True) for line in (head, *_body(fault)))
+
+
+def audit_lines(where: str, faults: Iterable[StackFault], resources: int) -> Iterator[str]:
+    """Yield every fault of a graph, and last how many there are in how many resources."""
+    told = tuple(faults)
+    looked_at = f"{counted(resources, 'resource')}, {counted(len(STACK_RULES), 'rule')}"
+    yield from stack_fault_lines(told)
+    if told:
+        yield f"{stack_tally(told)} in {where} ({looked_at}); `bedplate check --explain {told[0].code}` says more"
+    else:
+        yield f"{where} is fine ({looked_at})"
+
+
+def stack_tally(faults: Iterable[StackFault]) -> str:
+    """Return `2 errors, 1 warning`; empty when there is nothing to count."""
+    levels = [fault.level for fault in faults]
+    counts = ((levels.count(level), level) for level in Level)
+    return ", ".join(counted(count, level.value) for count, level in counts if count)
+
+
+def stack_fault_document(faults: Iterable[StackFault]) -> list[dict[str, str]]:
+    """Return the faults as `audit-graph --json` prints them."""
+    return [asdict(fault) | {"level": fault.level.value} for fault in faults]
+
+
+def _place(fault: StackFault) -> tuple[str, str]:
+    """Return the stack and the resource that a URN names; a URN of no known form is told as it is."""
+    stack, _, rest = fault.urn.removeprefix("urn:pulumi:").partition("::")
+    types, _, name = rest.partition("::")[2].rpartition("::")
+    package, _, token = types.rpartition("$")[2].partition(":")
+    module, _, kind = token.partition(":")
+    subject = f"{package}:{module.partition('/')[0]}:{kind} {name} {fault.key}" if kind else f"{name} {fault.key}"
+    return stack, subject.strip()
+
+
+def _body(fault: StackFault) -> Iterator[str]:
+    yield from wrapped(fault.message)
+    yield from wrapped(f"fix: {fault.fix}")

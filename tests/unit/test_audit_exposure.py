@@ -1,0 +1,132 @@
+"""Forty exposures, and what only looks like one: judged by the addresses covered, however they are written."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.support.audited import codes, faults, group, prefix_list, resource, rule
+
+QUARTERS = ("0.0.0.0/2", "64.0.0.0/2", "128.0.0.0/2", "192.0.0.0/2")
+SINGLE = {"cidrBlocks": ["0.0.0.0/0"], "protocol": "tcp", "fromPort": 22, "toPort": 22}
+
+
+def inline(**more: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return the group with one inline rule about SSH."""
+    return group(ingress=[{"protocol": "tcp", "fromPort": 22, "toPort": 22} | more])
+
+
+def classic(**more: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return a rule of the older kind, which takes lists."""
+    told: dict[str, Any] = {
+        "type": "ingress",
+        "securityGroupId": "nodes",
+        "protocol": "tcp",
+        "fromPort": 22,
+        "toPort": 22,
+    }
+    return resource("aws:ec2/securityGroupRule:SecurityGroupRule", **(told | more))
+
+
+EXPOSED: dict[str, Sequence[dict[str, Any]]] = {
+    "ssh, plain": [group(), rule("0.0.0.0/0")],
+    "ssh, plain IPv6": [group(), rule("::/0")],
+    "nfs over tcp": [group(), rule("0.0.0.0/0", (2049, 2049))],
+    "nfs over udp": [group(), rule("0.0.0.0/0", (2049, 2049), "udp")],
+    "port mapper": [group(), rule("0.0.0.0/0", (111, 111))],
+    "every protocol": [group(), rule("0.0.0.0/0", protocol="-1")],
+    "every port of tcp": [group(), rule("0.0.0.0/0", (0, 65535))],
+    "protocol by number": [group(), rule("0.0.0.0/0", protocol="6")],
+    "a range with ssh in it": [group(), rule("0.0.0.0/0", (20, 25))],
+    "halves": [group(), rule("0.0.0.0/1"), rule("128.0.0.0/1")],
+    "one half": [group(), rule("128.0.0.0/1")],
+    "quarters": [group(), *(rule(block) for block in QUARTERS)],
+    "host bits set": [group(), rule("1.2.3.4/0")],
+    "a /8 of somebody's": [group(), rule("8.0.0.0/8")],
+    "just more than a /16": [group(), rule("8.8.0.0/16"), rule("9.9.9.9/32")],
+    "many small ones": [group(), *(rule(f"8.{number}.0.0/17") for number in range(3))],
+    "IPv6 halves": [group(), rule("::/1"), rule("8000::/1")],
+    "all that is routed of IPv6": [group(), rule("2000::/3")],
+    "inline": [inline(cidrBlocks=["0.0.0.0/0"])],
+    "inline IPv6": [inline(ipv6CidrBlocks=["::/0"])],
+    "inline halves": [inline(cidrBlocks=["0.0.0.0/1", "128.0.0.0/1"])],
+    "one half inline, one apart": [inline(cidrBlocks=["8.8.0.0/16"]), rule("9.9.0.0/16")],
+    "older rule": [group(), classic(cidrBlocks=["0.0.0.0/0"])],
+    "a list that holds all": [group(), rule(prefixListId="pl-1"), prefix_list("0.0.0.0/0")],
+    "a list that holds halves": [group(), rule(prefixListId="pl-1"), prefix_list("0.0.0.0/1", "128.0.0.0/1")],
+    "a list, inline": [inline(prefixListIds=["pl-1"]), prefix_list("0.0.0.0/0")],
+    "self and the world": [inline(self=True, cidrBlocks=["0.0.0.0/0"])],
+    "a group outside the graph": [rule("0.0.0.0/0")],
+    "the default group": [resource("aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", ingress=[SINGLE])],
+}
+FINE: dict[str, Sequence[dict[str, Any]]] = {
+    "https": [group(), rule("0.0.0.0/0", (443, 443))],
+    "a VPN": [group(), rule("0.0.0.0/0", (1194, 1194), "udp")],
+    "ping": [group(), rule("0.0.0.0/0", (8, 0), "icmp")],
+    "itself": [group(), rule(referencedSecurityGroupId="nodes", protocol="-1")],
+    "itself, inline": [group(ingress=[{"protocol": "-1", "fromPort": 0, "toPort": 0, "self": True}])],
+    "private blocks": [group(), rule("10.0.0.0/8"), rule("172.16.0.0/12"), rule("192.168.0.0/16")],
+    "carriers' addresses": [group(), rule("100.64.0.0/10")],
+    "one address": [group(), rule("8.20.30.40/32", protocol="-1")],
+    "a /16 and no more": [group(), rule("8.8.0.0/16"), rule("8.8.8.0/24")],
+    "a site's IPv6": [group(), rule("2a00:1450:4001::/48")],
+    "IPv6 of its own": [group(), rule("fc00::/7")],
+    "a list of offices": [group(), rule(prefixListId="pl-1"), prefix_list("8.20.30.0/24", "10.0.0.0/8")],
+    "halves of two groups": [group(), rule("8.8.0.0/16"), rule("9.9.0.0/16", securityGroupId="others")],
+    "what goes out": [group(egress=[{"protocol": "-1", "cidrBlocks": ["0.0.0.0/0"]}])],
+    "ssh's number over udp": [group(), rule("0.0.0.0/0", (22, 22), "udp")],
+    "port 0 alone": [group(), rule("0.0.0.0/0", (0, 0))],
+    "a masked block": [group(), rule("[secret]")],
+}
+
+
+@pytest.mark.parametrize("name", EXPOSED)
+def test_an_exposure_is_found(name: str) -> None:
+    """However the addresses are written, spread over rules or hidden in lists."""
+    assert "S101" in codes(EXPOSED[name])
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_what_is_no_exposure_passes(name: str) -> None:
+    """A judge that cries wolf is switched off."""
+    assert codes(FINE[name]) == set()
+
+
+def test_a_service_that_gives_itself_away_is_told() -> None:
+    """Jupyter and Ray's dashboard run what a stranger sends them."""
+    found = faults([group(), rule("0.0.0.0/0", (8000, 9000))])
+
+    assert [told.code for told in found] == ["S102"]
+    assert "Jupyter (8888)" in found[0].message
+
+
+def test_an_exposure_is_told_once_with_all_that_it_opens() -> None:
+    """At the rule that opens it, with how much of the internet may come."""
+    (told,) = faults([group(), rule("0.0.0.0/0", protocol="-1")])
+
+    assert told.key == "cidrIpv4"
+    assert told.message.startswith("every port is open to 3,7")
+
+
+def test_rules_that_are_wide_together_are_told_together() -> None:
+    """None of them is at fault by itself."""
+    (told,) = faults([group(), *(rule(f"8.{number}.0.0/17") for number in range(3))])
+
+    assert told.message.endswith("by 3 rules together)")
+
+
+def test_a_list_that_the_graph_lacks_is_a_warning() -> None:
+    """It may be AWS's own, or the whole internet: somebody must look."""
+    (told,) = faults([group(), rule(prefixListId="pl-63a5400a")])
+
+    assert (told.code, told.level.value) == ("S103", "warning")
+
+
+def test_a_rule_of_an_unseen_id_is_found_by_what_it_depends_on() -> None:
+    """Before anything is made there are no ids, and the engine says what depends on what."""
+    unknown = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+    target = group()
+    halves = [rule(block, securityGroupId=unknown) for block in ("8.8.0.0/16", "9.9.0.0/16")]
+    on = {"property_dependencies": {"securityGroupId": [target["urn"]]}}
+
+    assert codes([target, *(half | on for half in halves)]) == {"S101"}
