@@ -9,6 +9,7 @@ from pulumi_aws.efs.file_system import FileSystem, FileSystemArgs
 from pulumi_aws.efs.mount_target import MountTarget, MountTargetArgs
 
 from bedplate.plan.fleet import FilesPlan, FleetPlan
+from stacks.files_guard import FilesGuard
 from stacks.options import inside, kept
 from stacks.tags import named
 
@@ -27,18 +28,21 @@ class SharedFiles(pulumi.ComponentResource):
 
     system_id: pulumi.Output[str]
     dns_name: pulumi.Output[str]
+    access_point_ids: dict[str, pulumi.Output[str]]
 
     def __init__(self, plan: FleetPlan, files: FilesPlan, parts: FilesParts, opts: pulumi.ResourceOptions) -> None:
         name = f"{plan.name}-{files.store}"
         super().__init__("bedplate:stacks:SharedFiles", name, None, opts)
         system = FileSystem(name, _file_system(name, parts.key_arn), kept(self))
         self.system_id, self.dns_name = system.id, system.dns_name
+        self.access_point_ids = FilesGuard(name, system, inside(self)).access_point_ids
         for zone, subnet_id in parts.subnet_ids.items():
             target = MountTargetArgs(
                 file_system_id=system.id, subnet_id=subnet_id, security_groups=[parts.security_group_id]
             )
             MountTarget(f"{name}-{zone}", target, inside(self))
-        self.register_outputs({"system_id": self.system_id, "dns_name": self.dns_name})
+        outputs = {"system_id": self.system_id, "dns_name": self.dns_name, "access_point_ids": self.access_point_ids}
+        self.register_outputs(outputs)
 
 
 def _file_system(name: str, key_arn: pulumi.Output[str]) -> FileSystemArgs:

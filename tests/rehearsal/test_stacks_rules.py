@@ -10,7 +10,9 @@ from bedplate.rehearsal.snapshot import Entry
 from tests.support.declared import EXAMPLES, Declared, declared, plan_of
 
 KEPT = {
+    "aws:efs/backupPolicy:BackupPolicy",
     "aws:efs/fileSystem:FileSystem",
+    "aws:efs/fileSystemPolicy:FileSystemPolicy",
     "aws:kms/key:Key",
     "aws:s3/bucket:Bucket",
     "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",

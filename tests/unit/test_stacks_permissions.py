@@ -8,7 +8,7 @@ import pytest
 from bedplate.plan import FleetPlan
 from stacks.permissions import node_permissions
 from stacks.policy import Statement, policy
-from stacks.transport import only_by_tls
+from stacks.transport import mounts_only_by_tls, only_by_tls
 from tests.support.declared import EXAMPLES, plan_of
 
 # Their resource can only be `*`: a session's channel belongs to whoever opens it.
@@ -85,3 +85,11 @@ def test_a_bucket_refuses_clear_text_and_old_tls() -> None:
         {"Bool": {"aws:SecureTransport": ["false"]}},
         {"NumericLessThan": {"s3:TlsVersion": ["1.2"]}},
     ]
+
+
+def test_a_file_system_refuses_clear_text_and_allows_nobody() -> None:
+    """What it does not allow itself, an identity must be allowed: nobody mounts it unnamed."""
+    (denied,) = json.loads(mounts_only_by_tls("arn:fs"))["Statement"]
+
+    assert (denied["Effect"], denied["Action"], denied["Resource"]) == ("Deny", ["*"], ["arn:fs"])
+    assert denied["Condition"] == {"Bool": {"aws:SecureTransport": ["false"]}}
