@@ -1,4 +1,4 @@
-"""`bedplate plan`: every address, machine and pool, and what differs from the lock."""
+"""`bedplate plan`: every address, machine and pool, what differs from the lock, and the picture of it all."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,27 +24,30 @@ def plan(
         list[str] | None,
         typer.Option(metavar="PATH", help="With --write: give back a recorded block, as region/eu-west-1."),
     ] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", help="Draw the fleet into this file as well.")
+    ] = None,
     json: Json = False,
 ) -> int:
     """Show addresses, machines, pools; record them."""
     if release and not write:
         raise InputError("--release changes the lock, so it needs --write", fix=f"add --write: {RELEASE_EXAMPLE}")
-    if write:
-        _record(fleet, tuple(release or ()), json=json)
-    else:
-        _preview(fleet, json=json)
+    decided = _record(fleet, tuple(release or ()), json=json) if write else _preview(fleet, json=json)
+    if svg is not None:
+        _draw(decided, svg)
     return 0
 
 
-def _preview(path: Path, *, json: bool) -> None:
+def _preview(path: Path, *, json: bool) -> "FleetPlan":
     from bedplate.cli.opening import opened, planned
     from bedplate.report.lock import difference_lines
 
     decided = planned(opened(path))
     _print(decided, difference_lines(decided), json=json)
+    return decided
 
 
-def _record(path: Path, release: tuple[str, ...], *, json: bool) -> None:
+def _record(path: Path, release: tuple[str, ...], *, json: bool) -> "FleetPlan":
     from bedplate.catalog import load_catalog
     from bedplate.cli.opening import opened, placing
     from bedplate.lock import lock_path, record_plan
@@ -54,6 +57,15 @@ def _record(path: Path, release: tuple[str, ...], *, json: bool) -> None:
     with placing(loaded):
         decided = record_plan(lock_path(path), loaded.fleet, load_catalog(), release_of=release)
     _print(decided, recorded_lines(decided), json=json)
+    return decided
+
+
+def _draw(decided: "FleetPlan", file: Path) -> None:
+    from bedplate.picture import picture
+    from bedplate.writer import write_whole
+
+    write_whole(file, picture(decided).encode())
+    tell([f"drawn in {file}"])
 
 
 def _print(decided: "FleetPlan", end: Iterable[str], *, json: bool) -> None:

@@ -32,7 +32,7 @@ class RegionPlan:
 
 @dataclass(frozen=True, slots=True)
 class SitePlan:
-    """A site's LAN and the fixed addresses on it."""
+    """A site's LAN, and the fixed address and the use of each machine on it; None serves the site itself."""
 
     name: str
     lan: IPv4Network
@@ -40,6 +40,7 @@ class SitePlan:
     asn: int
     gateway: str
     machines: Mapping[str, IPv4Address]
+    uses: Mapping[str, Use | None]
 
 
 @dataclass(frozen=True, slots=True)

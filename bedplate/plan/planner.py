@@ -67,6 +67,7 @@ def _sites(fleet: Fleet) -> tuple[SitePlan, ...]:
             asn=site.gateway.asn,
             gateway=site.gateway.machine,
             machines=_addresses(site),
+            uses=MappingProxyType({label: machine.use for label, machine in site.machines.items()}),
         )
         for name, site in fleet.sites.items()
     )

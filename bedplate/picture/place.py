@@ -1,0 +1,31 @@
+"""The ways into a place: its gateway for laptops, and the tunnels that end in it."""
+
+from bedplate.picture.measure import Face
+from bedplate.picture.signs import Sign
+from bedplate.picture.table import Cell, Shape, Word
+from bedplate.plan.fleet import FleetPlan
+
+Row = tuple[Cell, ...]
+
+
+def laptops_row(plan: FleetPlan, place: str) -> tuple[Row, ...]:
+    """Return the row of the laptop gateway in a region or on a site, where it has one."""
+    return tuple(
+        ((Shape(Sign.LAPTOP, "door"), Word("laptops")), (), (Word(str(pool.block), Face.CODE),))
+        for pool in plan.laptops
+        if pool.place == place
+    )
+
+
+def gateway_rows(plan: FleetPlan, region: str) -> tuple[Row, ...]:
+    """Return a row for each site whose tunnels end in the region, with their inside blocks."""
+    return tuple(
+        ((Shape(Sign.TUNNELS, "door"), Word(site.name)), (), _insides(plan, site.name, region))
+        for site in plan.sites
+        if any((tunnel.site, tunnel.region) == (site.name, region) for tunnel in plan.tunnels)
+    )
+
+
+def _insides(plan: FleetPlan, site: str, region: str) -> Cell:
+    ours = (tunnel for tunnel in plan.tunnels if (tunnel.site, tunnel.region) == (site, region))
+    return tuple(Word(str(tunnel.inside), Face.FAINT) for tunnel in ours)
