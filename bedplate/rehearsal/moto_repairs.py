@@ -9,6 +9,7 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.models.launch_templates import LaunchTemplate
 from moto.ec2.models.subnets import SubnetBackend
 
+from bedplate.rehearsal.moto_resolver import mended_resolver
 from bedplate.rehearsal.moto_transit import mended_transit
 from bedplate.rehearsal.replaced import wrapped
 
@@ -23,6 +24,7 @@ def mended() -> Iterator[None]:
         repairs.enter_context(wrapped(Instance, "terminate", _taking_its_interface))
         repairs.enter_context(wrapped(SubnetBackend, "delete_subnet", _leaving_its_acl))
         repairs.enter_context(mended_transit())
+        repairs.enter_context(mended_resolver())
         yield
 
 

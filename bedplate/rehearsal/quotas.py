@@ -10,6 +10,7 @@ from typing import Any
 
 from bedplate.rehearsal.refusal import Refusal
 
+_RESOLVER_PAGE = "Amazon Route 53 quotas, Route 53 VPC Resolver"
 _VPC_PAGE = "Amazon VPC user guide, Amazon VPC quotas"
 _HUB_PAGE = "AWS transit gateways guide, Quotas for your transit gateways"
 _VPN_PAGE = "AWS Site-to-Site VPN user guide, Site-to-Site VPN quotas"
@@ -71,6 +72,11 @@ _TABLE = (
     Quota("aws:efs/fileSystem:FileSystem", 1000, "FileSystemLimitExceeded", "Amazon EFS quotas"),
     Quota("aws:iam/role:Role", 1000, "LimitExceeded", "IAM and AWS STS quotas"),
     Quota("aws:kms/key:Key", 100_000, "LimitExceededException", "AWS KMS resource quotas"),
+    Quota("aws:route53/resolverEndpoint:ResolverEndpoint", 4, "LimitExceededException", _RESOLVER_PAGE),
+    Quota("aws:route53/resolverRule:ResolverRule", 1000, "LimitExceededException", _RESOLVER_PAGE),
+    Quota(
+        "aws:route53/resolverRuleAssociation:ResolverRuleAssociation", 2000, "LimitExceededException", _RESOLVER_PAGE
+    ),
     Quota("aws:s3/bucket:Bucket", 10_000, "TooManyBuckets", "Amazon S3 quotas"),
     Quota("aws:ssm/parameter:Parameter", 10_000, "ParameterLimitExceeded", "Systems Manager quotas"),
 )

@@ -1,4 +1,4 @@
-"""A method of somebody else's class, replaced for a while."""
+"""Parts of somebody else's class, replaced or added for a while."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,11 +6,21 @@ from typing import Any
 
 
 @contextmanager
-def wrapped(owner: type, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
-    """Put what `wrap` makes of a method in its place; put the method back at the end."""
-    original = getattr(owner, name)
-    setattr(owner, name, wrap(original))
+def replaced(owner: type, name: str, value: object) -> Iterator[None]:
+    """Put a value, or a method, in its place, or where there was none; put all back at the end."""
+    before = vars(owner).get(name, None)
+    setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(owner, name, original)
+        if before is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)
+
+
+@contextmanager
+def wrapped(owner: type, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+    """Put what `wrap` makes of a method in its place; put the method back at the end."""
+    with replaced(owner, name, wrap(getattr(owner, name))):
+        yield

@@ -14,6 +14,7 @@ from tests.support.census import census
 from tests.support.specimen import Given, Specimen
 from tests.support.specimens_links import vpn
 from tests.support.specimens_network import NETWORK
+from tests.support.specimens_resolver import made_endpoint, made_rule, other_endpoint, rule
 from tests.support.specimens_rules import ssh_from
 from tests.support.world import World
 
@@ -36,6 +37,12 @@ def foreign_gateway(world: World) -> dict[str, Any]:
     ident = world.made("create_internet_gateway", "InternetGateway.InternetGatewayId")
     world.aws.call("ec2", "attach_internet_gateway", InternetGatewayId=ident, VpcId=world.far_vpc)
     return {"gatewayId": ident}
+
+
+def foreign_group(world: World) -> dict[str, Any]:
+    """Return a security group of another VPC as the source."""
+    params = {"GroupName": "far", "Description": "far", "VpcId": world.far_vpc}
+    return {"cidrIpv4": None, "referencedSecurityGroupId": world.made("create_security_group", "GroupId", **params)}
 
 
 def crowded_zone(world: World) -> dict[str, Any]:
@@ -128,6 +135,38 @@ def routed_already(world: World) -> dict[str, Any]:
     return {}
 
 
+def far_group(world: World) -> str:
+    """Return a security group of another VPC."""
+    given = {"GroupName": "far", "Description": "far", "VpcId": world.far_vpc}
+    return world.made("create_security_group", "GroupId", **given)
+
+
+def two_addresses(world: World, address: str) -> dict[str, Any]:
+    """Return a fixed address and another."""
+    return {"ipAddresses": [{"subnetId": world.subnet, "ip": address}, {"subnetId": world.other_subnet}]}
+
+
+def taken_address(world: World) -> dict[str, Any]:
+    """Return the address of an interface, and another."""
+    world.aws.call("ec2", "create_network_interface", SubnetId=world.subnet, PrivateIpAddress="10.20.0.77")
+    return two_addresses(world, "10.20.0.77")
+
+
+def inbound_endpoint(world: World) -> dict[str, Any]:
+    """Return an endpoint that leads in."""
+    addresses = two_addresses(world, "10.20.0.60")["ipAddresses"]
+    return {"resolverEndpointId": made_endpoint(world, direction="INBOUND", ipAddresses=addresses)}
+
+
+def forwarded_already(world: World) -> dict[str, Any]:
+    """Return a rule for a domain that the VPC has a rule for."""
+    associate = KINDS["aws:route53/resolverRuleAssociation:ResolverRuleAssociation"].create
+    associate(world.aws, {"resolverRuleId": made_rule(world, "office.lab"), "vpcId": world.vpc})
+    endpoint = other_endpoint(world)
+    inputs = {**rule(World(world.aws)), "domainName": "office.lab", "resolverEndpointId": endpoint}
+    return {"resolverRuleId": KINDS["aws:route53/resolverRule:ResolverRule"].create(world.aws, inputs)}
+
+
 # Kind, what spoils the specimen's inputs, and AWS's code.
 DEFECTS: tuple[tuple[str, Given, str], ...] = (
     ("Subnet", {"vpcId": "vpc-0"}, "InvalidVpcID.NotFound"),
@@ -185,6 +224,7 @@ DEFECTS: tuple[tuple[str, Given, str], ...] = (
         {"cidrIpv4": None, "referencedSecurityGroupId": "sg-0"},
         "InvalidGroup.NotFound",
     ),
+    ("SecurityGroupIngressRule", foreign_group, "InvalidGroup.NotFound"),
     ("NetworkInterface", {"privateIps": ["10.20.1.10"]}, "InvalidParameterValue"),
     ("NetworkInterface", {"securityGroups": ["sg-0"]}, "InvalidGroup.NotFound"),
     ("VpcPeeringConnection", lambda world: {"peerVpcId": world.vpc}, "failed"),
@@ -246,6 +286,16 @@ DEFECTS: tuple[tuple[str, Given, str], ...] = (
     ("TransitRoute", pending_attachment, "IncorrectState"),
     ("TransitRoute", foreign_table, "InvalidParameterValue"),
     ("TransitRoute", routed_already, "RouteAlreadyExists"),
+    ("ResolverEndpoint", {"securityGroupIds": ["sg-0"]}, "InvalidGroup.NotFound"),
+    ("ResolverEndpoint", lambda world: {"securityGroupIds": [far_group(world)]}, "InvalidRequestException"),
+    ("ResolverEndpoint", lambda world: two_addresses(world, "10.20.0.2"), "InvalidRequestException"),
+    ("ResolverEndpoint", lambda world: two_addresses(world, "10.20.7.9"), "InvalidRequestException"),
+    ("ResolverEndpoint", taken_address, "ResourceExistsException"),
+    ("ResolverRule", {"resolverEndpointId": "rslvr-out-0"}, "ResourceNotFoundException"),
+    ("ResolverRule", inbound_endpoint, "InvalidRequestException"),
+    ("ResolverRuleAssociation", {"vpcId": "vpc-0"}, "InvalidVpcID.NotFound"),
+    ("ResolverRuleAssociation", {"resolverRuleId": "rslvr-rr-0"}, "ResourceNotFoundException"),
+    ("ResolverRuleAssociation", forwarded_already, "InvalidRequestException"),
     ("PeeringConnectionOptions", {"vpcPeeringConnectionId": "pcx-0"}, "InvalidVpcPeeringConnectionID.NotFound"),
 )
 ACL = "NetworkAcl.NetworkAclId"

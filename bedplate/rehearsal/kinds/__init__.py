@@ -30,6 +30,8 @@ from bedplate.rehearsal.kinds.nat_gateway import NAT_GATEWAY
 from bedplate.rehearsal.kinds.network_acl import DEFAULT_NETWORK_ACL, NETWORK_ACL
 from bedplate.rehearsal.kinds.network_interface import NETWORK_INTERFACE
 from bedplate.rehearsal.kinds.placement_group import PLACEMENT_GROUP
+from bedplate.rehearsal.kinds.resolver_endpoint import RESOLVER_ENDPOINT
+from bedplate.rehearsal.kinds.resolver_rule import RESOLVER_RULE, RESOLVER_RULE_ASSOCIATION
 from bedplate.rehearsal.kinds.route import ROUTE
 from bedplate.rehearsal.kinds.route53_association import VPC_ASSOCIATION_AUTHORIZATION, ZONE_ASSOCIATION
 from bedplate.rehearsal.kinds.route53_record import RECORD
@@ -114,6 +116,9 @@ _ROWS = (
     POLICY,
     RECORD,
     REPLICA_KEY,
+    RESOLVER_ENDPOINT,
+    RESOLVER_RULE,
+    RESOLVER_RULE_ASSOCIATION,
     ROLE,
     ROLE_POLICY,
     ROLE_POLICY_ATTACHMENT,

@@ -15,6 +15,12 @@ def live_interfaces(aws: Aws, name: str, value: str) -> list[dict[str, Any]]:
     return [each for each in found if _holder(each) not in gone]
 
 
+def taken_addresses(aws: Aws, subnet: str) -> set[str]:
+    """Return the addresses of a subnet that interfaces in use have."""
+    there = live_interfaces(aws, "subnet-id", subnet)
+    return {each["PrivateIpAddress"] for found in there for each in found["PrivateIpAddresses"]}
+
+
 def _holder(interface: dict[str, Any]) -> str | None:
     holder: str | None = (interface.get("Attachment") or {}).get("InstanceId")
     return holder

@@ -9,7 +9,7 @@ from bedplate.rehearsal.kinds.described import NETWORK_INTERFACE as NOUN
 from bedplate.rehearsal.kinds.described import SECURITY_GROUP, SUBNET, described, require
 from bedplate.rehearsal.kinds.ec2_tags import retag, tag
 from bedplate.rehearsal.kinds.limits import Text, beyond
-from bedplate.rehearsal.kinds.live_interfaces import live_interfaces
+from bedplate.rehearsal.kinds.live_interfaces import taken_addresses
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
 
@@ -45,18 +45,13 @@ def _addresses(inputs: Props) -> list[str]:
 
 def _require_room(aws: Aws, subnet: str, addresses: list[str]) -> None:
     block = ip_network(described(aws, SUBNET, subnet)["CidrBlock"])
-    taken = _taken(aws, subnet)
+    taken = taken_addresses(aws, subnet)
     for address in addresses:
         if ip_address(address) not in block:
             told = f"Address {address} does not fall within the subnet's address range"
             raise Refusal("InvalidParameterValue", told, key="privateIps")
         if address in taken:
             raise Refusal("InvalidIPAddress.InUse", f"Address {address} is in use.", key="privateIps")
-
-
-def _taken(aws: Aws, subnet: str) -> set[str]:
-    there = live_interfaces(aws, "subnet-id", subnet)
-    return {each["PrivateIpAddress"] for found in there for each in found["PrivateIpAddresses"]}
 
 
 def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
