@@ -14,7 +14,7 @@ from tests.support.census import census
 from tests.support.specimen import Given, Specimen
 from tests.support.specimens_links import vpn
 from tests.support.specimens_network import NETWORK
-from tests.support.specimens_resolver import made_endpoint, made_rule, other_endpoint, rule
+from tests.support.specimens_resolver import made_endpoint, made_rule
 from tests.support.specimens_rules import ssh_from
 from tests.support.world import World
 
@@ -154,17 +154,14 @@ def taken_address(world: World) -> dict[str, Any]:
 
 def inbound_endpoint(world: World) -> dict[str, Any]:
     """Return an endpoint that leads in."""
-    addresses = two_addresses(world, "10.20.0.60")["ipAddresses"]
-    return {"resolverEndpointId": made_endpoint(world, direction="INBOUND", ipAddresses=addresses)}
+    return {"resolverEndpointId": made_endpoint(world, direction="INBOUND")}
 
 
 def forwarded_already(world: World) -> dict[str, Any]:
     """Return a rule for a domain that the VPC has a rule for."""
     associate = KINDS["aws:route53/resolverRuleAssociation:ResolverRuleAssociation"].create
     associate(world.aws, {"resolverRuleId": made_rule(world, "office.lab"), "vpcId": world.vpc})
-    endpoint = other_endpoint(world)
-    inputs = {**rule(World(world.aws)), "domainName": "office.lab", "resolverEndpointId": endpoint}
-    return {"resolverRuleId": KINDS["aws:route53/resolverRule:ResolverRule"].create(world.aws, inputs)}
+    return {"resolverRuleId": made_rule(world, "office.lab")}
 
 
 # Kind, what spoils the specimen's inputs, and AWS's code.

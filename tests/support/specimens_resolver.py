@@ -25,8 +25,9 @@ def endpoint(world: World) -> dict[str, Any]:
 
 
 def made_endpoint(world: World, **given: object) -> str:
-    """Make an endpoint, which leads out unless it is told otherwise."""
-    return KINDS[ENDPOINT].create(world.aws, {**endpoint(world), **given})
+    """Make an endpoint with addresses of AWS's choice, which leads out unless it is told otherwise."""
+    addresses = [{"subnetId": world.subnet}, {"subnetId": world.other_subnet}]
+    return KINDS[ENDPOINT].create(world.aws, {**endpoint(world), "ipAddresses": addresses, **given})
 
 
 def made_rule(world: World, domain: str) -> str:
@@ -43,12 +44,6 @@ def rule(world: World) -> dict[str, Any]:
         "resolverEndpointId": made_endpoint(world),
         "targetIps": [{"ip": "192.168.40.2"}, {"ip": "192.168.40.3", "port": 5353}],
     }
-
-
-def other_endpoint(world: World) -> str:
-    """Make another endpoint in the same subnets."""
-    addresses = [{"subnetId": world.subnet, "ip": "10.20.0.54"}, {"subnetId": world.other_subnet}]
-    return made_endpoint(world, ipAddresses=addresses)
 
 
 def told(operation: str, parameter: str, part: str, noun: str = "") -> Told:
@@ -87,7 +82,7 @@ RESOLVER = (
         told=told("get_resolver_rule", "ResolverRuleId", "ResolverRule", "resolver-rule"),
         changes=lambda world: {
             "name": "office",
-            "resolverEndpointId": other_endpoint(world),
+            "resolverEndpointId": made_endpoint(world),
             "targetIps": [{"ip": "192.168.44.2"}],
         },
         silent=frozenset({"domainName"}),
