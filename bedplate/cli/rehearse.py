@@ -10,6 +10,9 @@ from bedplate.cli.output import show, show_document
 from bedplate.errors import InputError, ViolationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bedplate.audit.fault import StackFault
     from bedplate.cli.waves import Waves
     from bedplate.rehearsal.report import Report
     from bedplate.report.rehearsal import Origin
@@ -42,12 +45,13 @@ def _rehearse_program(file: Path, region: str, *, json: bool) -> int:
 
     report = _act(ACCOUNT_OF_PROGRAMS, ((program_stack(file, region),),), ())
     _print(report, unknown_origin, json=json)
-    return _status(report)
+    return _status(report, ())
 
 
 def _rehearse_fleet(path: Path, asked: tuple[str, ...], changed: Path | None, *, json: bool) -> int:
     from bedplate.catalog import load_catalog
     from bedplate.cli.opening import opened, planned, replanned
+    from bedplate.cli.verdict import judged
     from bedplate.cli.waves import waves, waves_of_change
     from bedplate.plan import price_span
     from bedplate.plan.origin import origin
@@ -59,10 +63,11 @@ def _rehearse_fleet(path: Path, asked: tuple[str, ...], changed: Path | None, *,
     before = waves(plan, asked)
     after = waves_of_change(replanned(opened(changed), plan), asked) if changed else ()
     report = _act(plan.account, before, after)
-    _print(report, lambda stack, name: loaded.reading.where(origin(plan, stack, name)), json=json)
+    faults = judged(report)
+    _print(report, lambda stack, name: loaded.reading.where(origin(plan, stack, name)), faults, json=json)
     if report.ok and not json:
         show((*outlook_lines(plan, report), *price_lines(price_span(plan, load_catalog())), next_line(plan, report)))
-    return _status(report)
+    return _status(report, faults)
 
 
 def _act(account: str, before: "Waves", after: "Waves") -> "Report":
@@ -73,18 +78,26 @@ def _act(account: str, before: "Waves", after: "Waves") -> "Report":
         return act(account, before, after, watch)
 
 
-def _print(report: "Report", origin: "Origin", *, json: bool) -> None:
+def _print(report: "Report", origin: "Origin", faults: "Iterable[StackFault] | None" = None, *, json: bool) -> None:
+    """Print what a rehearsal came to, and what the checks say of it where they were asked."""
     from bedplate.rehearsal.report import document
+    from bedplate.report.audit import judgement_lines, stack_fault_document
     from bedplate.report.rehearsal import rehearsal_lines
 
     if json:
-        show_document(document(report))
-    else:
-        show(rehearsal_lines(report, origin))
+        status = {"ok": _status(report, faults or ()) == 0, "faults": stack_fault_document(faults or ())}
+        show_document(document(report) | status)
+        return
+    show(rehearsal_lines(report, origin))
+    if faults is not None and not any(stack.failures for stack in report.stacks):
+        show(judgement_lines(faults))
 
 
-def _status(report: "Report") -> int:
-    """Return 2 when AWS would refuse something, 3 when a second run changes what the first has made."""
+def _status(report: "Report", faults: "Iterable[StackFault]") -> int:
+    """Return 2 when AWS would refuse something, 3 when a second run changes something or a rule is broken."""
+    from bedplate.checks.fault import Level
+
     if any(stack.failures for stack in report.stacks):
         return InputError.exit_code
-    return 0 if report.ok else ViolationError.exit_code
+    is_broken = any(fault.level is Level.ERROR for fault in faults)
+    return ViolationError.exit_code if is_broken or not report.ok else 0

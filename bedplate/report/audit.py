@@ -28,6 +28,16 @@ def audit_lines(where: str, faults: Iterable[StackFault], resources: int) -> Ite
         yield f"{where} is fine ({looked_at})"
 
 
+def judgement_lines(faults: Iterable[StackFault]) -> Iterator[str]:
+    """Yield every fault of what a rehearsal made, or that there is none."""
+    told = tuple(faults)
+    if told:
+        yield from ("", *stack_fault_lines(told))
+        yield f"{stack_tally(told)} in what the stacks hold; `bedplate check --explain {told[0].code}` says more"
+    else:
+        yield f"what the stacks hold keeps all {counted(len(STACK_RULES), 'rule')} (docs/checks.md)"
+
+
 def stack_tally(faults: Iterable[StackFault]) -> str:
     """Return `2 errors, 1 warning`; empty when there is nothing to count."""
     levels = [fault.level for fault in faults]

@@ -56,6 +56,26 @@ def test_a_changed_fleet_shows_its_steps(tmp_path: Path, capsys: pytest.CaptureF
     assert "update" in told
 
 
+def test_a_fleet_keeps_every_rule_about_what_its_stacks_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    """The stack-level checks run on what was made, and a program reads what they found."""
+    assert run(["rehearse", MINIMAL, "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out)["faults"] == []
+
+
+def test_a_broken_rule_is_told_and_is_the_exit_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What AWS would take may still be wrong: here the tag that says whose everything is has another name."""
+    monkeypatch.setattr("stacks.tags.OWNER", "boss")
+
+    assert run(["rehearse", MINIMAL, "--stack", "shared"]) == 3
+
+    told = capsys.readouterr().out
+    assert "S701 no-owner" in told
+    assert "in what the stacks hold" in told
+
+
 def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """With the parts that there are."""
     assert run(["rehearse", MINIMAL, "--stack", "us-moon-1"]) == 2
