@@ -7,6 +7,7 @@ from bedplate.checks.evidence import Evidence
 from bedplate.checks.fault import Fault
 from bedplate.checks.repeated import repeated
 from bedplate.checks.rules import fault
+from bedplate.plan.beyond import TRANSIT_ASNS
 from bedplate.spec.domain import LONGEST
 from bedplate.spec.site import Site
 
@@ -19,6 +20,7 @@ RESERVED_ASNS = (
     (range(23456, 23457), "it is AS_TRANS (RFC 6793)"),
     (range(64496, 64512), "it is kept for documentation (RFC 5398)"),
     (range(65535, 65552), "it is reserved (RFC 7300, RFC 5398)"),
+    (TRANSIT_ASNS, "the regions' transit gateways have these"),
 )
 _NO_HOSTS_ENDS = 31
 

@@ -15,6 +15,8 @@ from bedplate.spec.network import Interconnect
 _FIRST_ASN = 4_200_000_000
 # A region's block is a /20 or wider, so that its first 20 bits are its own.
 _HOST_BITS = 12
+# The numbers of transit gateways, whatever the blocks of their regions.
+TRANSIT_ASNS = range(_FIRST_ASN, _FIRST_ASN + 2 ** (32 - _HOST_BITS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from bedplate.plan.record import Record
 from bedplate.spec.group import Fabric, Market
 from bedplate.spec.network import Egress, Interconnect
-from bedplate.spec.site import Use
+from bedplate.spec.site import Dials, Use
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class SitePlan:
     public: IPv4Address
     asn: int
     gateway: str
+    dials: Dials
     machines: Mapping[str, IPv4Address]
     uses: Mapping[str, Use | None]
 

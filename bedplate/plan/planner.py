@@ -66,6 +66,7 @@ def _sites(fleet: Fleet) -> tuple[SitePlan, ...]:
             public=site.gateway.public,
             asn=site.gateway.asn,
             gateway=site.gateway.machine,
+            dials=site.gateway.dials,
             machines=_addresses(site),
             uses=MappingProxyType({label: machine.use for label, machine in site.machines.items()}),
         )

@@ -16,6 +16,13 @@ class Use(StrEnum):
     KUBERNETES = "kubernetes"
 
 
+class Dials(StrEnum):
+    """Which end of a tunnel opens it; the other waits, or both would build it at once."""
+
+    SITE = "site"
+    AWS = "aws"
+
+
 class Gpus(Spec):
     """The GPUs in a physical machine."""
 
@@ -46,6 +53,12 @@ class Gateway(Spec):
         le=4294967294,
         title="ASN",
         description="The site's BGP autonomous system number; AWS's own side is 64512.",
+    )
+    dials: Dials = Field(
+        default=Dials.SITE,
+        strict=False,
+        title="Who dials",
+        description="Who opens the tunnels: site (the gateway, which may then sit behind address translation) or aws.",
     )
 
 

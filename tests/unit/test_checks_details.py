@@ -28,6 +28,8 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     "a gateway in no place": ("{site: cellar}]", "{}]", [("E608", "vpn.laptops.gateways.1")]),
     "a gateway on no site": ("{site: cellar}]", "{site: moon}]", [("E406", "vpn.laptops.gateways.1.site")]),
     "a store in no region": ("efs, region: us-west-2", "efs, region: eu-west-3", [("E309", "storage.home.region")]),
+    "a site with a transit gateway's number": ("asn: 65011", "asn: 4200000001", [("E244", "sites.attic.gateway.asn")]),
+    "a site that waits for AWS to dial": ("asn: 65011", "asn: 65011, dials: aws", []),
     "a site in the supernet": ("192.168.60.", "10.70.0.", []),
     "sites of one LAN": ("192.168.60.", "192.168.41.", [("E226", "sites.attic.lan")]),
     "the whole internet": ("10.64.0.0/10", "0.0.0.0/0", [("E220", "network.supernet")]),
