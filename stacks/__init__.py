@@ -9,9 +9,25 @@ Resources are imported from the SDK's leaf modules and take Args classes all the
 checker see a misspelt key.
 """
 
-from pulumi_aws import autoscaling, ec2, efs, iam, kms, route53, s3, ssm, vpc
+from pulumi_aws import (
+    autoscaling,
+    cloudwatch,
+    ec2,
+    ec2transitgateway,
+    efs,
+    iam,
+    kms,
+    route53,
+    s3,
+    secretsmanager,
+    ssm,
+    vpc,
+)
 
 # The SDK loads a package on first use; one whose leaf module is imported before that lacks the leaf's classes for
 # good, and a program in the same process that asks the package for them fails. Use each, then.
-for _package in (autoscaling, ec2, efs, iam, kms, route53, s3, ssm, vpc):
+for _package in (
+    *(autoscaling, cloudwatch, ec2, ec2transitgateway, efs, iam),
+    *(kms, route53, s3, secretsmanager, ssm, vpc),
+):
     hasattr(_package, "outputs")

@@ -60,17 +60,10 @@ class Peering(pulumi.ComponentResource):
         PeeringConnectionOptions(f"{self._name}-{far.name}", answering, far.inside(self))
 
     def _route(self, here: Side, there: Side, accepted: VpcPeeringConnectionAccepter) -> None:
-        for table, table_id in sorted(_tables(here).items()):
+        for table, table_id in sorted(here.table_ids.items()):
             args = RouteArgs(
                 route_table_id=table_id,
                 destination_cidr_block=str(there.region.block),
                 vpc_peering_connection_id=accepted.id,
             )
             Route(f"{self._prefix}-{here.name}-{table}-to-{there.name}", args, here.inside(self))
-
-
-def _tables(side: Side) -> dict[str, pulumi.Output[str]]:
-    """Return the ids of a region's route tables: one for all edges, one for each zone's nodes."""
-    of_nodes: pulumi.Output[dict[str, str]] = side.stack.require_output("node_table_ids")
-    zones = sorted(zone.name for zone in side.region.zones)
-    return {"edge": side.output("edge_table_id"), **{f"{zone}-nodes": of_nodes[zone] for zone in zones}}

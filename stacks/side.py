@@ -30,6 +30,13 @@ class Side:
         """Return what the region's stack exports under a name."""
         return self.stack.require_output(name)
 
+    @property
+    def table_ids(self) -> dict[str, pulumi.Output[str]]:
+        """The region's route tables by name: one for all edges, one for each zone's nodes."""
+        of_nodes: pulumi.Output[dict[str, str]] = self.stack.require_output("node_table_ids")
+        zones = sorted(zone.name for zone in self.region.zones)
+        return {"edge": self.output("edge_table_id"), **{f"{zone}-nodes": of_nodes[zone] for zone in zones}}
+
     def inside(self, parent: pulumi.Resource, *, after: tuple[pulumi.Resource, ...] = ()) -> pulumi.ResourceOptions:
         """Return the options of a part of a component that stands in this region."""
         return pulumi.ResourceOptions(parent=parent, depends_on=[*after], provider=self.provider)
