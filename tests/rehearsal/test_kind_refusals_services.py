@@ -12,11 +12,12 @@ import pytest
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Simulation, running
-from tests.support import services
-from tests.support.defects_services import COMPLAINTS, REFUSALS
+from tests.support import defects_machines, defects_policies, defects_services, services
 from tests.support.specimens_services import SERVICES
 from tests.support.world import World
 
+COMPLAINTS = (*defects_services.COMPLAINTS, *defects_machines.COMPLAINTS, *defects_policies.COMPLAINTS)
+REFUSALS = (*defects_services.REFUSALS, *defects_machines.REFUSALS, *defects_policies.REFUSALS)
 _BUCKET, _GROUP, _TEMPLATE = (
     "aws:s3/bucket:Bucket",
     "aws:autoscaling/group:Group",

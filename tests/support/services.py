@@ -27,6 +27,13 @@ def open_policy(action: str, resource: str = "*") -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
+def key_policy(action: str) -> str:
+    """Return a policy that leaves a key to its account, but for one action."""
+    owner = {"AWS": "arn:aws:iam::111122223333:root"}
+    kept = {"Effect": "Allow", "Action": "kms:*", "Resource": "*", "Principal": owner}
+    return json.dumps({"Version": "2012-10-17", "Statement": [kept, *json.loads(open_policy(action))["Statement"]]})
+
+
 def trust(**more: object) -> str:
     """Return a role's trust in EC2."""
     return json.dumps({**TRUST, **more})

@@ -122,7 +122,7 @@ IDENTITY = (
             "description": "more data",
             "enableKeyRotation": True,
             "isEnabled": False,
-            "policy": services.open_policy("kms:Decrypt"),
+            "policy": services.key_policy("kms:Decrypt"),
         },
         told=_TOLD_KEY,
         silent=frozenset({"bypassPolicyLockoutSafetyCheck", "deletionWindowInDays", "rotationPeriodInDays"}),
@@ -136,7 +136,7 @@ IDENTITY = (
         changes={
             "description": "a copy",
             "enabled": False,
-            "policy": services.open_policy("kms:Decrypt"),
+            "policy": services.key_policy("kms:Decrypt"),
         },
         told=_TOLD_KEY,
         silent=frozenset({"bypassPolicyLockoutSafetyCheck", "deletionWindowInDays", "primaryKeyArn"}),

@@ -7,6 +7,7 @@ from bedplate.rehearsal.kinds import described as nouns
 from bedplate.rehearsal.kinds.described import described
 from bedplate.rehearsal.kinds.kept_ids import current_id
 from bedplate.rehearsal.simulation import Aws
+from tests.support import services
 from tests.support.specimen import Specimen
 from tests.support.told import by, by_input
 
@@ -90,7 +91,7 @@ ROUTES = (
         told=by(nouns.VPC_ENDPOINT),
         changes=lambda world: {
             "routeTableIds": [world.table, world.other_table],
-            "policy": '{"Version":"2012-10-17","Statement":[]}',
+            "policy": services.open_policy("s3:DeleteBucket"),
         },
     ),
     Specimen(

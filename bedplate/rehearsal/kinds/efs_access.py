@@ -17,6 +17,7 @@ _MOST_GROUPS = 5  # security groups of a mount target: EFS quotas
 
 def _create(aws: Aws, inputs: Props) -> str:
     params = placed(aws, ("efs", "create_mount_target"), inputs)
+    _refuse_strange_groups(aws, inputs)
     ident: str = aws.call("efs", "create_mount_target", **params)["MountTargetId"]
     return ident
 
@@ -24,12 +25,24 @@ def _create(aws: Aws, inputs: Props) -> str:
 def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
     groups = new.get("securityGroups")
     if groups and sorted(groups) != sorted(old.get("securityGroups") or []):
-        try:
-            aws.call("ec2", "describe_security_groups", GroupIds=groups)
-        except Refusal as error:
-            raise Refusal("SecurityGroupNotFound", error.message, key="securityGroups") from None
+        _refuse_strange_groups(aws, new)
         call = {"MountTargetId": ident, "SecurityGroups": groups}
         aws.call("efs", "modify_mount_target_security_groups", **call)
+
+
+def _refuse_strange_groups(aws: Aws, inputs: Props) -> None:
+    """Refuse security groups that are not there, or not in the subnet's VPC."""
+    groups = inputs.get("securityGroups") or []
+    try:
+        found = aws.call("ec2", "describe_security_groups", GroupIds=groups)["SecurityGroups"] if groups else []
+        vpc = aws.call("ec2", "describe_subnets", SubnetIds=[inputs["subnetId"]])["Subnets"][0]["VpcId"]
+    except Refusal as error:
+        code = "SubnetNotFound" if error.code.startswith("InvalidSubnet") else "SecurityGroupNotFound"
+        raise Refusal(code, error.message, key="securityGroups") from None
+    for group in found:
+        if group["VpcId"] != vpc:
+            told = f"{group['GroupId']} is of {group['VpcId']}, not of the subnet's {vpc}"
+            raise Refusal("SecurityGroupNotFound", told, key="securityGroups")
 
 
 def _groups(aws: Aws, ident: str, subnet: str) -> list[str]:

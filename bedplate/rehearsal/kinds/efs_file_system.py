@@ -5,18 +5,25 @@ from typing import Any
 from uuid import uuid4
 
 from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
-from bedplate.rehearsal.kinds.limits import Choice, Number, Text, beyond
+from bedplate.rehearsal.kinds.limits import Choice, Number, Text, beyond, inside
 from bedplate.rehearsal.kinds.tagging import Tagger, tag_pairs
 from bedplate.rehearsal.kinds.undoing import undoing
 from bedplate.rehearsal.placement import placed
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
+from bedplate.rehearsal.unknown import is_known
 
 _LIMITS = {
     "creationToken": Text(1, 64),
     "performanceMode": Choice(("generalPurpose", "maxIO")),
     "throughputMode": Choice(("bursting", "provisioned", "elastic")),
     "provisionedThroughputInMibps": Number(1, 3414),
+}
+_IDLE = tuple(f"AFTER_{days}" for days in ("1_DAY", *(f"{n}_DAYS" for n in (7, 14, 30, 60, 90, 180, 270, 365))))
+_CYCLE = {
+    "transitionToArchive": Choice(_IDLE),
+    "transitionToIa": Choice(_IDLE),
+    "transitionToPrimaryStorageClass": Choice(("AFTER_1_ACCESS",)),
 }
 _DEFAULT_KEY = "alias/aws/elasticfilesystem"
 _APART = ("creationToken", "lifecyclePolicies", "protection", "tags")
@@ -26,6 +33,7 @@ EFS_TAGS = Tagger(service="efs", ident="ResourceId")
 def _create(aws: Aws, inputs: Props) -> str:
     if inputs.get("kmsKeyId"):
         _find_key(aws, inputs["kmsKeyId"])
+    _find_zone(aws, inputs.get("availabilityZoneName"))
     params = placed(aws, ("efs", "create_file_system"), inputs, apart=_APART)
     token = inputs.get("creationToken") or str(uuid4())
     tags = tag_pairs(inputs.get("tags"))
@@ -33,6 +41,12 @@ def _create(aws: Aws, inputs: Props) -> str:
     with undoing(lambda: _delete(aws, ident, inputs)):
         _cycle(aws, ident, {}, inputs)
     return ident
+
+
+def _find_zone(aws: Aws, zone: str | None) -> None:
+    found = aws.call("ec2", "describe_availability_zones")["AvailabilityZones"] if zone else []
+    if zone and zone not in [each["ZoneName"] for each in found]:
+        raise Refusal("UnsupportedAvailabilityZone", f"{aws.region} has no zone {zone}", key="availabilityZoneName")
 
 
 def _find_key(aws: Aws, key: str) -> None:
@@ -80,11 +94,23 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
 
 def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     yield from beyond(inputs, _LIMITS)
+    yield from inside(inputs, "lifecyclePolicies", _CYCLE)
+    yield from _cycle_complaints(inputs.get("lifecyclePolicies"))
+    if inputs.get("performanceMode") == "maxIO" and inputs.get("throughputMode") == "elastic":
+        yield Complaint("throughputMode", "elastic throughput is not for the performanceMode maxIO")
     if inputs.get("kmsKeyId") and inputs.get("encrypted") is not True:
         yield Complaint("encrypted", "encrypted must be true when kmsKeyId is given")
     provisioned = inputs.get("throughputMode") == "provisioned"
     if provisioned != (inputs.get("provisionedThroughputInMibps") is not None):
         yield Complaint("provisionedThroughputInMibps", "goes with the throughputMode provisioned, and only so")
+
+
+def _cycle_complaints(policies: object) -> Iterator[Complaint]:
+    """Yield where a transition is there twice, or does not stand in a policy of its own, as EFS wants it."""
+    listed = policies if isinstance(policies, list) and is_known(policies) else []
+    named = [[key for key, value in each.items() if value] for each in listed]
+    if any(len(keys) != 1 for keys in named) or len({*map(tuple, named)}) < len(named):
+        yield Complaint("lifecyclePolicies", "each transition stands once, in a policy of its own")
 
 
 FILE_SYSTEM = Kind(

@@ -5,7 +5,7 @@ from typing import Any
 
 from bedplate.rehearsal.kind import Complaint, Kind, Props, Support, replaces, updates
 from bedplate.rehearsal.kinds.limits import Choice, inside
-from bedplate.rehearsal.kinds.policy_document import malformed, refuse_strangers
+from bedplate.rehearsal.kinds.policy_document import FILE_SYSTEM, malformed, refuse_strangers
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
 
@@ -35,7 +35,7 @@ def _drop_policy(aws: Aws, ident: str, outputs: Props) -> None:
 
 
 def _policy_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from malformed(inputs)
+    yield from malformed(inputs, form=FILE_SYSTEM)
 
 
 FILE_SYSTEM_POLICY = Kind(

@@ -6,7 +6,7 @@ from typing import Any
 from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
 from bedplate.rehearsal.kinds.chosen_name import chosen_name
 from bedplate.rehearsal.kinds.limits import Text, beyond
-from bedplate.rehearsal.kinds.policy_document import malformed
+from bedplate.rehearsal.kinds.policy_document import IDENTITY, malformed
 from bedplate.rehearsal.kinds.tagging import Tagger, tag_pairs
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
@@ -71,7 +71,7 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
 
 def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     yield from beyond(inputs, {"name": _NAME, "description": Text(0, 1000)})
-    yield from malformed(inputs)
+    yield from malformed(inputs, form=IDENTITY)
 
 
 POLICY = Kind(

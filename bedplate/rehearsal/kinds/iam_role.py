@@ -6,7 +6,7 @@ from typing import Any
 from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
 from bedplate.rehearsal.kinds.chosen_name import chosen_name
 from bedplate.rehearsal.kinds.limits import Number, Text, beyond, together
-from bedplate.rehearsal.kinds.policy_document import malformed, refuse_strangers
+from bedplate.rehearsal.kinds.policy_document import TRUST, malformed, refuse_strangers
 from bedplate.rehearsal.kinds.tagging import Tagger, tag_pairs
 from bedplate.rehearsal.kinds.undoing import undoing
 from bedplate.rehearsal.placement import placed
@@ -100,7 +100,7 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
 def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     yield from beyond(inputs, _LIMITS)
     yield from together(inputs, "name", "namePrefix")
-    yield from malformed(inputs, "assumeRolePolicy")
+    yield from malformed(inputs, "assumeRolePolicy", TRUST)
 
 
 ROLE = Kind(

@@ -6,10 +6,12 @@ from typing import Any
 from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
 from bedplate.rehearsal.kinds.limits import Choice, Number, Text, beyond
 from bedplate.rehearsal.kinds.policy_document import malformed, refuse_strangers
+from bedplate.rehearsal.kinds.policy_statement import leaves_control
 from bedplate.rehearsal.kinds.tagging import Tagger, tag_pairs
 from bedplate.rehearsal.kinds.undoing import undoing
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
+from bedplate.rehearsal.unknown import is_known
 
 _LIMITS = {
     "description": Text(0, 8192),
@@ -18,6 +20,9 @@ _LIMITS = {
     "keyUsage": Choice(("ENCRYPT_DECRYPT", "GENERATE_VERIFY_MAC", "KEY_AGREEMENT", "SIGN_VERIFY")),
 }
 _TAGS = Tagger(service="kms", ident="KeyId", names=("TagKey", "TagValue"))
+_MALFORMED = "MalformedPolicyDocumentException"
+# What a key is for, by the beginning of its spec; elliptic curves and RSA are for more than one use.
+_USES = {"SYMMETRIC_DEFAULT": ("ENCRYPT_DECRYPT",), "HMAC_": ("GENERATE_VERIFY_MAC",)}
 _LONGEST_WINDOW = 30  # days until deletion when the program does not say: KMS's own default
 # What a key has as it is born, so that making one and changing one are the same calls.
 BORN = {"isEnabled": True, "enabled": True, "enableKeyRotation": False}
@@ -25,7 +30,7 @@ BORN = {"isEnabled": True, "enabled": True, "enableKeyRotation": False}
 
 def _create(aws: Aws, inputs: Props) -> str:
     if inputs.get("policy"):
-        refuse_strangers(aws, inputs["policy"], "MalformedPolicyDocumentException")
+        _refuse_policy(aws, inputs)
     wanted = {
         "Description": inputs.get("description"),
         "KeyUsage": inputs.get("keyUsage"),
@@ -39,6 +44,16 @@ def _create(aws: Aws, inputs: Props) -> str:
     return settle(aws, ident, {**inputs, **BORN}, inputs)
 
 
+def _refuse_policy(aws: Aws, inputs: Props) -> None:
+    """Refuse a policy that names a stranger, or that nobody of the account could change again."""
+    refuse_strangers(aws, inputs["policy"], _MALFORMED)
+    if not inputs.get("bypassPolicyLockoutSafetyCheck") and not leaves_control(
+        inputs["policy"], aws.account, "kms:PutKeyPolicy"
+    ):
+        told = "The new key policy will not allow you to update the key policy in the future."
+        raise Refusal(_MALFORMED, told, key="policy")
+
+
 def settle(aws: Aws, ident: str, born: Props, inputs: Props) -> str:
     """Bring a key just made to its inputs; when AWS refuses one of them, schedule the key's end."""
     with undoing(lambda: delete_key(aws, ident, inputs)):
@@ -49,7 +64,7 @@ def settle(aws: Aws, ident: str, born: Props, inputs: Props) -> str:
 def change_key(aws: Aws, ident: str, old: Props, new: Props) -> None:
     """Bring a key from the old inputs to the new ones."""
     if new.get("policy") and old.get("policy") != new["policy"]:
-        refuse_strangers(aws, new["policy"], "MalformedPolicyDocumentException")
+        _refuse_policy(aws, new)
         aws.call("kms", "put_key_policy", KeyId=ident, PolicyName="default", Policy=new["policy"])
     if (old.get("description") or "") != (new.get("description") or ""):
         aws.call("kms", "update_key_description", KeyId=ident, Description=new.get("description") or "")
@@ -102,6 +117,12 @@ def key_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     """Yield what KMS refuses of a key's inputs."""
     yield from beyond(inputs, _LIMITS)
     yield from malformed(inputs)
+    spec, usage = inputs.get("customerMasterKeySpec"), inputs.get("keyUsage")
+    for start, uses in _USES.items():
+        if is_known(spec) and is_known(usage) and spec.startswith(start) and usage not in uses:
+            yield Complaint("keyUsage", f"KeyUsage {usage} is not compatible with KeySpec {spec}")
+    if inputs.get("enableKeyRotation") is True and is_known(spec) and spec != "SYMMETRIC_DEFAULT":
+        yield Complaint("enableKeyRotation", "UnsupportedOperationException: only symmetric keys are rotated")
 
 
 KEY = Kind(

@@ -1,34 +1,18 @@
 """EC2 launch templates: every change makes a new version, and the default one follows when it is told to."""
 
-from collections.abc import Iterator
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
+from bedplate.rehearsal.kind import Kind, Naming, Props, replaces, updates
 from bedplate.rehearsal.kinds.chosen_name import chosen_name
 from bedplate.rehearsal.kinds.ec2_tags import retag
+from bedplate.rehearsal.kinds.launch_limits import launch_complaints
 from bedplate.rehearsal.kinds.launch_references import refuse_unmet
-from bedplate.rehearsal.kinds.limits import Choice, Number, Text, beyond, inside, together
 from bedplate.rehearsal.kinds.tagging import tag_pairs
 from bedplate.rehearsal.kinds.undoing import undoing
-from bedplate.rehearsal.kinds.user_data import user_data_complaints
 from bedplate.rehearsal.placement import structure
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
 
-_TAGGABLE = ("elastic-gpu", "fleet", "instance", "network-interface", "spot-instances-request", "volume")
-_VOLUMES = ("gp2", "gp3", "io1", "io2", "sc1", "st1", "standard")
-_EBS = {"volumeType": Choice(_VOLUMES), "volumeSize": Number(1, 65536)}
-_LIMITS = {
-    "name": Text(3, 128, r"[a-zA-Z0-9().\-/_]+", "letters, digits and ().-/_"),
-    "description": Text(0, 255),
-    "instanceInitiatedShutdownBehavior": Choice(("stop", "terminate")),
-}
-_METADATA = {
-    "httpEndpoint": Choice(("disabled", "enabled")),
-    "httpTokens": Choice(("optional", "required")),
-    "httpPutResponseHopLimit": Number(1, 64),
-    "instanceMetadataTags": Choice(("disabled", "enabled")),
-}
 # Inputs that are not launch data, by what they belong to: the template, a version of it, or none but the provider.
 _OWN = ("name", "namePrefix", "tags")
 _VERSION = ("defaultVersion", "description", "updateDefaultVersion")
@@ -150,25 +134,6 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ec2", "delete_launch_template", LaunchTemplateId=ident)
 
 
-def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from beyond(inputs, _LIMITS)
-    yield from inside(inputs, "metadataOptions", _METADATA)
-    yield from inside(inputs, "tagSpecifications", {"resourceType": Choice(_TAGGABLE)})
-    yield from together(inputs, "name", "namePrefix")
-    yield from together(inputs, "defaultVersion", "updateDefaultVersion")
-    yield from together(inputs, "instanceType", "instanceRequirements")
-    yield from _data_complaints(inputs)
-    yield from inside(inputs, "blockDeviceMappings.ebs", _EBS)
-
-
-def _data_complaints(inputs: Props) -> Iterator[Complaint]:
-    if inputs.get("networkInterfaces") and inputs.get("vpcSecurityGroupIds"):
-        yield Complaint(
-            "vpcSecurityGroupIds", "network interfaces and an instance's security groups exclude each other"
-        )
-    yield from user_data_complaints(inputs, "userData")
-
-
 LAUNCH_TEMPLATE = Kind(
     token="aws:ec2/launchTemplate:LaunchTemplate",
     inputs=updates(*_LAUNCH, *_VERSION, "tags") | replaces("name", "namePrefix"),
@@ -180,5 +145,5 @@ LAUNCH_TEMPLATE = Kind(
     read=_read,
     update=_update,
     delete=_delete,
-    complaints=_complaints,
+    complaints=launch_complaints,
 )

@@ -11,8 +11,9 @@ from bedplate.rehearsal.kinds.undoing import undoing
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
 
+_LABEL = r"[!-\-/-~]{1,63}"
 _LIMITS = {
-    "name": Text(1, 255, r"[!-~]+", "characters of a domain name"),
+    "name": Text(1, 255, rf"{_LABEL}(\.{_LABEL})*\.?", "labels of 1 to 63 printable characters, parted by dots"),
     "comment": Text(0, 256),
 }
 

@@ -16,6 +16,8 @@ from bedplate.rehearsal.unknown import is_known
 
 # S3 user guide, "General purpose bucket naming rules".
 _NAME = r"[a-z0-9](?:[a-z0-9.-]{1,61})[a-z0-9]"
+# S3 shuts every new bucket to the public; moto leaves it open.
+_BORN_SHUT = dict.fromkeys(("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets"), True)
 _BAD_STARTS = ("xn--", "sthree-", "amzn-s3-demo-")
 _BAD_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 
@@ -27,6 +29,7 @@ def _create(aws: Aws, inputs: Props) -> str:
     lock = {"ObjectLockEnabledForBucket": True} if inputs.get("objectLockEnabled") else {}
     aws.call("s3", "create_bucket", Bucket=name, **({} if aws.region == "us-east-1" else place), **lock)
     with undoing(lambda: _delete(aws, name, inputs)):
+        aws.call("s3", "put_public_access_block", Bucket=name, PublicAccessBlockConfiguration=_BORN_SHUT)
         _retag(aws, name, inputs)
     return name
 

@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
-from bedplate.rehearsal.kinds.policy_document import malformed, refuse_strangers
+from bedplate.rehearsal.kinds.limits import Choice, Limit, inside
+from bedplate.rehearsal.kinds.policy_document import BUCKET, malformed, refuse_strangers
+from bedplate.rehearsal.kinds.policy_statement import invites_everybody, strays
 from bedplate.rehearsal.kinds.s3_lifecycle import LIFECYCLE_DEFAULTS, lifecycle_complaints, lifecycle_params
 from bedplate.rehearsal.placement import structure
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
+from bedplate.rehearsal.unknown import is_known
 
 Params = Callable[[Aws, Props], dict[str, Any]]
 Call = tuple[str, Mapping[str, Any]]
@@ -39,6 +42,15 @@ def _setting(token: str, put: tuple[str, Params], read: str, drop: Call, **more:
     return Kind(token=token, create=create, read=found, update=update, delete=delete, **more)
 
 
+def _within(path: str, limits: Mapping[str, Limit]) -> Callable[[Aws, Props], Iterator[Complaint]]:
+    """Return the rules of a setting whose words at a path are of a few."""
+
+    def complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+        yield from inside(inputs, path, limits)
+
+    return complaints
+
+
 def _versioning(aws: Aws, inputs: Props) -> dict[str, Any]:
     given = inputs["versioningConfiguration"]
     wanted = {"Status": given["status"], "MFADelete": given.get("mfaDelete")}
@@ -52,6 +64,10 @@ BUCKET_VERSIONING = _setting(
     # What was once versioned can only be suspended.
     ("put_bucket_versioning", {"VersioningConfiguration": {"Status": "Suspended"}}),
     inputs=updates("mfa", "versioningConfiguration") | replaces("bucket", "expectedBucketOwner"),
+    complaints=_within(
+        "versioningConfiguration",
+        {"status": Choice(("Enabled", "Suspended", "Disabled")), "mfaDelete": Choice(("Enabled", "Disabled"))},
+    ),
 )
 
 
@@ -67,6 +83,16 @@ def _encryption(aws: Aws, inputs: Props) -> dict[str, Any]:
     return structure(shape, wanted, renames)
 
 
+def _encryption_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    path = "rules.applyServerSideEncryptionByDefault"
+    yield from inside(inputs, path, {"sseAlgorithm": Choice(("AES256", "aws:kms", "aws:kms:dsse"))})
+    rules = inputs.get("rules")
+    for rule in rules if is_known(rules) else []:
+        default = rule.get("applyServerSideEncryptionByDefault") or {}
+        if default.get("sseAlgorithm") == "AES256" and default.get("kmsMasterKeyId"):
+            yield Complaint(f"{path}.kmsMasterKeyId", "a key of KMS is not for the sseAlgorithm AES256")
+
+
 BUCKET_ENCRYPTION = _setting(
     "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
     ("put_bucket_encryption", _encryption),
@@ -74,6 +100,7 @@ BUCKET_ENCRYPTION = _setting(
     ("delete_bucket_encryption", {}),
     inputs=updates("rules") | replaces("bucket", "expectedBucketOwner"),
     sets=frozenset({"rules"}),
+    complaints=_encryption_complaints,
 )
 
 _BLOCKS = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
@@ -106,16 +133,34 @@ BUCKET_OWNERSHIP_CONTROLS = _setting(
     "get_bucket_ownership_controls",
     ("delete_bucket_ownership_controls", {}),
     inputs=updates("rule") | replaces("bucket"),
+    complaints=_within(
+        "rule", {"objectOwnership": Choice(("BucketOwnerEnforced", "BucketOwnerPreferred", "ObjectWriter"))}
+    ),
 )
 
 
 def _policy(aws: Aws, inputs: Props) -> dict[str, Any]:
-    refuse_strangers(aws, inputs["policy"], "MalformedPolicy")
-    return {"Policy": inputs["policy"]}
+    document, bucket = inputs["policy"], inputs["bucket"]
+    refuse_strangers(aws, document, "MalformedPolicy")
+    if found := strays(document, f"arn:aws:s3:::{bucket}"):
+        raise Refusal("MalformedPolicy", f"Policy has invalid resource: {found[0]}", key="policy")
+    if invites_everybody(document) and _is_shut(aws, bucket):
+        told = "public policies are prevented by the BlockPublicPolicy setting in S3 Block Public Access"
+        raise Refusal("AccessDenied", told, key="policy")
+    return {"Policy": document}
+
+
+def _is_shut(aws: Aws, bucket: str) -> bool:
+    """Whether a bucket refuses public policies, as each does from its birth."""
+    try:
+        found = aws.call("s3", "get_public_access_block", Bucket=bucket)["PublicAccessBlockConfiguration"]
+    except Refusal:
+        return False
+    return bool(found["BlockPublicPolicy"])
 
 
 def _policy_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from malformed(inputs)
+    yield from malformed(inputs, form=BUCKET)
 
 
 BUCKET_POLICY = _setting(

@@ -1,5 +1,6 @@
 """What the machines of an Auto Scaling group are made from: its launch template, found, and fit for its subnets."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -23,6 +24,8 @@ def refuse_unfit(aws: Aws, inputs: Props) -> None:
     networks = {place["VpcId"] for place in (*subnets, *kept)} or _default_network(aws)
     if len(networks) > 1:
         raise Refusal("ValidationError", "The subnets are of more than one VPC", key="vpcZoneIdentifiers")
+    if policy and data.get("InstanceMarketOptions"):
+        _refuse("The market of a mixed instances policy is its own: the template may have no InstanceMarketOptions")
     types = _types(policy.get("overrides") or [], data)
     if not data.get("ImageId") or not types:
         _refuse(f"The launch template {_name(spec)} has no image or no instance type")
@@ -45,6 +48,8 @@ def _data(aws: Aws, spec: Mapping[str, Any]) -> dict[str, Any]:
     by_id = spec.get("launchTemplateId") or spec.get("id")
     which = {"LaunchTemplateId": by_id} if by_id else {"LaunchTemplateName": _name(spec)}
     versions = [str(spec.get("version") or "$Default")]
+    if not re.fullmatch(r"\d+|\$Default|\$Latest", versions[0]):
+        _refuse(f"{versions[0]} is no version: give a number, $Default or $Latest")
     try:
         found = aws.call("ec2", "describe_launch_template_versions", **which, Versions=versions)
     except Refusal as error:

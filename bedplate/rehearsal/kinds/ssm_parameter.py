@@ -1,5 +1,6 @@
 """SSM parameters, secure ones included."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -93,9 +94,23 @@ def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
         yield Complaint("name", f"{name}: a name with levels begins with /")
     if is_known(name) and str(name).strip("/").count("/") >= _DEEPEST:
         yield Complaint("name", f"a name has at most {_DEEPEST} levels")
+    yield from _pattern_complaints(inputs.get("allowedPattern"), value)
     most = _LARGEST.get(str(inputs.get("tier")), _LARGEST_STANDARD)
     if is_known(value) and len(str(value).encode()) > most:
         yield Complaint("value", f"a value of this tier has at most {most} bytes")
+
+
+def _pattern_complaints(pattern: object, value: object) -> Iterator[Complaint]:
+    """Yield what is wrong with a value by the program's own pattern, or with the pattern; never the value."""
+    if not (is_known(pattern) and is_known(value) and pattern):
+        return
+    try:
+        matches = re.fullmatch(str(pattern), str(value))
+    except re.error as error:
+        yield Complaint("allowedPattern", f"InvalidAllowedPatternException: {error}")
+        return
+    if not matches:
+        yield Complaint("value", f"ParameterPatternMismatchException: the value does not match {pattern}")
 
 
 PARAMETER = Kind(

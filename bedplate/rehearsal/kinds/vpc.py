@@ -1,11 +1,13 @@
 """VPCs."""
 
 from collections.abc import Iterator
-from ipaddress import IPv4Network
+from ipaddress import ip_network
 from typing import Any
 
 from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kinds.cidr_blocks import block_complaints
 from bedplate.rehearsal.kinds.ec2_tags import retag
+from bedplate.rehearsal.kinds.limits import Choice, beyond
 from bedplate.rehearsal.placement import placed
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.unknown import is_known
@@ -15,7 +17,10 @@ _ATTRIBUTES = {
     "enableDnsHostnames": "EnableDnsHostnames",
     "enableNetworkAddressUsageMetrics": "EnableNetworkAddressUsageMetrics",
 }
-_LARGEST, _SMALLEST = 16, 28  # prefix lengths: Amazon VPC user guide, "VPC CIDR blocks"
+# Amazon VPC user guide, "VPC CIDR blocks": prefix lengths, and ranges in which no VPC can be.
+_SIZES = range(16, 29)
+_BARRED = tuple(map(ip_network, ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4")))
+_LIMITS = {"instanceTenancy": Choice(("default", "dedicated"))}
 
 
 def _create(aws: Aws, inputs: Props) -> str:
@@ -60,9 +65,12 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
 
 
 def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from beyond(inputs, _LIMITS)
+    found = list(block_complaints(inputs, ["cidrBlock"], sizes=_SIZES))
+    yield from found
     block = inputs.get("cidrBlock")
-    if is_known(block) and not _LARGEST <= IPv4Network(block).prefixlen <= _SMALLEST:
-        yield Complaint("cidrBlock", f"{block}: a VPC's block is between /{_LARGEST} and /{_SMALLEST}")
+    if is_known(block) and not found and any(ip_network(block).overlaps(barred) for barred in _BARRED):
+        yield Complaint("cidrBlock", f"InvalidVpc.Range: the CIDR '{block}' is invalid")
 
 
 VPC = Kind(

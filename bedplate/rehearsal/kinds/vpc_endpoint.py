@@ -12,6 +12,7 @@ from bedplate.rehearsal.kinds.described import VPC_ENDPOINT as NOUN
 from bedplate.rehearsal.kinds.ec2_tags import retag, tag
 from bedplate.rehearsal.kinds.endpoint_routes import lead_to, lead_to_no_more
 from bedplate.rehearsal.kinds.limits import Choice, beyond
+from bedplate.rehearsal.kinds.policy_document import malformed
 from bedplate.rehearsal.placement import placed
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
@@ -133,6 +134,7 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
 
 def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     yield from beyond(inputs, _LIMITS)
+    yield from malformed(inputs)
     if not inputs.get("serviceName"):
         yield Complaint("serviceName", "is required")
     gateway = inputs.get("vpcEndpointType") == "Gateway"

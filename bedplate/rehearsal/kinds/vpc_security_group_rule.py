@@ -9,10 +9,10 @@ from bedplate.rehearsal.kinds.cidr_blocks import block_complaints
 from bedplate.rehearsal.kinds.described import SECURITY_GROUP, SECURITY_GROUP_RULE, described, require
 from bedplate.rehearsal.kinds.ec2_tags import retag, tag
 from bedplate.rehearsal.kinds.kept_ids import current_id, drop_id, keep_id
-from bedplate.rehearsal.kinds.security_rules import DESCRIPTION, authorize, permission, port_faults
+from bedplate.rehearsal.kinds.security_rules import DESCRIPTION, authorize, permission, port_faults, protocol_name
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.unknown import is_known
+from bedplate.rehearsal.unknown import UNKNOWN, is_known
 
 # Name of the source here, and in the rule blocks of a group.
 _SOURCES = {
@@ -28,7 +28,24 @@ def _create(side: str, aws: Aws, inputs: Props) -> str:
     return tag(aws, _authorize(aws, side, inputs), inputs)
 
 
+def _refuse_strange_group(aws: Aws, inputs: Props) -> None:
+    """Refuse a group of another VPC, unless a peering ties the two."""
+    other = inputs.get("referencedSecurityGroupId")
+    if not other:
+        return
+    ends = {described(aws, SECURITY_GROUP, each)["VpcId"] for each in (inputs["securityGroupId"], other)}
+    if len(ends) > 1 and not any(ends == pair for pair in _peered(aws)):
+        raise Refusal("InvalidGroup.NotFound", "You have specified two resources that belong to different networks.")
+
+
+def _peered(aws: Aws) -> Iterator[set[str]]:
+    for each in aws.call("ec2", "describe_vpc_peering_connections")["VpcPeeringConnections"]:
+        if each["Status"]["Code"] == "active":
+            yield {each["RequesterVpcInfo"]["VpcId"], each["AccepterVpcInfo"]["VpcId"]}
+
+
 def _authorize(aws: Aws, side: str, inputs: Props) -> str:
+    _refuse_strange_group(aws, inputs)
     group = inputs["securityGroupId"]
     (rule,) = authorize(aws, group, side, [permission(_block(inputs), group)])
     return str(rule["SecurityGroupRuleId"])
@@ -77,6 +94,9 @@ def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
         yield Complaint("description", reason)
     if is_known(protocol := inputs.get("ipProtocol")):
         yield from (Complaint("ipProtocol", fault) for fault in port_faults(inputs, protocol) if fault)
+        ports = {inputs.get("fromPort"), inputs.get("toPort")}
+        if protocol_name(protocol) == "-1" and not ports <= {None, -1, UNKNOWN}:
+            yield Complaint("fromPort", "fromPort and toPort are not for the protocol -1")
 
 
 def _rule(side: str, token: str) -> Kind:

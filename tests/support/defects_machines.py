@@ -1,0 +1,150 @@
+"""What AWS refuses of settings of machines and their storage and moto lets pass: a specimen with one fault a row."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.support import services
+from tests.support.world import World
+
+_TEMPLATE, _GROUP = "aws:ec2/launchTemplate:LaunchTemplate", "aws:autoscaling/group:Group"
+_FILES, _TARGET = "aws:efs/fileSystem:FileSystem", "aws:efs/mountTarget:MountTarget"
+_RULES = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
+_SEALS = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
+_KEY, _PARAMETER = "aws:kms/key:Key", "aws:ssm/parameter:Parameter"
+_OVERRIDES = "mixedInstancesPolicy.launchTemplate.overrides"
+_DISKS, _CARDS = "blockDeviceMappings.ebs", "networkInterfaces"
+_GHOST_KEY = "arn:aws:kms:us-west-2:111122223333:key/11111111-2222-3333-4444-555555555555"
+
+
+def _mixed(*overrides: dict[str, str], **distribution: object) -> dict[str, Any]:
+    policy = {"launchTemplate": {"overrides": list(overrides)}, "instancesDistribution": distribution}
+    return {"launchTemplate": None, "mixedInstancesPolicy": policy}
+
+
+def _weighed(name: str, weight: str) -> dict[str, str]:
+    return {"instanceType": name, "weightedCapacity": weight}
+
+
+def _disk(**ebs: object) -> dict[str, Any]:
+    return {"blockDeviceMappings": [{"deviceName": "/dev/sda1", "ebs": ebs}]}
+
+
+def _card(**interface: object) -> dict[str, Any]:
+    return {"vpcSecurityGroupIds": None, "networkInterfaces": [interface]}
+
+
+def _rule(**actions: object) -> dict[str, Any]:
+    return {"rules": [{"id": "a", "status": "Enabled", "filter": {"prefix": ""}, **actions}]}
+
+
+def _sealed(algorithm: str, **more: str) -> dict[str, Any]:
+    return {"rules": [{"applyServerSideEncryptionByDefault": {"sseAlgorithm": algorithm, **more}}]}
+
+
+def _reserved(**target: str) -> dict[str, Any]:
+    return {"capacityReservationSpecification": {"capacityReservationTarget": target}}
+
+
+def _bought_twice(world: World) -> dict[str, Any]:
+    data = {"InstanceType": "m7i.large", "ImageId": services.IMAGE, "InstanceMarketOptions": {"MarketType": "spot"}}
+    path, name = "LaunchTemplate.LaunchTemplateId", services.fresh("template")
+    made = world.made("create_launch_template", path, LaunchTemplateName=name, LaunchTemplateData=data)
+    spec = {"launchTemplateSpecification": {"launchTemplateId": made}}
+    return {"launchTemplate": None, "mixedInstancesPolicy": {"launchTemplate": spec}}
+
+
+def _far_group(world: World) -> str:
+    return world.made("create_security_group", "GroupId", GroupName="far", Description="far", VpcId=world.far_vpc)
+
+
+# Token, inputs in the place of the specimen's, the input that is complained about.
+COMPLAINTS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    (_GROUP, {"waitForCapacityTimeout": "ten minutes"}, "waitForCapacityTimeout"),
+    (_GROUP, {"healthCheckGracePeriod": -1}, "healthCheckGracePeriod"),
+    (_GROUP, {"defaultCooldown": -1}, "defaultCooldown"),
+    (_GROUP, _mixed(_weighed("m7i.large", "1000")), f"{_OVERRIDES}.weightedCapacity"),
+    (_GROUP, _mixed(_weighed("m7i.large", "1"), {"instanceType": "m7i.xlarge"}), "mixedInstancesPolicy"),
+    (_GROUP, _mixed({"instanceType": "m7i.large"}, {"instanceType": "m7i.large"}), "mixedInstancesPolicy"),
+    (_GROUP, _mixed(*({"instanceType": f"m7i.{n}xlarge"} for n in range(41))), "mixedInstancesPolicy"),
+    (_GROUP, _mixed(spotMaxPrice="cheap"), "mixedInstancesPolicy.instancesDistribution.spotMaxPrice"),
+    (
+        _GROUP,
+        _mixed(spotAllocationStrategy="capacity-optimized", spotInstancePools=3),
+        "mixedInstancesPolicy.instancesDistribution.spotInstancePools",
+    ),
+    (_TEMPLATE, _disk(encrypted="yes"), f"{_DISKS}.encrypted"),
+    (_TEMPLATE, _disk(deleteOnTermination="no"), f"{_DISKS}.deleteOnTermination"),
+    (_TEMPLATE, _disk(throughput=100), f"{_DISKS}.throughput"),
+    (_TEMPLATE, _disk(kmsKeyId=_GHOST_KEY), f"{_DISKS}.kmsKeyId"),
+    (_TEMPLATE, _card(associatePublicIpAddress="never"), f"{_CARDS}.associatePublicIpAddress"),
+    (_TEMPLATE, _card(interfaceType="fast"), f"{_CARDS}.interfaceType"),
+    (_TEMPLATE, {"vpcSecurityGroupIds": None, "networkInterfaces": [{}, {}]}, _CARDS),
+    (_TEMPLATE, {"instanceMarketOptions": {"marketType": "cheap"}}, "instanceMarketOptions.marketType"),
+    (_TEMPLATE, {"creditSpecification": {"cpuCredits": "all"}}, "creditSpecification.cpuCredits"),
+    (_TEMPLATE, {"placement": {"tenancy": "shared"}}, "placement.tenancy"),
+    (
+        _TEMPLATE,
+        _reserved(capacityReservationId="cr-1"),
+        "capacityReservationSpecification.capacityReservationTarget.capacityReservationId",
+    ),
+    (
+        _TEMPLATE,
+        {"tagSpecifications": [{"resourceType": "instance", "tags": {"aws:pool": "a"}}]},
+        "tagSpecifications.tags.aws:pool",
+    ),
+    (_FILES, {"lifecyclePolicies": [{"transitionToIa": "AFTER_31_DAYS"}]}, "lifecyclePolicies.transitionToIa"),
+    (_FILES, {"lifecyclePolicies": [{"transitionToIa": "AFTER_1_DAY"}] * 2}, "lifecyclePolicies"),
+    (
+        _FILES,
+        {"lifecyclePolicies": [{"transitionToIa": "AFTER_1_DAY", "transitionToArchive": "AFTER_90_DAYS"}]},
+        "lifecyclePolicies",
+    ),
+    (
+        _FILES,
+        {"performanceMode": "maxIO", "throughputMode": "elastic", "provisionedThroughputInMibps": None},
+        "throughputMode",
+    ),
+    (_RULES, _rule(expiration={"days": 0, "expiredObjectDeleteMarker": True}), "rules[0].expiration.days"),
+    (_RULES, _rule(expiration={"days": 1, "date": "2030-01-01T00:00:00Z"}), "rules[0].expiration"),
+    (_RULES, _rule(transitions=[{"days": 90, "storageClass": "COLD"}]), "rules[0].transitions.storageClass"),
+    (_RULES, _rule(transitions=[{"days": 29, "storageClass": "STANDARD_IA"}]), "rules[0].transitions"),
+    (_SEALS, _sealed("AES"), "rules.applyServerSideEncryptionByDefault.sseAlgorithm"),
+    (_SEALS, _sealed("AES256", kmsMasterKeyId="k"), "rules.applyServerSideEncryptionByDefault.kmsMasterKeyId"),
+    (
+        "aws:s3/bucketVersioning:BucketVersioning",
+        {"versioningConfiguration": {"status": "On"}},
+        "versioningConfiguration.status",
+    ),
+    (
+        "aws:s3/bucketOwnershipControls:BucketOwnershipControls",
+        {"rule": {"objectOwnership": "Mine"}},
+        "rule.objectOwnership",
+    ),
+    (_KEY, {"keyUsage": "SIGN_VERIFY"}, "keyUsage"),
+    (
+        _KEY,
+        {"customerMasterKeySpec": "RSA_2048", "keyUsage": "SIGN_VERIFY", "enableKeyRotation": True},
+        "enableKeyRotation",
+    ),
+    (_PARAMETER, {"allowedPattern": "^[0-9]+$", "value": "ten"}, "value"),
+    (_PARAMETER, {"allowedPattern": "["}, "allowedPattern"),
+    ("aws:route53/zone:Zone", {"name": "lab..internal"}, "name"),
+    ("aws:route53/zone:Zone", {"name": f"{'a' * 64}.internal"}, "name"),
+)
+# Token, what spoils the specimen's inputs in a world, AWS's code.
+REFUSALS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ...] = (
+    ("two markets", _GROUP, _bought_twice, "ValidationError"),
+    (
+        "version of no form",
+        _GROUP,
+        lambda world: {"launchTemplate": {"id": services.template(world), "version": "newest"}},
+        "ValidationError",
+    ),
+    (
+        "target with a foreign group",
+        _TARGET,
+        lambda world: {"securityGroups": [_far_group(world)]},
+        "SecurityGroupNotFound",
+    ),
+    ("zone elsewhere", _FILES, lambda _: {"availabilityZoneName": "us-east-1a"}, "UnsupportedAvailabilityZone"),
+)
