@@ -32,6 +32,10 @@ def plan(
     """Show addresses, machines, pools; record them."""
     if release and not write:
         raise InputError("--release changes the lock, so it needs --write", fix=f"add --write: {RELEASE_EXAMPLE}")
+    if svg is not None and svg.resolve() == fleet.resolve():
+        raise InputError(
+            "--svg names the fleet file itself", where=str(svg), fix="name another file: `--svg fleet.svg`"
+        )
     decided = _record(fleet, tuple(release or ()), json=json) if write else _preview(fleet, json=json)
     if svg is not None:
         _draw(decided, svg)

@@ -7,6 +7,7 @@ from enum import Enum
 from bedplate.picture.measure import ASCENT, Face, width
 from bedplate.picture.signs import SIGN, Sign
 
+WIDEST_STROKE = 2.5
 HAIR = 0.01  # what the arithmetic of places may be off, in user units
 
 
@@ -77,13 +78,19 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A straight line."""
+    """A straight line to the right or down."""
 
     x: float
     y: float
     dx: float
     dy: float
     role: str
+
+    @property
+    def box(self) -> Box:
+        """The room that it takes, at the widest stroke."""
+        half = WIDEST_STROKE / 2
+        return Box(self.x - half, self.y - half, self.dx + 2 * half, self.dy + 2 * half)
 
 
 @dataclass(frozen=True, slots=True)

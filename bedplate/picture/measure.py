@@ -7,13 +7,14 @@ font's size. https://dejavu-fonts.github.io
 from dataclasses import dataclass
 from enum import Enum
 
-MONOSPACED, BOLDER, USUAL, WIDEST = 0.62, 1.1, 0.66, 1.0
+MONOSPACED, BOLDER, USUAL, WIDEST = 0.62, 1.1, 0.64, 1.0
 ASCENT, DESCENT = 0.93, 0.24
 ELLIPSIS = "…"
 TO = "\N{EN DASH}"  # between a least and a most
 _ADVANCES = {
     **dict.fromkeys("ijlI'", 0.30),
-    **dict.fromkeys(" .,:;|!/·-()[]", 0.40),
+    **dict.fromkeys(" .,:;|!/·", 0.34),
+    **dict.fromkeys("-()[]", 0.40),
     **dict.fromkeys("ftr", 0.42),
     **dict.fromkeys("ABCDEFGHJKLNOPQRSTUVXYZw", 0.82),
     **dict.fromkeys("mMW%@", 1.0),
@@ -40,7 +41,7 @@ class Face(Enum):
     CODE = Type(11, mono=True)
     NOTE = Type(12, "muted")
     LABEL = Type(10.5, "muted")
-    FAINT = Type(10.5, "muted", mono=True)
+    FAINT = Type(10, "muted", mono=True)
 
     @property
     def line(self) -> float:

@@ -7,10 +7,18 @@ from bedplate.picture.measure import Face, fitted
 from bedplate.picture.paint import painted
 from bedplate.picture.places import places
 from bedplate.picture.supernet import supernet_map
+from bedplate.picture.table import Word, cell_marks
 from bedplate.plan.fleet import FleetPlan
+from bedplate.spec.network import Egress
 
-WIDTH, MARGIN, GAP, HEAD = 1120.0, 32.0, 30.0, 14.0
+WIDTH, MARGIN, GAP, HEAD = 1152.0, 32.0, 30.0, 14.0
 ROOM = WIDTH - 2 * MARGIN
+EGRESS = {
+    Egress.SHARED: "one NAT gateway in each region",
+    Egress.PER_ZONE: "one NAT gateway in each zone",
+    Egress.NONE: "no way out to the internet",
+}
+LADDERS = "where machines come from, in this order"
 
 
 def picture(plan: FleetPlan) -> str:
@@ -22,11 +30,11 @@ def page(plan: FleetPlan) -> Part:
     """Return all marks of the picture."""
     sections = [
         _header(plan),
-        _headed("Addresses", supernet_map(plan, ROOM)),
-        _headed("Regions and sites" if plan.sites else "Regions", places(plan, ROOM)),
+        _headed("Addresses", f"supernet {plan.supernet}", supernet_map(plan, ROOM)),
+        _headed("Regions and sites" if plan.sites else "Regions", EGRESS[plan.egress], places(plan, ROOM)),
     ]
     if plan.pools:
-        sections.append(_headed("Ladders", ladders(plan, ROOM)))
+        sections.append(_headed("Ladders", LADDERS, ladders(plan, ROOM)))
     drawn = stacked(sections, GAP)
     body = stacked((drawn, legend(drawn.marks, ROOM)), GAP)
     height = body.height + 2 * MARGIN
@@ -48,6 +56,6 @@ def _header(plan: FleetPlan) -> Part:
     return Part(ROOM, 46, marks)
 
 
-def _headed(words: str, body: Part) -> Part:
-    head = Part(body.width, HEAD, (Text(0, 11, words, Face.HEADING),))
-    return stacked((head, body), 10)
+def _headed(words: str, aside: str, body: Part) -> Part:
+    head = cell_marks((Word(words, Face.HEADING), Word(aside, Face.NOTE)), 0, HEAD / 2)
+    return stacked((Part(body.width, HEAD, head), body), 10)

@@ -11,7 +11,7 @@ Row = tuple[Cell, ...]
 def laptops_row(plan: FleetPlan, place: str) -> tuple[Row, ...]:
     """Return the row of the laptop gateway in a region or on a site, where it has one."""
     return tuple(
-        ((Shape(Sign.LAPTOP, "door"), Word("laptops")), (), (Word(str(pool.block), Face.CODE),))
+        ((Shape(Sign.LAPTOP, "door"), Word("laptops")), (Word(str(pool.block), Face.CODE),))
         for pool in plan.laptops
         if pool.place == place
     )
@@ -20,7 +20,7 @@ def laptops_row(plan: FleetPlan, place: str) -> tuple[Row, ...]:
 def gateway_rows(plan: FleetPlan, region: str) -> tuple[Row, ...]:
     """Return a row for each site whose tunnels end in the region, with their inside blocks."""
     return tuple(
-        ((Shape(Sign.TUNNELS, "door"), Word(site.name)), (), _insides(plan, site.name, region))
+        ((Shape(Sign.TUNNELS, "door"), Word(site.name)), _insides(plan, site.name, region))
         for site in plan.sites
         if any((tunnel.site, tunnel.region) == (site.name, region) for tunnel in plan.tunnels)
     )

@@ -13,7 +13,7 @@ from bedplate.picture.site import site_card
 from bedplate.plan.fleet import FleetPlan
 from bedplate.spec.network import Interconnect
 
-SIDE, TRUNK, ABOVE, APART = 16.0, 4.0, 20.0, 26.0
+SIDE, TRUNK, ABOVE, APART = 14.0, 4.0, 20.0, 26.0
 MESHES = {
     Interconnect.TRANSIT: "transit gateways, each peered with every other",
     Interconnect.PEERING: "VPC peerings, each region with every other",

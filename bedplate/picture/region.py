@@ -96,7 +96,7 @@ def _stores(plan: FleetPlan, region: RegionPlan) -> tuple[Row, ...]:
 
 
 def _store(sign: Sign, title: str, name: str, facts: str) -> Row:
-    return ((Shape(sign, title=title), Word(name)), (), (Word(facts, Face.NOTE),))
+    return ((Shape(sign, title=title), Word(name)), (Word(facts, Face.NOTE),))
 
 
 def _kept(expire_days: int | None) -> str:

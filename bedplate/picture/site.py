@@ -17,7 +17,7 @@ USES = {Use.KUBERNETES: "for kubernetes", Use.SSH: "for ssh", None: "serving the
 def site_card(plan: FleetPlan, site: SitePlan) -> Card:
     """Return the card of one site of the plan."""
     title: Row = ((Word(site.name, Face.HEADING),), (Word(str(site.lan), Face.CODE),))
-    doors = (_gateway(site), *(row[::2] for row in laptops_row(plan, site.name)))
+    doors = (_gateway(site), *laptops_row(plan, site.name))
     pieces: list[Piece] = [Table((title,)), Table(doors)]
     if site.machines:
         pieces += (Rule(), Table(_machines(site)))

@@ -8,7 +8,7 @@ from bedplate.picture.marks import Anchor, Icon, Mark, Part, Text
 from bedplate.picture.measure import Face, fitted, width
 from bedplate.picture.signs import SIGN, Sign
 
-ROW, COLUMN_GAP, TOKEN_GAP = 20.0, 12.0, 5.0
+ROW, COLUMN_GAP, TOKEN_GAP = 20.0, 10.0, 5.0
 WIDEST_WORD = 250.0  # longer ones are cut; a pointer over them tells them whole
 
 

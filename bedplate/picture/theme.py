@@ -7,6 +7,7 @@ https://jfly.uni-koeln.de/color/
 
 from collections.abc import Iterator
 
+from bedplate.picture.marks import WIDEST_STROKE
 from bedplate.picture.measure import Face
 
 SANS = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif'
@@ -20,7 +21,7 @@ COLOURS = {
     "ink": ("#1f2328", "#f0f6fc"),
     "muted": ("#59636e", "#9198a1"),
     "blue": ("#0072b2", "#56b4e9"),
-    "orange": ("#d98200", "#e69f00"),
+    "orange": ("#cc7a00", "#e69f00"),
     "green": ("#008a64", "#2fbf95"),
     "purple": ("#b0568a", "#dc94bd"),
     "vermilion": ("#c75300", "#f0803c"),
@@ -42,8 +43,8 @@ ROLES = {
     "services": "fill:{purple};fill-opacity:.3;stroke:{purple}",
     "laptops": "fill:{vermilion}",
     "site": "fill:{muted};fill-opacity:.3;stroke:{muted}",
-    "held": "fill:none;stroke:{muted};stroke-dasharray:1 2",
-    "mesh": "stroke:{blue};stroke-width:2.5",
+    "held": "fill:{muted};fill-opacity:.08;stroke:{muted};stroke-dasharray:1 2",
+    "mesh": f"stroke:{{blue}};stroke-width:{WIDEST_STROKE}",
     "hub": "fill:{blue};stroke:{surface};stroke-width:1.5",
     "tunnel": "stroke:{vermilion};stroke-width:1.25",
     "end": "fill:{vermilion};stroke:{surface};stroke-width:1.5",

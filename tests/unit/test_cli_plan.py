@@ -129,3 +129,30 @@ def test_every_line_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     run(["plan"])
 
     assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= 100
+
+
+def test_a_picture_is_drawn_into_a_file(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The plan is told as ever; the picture stands where the operator asked for it, and nothing else does."""
+    assert run(["plan", "--svg", "lab.svg"]) == 0
+
+    out, err = capsys.readouterr()
+    assert out.startswith("lab ")
+    assert err == "drawn in lab.svg\n"
+    assert (lab.parent / "lab.svg").read_text(encoding="utf-8").startswith("<svg ")
+    assert sorted(path.name for path in lab.parent.iterdir()) == ["fleet.yaml", "lab.svg"]
+
+
+def test_a_picture_is_never_drawn_over_the_fleet_file(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Swapped arguments cost nothing."""
+    assert run(["plan", "--svg", str(lab)]) == 2
+
+    assert "--svg names the fleet file itself" in capsys.readouterr().err
+    assert lab.read_text(encoding="utf-8") == LAB
+
+
+@pytest.mark.usefixtures("lab")
+def test_a_picture_that_cannot_be_written_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder that is missing is the machine's lack, with what to do."""
+    assert run(["plan", "--svg", "nowhere/lab.svg"]) == 4
+
+    assert "make the folder first" in capsys.readouterr().err

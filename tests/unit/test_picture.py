@@ -11,7 +11,8 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.load import load_fleet
 from bedplate.picture import picture
-from bedplate.picture.marks import Box, Icon, Text
+from bedplate.picture.marks import Box, Icon, Line, Text
+from bedplate.picture.measure import ELLIPSIS, Face, fitted, width
 from bedplate.picture.page import page
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from tests.support.sketch import cluster, group, laptops, sketch
@@ -75,6 +76,27 @@ def test_nothing_overlaps_and_nothing_leaves_the_page(count: int) -> None:
 
     assert clashes == []
     assert all(box.lies_in(whole) for box in boxes)
+
+
+@pytest.mark.parametrize("count", range(1, 13))
+def test_no_line_crosses_a_word(count: int) -> None:
+    """Rails, taps and trunks pass between the cards and around what is written."""
+    marks = page(fleet(count)).marks
+    boxes = [mark.box for mark in marks if isinstance(mark, Text | Icon)]
+    lines = [mark.box for mark in marks if isinstance(mark, Line)]
+
+    crossed = [box for box in boxes if any(line.overlaps(box) for line in lines)]
+
+    assert crossed == []
+
+
+@pytest.mark.parametrize("words", ["", "train", "a" * 250, "\N{CJK UNIFIED IDEOGRAPH-4E00}" * 40])
+def test_words_that_are_too_wide_are_cut(words: str) -> None:
+    """What is left fits, and tells that something is missing."""
+    cut = fitted(words, Face.BODY, 100)
+
+    assert width(cut, Face.BODY) <= 100
+    assert cut == words or cut.endswith(ELLIPSIS)
 
 
 @pytest.mark.parametrize("plan", [fleet(1), fleet(5, "peering"), fleet(12), fleet(3, supernet="10.0.0.0/8"), lab()])
