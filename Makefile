@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Two at a time: the tests that run a whole rehearsal take most of a core each.
 TEST_WORKERS ?= 2
 
-.PHONY: help demo test test-slow check format bench lock clean
+.PHONY: help demo test test-slow check format docs bench lock clean
 
 help:  ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -40,6 +40,9 @@ check: $(READY)  ## Lint, types and layers
 format: $(READY)  ## Bring every file into the house's form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(READY)  ## Write docs/checks.md anew from the catalogue of rules
+	$(BIN)/python -c 'from bedplate.report.page import checks_page; print(checks_page(), end="")' > docs/checks.md
 
 bench: $(READY)  ## Measure speed and memory, each beside a peer or a floor
 	for one in $(basename $(notdir $(wildcard benchmarks/[a-z]*.py))); do $(BIN)/python -m benchmarks.$$one || exit 1; done
