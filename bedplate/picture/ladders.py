@@ -7,7 +7,7 @@ from bedplate.picture.flow import in_columns
 from bedplate.picture.marks import Mark, Part, Text, stacked
 from bedplate.picture.measure import TO, Face, fitted
 from bedplate.picture.signs import MARKETS
-from bedplate.picture.table import ROW, Cell, Shape, Word, cell_marks, cell_width
+from bedplate.picture.table import ROW, TOKEN_GAP, Cell, Shape, Word, cell_marks, cell_width
 from bedplate.plan.fleet import FleetPlan, PoolPlan
 
 ASIDE, GAP = 340.0, 14.0
@@ -24,10 +24,11 @@ def _ladder(pools: tuple[PoolPlan, ...], room: float, widest: float) -> Part:
     first = pools[0]
     rungs = in_columns(tuple(_rungs(pools)), room - ASIDE, widest)
     types = ", ".join(first.types)
-    cut = fitted(types, Face.NOTE, ASIDE - GAP)
+    facts = Word(_facts(first), Face.NOTE)
+    name = fitted(first.group, Face.STRONG, ASIDE - GAP - TOKEN_GAP - facts.width)
     words: tuple[Mark, ...] = (
-        *cell_marks((Word(first.group, Face.STRONG), Word(_facts(first), Face.NOTE)), 0, ROW / 2),
-        Text(0, ROW + 10, cut, Face.NOTE, title="" if cut == types else types),
+        *cell_marks((Word(name, Face.STRONG), facts), 0, ROW / 2),
+        Text(0, ROW + 10, fitted(types, Face.NOTE, ASIDE - GAP), Face.NOTE, title=types),
     )
     return Part(room, max(rungs.height, 2 * ROW - 4), (*words, *rungs.at(ASIDE, 0)))
 

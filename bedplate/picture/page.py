@@ -18,7 +18,7 @@ EGRESS = {
     Egress.PER_ZONE: "one NAT gateway in each zone",
     Egress.NONE: "no way out to the internet",
 }
-LADDERS = "where machines come from, in this order"
+LADDERS = "where machines come from"
 
 
 def picture(plan: FleetPlan) -> str:

@@ -35,7 +35,7 @@ _HEADS: Row = (
 
 def _title(region: RegionPlan) -> Row:
     home: Cell = (Shape(Sign.HOUSE, title="home region"),) if region.home else ()
-    return ((Word(region.name, Face.HEADING), *home), (Word(str(region.block), Face.CODE),))
+    return ((*home, Word(region.name, Face.HEADING)), (Word(str(region.block), Face.CODE),))
 
 
 def _zone(zone: ZonePlan) -> Row:

@@ -15,6 +15,7 @@ from bedplate.picture.marks import Box, Icon, Line, Text
 from bedplate.picture.measure import ELLIPSIS, Face, fitted, width
 from bedplate.picture.page import page
 from bedplate.plan import FleetPlan, Record, plan_fleet
+from tests.conftest import Expect
 from tests.support.sketch import cluster, group, laptops, sketch
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +37,9 @@ def fleet(count: int, interconnect: str = "transit", supernet: str = "10.64.0.0/
         network={"interconnect": interconnect, "supernet": supernet},
         groups={
             "train": group(*rungs, use="kubernetes", fabric="efa"),
-            "a-group-with-the-longest-of-name": group(*rungs, types=["c7i.24xlarge"] * 7),
+            "a-group-with-the-longest-of-name": group(
+                *rungs, types=["c7i.24xlarge"] * 7, use="kubernetes", fabric="efa"
+            ),
             "block": group({**block, "zone": f"{names[0]}a"}),
         },
         storage={
@@ -148,9 +151,13 @@ def test_a_fleet_without_links_has_no_lines() -> None:
     assert 'class="tunnel"' not in picture(apart)
 
 
-def test_the_picture_in_the_readme_is_that_of_the_lab() -> None:
-    """`bedplate plan examples/lab.yaml --svg docs/pictures/lab.svg` draws it anew."""
-    shown = (ROOT / "docs/pictures/lab.svg").read_text(encoding="utf-8")
+def test_nothing_of_the_lab_is_cut() -> None:
+    """Names and facts of a usual length are told whole."""
+    assert ELLIPSIS not in picture(lab())
 
-    assert shown == picture(lab())
-    assert "docs/pictures/lab.svg" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+def test_the_picture_in_the_readme_is_that_of_the_lab(expect: Expect) -> None:
+    """What a newcomer sees first is what `bedplate plan --svg` draws today."""
+    expect("../../docs/pictures/lab.svg", picture(lab()))
+
+    assert "(docs/pictures/lab.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
