@@ -1,4 +1,4 @@
-"""What a node may do in AWS, derived from the plan.
+"""What each kind of node may do in AWS, derived from the plan.
 
 Regions are made after this policy, so what they hold is known by its name, its tags or its alias.
 """
@@ -6,6 +6,7 @@ Regions are made after this policy, so what they hold is known by its name, its 
 from collections.abc import Iterator
 
 from bedplate.plan.fleet import FleetPlan
+from bedplate.spec.site import Use
 from stacks.arn import arn, bucket_arn
 from stacks.key import alias_name
 from stacks.policy import Conditions, Statement
@@ -22,15 +23,15 @@ _SESSION = (
 )
 
 
-def node_permissions(plan: FleetPlan) -> tuple[Statement, ...]:
-    """Return the statements of the nodes' policy."""
-    return (
-        *_objects(plan),
-        *_files(plan),
-        *_parameters(plan),
-        *_own_life(plan),
-        *_sessions(plan),
-    )
+# A gateway carries packets; it has no business with anybody's data.
+GATEWAY = "gateway"
+KINDS = (*(use.value for use in Use), GATEWAY)
+
+
+def permissions(plan: FleetPlan, kind: str) -> tuple[Statement, ...]:
+    """Return the statements of the policy of a kind of node."""
+    data = () if kind == GATEWAY else (*_objects(plan), *_files(plan))
+    return (*data, *_parameters(plan), *_own_life(plan), *_sessions(plan))
 
 
 def _objects(plan: FleetPlan) -> Iterator[Statement]:

@@ -13,11 +13,11 @@ from stacks.firewall import NodeFirewall, StorageFirewall
 from stacks.image import architecture, image_reference
 from stacks.key import FleetKey
 from stacks.laptop_gateway import LaptopGateway, gateway_parts
-from stacks.names import SHARED
 from stacks.network import Network
+from stacks.permissions import GATEWAY
 from stacks.pool import Pool, PoolParts
 from stacks.provider import in_region
-from stacks.reference import stack_of
+from stacks.role import profile_of
 from stacks.template import NodeBase
 from stacks.zone import PrivateZone
 
@@ -64,8 +64,8 @@ def _declare_laptops(ground: Ground) -> None:
     """Declare the gateway of the region's laptop pool, where it has one."""
     plan, region = ground.plan, ground.region
     for pool in (pool for pool in plan.laptops if pool.place == region.name):
-        profile_arn = stack_of(plan, SHARED).require_output("profile_arn")
-        gateway = LaptopGateway(plan, pool, gateway_parts(region, ground.network, profile_arn), ground.here)
+        parts = gateway_parts(region, ground.network, profile_of(plan, GATEWAY))
+        gateway = LaptopGateway(plan, pool, parts, ground.here)
         pulumi.export("laptop_gateway", {"public_ip": gateway.public_ip, "private_ip": gateway.private_ip})
 
 
@@ -97,16 +97,15 @@ def _declare_files(ground: Ground, key: FleetKey) -> dict[str, SharedFiles]:
 
 def _declare_pools(ground: Ground) -> None:
     plan = ground.plan
-    profile_arn = stack_of(plan, SHARED).require_output("profile_arn")
-    base = NodeBase(profile_arn, ground.firewall.group_id)
     pools = {
-        pool.name: Pool(plan, pool, _parts(ground, pool, base), ground.here)
+        pool.name: Pool(plan, pool, _parts(ground, pool), ground.here)
         for pool in plan.pools
         if pool.region == ground.region.name
     }
     pulumi.export("pools", {name: pool.group_name for name, pool in sorted(pools.items())})
 
 
-def _parts(ground: Ground, pool: PoolPlan, base: NodeBase) -> PoolParts:
+def _parts(ground: Ground, pool: PoolPlan) -> PoolParts:
+    base = NodeBase(profile_of(ground.plan, pool.use.value), ground.firewall.group_id)
     image = image_reference(architecture(pool.types, load_catalog()))
     return PoolParts(image, base, ground.network.node_subnet_ids, ground.egress)

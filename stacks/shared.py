@@ -6,6 +6,7 @@ from bedplate.plan.fleet import FleetPlan
 from stacks.key import FleetKey
 from stacks.names import SHARED
 from stacks.parameters import FleetParameters
+from stacks.permissions import KINDS
 from stacks.provider import in_region
 from stacks.role import NodeRole
 
@@ -13,10 +14,10 @@ from stacks.role import NodeRole
 def declare_shared(plan: FleetPlan) -> None:
     """Declare what all regions of a fleet share."""
     here = in_region(plan, SHARED, plan.home.name)
-    role = NodeRole(plan, here)
+    roles = {kind: NodeRole(plan, kind, here) for kind in KINDS}
     key = FleetKey(plan, "parameters", here)
     FleetParameters(plan, key.arn, here)
-    pulumi.export("role_arn", role.role_arn)
-    pulumi.export("profile_arn", role.profile_arn)
+    pulumi.export("role_arns", {kind: role.role_arn for kind, role in roles.items()})
+    pulumi.export("profile_arns", {kind: role.profile_arn for kind, role in roles.items()})
     pulumi.export("parameter_key_arn", key.arn)
     pulumi.export("parameter_path", f"/{plan.name}/")

@@ -126,6 +126,8 @@ class FleetPlan:
     buckets: tuple[BucketPlan, ...]
     record: Record
     blocks: Mapping[str, IPv4Network]
+    boundary: str | None = None
+    """The ARN of the policy that bounds every role of the fleet."""
 
     @property
     def home(self) -> RegionPlan:

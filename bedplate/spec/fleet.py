@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field
 
 from bedplate.spec.base import Spec, Table
 from bedplate.spec.group import Group
+from bedplate.spec.identity import Identity
 from bedplate.spec.image import Image
 from bedplate.spec.kubernetes import Kubernetes
 from bedplate.spec.network import Network
@@ -54,6 +55,9 @@ class Fleet(Spec):
         default_factory=dict, validate_default=True, title="People", description="Accounts by user name."
     )
     kubernetes: Kubernetes | None = Field(default=None, title="Kubernetes", description="The fleet's cluster.")
+    identity: Identity = Field(
+        default_factory=Identity, title="Identity", description="What bounds the roles of nodes."
+    )
     image: Image = Field(
         default_factory=Image, title="Image", description="The machine image that cloud nodes start from."
     )

@@ -94,6 +94,18 @@ ReservationId = Annotated[
         "cr-0123456789abcdef0",
     ),
 ]
+PolicyArn = Annotated[
+    str,
+    Syntax(
+        "E106",
+        "ARN of a managed policy",
+        r"arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/[A-Za-z0-9_+=,.@/-]+",
+        "arn:aws:iam::, the account, :policy/ and the policy's name",
+        "arn:aws:iam::111122223333:policy/boundary",
+        2048,
+        "AWS",
+    ),
+]
 MountPath = Annotated[
     str,
     Syntax(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -127,3 +128,14 @@ def test_root_volumes_are_encrypted_gp3_of_the_groups_size(stacks: Declared) -> 
 def test_whoever_scales_a_pool_owns_its_desired_capacity(stacks: Declared) -> None:
     """A deployment must not undo what an autoscaler did."""
     assert not [group.urn for group in _made(stacks, GROUP) if "desiredCapacity" in group.inputs]
+
+
+def test_a_boundary_holds_every_role() -> None:
+    """An account that demands a boundary refuses the one role that lacks it."""
+    arn = "arn:aws:iam::111122223333:policy/bound"
+    plan = replace(plan_of(EXAMPLES / "minimal.yaml"), boundary=arn)
+
+    roles = [entry for entries in declared(plan).values() for entry in entries if entry.type == "aws:iam/role:Role"]
+
+    assert roles
+    assert {role.inputs.get("permissionsBoundary") for role in roles} == {arn}

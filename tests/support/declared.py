@@ -10,10 +10,15 @@ from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.snapshot import Entry
 from bedplate.rehearsal.stack import World, run
+from stacks.permissions import KINDS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # What the stacks that are read would export, had they been made.
-EXPORTS = {"profile_arn": "arn:aws:iam::111122223333:instance-profile/p", "vpc_id": "vpc-1", "zone_id": "Z1"}
+EXPORTS = {
+    "profile_arns": dict.fromkeys(KINDS, "arn:aws:iam::111122223333:instance-profile/p"),
+    "vpc_id": "vpc-1",
+    "zone_id": "Z1",
+}
 NOTHING = Record({})
 
 Declared = Mapping[str, tuple[Entry, ...]]

@@ -28,7 +28,7 @@ def plan() -> FleetPlan:
         ("lab.us-west-2", "lab-home", "storage.home"),
         ("lab.links", "lab-us-east-1", "regions.us-east-1"),
         ("lab.us-west-2", "lab", "regions.us-west-2"),
-        ("lab.shared", "lab-nodes", "name"),
+        ("lab.shared", "lab-ssh", "name"),
     ],
 )
 def test_a_name_tells_its_origin(plan: FleetPlan, stack: str, name: str, key: str) -> None:

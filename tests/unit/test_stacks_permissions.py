@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bedplate.plan import FleetPlan
-from stacks.permissions import node_permissions
+from stacks.permissions import GATEWAY, KINDS, permissions
 from stacks.policy import Statement, policy
 from stacks.transport import mounts_only_by_tls, only_by_tls
 from tests.support.declared import EXAMPLES, plan_of
@@ -24,8 +24,16 @@ def plan() -> FleetPlan:
 
 @pytest.fixture(scope="module")
 def statements(plan: FleetPlan) -> tuple[Statement, ...]:
-    """Give what its nodes may do."""
-    return node_permissions(plan)
+    """Give what its nodes may do, those of each kind."""
+    return tuple({one.sid: one for kind in KINDS for one in permissions(plan, kind)}.values())
+
+
+def test_a_gateway_reaches_no_data(plan: FleetPlan) -> None:
+    """It faces the internet: whoever takes it over finds no bucket, no file system and no data key."""
+    services = {action.partition(":")[0] for one in permissions(plan, GATEWAY) for action in one.actions}
+
+    assert services.isdisjoint({"s3", "elasticfilesystem"})
+    assert "UseDataKey" not in {one.sid for one in permissions(plan, GATEWAY)}
 
 
 def test_no_action_is_a_pattern(statements: tuple[Statement, ...]) -> None:
