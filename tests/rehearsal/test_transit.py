@@ -79,7 +79,7 @@ def test_each_end_of_a_peering_tells_of_the_other(world: World) -> None:
     across = kind("RouteTableAssociation").read(world.aws, made(world.aws, "RouteTableAssociation", **member), member)
 
     assert (told["peerTransitGatewayId"], told["transitGatewayId"]) == (world.abroad.plain_hub, world.plain_hub)
-    assert (told["peerRegion"], across["resourceId"]) == ("us-east-1", world.abroad.plain_hub)
+    assert (told["peerRegion"], across["resourceId"]) == ("us-east-2", world.abroad.plain_hub)
 
 
 def test_deleting_an_accepter_deletes_the_peering(world: World) -> None:

@@ -11,6 +11,7 @@ from bedplate.rehearsal.kinds.dhcp_options import DHCP_OPTIONS, DHCP_OPTIONS_ASS
 from bedplate.rehearsal.kinds.efs_access import ACCESS_POINT, MOUNT_TARGET
 from bedplate.rehearsal.kinds.efs_file_system import FILE_SYSTEM
 from bedplate.rehearsal.kinds.efs_policies import BACKUP_POLICY, FILE_SYSTEM_POLICY
+from bedplate.rehearsal.kinds.efs_replication import FILE_SYSTEM_REPLICATION
 from bedplate.rehearsal.kinds.elastic_address import ELASTIC_ADDRESS
 from bedplate.rehearsal.kinds.flow_log import FLOW_LOG
 from bedplate.rehearsal.kinds.iam_policy import POLICY, ROLE_POLICY, ROLE_POLICY_ATTACHMENT
@@ -40,6 +41,7 @@ from bedplate.rehearsal.kinds.route_table import DEFAULT_ROUTE_TABLE, ROUTE_TABL
 from bedplate.rehearsal.kinds.route_table_association import MAIN_ROUTE_TABLE_ASSOCIATION, ROUTE_TABLE_ASSOCIATION
 from bedplate.rehearsal.kinds.s3_bucket import BUCKET
 from bedplate.rehearsal.kinds.s3_object import BUCKET_OBJECT
+from bedplate.rehearsal.kinds.s3_replication import BUCKET_REPLICATION
 from bedplate.rehearsal.kinds.s3_settings import (
     BUCKET_ENCRYPTION,
     BUCKET_LIFECYCLE,
@@ -81,6 +83,7 @@ _ROWS = (
     BUCKET_OWNERSHIP_CONTROLS,
     BUCKET_POLICY,
     BUCKET_PUBLIC_ACCESS_BLOCK,
+    BUCKET_REPLICATION,
     BUCKET_VERSIONING,
     BUDGET,
     CAPACITY_RESERVATION,
@@ -93,6 +96,7 @@ _ROWS = (
     ELASTIC_ADDRESS,
     FILE_SYSTEM,
     FILE_SYSTEM_POLICY,
+    FILE_SYSTEM_REPLICATION,
     FLOW_LOG,
     GROUP,
     INSTANCE,
