@@ -3,7 +3,6 @@
 moto's back ends are plain dictionaries without locks, so calls are made one at a time.
 """
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 from botocore.model import StructureShape
 from moto import mock_aws
 
+from bedplate.rehearsal.ambient import no_ambient_aws
 from bedplate.rehearsal.collector import seldom_collected
 from bedplate.rehearsal.moto_repairs import mended
 from bedplate.rehearsal.moto_stock import bring, empty_stock
@@ -131,13 +131,8 @@ class Aws:
 def running(account: str) -> Iterator[Simulation]:
     """Run a simulated AWS for as long as the context lasts; one at a time in a process.
 
-    The environment's AWS variables (credentials, profiles, endpoints) are out of sight meanwhile, so that not even
-    a program that calls boto3 by itself can reach a real account.
+    The machine's AWS settings (credentials, profiles, endpoints) are out of sight meanwhile, so that not even a
+    program that calls boto3 by itself can reach a real account.
     """
-    with _running:
-        ambient = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("AWS_")}
-        try:
-            with seldom_collected(), empty_stock(), mock_aws(), mended():
-                yield Simulation(account)
-        finally:
-            os.environ.update(ambient)
+    with _running, no_ambient_aws(), seldom_collected(), empty_stock(), mock_aws(), mended():
+        yield Simulation(account)

@@ -38,3 +38,17 @@ def test_no_slow_library_is_imported(arguments: list[str]) -> None:
     )
 
     assert ended.stderr.splitlines()[-1] == "0"
+
+
+def test_a_rehearsal_starts_whatever_the_aws_profile() -> None:
+    """An import of moto opens a session, before any simulation runs; a profile unknown here must not end it."""
+    ended = subprocess.run(
+        [sys.executable, "-c", "import bedplate.rehearsal.simulation"],
+        capture_output=True,
+        check=False,
+        text=True,
+        cwd=ROOT,
+        env={"AWS_PROFILE": "somebody", "AWS_CONFIG_FILE": str(ROOT / "README.md")},
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")
