@@ -137,5 +137,5 @@ BUCKET_REPLICATION = Kind(
     update=_update,
     delete=_delete,
     complaints=_complaints,
-    note="objects are not copied; moto tells no filter of several parts back",
+    note="objects are not copied; moto tells no filters back",
 )
