@@ -12,6 +12,7 @@ from bedplate.rehearsal import urn as urns
 from bedplate.rehearsal.aliases import earlier_urns
 from bedplate.rehearsal.change import Changer, from_registration
 from bedplate.rehearsal.difference import REGION
+from bedplate.rehearsal.hiding import RUN
 from bedplate.rehearsal.order import closure, deletion_order, making_order, needs
 from bedplate.rehearsal.providers import Providers, provider_id
 from bedplate.rehearsal.refusal import Refusal
@@ -79,6 +80,12 @@ class Deployment:
         if urn in self._now:
             self._now[urn] = replace(self._now[urn], outputs=dict(outputs))
 
+    def secrets(self) -> frozenset[str]:
+        """Return the secrets of all resources of the run, but for such as are too short to be told from a word."""
+        held = [*self.before.entries.values(), *self._now.values()]
+        texts = (secret_texts({"in": dict(each.inputs), "out": dict(each.outputs)}) for each in held)
+        return frozenset(text for text in frozenset().union(*texts) if len(text) >= RUN)
+
     def provider_reference(self, asked_provider: str, token: str, version: str) -> str:
         """Return who serves a token: the provider asked for, or the default one, made on its first use."""
         if asked_provider:
@@ -125,7 +132,7 @@ class Deployment:
                 self._changer.delete(entry, Op.DELETE_REPLACED if id(entry) in replaced else Op.DELETE)
             except Refusal as refusal:
                 needed |= needs(entry)
-                self.fail(entry.urn, refusal)
+                self.fail(entry.urn, refusal.without(secret_texts({**entry.inputs, **entry.outputs})))
 
     def snapshot(self) -> Snapshot:
         """Return the state after this run; what it did not reach is kept as it was."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection
 
+from bedplate.rehearsal.hiding import hidden
+
 
 class Refusal(Exception):
     """One resource cannot be what the program asks for; `code` is AWS's error code where it has one."""
@@ -14,10 +16,7 @@ class Refusal(Exception):
 
     def without(self, secrets: Collection[str]) -> "Refusal":
         """Return the refusal with every secret in its message hidden."""
-        message = self.message
-        for secret in sorted(secrets, key=len, reverse=True):
-            message = message.replace(secret, "[secret]")
-        return Refusal(self.code, message, key=self.key)
+        return Refusal(self.code, hidden(self.message, secrets), key=self.key)
 
 
 class Unsupported(Refusal):

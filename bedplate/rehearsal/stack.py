@@ -3,13 +3,14 @@
 import sysconfig
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bedplate.rehearsal.deployment import Deployment
 from bedplate.rehearsal.evaluation import Program, Setting, evaluate, tidy
+from bedplate.rehearsal.hiding import hidden
 from bedplate.rehearsal.ledger import Ledger
 from bedplate.rehearsal.monitor import Monitor
 from bedplate.rehearsal.providers import DefaultProvider, Providers
@@ -69,9 +70,9 @@ def run(stack: Stack, world: World, *, preview: bool = False, watch: Callable[[S
     except Exception as error:  # noqa: BLE001  # whatever a program raises is its own fault, and is told as one
         if monitor.defect is not None:
             raise monitor.defect from None
-        deployment.failures.append(_crash(error))
+        deployment.failures.append(_crash(error, deployment.secrets()))
     except SystemExit as left:
-        deployment.failures.append(Failure("", "SystemExit", f"the program ended itself with {left.code!r}"))
+        deployment.failures.append(_left(left, deployment.secrets()))
     if deployment.failures:
         tidy()
     deployment.finish()
@@ -106,11 +107,15 @@ def _settled(stack: Stack, world: World, deployment: Deployment, started: float)
     return Run(tuple(deployment.steps), tuple(deployment.failures), snapshot, seconds)
 
 
-def _crash(error: BaseException) -> Failure:
+def _left(end: SystemExit, secrets: Collection[str]) -> Failure:
+    return Failure("", "SystemExit", hidden(f"the program ended itself with {end.code!r}", secrets))
+
+
+def _crash(error: BaseException, secrets: Collection[str]) -> Failure:
     """Return an exception of a program as a failure, with the line of the program it came from."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not _OTHERS.intersection(Path(frame.filename).parents)]
     where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
     if isinstance(error, Refusal):
-        return Failure("", error.code, f"{error.message}{where}", error.key)
-    return Failure("", type(error).__name__.lstrip("_"), f"{error}{where}")
+        return Failure("", error.code, f"{hidden(error.message, secrets)}{where}", error.key)
+    return Failure("", type(error).__name__.lstrip("_"), f"{hidden(str(error), secrets)}{where}")

@@ -157,10 +157,16 @@ def test_a_failure_names_the_line_of_the_program(world: World) -> None:
     assert "test_engine_failures.py:" in done.failures[0].message
 
 
+def _betray(value: str) -> None:
+    raise ValueError(f"{value} is no number")
+
+
 SECRETS: dict[str, Callable[[Output[str]], object]] = {
     "schema": lambda secret: parameter("other", tags=secret),
     "kind": lambda secret: parameter("other", path=secret.apply(lambda text: f"{text}/x")),
     "AWS": lambda secret: parameter("other", key_id=secret),
+    "part": lambda secret: parameter("other", path=Output.concat(secret, "x" * 2048)),
+    "program": lambda secret: parameter("other", value=secret).value.apply(_betray),
 }
 
 

@@ -2,14 +2,17 @@
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.load import FleetFaults, examine, load_fleet
 
+NOBODY = 65534
 LARGEST = 1024 * 1024
 MINIMAL = Path(__file__).parents[2] / "examples" / "minimal.yaml"
 
@@ -72,15 +75,30 @@ def test_a_path_that_no_file_has_is_refused() -> None:
     assert codes == ["E005", "E005"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
-def test_a_file_without_the_right_to_read_is_refused(tmp_path: Path) -> None:
-    """The system's own reason is told."""
-    path = tmp_path / "fleet.yaml"
-    path.touch(mode=stat.S_IWUSR)
+@contextmanager
+def without_privilege() -> Iterator[None]:
+    """Do without root's right to read every file, where the tests run as root."""
+    before = os.geteuid()
+    os.seteuid(before or NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
 
-    found = examine(path, load_catalog())
+
+def test_a_file_without_the_right_to_read_is_refused() -> None:
+    """The system's own reason is told."""
+    catalog = load_catalog()
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder, "fleet.yaml")
+        path.touch(mode=stat.S_IWUSR)
+
+        with without_privilege():
+            found = examine(path, catalog)
 
     assert [told.code for told in found] == ["E005"]
+    assert "ermission denied" in str(found[0])
 
 
 def test_a_link_within_its_folder_is_read(tmp_path: Path) -> None:
