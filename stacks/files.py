@@ -29,6 +29,7 @@ class SharedFiles(pulumi.ComponentResource):
     system_id: pulumi.Output[str]
     dns_name: pulumi.Output[str]
     access_point_ids: dict[str, pulumi.Output[str]]
+    addresses: list[pulumi.Output[str]]
 
     def __init__(self, plan: FleetPlan, files: FilesPlan, parts: FilesParts, opts: pulumi.ResourceOptions) -> None:
         name = f"{plan.name}-{files.store}"
@@ -36,13 +37,18 @@ class SharedFiles(pulumi.ComponentResource):
         system = FileSystem(name, _file_system(name, parts.key_arn), kept(self))
         self.system_id, self.dns_name = system.id, system.dns_name
         self.access_point_ids = FilesGuard(name, system, inside(self)).access_point_ids
-        for zone, subnet_id in parts.subnet_ids.items():
-            target = MountTargetArgs(
-                file_system_id=system.id, subnet_id=subnet_id, security_groups=[parts.security_group_id]
-            )
-            MountTarget(f"{name}-{zone}", target, inside(self))
+        self.addresses = [
+            self._target(f"{name}-{zone}", system, subnet_id, parts) for zone, subnet_id in parts.subnet_ids.items()
+        ]
         outputs = {"system_id": self.system_id, "dns_name": self.dns_name, "access_point_ids": self.access_point_ids}
         self.register_outputs(outputs)
+
+    def _target(
+        self, name: str, system: FileSystem, subnet_id: pulumi.Output[str], parts: FilesParts
+    ) -> pulumi.Output[str]:
+        """Make the mount target of a zone, and return its address."""
+        args = MountTargetArgs(file_system_id=system.id, subnet_id=subnet_id, security_groups=[parts.security_group_id])
+        return MountTarget(name, args, inside(self)).ip_address
 
 
 def _file_system(name: str, key_arn: pulumi.Output[str]) -> FileSystemArgs:

@@ -10,10 +10,15 @@ from bedplate.plan.fleet import FleetPlan
 from bedplate.spec.network import Interconnect
 from stacks.options import inside
 from stacks.peering import Peering
+from stacks.records import FleetRecords
+from stacks.reverse import ReverseZone, reverse_names
+from stacks.replication import StoreCopies, copies
 from stacks.side import Side, pairs, sides
+from stacks.sites import declare_sites
+from stacks.transit_link import TransitLink
 
 _LINKS: Mapping[Interconnect, Callable[[FleetPlan, Side, Side], object]] = MappingProxyType(
-    {Interconnect.PEERING: Peering}
+    {Interconnect.TRANSIT: TransitLink, Interconnect.PEERING: Peering}
 )
 
 
@@ -32,9 +37,22 @@ class SharedNames(pulumi.ComponentResource):
 def declare_links(plan: FleetPlan) -> None:
     """Declare what ties the regions of a fleet together."""
     every = sides(plan)
-    SharedNames(plan, every, pulumi.ResourceOptions(providers=[every[plan.home.name].provider]))
+    _declare_names(plan, every)
     link = _LINKS.get(plan.interconnect)
     if link is not None:
         for near, far in pairs(every):
             link(plan, near, far)
+    declare_sites(plan, every)
+    for buckets in copies(plan).values():
+        StoreCopies(plan, buckets, every)
     pulumi.export("regions", sorted(every))
+
+
+def _declare_names(plan: FleetPlan, every: Mapping[str, Side]) -> None:
+    """Declare what is known by name: the home region acts, for names have no region of their own."""
+    home = every[plan.home.name]
+    at_home = pulumi.ResourceOptions(providers=[home.provider])
+    SharedNames(plan, every, at_home)
+    FleetRecords(plan, home.output("zone_id"), every, at_home)
+    for zone, names in reverse_names(plan).items():
+        ReverseZone(plan, zone, names, every, at_home)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pulumi
 
 from bedplate.catalog import load_catalog
+from bedplate.plan.beyond import has_transit
 from bedplate.plan.fleet import FleetPlan, PoolPlan, RegionPlan
 from stacks.bucket import StoreBucket
 from stacks.egress import NatEgress
@@ -17,8 +18,10 @@ from stacks.network import Network
 from stacks.permissions import GATEWAY
 from stacks.pool import Pool, PoolParts
 from stacks.provider import in_region
+from stacks.resolver import InboundResolver, asks_here
 from stacks.role import profile_of
 from stacks.template import NodeBase
+from stacks.transit import Transit
 from stacks.zone import PrivateZone
 
 
@@ -29,8 +32,14 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
     egress = NatEgress(plan, region, network, here)
     firewall = NodeFirewall(plan, region, network.vpc_id, here)
     _export_network(network, egress, firewall)
+    if has_transit(plan):
+        transit = Transit(plan, region, network, here)
+        pulumi.export("transit_gateway_id", transit.gateway_id)
+        pulumi.export("transit_table_id", transit.table_id)
     if region.home:
         pulumi.export("zone_id", PrivateZone(plan, network.vpc_id, here).zone_id)
+    if asks_here(plan, region):
+        pulumi.export("resolver_addresses", InboundResolver(plan, region, network, here).addresses)
     ground = Ground(plan, region, network, egress, firewall, here)
     _declare_laptops(ground)
     _declare_storage(ground)
@@ -79,7 +88,10 @@ def _declare_storage(ground: Ground) -> None:
     pulumi.export("data_key_arn", key.arn)
     pulumi.export(
         "files",
-        {store: {"id": each.system_id, "dns_name": each.dns_name} for store, each in sorted(files.items())},
+        {
+            store: {"id": each.system_id, "dns_name": each.dns_name, "addresses": each.addresses}
+            for store, each in sorted(files.items())
+        },
     )
     pulumi.export("buckets", {store: each.name for store, each in sorted(buckets.items())})
 

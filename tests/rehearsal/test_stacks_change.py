@@ -41,7 +41,7 @@ storage:
 """
 # What is written before what, the word in the name of all that this makes, and what is updated beside it.
 EDITS = {
-    "a zone": ("us-west-2a,", "us-west-2c, ", "us-west-2c", {"pair-box-us-west-2", "pair-sim-us-west-2-spot"}),
+    "a zone": ("us-west-2a,", "us-west-2c, ", "us-west-2c", {"pair", "pair-box-us-west-2", "pair-sim-us-west-2-spot"}),
     "a region": ("us-east-1: {", "eu-north-1: {zones: [eu-north-1a]}\n  ", "eu-north-1", {"pair-nodes"}),
     "a rung": ("{region: us-west-2}]", "{region: us-east-1}, ", "pair-box-us-east-1", set()),
     "a store": ("home: {kind", "logs: {kind: s3, regions: [us-east-1]}\n  ", "pair-logs", {"pair-nodes"}),

@@ -15,7 +15,12 @@ from stacks.permissions import KINDS
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # What the stacks that are read would export, had they been made.
 EXPORTS = {
+    "files": {"home": {"addresses": ["10.64.32.9"]}},
+    "laptop_gateway": {"private_ip": "10.64.0.9"},
+    "parameter_key_arn": "arn:aws:kms:us-west-2:111122223333:key/k",
     "profile_arns": dict.fromkeys(KINDS, "arn:aws:iam::111122223333:instance-profile/p"),
+    "transit_gateway_id": "tgw-1",
+    "transit_table_id": "tgw-rtb-1",
     "vpc_id": "vpc-1",
     "zone_id": "Z1",
 }

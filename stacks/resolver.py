@@ -1,0 +1,81 @@
+"""Where sites and laptops ask for the fleet's names: a resolver with addresses inside the fleet's own network."""
+
+from collections.abc import Iterator
+
+import pulumi
+from pulumi_aws.ec2.security_group import SecurityGroup, SecurityGroupArgs
+from pulumi_aws.route53._inputs import ResolverEndpointIpAddressArgs
+from pulumi_aws.route53.resolver_endpoint import ResolverEndpoint, ResolverEndpointArgs
+from pulumi_aws.vpc.security_group_ingress_rule import SecurityGroupIngressRule, SecurityGroupIngressRuleArgs
+
+from bedplate.plan.beyond import has_transit
+from bedplate.plan.fleet import FleetPlan, RegionPlan
+from stacks.network import Network
+from stacks.options import inside
+from stacks.tags import named
+
+_DNS = 53
+_PROTOCOLS = ("udp", "tcp")
+
+
+def asks_here(plan: FleetPlan, region: RegionPlan) -> bool:
+    """Tell whether sites or laptops resolve in a region: at home, and by their own gateway where none leads there."""
+    if has_transit(plan):
+        return region.home and bool(plan.sites or plan.laptops)
+    has_gateway = any(pool.place == region.name for pool in plan.laptops)
+    return has_gateway or (region.home and bool(plan.sites))
+
+
+def askers(plan: FleetPlan) -> dict[str, str]:
+    """Return the blocks from which names are asked for, by whose they are."""
+    laptops = {f"laptops-{pool.place}": str(pool.block) for pool in plan.laptops}
+    return laptops | {f"site-{site.name}": str(site.lan) for site in plan.sites}
+
+
+class InboundResolver(pulumi.ComponentResource):
+    """Two addresses that answer sites and laptops, in two zones where the region has them."""
+
+    addresses: pulumi.Output[list[str]]
+
+    def __init__(self, plan: FleetPlan, region: RegionPlan, network: Network, opts: pulumi.ResourceOptions) -> None:
+        self._name = f"{plan.name}-names"
+        super().__init__("bedplate:stacks:InboundResolver", self._name, None, opts)
+        args = ResolverEndpointArgs(
+            name=self._name,
+            direction="INBOUND",
+            protocols=["Do53"],
+            security_group_ids=[self._firewall(plan, network.vpc_id)],
+            ip_addresses=[ResolverEndpointIpAddressArgs(subnet_id=ident) for ident in _subnets(region, network)],
+            tags=named(self._name),
+        )
+        endpoint = ResolverEndpoint(self._name, args, inside(self))
+        self.addresses = endpoint.ip_addresses.apply(lambda told: sorted(str(one.ip) for one in told))
+        self.register_outputs({"addresses": self.addresses})
+
+    def _firewall(self, plan: FleetPlan, vpc_id: pulumi.Output[str]) -> pulumi.Output[str]:
+        args = SecurityGroupArgs(
+            name=self._name, description="Questions for names of the fleet", vpc_id=vpc_id, tags=named(self._name)
+        )
+        group_id = SecurityGroup(self._name, args, inside(self)).id
+        for source, block in askers(plan).items():
+            for protocol in _PROTOCOLS:
+                self._let_in(f"{self._name}-{protocol}-from-{source}", group_id, protocol, block)
+        return group_id
+
+    def _let_in(self, name: str, group_id: pulumi.Output[str], protocol: str, block: str) -> None:
+        args = SecurityGroupIngressRuleArgs(
+            security_group_id=group_id,
+            ip_protocol=protocol,
+            from_port=_DNS,
+            to_port=_DNS,
+            cidr_ipv4=block,
+            tags=named(name),
+        )
+        SecurityGroupIngressRule(name, args, inside(self))
+
+
+def _subnets(region: RegionPlan, network: Network) -> Iterator[pulumi.Output[str]]:
+    """Yield two subnets: those of the zones allotted first, so that a new zone moves nothing."""
+    first, *more = sorted(region.zones, key=lambda zone: zone.nodes)
+    yield network.zones[first.name].nodes_id
+    yield network.zones[more[0].name].nodes_id if more else network.zones[first.name].edge_id
