@@ -14,6 +14,7 @@ from stacks.records import FleetRecords
 from stacks.reverse import ReverseZone, reverse_names
 from stacks.replication import StoreCopies, copies
 from stacks.side import Side, pairs, sides
+from stacks.transit_link import TransitLink
 from stacks.sites import declare_sites
 from stacks.transit_link import TransitLink
 
