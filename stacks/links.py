@@ -11,10 +11,9 @@ from bedplate.spec.network import Interconnect
 from stacks.options import inside
 from stacks.peering import Peering
 from stacks.records import FleetRecords
-from stacks.reverse import ReverseZone, reverse_names
 from stacks.replication import StoreCopies, copies
+from stacks.reverse import ReverseZone, reverse_names
 from stacks.side import Side, pairs, sides
-from stacks.transit_link import TransitLink
 from stacks.sites import declare_sites
 from stacks.transit_link import TransitLink
 
