@@ -60,7 +60,7 @@ def _record(path: Path, release: tuple[str, ...], *, json: bool) -> "FleetPlan":
     loaded = opened(path)
     with placing(loaded):
         decided = record_plan(lock_path(path), loaded.fleet, load_catalog(), release_of=release)
-    _print(decided, recorded_lines(decided), json=json)
+    _print(decided, recorded_lines(decided, release), json=json)
     return decided
 
 

@@ -78,5 +78,12 @@ def _body(fault: Fault) -> Iterator[str]:
 
 
 def wrapped(text: str) -> list[str]:
-    """Return a sentence as indented lines that fit a terminal."""
-    return wrap(text, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT, break_long_words=False)
+    """Return a sentence as indented lines that fit a terminal; names and commands are never broken at a hyphen."""
+    return wrap(
+        text,
+        WIDTH,
+        initial_indent=INDENT,
+        subsequent_indent=INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

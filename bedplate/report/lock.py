@@ -22,10 +22,16 @@ def difference_lines(plan: FleetPlan) -> Iterator[str]:
         yield "fleet.lock holds all of it"
 
 
-def recorded_lines(plan: FleetPlan) -> Iterator[str]:
-    """Yield what `--write` has just recorded."""
+def recorded_lines(plan: FleetPlan, released: Iterable[str] = ()) -> Iterator[str]:
+    """Yield what `--write` has just recorded, and what it gave back."""
     news = roots(plan.news)
-    yield f"recorded in fleet.lock: {named(news, 'block')}" if news else "fleet.lock held all of it already"
+    gone = tuple(released)
+    if gone:
+        yield f"given back, and free to be allotted anew: {', '.join(gone)}"
+    if news:
+        yield f"recorded in fleet.lock: {named(news, 'block')}"
+    elif not gone:
+        yield "fleet.lock held all of it already"
 
 
 def roots(blocks: Mapping[str, IPv4Network]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """A rehearsal as an operator reads it: a line a stack, what changed, what failed, and what comes next."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from bedplate.rehearsal import urn as urns
 from bedplate.rehearsal.kind import Support
@@ -29,10 +29,19 @@ def rehearsal_lines(report: Report, origin: Origin = unknown_origin) -> Iterator
     """Yield a table of the stacks, then each change, each failure, and what was made of what."""
     yield from aligned([HEAD, *(_row(stack) for stack in report.stacks)], right=FIGURES)
     for stack in report.stacks:
+        yield from again_lines(stack)
         yield from change_lines(stack)
     for stack in report.stacks:
         yield from failure_lines(stack, origin)
     yield from _types(report)
+
+
+def again_lines(stack: StackReport) -> Iterator[str]:
+    """Yield what a second run changed, which it must not: a program that is never done names what it is unsure of."""
+    steps = _told(stack.changes(Phase.AGAIN))
+    if steps:
+        yield from ("", f"what a second run changes in {stack.name}, and must not:")
+        yield from _step_lines(steps)
 
 
 def change_lines(stack: StackReport) -> Iterator[str]:
@@ -42,7 +51,7 @@ def change_lines(stack: StackReport) -> Iterator[str]:
         yield from ("", f"{stack.name} is new, with {counted(len(steps), 'resource')}")
     elif steps:
         yield from ("", f"what the change does to {stack.name}:")
-        yield from aligned((f"  {step.op.value}", _resource(step.urn), ", ".join(step.keys)) for step in steps)
+        yield from _step_lines(steps)
 
 
 def failure_lines(stack: StackReport, origin: Origin = unknown_origin) -> Iterator[str]:
@@ -72,11 +81,19 @@ def _row(stack: StackReport) -> tuple[str, ...]:
 
 def _changed(stack: StackReport) -> tuple[Step, ...]:
     """Return one step for each resource in the cloud that the change touches."""
-    return tuple(step for step in _all(stack) if step.is_in_cloud and step.op not in PARTS_OF_REPLACE)
+    return tuple(step for step in _told(_all(stack)) if step.is_in_cloud)
 
 
 def _all(stack: StackReport) -> tuple[Step, ...]:
     return stack.changes(Phase.CHANGE)
+
+
+def _told(steps: Iterable[Step]) -> tuple[Step, ...]:
+    return tuple(step for step in steps if step.op not in PARTS_OF_REPLACE)
+
+
+def _step_lines(steps: Iterable[Step]) -> Iterator[str]:
+    yield from aligned((f"  {step.op.value}", _resource(step.urn), ", ".join(step.keys)) for step in steps)
 
 
 def _again(stack: StackReport) -> str:

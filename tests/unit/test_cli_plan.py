@@ -78,6 +78,7 @@ def test_a_block_is_given_back_by_name(lab: Path, capsys: pytest.CaptureFixture[
 
     recorded = json.loads((lab.parent / "fleet.lock").read_text())["blocks"]
     assert not [path for path in recorded if path.startswith("region/eu-north-1")]
+    assert capsys.readouterr().out.endswith("given back, and free to be allotted anew: region/eu-north-1\n")
 
 
 @pytest.mark.usefixtures("lab")

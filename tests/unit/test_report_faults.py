@@ -45,6 +45,13 @@ def test_a_long_message_is_wrapped() -> None:
     assert max(len(line) for line in fault_lines([long])) <= 100
 
 
+def test_a_name_is_never_broken() -> None:
+    """A command that is copied from a fix must run, wherever the line ends."""
+    long = Fault("E231", Level.ERROR, "a", "", f"{'word ' * 16}`--release pool/us-west-2`")
+
+    assert "    pool/us-west-2`" in fault_lines([long])
+
+
 def test_faults_are_counted_by_level() -> None:
     """Errors first: they are what stops the command."""
     assert tally([DOUBT, TYPE, WHOLE]) == "2 errors, 1 warning"

@@ -38,12 +38,16 @@ def test_a_stack_is_one_line() -> None:
 
 
 def test_a_second_run_that_changes_is_told() -> None:
-    """It must not, so the count stands where `no change` would."""
-    stack = _stack(create=_run(Step(Op.CREATE, SUBNET)), again=_run(Step(Op.UPDATE, SUBNET)))
+    """It must not, so the count stands where `no change` would, and each resource is named with what moved in it."""
+    stack = _stack(create=_run(Step(Op.CREATE, SUBNET)), again=_run(Step(Op.UPDATE, SUBNET, ("tags",))))
 
-    _, row, *_ = rehearsal_lines(Report((stack,), seconds=1.0, calls=3))
+    _, row, *told = rehearsal_lines(Report((stack,), seconds=1.0, calls=3))
 
     assert "1 change " in row
+    assert told[1:3] == [
+        "what a second run changes in lab.shared, and must not:",
+        "  update   aws:ec2:Subnet a-nodes   tags",
+    ]
 
 
 def test_a_replacement_is_told_once() -> None:
