@@ -55,7 +55,7 @@ def _objects(plan: FleetPlan) -> Iterator[Statement]:
         ),
         resources=tuple(f"{bucket}/*" for bucket in buckets),
     )
-    yield _through_key(plan, "s3", tuple(regions), "data", ("kms:Decrypt", "kms:GenerateDataKey"))
+    yield through_key(plan, "s3", tuple(regions), "data", ("kms:Decrypt", "kms:GenerateDataKey"))
 
 
 def _files(plan: FleetPlan) -> Iterator[Statement]:
@@ -84,7 +84,7 @@ def _parameters(plan: FleetPlan) -> Iterator[Statement]:
             arn(plan, "ssm", home, f"parameter/{plan.name}/*"),
         ),
     )
-    yield _through_key(plan, "ssm", (home,), "parameters", ("kms:Decrypt",))
+    yield through_key(plan, "ssm", (home,), "parameters", ("kms:Decrypt",))
 
 
 def _own_life(plan: FleetPlan) -> Iterator[Statement]:
@@ -114,7 +114,7 @@ def _sessions(plan: FleetPlan) -> Iterator[Statement]:
     )
 
 
-def _through_key(
+def through_key(
     plan: FleetPlan, service: str, regions: tuple[str, ...], key: str, actions: tuple[str, ...]
 ) -> Statement:
     """Allow a key of the fleet, known by its alias, and only when the service asks on the node's behalf."""

@@ -8,6 +8,7 @@ from stacks.names import SHARED
 from stacks.parameters import FleetParameters
 from stacks.permissions import KINDS
 from stacks.provider import in_region
+from stacks.replication import ReplicationRole, copies
 from stacks.role import NodeRole
 
 
@@ -15,6 +16,8 @@ def declare_shared(plan: FleetPlan) -> None:
     """Declare what all regions of a fleet share."""
     here = in_region(plan, SHARED, plan.home.name)
     roles = {kind: NodeRole(plan, kind, here) for kind in KINDS}
+    if copies(plan):
+        ReplicationRole(plan, here)
     key = FleetKey(plan, "parameters", here)
     FleetParameters(plan, key.arn, here)
     pulumi.export("role_arns", {kind: role.role_arn for kind, role in roles.items()})
