@@ -164,6 +164,12 @@ def forwarded_already(world: World) -> dict[str, Any]:
     return {"resolverRuleId": made_rule(world, "office.lab")}
 
 
+def cut_off(world: World) -> dict[str, Any]:
+    """Return an interface in a VPC without a way out."""
+    subnet = world.made("create_subnet", "Subnet.SubnetId", VpcId=world.far_vpc, CidrBlock="10.30.0.0/24")
+    return {"networkInterfaceId": world.made("create_network_interface", ENI, SubnetId=subnet)}
+
+
 # Kind, what spoils the specimen's inputs, and AWS's code.
 DEFECTS: tuple[tuple[str, Given, str], ...] = (
     ("Subnet", {"vpcId": "vpc-0"}, "InvalidVpcID.NotFound"),
@@ -173,6 +179,10 @@ DEFECTS: tuple[tuple[str, Given, str], ...] = (
     ("InternetGateway", {"vpcId": "vpc-0"}, "InvalidVpcID.NotFound"),
     ("InternetGateway", lambda world: {"vpcId": world.gateway and world.vpc}, "InvalidParameterValue"),
     ("Eip", {"networkInterface": "eni-0"}, "InvalidNetworkInterfaceID.NotFound"),
+    ("EipAssociation", {"allocationId": "eipalloc-0"}, "InvalidAllocationID.NotFound"),
+    ("EipAssociation", {"networkInterfaceId": "eni-0"}, "InvalidNetworkInterfaceID.NotFound"),
+    ("EipAssociation", {"privateIpAddress": "10.20.9.9"}, "InvalidParameterValue"),
+    ("EipAssociation", cut_off, "Gateway.NotAttached"),
     ("NatGateway", {"subnetId": "subnet-0"}, "InvalidSubnetID.NotFound"),
     ("NatGateway", {"allocationId": "eipalloc-0"}, "InvalidAllocationID.NotFound"),
     ("NatGateway", used_address, "Resource.AlreadyAssociated"),
@@ -296,6 +306,7 @@ DEFECTS: tuple[tuple[str, Given, str], ...] = (
     ("PeeringConnectionOptions", {"vpcPeeringConnectionId": "pcx-0"}, "InvalidVpcPeeringConnectionID.NotFound"),
 )
 ACL = "NetworkAcl.NetworkAclId"
+ENI = "NetworkInterface.NetworkInterfaceId"
 
 
 @pytest.fixture(scope="module")

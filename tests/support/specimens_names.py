@@ -184,6 +184,24 @@ NAMES = (
         ),
     ),
     Specimen(
+        "aws:sns/topicSubscription:TopicSubscription",
+        inputs=lambda world: {
+            "topic": world.made("create_topic", "TopicArn", "sns", Name=fresh("news")),
+            "protocol": "email",
+            "endpoint": "lab@example.org",
+        },
+        changes={
+            "deliveryPolicy": '{"guaranteed": false}',
+            "filterPolicy": '{"kind": ["alarm"]}',
+            "filterPolicyScope": "MessageBody",
+            "rawMessageDelivery": True,
+            "redrivePolicy": '{"deadLetterTargetArn": "arn:aws:sqs:us-west-2:111122223333:dead"}',
+            "subscriptionRoleArn": "arn:aws:iam::111122223333:role/firehose",
+        },
+        told=asked("sns", "get_subscription_attributes", SubscriptionArn=own),
+        silent=frozenset({"confirmationTimeoutInMinutes", "endpointAutoConfirms"}),
+    ),
+    Specimen(
         "aws:cloudwatch/metricAlarm:MetricAlarm",
         inputs=lambda _world: {"name": fresh("busy"), **_ALARM},
         changes={

@@ -72,6 +72,14 @@ VPC_PARTS = (
         silent=frozenset({"associateWithPrivateIp", "instance"}),
     ),
     Specimen(
+        "aws:ec2/eipAssociation:EipAssociation",
+        inputs=lambda world: {
+            "allocationId": world.gateway and world.address,
+            "networkInterfaceId": world.interface,
+        },
+        told=by_input(nouns.ADDRESS, "allocationId"),
+    ),
+    Specimen(
         "aws:ec2/natGateway:NatGateway",
         inputs=lambda world: {
             "subnetId": world.gateway and world.subnet,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from bedplate.rehearsal.kind import Kind
+from bedplate.rehearsal.kinds.address_association import ADDRESS_ASSOCIATION
 from bedplate.rehearsal.kinds.budget import BUDGET
 from bedplate.rehearsal.kinds.capacity_reservation import CAPACITY_RESERVATION
 from bedplate.rehearsal.kinds.customer_gateway import CUSTOMER_GATEWAY
@@ -58,6 +59,7 @@ from bedplate.rehearsal.kinds.security_group_rule import SECURITY_GROUP_RULE
 from bedplate.rehearsal.kinds.ssm_parameter import PARAMETER
 from bedplate.rehearsal.kinds.subnet import SUBNET
 from bedplate.rehearsal.kinds.topic import TOPIC
+from bedplate.rehearsal.kinds.topic_subscription import TOPIC_SUBSCRIPTION
 from bedplate.rehearsal.kinds.transit_attachment import TRANSIT_VPC_ATTACHMENT
 from bedplate.rehearsal.kinds.transit_gateway import TRANSIT_GATEWAY
 from bedplate.rehearsal.kinds.transit_membership import TRANSIT_ASSOCIATION, TRANSIT_PROPAGATION
@@ -74,6 +76,7 @@ from bedplate.rehearsal.kinds.vpn_gateway import VPN_GATEWAY, VPN_GATEWAY_ATTACH
 
 _ROWS = (
     ACCESS_POINT,
+    ADDRESS_ASSOCIATION,
     ALIAS,
     BACKUP_POLICY,
     BUCKET,
@@ -136,6 +139,7 @@ _ROWS = (
     SECURITY_GROUP_RULE,
     SUBNET,
     TOPIC,
+    TOPIC_SUBSCRIPTION,
     TRANSIT_ASSOCIATION,
     TRANSIT_GATEWAY,
     TRANSIT_PEERING,

@@ -8,6 +8,7 @@ from bedplate.rehearsal.kinds.described import ADDRESS, SUBNET, described
 from bedplate.rehearsal.kinds.described import NAT_GATEWAY as NOUN
 from bedplate.rehearsal.kinds.ec2_tags import retag, tag
 from bedplate.rehearsal.kinds.limits import Choice, beyond
+from bedplate.rehearsal.kinds.way_out import require_way_out
 from bedplate.rehearsal.placement import placed
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
@@ -18,18 +19,12 @@ _LIMITS = {"availabilityMode": Choice(("zonal",)), "connectivityType": Choice(("
 def _create(aws: Aws, inputs: Props) -> str:
     subnet = described(aws, SUBNET, inputs["subnetId"])
     if inputs.get("connectivityType") != "private":
-        _require_way_out(aws, subnet["VpcId"])
+        # AWS makes such a gateway, and it fails.
+        require_way_out(aws, subnet["VpcId"], "subnetId")
         _require_free(aws, inputs["allocationId"])
     params = placed(aws, ("ec2", "create_nat_gateway"), inputs, apart=("tags", "availabilityMode"))
     made = aws.call("ec2", "create_nat_gateway", **params)
     return tag(aws, made["NatGateway"]["NatGatewayId"], inputs)
-
-
-def _require_way_out(aws: Aws, vpc: str) -> None:
-    """Refuse a public gateway in a VPC without an internet gateway: AWS makes it, and it fails."""
-    there = [{"Name": "attachment.vpc-id", "Values": [vpc]}]
-    if not aws.call("ec2", "describe_internet_gateways", Filters=there)["InternetGateways"]:
-        raise Refusal("Gateway.NotAttached", f"Network {vpc} has no Internet gateway attached", key="subnetId")
 
 
 def _require_free(aws: Aws, allocation: str) -> None:
