@@ -14,6 +14,7 @@ from pulumi_aws.ec2.vpc_endpoint_route_table_association import (
 )
 
 from bedplate.plan.fleet import FleetPlan, RegionPlan
+from stacks.flow_log import FlowRecord
 from stacks.options import inside
 from stacks.subnets import VpcParts, ZoneSubnets
 from stacks.tags import named
@@ -34,6 +35,7 @@ class Network(pulumi.ComponentResource):
         vpc = self._vpc(plan, region)
         self.vpc_id = vpc.id
         self._empty_defaults(plan, vpc)
+        FlowRecord(plan, self.vpc_id, inside(self))
         self.internet_gateway = self._internet_gateway(plan)
         s3_id = self._s3_endpoint(plan, region)
         self.edge_table_id = self._edge_table(plan, s3_id)

@@ -3,6 +3,7 @@
 import pulumi
 
 from bedplate.plan.fleet import FleetPlan
+from stacks.flow_log import FlowRole
 from stacks.key import FleetKey
 from stacks.names import SHARED
 from stacks.parameters import FleetParameters
@@ -16,6 +17,7 @@ def declare_shared(plan: FleetPlan) -> None:
     """Declare what all regions of a fleet share."""
     here = in_region(plan, SHARED, plan.home.name)
     roles = {kind: NodeRole(plan, kind, here) for kind in KINDS}
+    FlowRole(plan, here)
     if copies(plan):
         ReplicationRole(plan, here)
     key = FleetKey(plan, "parameters", here)

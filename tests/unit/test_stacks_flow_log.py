@@ -1,0 +1,14 @@
+"""The record of flows: what its role may write to."""
+
+from stacks.flow_log import group_name, writing
+from tests.support.declared import EXAMPLES, plan_of
+
+
+def test_the_role_writes_to_the_fleets_own_groups_alone() -> None:
+    """One group a region, and the streams in it."""
+    plan = plan_of(EXAMPLES / "lab.yaml")
+
+    resources = writing(plan).resources
+
+    assert len(resources) == 2 * len(plan.regions)
+    assert all(f":111122223333:log-group:{group_name(plan)}" in name for name in resources)
