@@ -11,6 +11,7 @@ from bedplate.cli.check import check
 from bedplate.cli.graph import graph
 from bedplate.cli.output import show
 from bedplate.cli.plan import plan
+from bedplate.cli.reach import reach
 from bedplate.cli.rehearse import rehearse
 from bedplate.cli.schema import schema
 
@@ -20,6 +21,7 @@ EXAMPLES: tuple[tuple[Callable[..., int], str], ...] = (
     (schema, "bedplate schema > fleet.schema.json"),
     (rehearse, "bedplate rehearse examples/lab.yaml --stack us-west-2"),
     (graph, "bedplate graph examples/lab.yaml --stack us-west-2"),
+    (reach, "bedplate reach titan-01.cellar us-east-1a examples/lab.yaml"),
     (audit_graph, "bedplate graph examples/lab.yaml --all | bedplate audit-graph -"),
 )
 

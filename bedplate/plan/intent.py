@@ -1,0 +1,118 @@
+"""Who is to reach whom in a fleet, from the plan alone: what the network carries, and what the doors let in."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network
+
+from bedplate.plan.fleet import FleetPlan
+from bedplate.spec.network import Egress, Interconnect
+
+
+class Kind(StrEnum):
+    """What stands at a spot."""
+
+    NODES = "nodes"
+    EDGE = "edge"
+    LAN = "lan"
+    LAPTOPS = "laptops"
+    INTERNET = "internet"
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A block from which packets come and to which they go; `place` is its region or site."""
+
+    name: str
+    kind: Kind
+    place: str
+    block: IPv4Network
+    address: IPv4Address
+
+
+INTERNET = Spot(
+    # A stranger of TEST-NET-3 (RFC 5737): no part of anybody's network.
+    "internet",
+    Kind.INTERNET,
+    "internet",
+    IPv4Network("203.0.113.0/24"),
+    IPv4Address("203.0.113.9"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What is asked for: a protocol, and a port where it has any."""
+
+    protocol: str = "tcp"
+    port: int = 22
+
+
+SSH = Flow()
+
+
+def spots(plan: FleetPlan) -> tuple[Spot, ...]:
+    """Return every block of a fleet that packets come from, each with an address in it."""
+    return (*_subnets(plan), *_lans(plan), *_laptops(plan))
+
+
+def carries(plan: FleetPlan, source: Spot, target: Spot) -> bool:
+    """Tell whether the network is to lead packets from one spot to another."""
+    if Kind.INTERNET in (source.kind, target.kind):
+        return source.kind is Kind.NODES and plan.egress is not Egress.NONE
+    if source.place == target.place:
+        return True
+    match plan.interconnect:
+        case Interconnect.TRANSIT:
+            return True
+        case Interconnect.PEERING:
+            return _is_own(plan, source) and _is_own(plan, target) and bool(_regions_among(plan, source, target))
+        case Interconnect.NONE:
+            return _is_own(plan, source) and _is_own(plan, target) and len(_regions_among(plan, source, target)) == 1
+
+
+def reaches(plan: FleetPlan, source: Spot, target: Spot, flow: Flow = SSH) -> bool:
+    """Tell whether a connection from one spot to another is to come about.
+
+    Nothing known stands in an edge subnet but gateways, and nobody is to open a connection to a laptop of a
+    region's pool. What a site lets in is the site's matter.
+    """
+    if not carries(plan, source, target) or source.kind is Kind.EDGE:
+        return False
+    if target.kind is Kind.NODES:
+        return source.kind is Kind.NODES or (source.kind in (Kind.LAN, Kind.LAPTOPS) and flow == SSH)
+    if target.kind is Kind.LAPTOPS:
+        return target.place not in {region.name for region in plan.regions}
+    return target.kind in (Kind.LAN, Kind.INTERNET)
+
+
+def _subnets(plan: FleetPlan) -> Iterator[Spot]:
+    for region in plan.regions:
+        for zone in region.zones:
+            yield Spot(f"{zone.name}/nodes", Kind.NODES, region.name, zone.nodes, _somebody(zone.nodes))
+            yield Spot(f"{zone.name}/edge", Kind.EDGE, region.name, zone.edge, _somebody(zone.edge))
+
+
+def _lans(plan: FleetPlan) -> Iterator[Spot]:
+    for site in plan.sites:
+        yield Spot(site.name, Kind.LAN, site.name, site.lan, _somebody(site.lan))
+
+
+def _laptops(plan: FleetPlan) -> Iterator[Spot]:
+    for pool in plan.laptops:
+        yield Spot(f"laptops.{pool.place}", Kind.LAPTOPS, pool.place, pool.block, _somebody(pool.block))
+
+
+def _is_own(plan: FleetPlan, spot: Spot) -> bool:
+    """Tell whether a spot's addresses are a VPC's or a site's own, not a pool behind a gateway of a region."""
+    return spot.kind is not Kind.LAPTOPS or spot.place in {site.name for site in plan.sites}
+
+
+def _regions_among(plan: FleetPlan, *two: Spot) -> set[str]:
+    """Return the regions of two spots; without any they are sites, which no gateway of a VPC leads to each other."""
+    return {spot.place for spot in two} & {region.name for region in plan.regions}
+
+
+def _somebody(block: IPv4Network) -> IPv4Address:
+    """Return an address of a block, clear of those that AWS keeps at its start."""
+    return block[min(10, block.num_addresses - 2)]

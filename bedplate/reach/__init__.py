@@ -1,0 +1,14 @@
+"""Where a packet gets to in a network that a graph declares, and by which way; pure, and no part of what made it.
+
+Resources in the form of `bedplate graph` go in, a trace comes out. What is walked: route tables by longest prefix,
+transit gateways and their peerings, VPC peerings, internet and NAT gateways, VPN connections, network interfaces that
+forward, security groups (which remember a connection) and network ACLs (which do not). IPv4 only. A gateway endpoint's
+prefix list is not in a graph, so that traffic for S3 is walked as if for the internet.
+"""
+
+from bedplate.reach.fabric import Fabric, read_fabric
+from bedplate.reach.packet import Packet, Prefix, prefix
+from bedplate.reach.trace import Hop, Trace, Trip
+from bedplate.reach.walk import trip, walk
+
+__all__ = ["Fabric", "Hop", "Packet", "Prefix", "Trace", "Trip", "prefix", "read_fabric", "trip", "walk"]

@@ -1,0 +1,232 @@
+"""Everything of a graph that decides where a packet goes, looked up by id."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bedplate.reach.acl import Acl, acls
+from bedplate.reach.door import Door, doors
+from bedplate.reach.packet import Packet, Prefix, prefix
+from bedplate.reach.resource import Resources
+from bedplate.reach.stand import NOBODY, Stand, interfaces, launched
+from bedplate.reach.table import Route, Table, Via, table, vpc_tables
+from bedplate.reach.transit import Attachment, Hubs, read_hubs
+
+
+@dataclass(frozen=True, slots=True)
+class Vpc:
+    """A VPC, its block, and the group of whoever has none."""
+
+    ident: str
+    name: str
+    block: Prefix
+    default_group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subnet:
+    """A subnet, its zone and its route table."""
+
+    ident: str
+    name: str
+    vpc: str
+    zone: str
+    block: Prefix
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A peering of two VPCs; nothing crosses it before it is accepted."""
+
+    ident: str
+    name: str
+    ends: tuple[str, str]
+    live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A VPN connection on a virtual private gateway: the VPC at its near end, and the blocks at its far end."""
+
+    ident: str
+    name: str
+    gateway: str
+    vpc: str
+    blocks: tuple[Prefix, ...]
+    fixed: bool
+    """Whether its blocks are written down, not announced by BGP."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """A network as its graph declares it."""
+
+    vpcs: Mapping[str, Vpc]
+    subnets: tuple[Subnet, ...]
+    tables: Mapping[str, Table]
+    acls: Mapping[str, Acl]
+    doors: Mapping[str, Door]
+    stands: Mapping[str, Stand]
+    launched: Mapping[str, Stand]
+    nats: Mapping[str, str]
+    """The subnet of each public NAT gateway."""
+    peers: Mapping[str, Peer]
+    lines: tuple[Line, ...]
+    hubs: Hubs
+
+    def subnet_at(self, address: int) -> Subnet | None:
+        """Return the subnet that holds an address."""
+        return next((each for each in self.subnets if each.block.holds(address)), None)
+
+    def bearer(self, address: int) -> Stand | None:
+        """Return what bears an address in public: what has it, or a machine there that has some public address."""
+        public = next((stand for stand in self.stands.values() if stand.public == address), None)
+        subnet = self.subnet_at(address)
+        if public is not None or subnet is None:
+            return public
+        stand = self.stand_at(address, subnet)
+        return None if stand.public is None else stand
+
+    def forwarder(self, address: int) -> Stand | None:
+        """Return the interface behind which an address lies, as route tables have it."""
+        routes = (each.route(address) for each in self.tables.values())
+        idents = (route.ident for route in routes if route is not None and route.via is Via.INTERFACE)
+        return next((self.stands[ident] for ident in idents if ident in self.stands), None)
+
+    def other_end(self, peer: Peer, vpc: str) -> Vpc | None:
+        """Return the VPC at the other end of a peering."""
+        return next((self.vpcs.get(end) for end in peer.ends if end != vpc), None)
+
+    def zone_door(self, attachment: Attachment, zone: str) -> Subnet | None:
+        """Return the subnet in a zone where an attachment has an interface."""
+        doors = (self.subnet(ident) for ident in attachment.subnets)
+        return next((door for door in doors if door is not None and door.zone == zone), None)
+
+    def any_door(self, attachment: Attachment) -> Subnet | None:
+        """Return the first subnet where an attachment has an interface."""
+        return self.subnet(min(attachment.subnets, default=""))
+
+    def attachment_for(self, packet: Packet) -> Attachment | None:
+        """Return the VPN connection by which a site sends a packet: the one nearest to the target that leads back."""
+        lines = sorted(self.hubs.leading_to(packet.source), key=lambda each: each.name)
+        return next((each for each in lines if self.hubs.is_near(each, packet.target)), next(iter(lines), None))
+
+    def line_for(self, packet: Packet) -> Line | None:
+        """Return the VPN connection by which a site sends a packet to a VPC with a gateway of its own."""
+        lines = [each for each in self.lines if any(block.holds(packet.source) for block in each.blocks)]
+        return next((each for each in lines if self.vpcs[each.vpc].block.holds(packet.target)), None)
+
+    def subnet(self, ident: str) -> Subnet | None:
+        """Return the subnet of an id."""
+        return next((each for each in self.subnets if each.ident == ident), None)
+
+    def stand_at(self, address: int, subnet: Subnet) -> Stand:
+        """Return what stands at an address of a subnet: an interface, else what groups launch there, else nobody."""
+        for stand in self.stands.values():
+            if stand.address == address and stand.subnet == subnet.ident:
+                return stand
+        nobody = Stand(NOBODY, frozenset({self.vpcs[subnet.vpc].default_group}), subnet=subnet.ident)
+        return self.launched.get(subnet.ident, nobody)
+
+
+def read_fabric(graph: Iterable[Mapping[str, Any]]) -> Fabric:
+    """Return the network that the resources of a graph make."""
+    resources = Resources(graph)
+    vpcs = {
+        each.id: Vpc(each.id, each.label, prefix(each.text("cidrBlock")), each.text("defaultSecurityGroupId"))
+        for each in resources.of("ec2/vpc:Vpc")
+        if each.text("cidrBlock")
+    }
+    publics = frozenset(each.id for each in resources.of("ec2/subnet:Subnet") if each.flag("mapPublicIpOnLaunch"))
+    lines = tuple(_lines(resources))
+    tables = _learnt(resources, lines, vpc_tables(resources))
+    return Fabric(
+        vpcs=vpcs,
+        subnets=tuple(_subnets(resources, vpcs)),
+        tables=tables,
+        acls=acls(resources),
+        doors=doors(resources),
+        stands=interfaces(resources),
+        launched=launched(resources, publics),
+        nats={
+            each.id: each.text("subnetId")
+            for each in resources.of("ec2/natGateway:NatGateway")
+            if each.text("connectivityType") != "private"
+        },
+        peers=_peers(resources),
+        lines=tuple(_announcing(lines, tables)),
+        hubs=read_hubs(resources),
+    )
+
+
+def _subnets(resources: Resources, vpcs: Mapping[str, Vpc]) -> Iterable[Subnet]:
+    named = {
+        each.text("subnetId"): each.text("routeTableId")
+        for each in resources.of("ec2/routeTableAssociation:RouteTableAssociation")
+    }
+    mains = {each.id: each.text("mainRouteTableId") for each in resources.of("ec2/vpc:Vpc")}
+    for each in resources.of("ec2/mainRouteTableAssociation:MainRouteTableAssociation"):
+        mains[each.text("vpcId")] = each.text("routeTableId")
+    for each in resources.of("ec2/subnet:Subnet"):
+        vpc = each.text("vpcId")
+        if vpc in vpcs and each.text("cidrBlock"):
+            own = named.get(each.id) or mains[vpc]
+            block = prefix(each.text("cidrBlock"))
+            yield Subnet(each.id, each.name, vpc, each.text("availabilityZone"), block, own)
+
+
+def _peers(resources: Resources) -> dict[str, Peer]:
+    accepters = resources.of("ec2/vpcPeeringConnectionAccepter:VpcPeeringConnectionAccepter")
+    accepted = {each.text("vpcPeeringConnectionId") for each in accepters if each.flag("autoAccept")}
+    return {
+        each.id: Peer(
+            each.id,
+            each.name,
+            (each.text("vpcId"), each.text("peerVpcId")),
+            live=each.id in accepted or each.flag("autoAccept"),
+        )
+        for each in resources.of("ec2/vpcPeeringConnection:VpcPeeringConnection")
+    }
+
+
+def _lines(resources: Resources) -> Iterable[Line]:
+    vpcs = {each.id: each.text("vpcId") for each in resources.of("ec2/vpnGateway:VpnGateway")}
+    for each in resources.of("ec2/vpnGatewayAttachment:VpnGatewayAttachment"):
+        vpcs[each.text("vpnGatewayId")] = each.text("vpcId")
+    blocks: defaultdict[str, list[Prefix]] = defaultdict(list)
+    for each in resources.of("ec2/vpnConnectionRoute:VpnConnectionRoute"):
+        blocks[each.text("vpnConnectionId")].append(prefix(each.text("destinationCidrBlock")))
+    for each in resources.of("ec2/vpnConnection:VpnConnection"):
+        gateway = each.text("vpnGatewayId")
+        if gateway:
+            fixed = each.flag("staticRoutesOnly")
+            yield Line(each.id, each.label, gateway, vpcs.get(gateway, ""), tuple(blocks[each.id]), fixed=fixed)
+
+
+def _announcing(lines: Iterable[Line], tables: Mapping[str, Table]) -> Iterable[Line]:
+    """Yield the lines with what their sites announce: no graph holds that, so what route tables expect is taken."""
+    for line in lines:
+        routes = (route for each in tables.values() for route in each.routes)
+        heard = (route.to for route in routes if (route.via, route.ident) == (Via.VPN, line.gateway))
+        yield line if line.fixed else replace(line, blocks=(*line.blocks, *dict.fromkeys(heard)))
+
+
+def _learnt(resources: Resources, lines: tuple[Line, ...], tables: dict[str, Table]) -> dict[str, Table]:
+    """Return the tables with what they learn from virtual private gateways beside their own routes."""
+    pairs = [
+        (each.text("routeTableId"), each.text("vpnGatewayId"))
+        for each in resources.of("ec2/vpnGatewayRoutePropagation:VpnGatewayRoutePropagation")
+    ]
+    pairs += [
+        (each.id, ident)
+        for each in resources.of("ec2/routeTable:RouteTable", "ec2/defaultRouteTable:DefaultRouteTable")
+        for ident in each.texts("propagatingVgws")
+    ]
+    for ident, gateway in pairs:
+        learnt = [Route(block, Via.VPN, gateway) for line in lines if line.gateway == gateway for block in line.blocks]
+        if ident in tables:
+            old = tables[ident]
+            tables = tables | {ident: table(old.ident, old.name, [*old.routes, *learnt])}
+    return tables

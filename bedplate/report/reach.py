@@ -1,0 +1,32 @@
+"""The way of a packet, as lines and as a document."""
+
+from collections.abc import Iterator
+
+from bedplate.reach import Trace, Trip
+
+
+def reach_lines(title: str, trip: Trip) -> Iterator[str]:
+    """Yield a trip's hops, where it arrived or ended and why, and what became of the answer."""
+    yield title
+    yield from _trace_lines(trip.out)
+    if trip.back is not None:
+        yield "the answer"
+        yield from _trace_lines(trip.back)
+
+
+def trip_document(trip: Trip) -> dict[str, object]:
+    """Return a trip in the form of `reach --json`."""
+    back = None if trip.back is None else _trace_document(trip.back)
+    return {"reached": trip.answered, "out": _trace_document(trip.out), "back": back}
+
+
+def _trace_lines(trace: Trace) -> Iterator[str]:
+    width = max((len(hop.at) for hop in trace.hops), default=0)
+    for hop in trace.hops:
+        yield f"  {hop.at:<{width}}  {hop.by}"
+    yield f"  arrives: {trace.end}" if trace.delivered else f"  ends: {trace.end}"
+
+
+def _trace_document(trace: Trace) -> dict[str, object]:
+    hops = [{"at": hop.at, "by": hop.by} for hop in trace.hops]
+    return {"hops": hops, "delivered": trace.delivered, "end": trace.end}

@@ -1,0 +1,74 @@
+"""Fleets whose networks are walked, and the graphs of their stacks as a rehearsal makes them."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from ipaddress import IPv4Address
+from types import MappingProxyType
+from typing import Any
+
+from bedplate.catalog import load_catalog
+from bedplate.cli.waves import waves
+from bedplate.plan import FleetPlan, Record, plan_fleet
+from bedplate.rehearsal.graph import graph
+from bedplate.rehearsal.rehearse import create
+from bedplate.rehearsal.report import Phase
+from bedplate.spec import Fleet
+from tests.support.declared import EXAMPLES, plan_of
+from tests.support.sketch import LANS, ZONES, group, laptops, sketch
+
+TWELVE = (
+    *("us-east-1", "us-east-2", "us-west-1", "us-west-2", "ca-central-1", "sa-east-1"),
+    *("eu-west-1", "eu-west-2", "eu-central-1", "eu-north-1", "ap-northeast-1", "ap-southeast-2"),
+)
+Graph = list[dict[str, Any]]
+
+
+def _fleet(regions: Mapping[str, Sequence[str]], **parts: Any) -> Fleet:  # noqa: ANN401  raw values, as sketch takes them
+    """Return a fleet with machines in each of its regions."""
+    box = group(*({"region": name} for name in regions), types=("m7i.xlarge",), nodes={"min": 0, "max": 4})
+    return sketch(regions, groups={"box": box}, **parts)
+
+
+_ONE = {"us-west-2": ZONES["us-west-2"][:2]}
+_TWO_SITES = {**LANS, "attic": "192.168.60.0/24"}
+_GATEWAYS = laptops({"region": "us-west-2"}, {"site": "cellar"})
+
+
+def _two_sites() -> Fleet:
+    """Return a fleet of two regions and two sites, each with a gateway of its own."""
+    fleet = _fleet({name: ZONES[name][:1] for name in list(ZONES)[:2]}, sites=_TWO_SITES, vpn=_GATEWAYS)
+    attic = fleet.sites["attic"]
+    gateway = attic.gateway.model_copy(update={"public": IPv4Address("8.20.30.41"), "asn": 65011})
+    return fleet.model_copy(update={"sites": {**fleet.sites, "attic": attic.model_copy(update={"gateway": gateway})}})
+
+
+FLEETS: Mapping[str, Fleet] = MappingProxyType(
+    {
+        "one region": _fleet(_ONE),
+        "one region and a site": _fleet(_ONE, sites=LANS, vpn=_GATEWAYS),
+        "peering": _fleet(ZONES, sites=LANS, vpn=_GATEWAYS, network={"interconnect": "peering"}),
+        "none": _fleet(ZONES, network={"interconnect": "none"}),
+        "no sites": _fleet(ZONES, vpn=laptops({"region": "us-west-2"}), network={"egress": "none"}),
+        "two sites": _two_sites(),
+        "twelve regions": _fleet({name: (f"{name}a",) for name in TWELVE}),
+    }
+)
+NAMES = ("lab", *FLEETS)
+
+
+@cache
+def plan_named(name: str) -> FleetPlan:
+    """Return the plan of one of the fleets; `lab` is the larger example."""
+    if name == "lab":
+        return plan_of(EXAMPLES / "lab.yaml")
+    return plan_fleet(FLEETS[name], Record({}), load_catalog())
+
+
+@cache
+def graph_of(plan_name: str) -> tuple[dict[str, Any], ...]:
+    """Return the resources of all stacks of a fleet, once they exist in the simulated AWS."""
+    plan = plan_named(plan_name)
+    report = create(plan.account, waves(plan))
+    assert not [failure for stack in report.stacks for failure in stack.failures]
+    entries = (entry for each in report.stacks for entry in each.runs[Phase.CREATE].snapshot.entries.values())
+    return tuple(graph(entries))
