@@ -11,6 +11,7 @@ checker see a misspelt key.
 
 from pulumi_aws import (
     autoscaling,
+    budgets,
     cloudwatch,
     ec2,
     ec2transitgateway,
@@ -27,7 +28,7 @@ from pulumi_aws import (
 # The SDK loads a package on first use; one whose leaf module is imported before that lacks the leaf's classes for
 # good, and a program in the same process that asks the package for them fails. Use each, then.
 for _package in (
-    *(autoscaling, cloudwatch, ec2, ec2transitgateway, efs, iam),
+    *(autoscaling, budgets, cloudwatch, ec2, ec2transitgateway, efs, iam),
     *(kms, route53, s3, secretsmanager, ssm, vpc),
 ):
     hasattr(_package, "outputs")

@@ -11,6 +11,7 @@ from stacks.permissions import KINDS
 from stacks.provider import in_region
 from stacks.replication import ReplicationRole, copies
 from stacks.role import NodeRole
+from stacks.spending import Spending
 
 
 def declare_shared(plan: FleetPlan) -> None:
@@ -18,6 +19,8 @@ def declare_shared(plan: FleetPlan) -> None:
     here = in_region(plan, SHARED, plan.home.name)
     roles = {kind: NodeRole(plan, kind, here) for kind in KINDS}
     FlowRole(plan, here)
+    if plan.budget:
+        Spending(plan, *plan.budget, here)
     if copies(plan):
         ReplicationRole(plan, here)
     key = FleetKey(plan, "parameters", here)

@@ -126,6 +126,8 @@ class FleetPlan:
     buckets: tuple[BucketPlan, ...]
     record: Record
     blocks: Mapping[str, IPv4Network]
+    budget: tuple[int, str] | None = None
+    """US dollars a month, and the address that is told."""
     boundary: str | None = None
     """The ARN of the policy that bounds every role of the fleet."""
 

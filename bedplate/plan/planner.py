@@ -40,6 +40,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         buckets=buckets(fleet),
         record=record,
         blocks=blocks,
+        budget=(fleet.budget.monthly, fleet.budget.email) if fleet.budget else None,
         boundary=fleet.identity.permissions_boundary,
     )
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from bedplate.spec.base import Spec, Table
+from bedplate.spec.budget import Budget
 from bedplate.spec.group import Group
 from bedplate.spec.identity import Identity
 from bedplate.spec.image import Image
@@ -55,6 +56,7 @@ class Fleet(Spec):
         default_factory=dict, validate_default=True, title="People", description="Accounts by user name."
     )
     kubernetes: Kubernetes | None = Field(default=None, title="Kubernetes", description="The fleet's cluster.")
+    budget: Budget | None = Field(default=None, title="Budget", description="What a month may cost, and who is told.")
     identity: Identity = Field(
         default_factory=Identity, title="Identity", description="What bounds the roles of nodes."
     )

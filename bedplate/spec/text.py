@@ -94,6 +94,18 @@ ReservationId = Annotated[
         "cr-0123456789abcdef0",
     ),
 ]
+Email = Annotated[
+    str,
+    Syntax(
+        "E106",
+        "e-mail address",
+        r"[A-Za-z0-9._%+-]+@([A-Za-z0-9-]+\.)+[A-Za-z]{2,}",
+        "a mailbox, @ and a domain",
+        "research-infra@lab.example",
+        100,
+        "AWS Budgets",
+    ),
+]
 PolicyArn = Annotated[
     str,
     Syntax(

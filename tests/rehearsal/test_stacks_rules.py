@@ -139,3 +139,14 @@ def test_a_boundary_holds_every_role() -> None:
 
     assert roles
     assert {role.inputs.get("permissionsBoundary") for role in roles} == {arn}
+
+
+def test_somebody_is_told_before_the_budget_is_spent() -> None:
+    """Of money spent and of money foreseen, at the address of the file."""
+    plan = replace(plan_of(EXAMPLES / "minimal.yaml"), budget=(5000, "infra@lab.example"))
+
+    (budget,) = (entry for entry in declared(plan)["solo.shared"] if entry.type == "aws:budgets/budget:Budget")
+
+    told = {(one["notificationType"], one["threshold"]) for one in budget.inputs["notifications"]}
+    assert told == {("ACTUAL", 80), ("FORECASTED", 100), ("ACTUAL", 100)}
+    assert all(one["subscriberEmailAddresses"] == ["infra@lab.example"] for one in budget.inputs["notifications"])
