@@ -26,7 +26,7 @@ def reach(
     flow: Annotated[str, typer.Option("--flow", metavar="FLOW", help="tcp/PORT, udp/PORT or icmp.")] = "tcp/22",
     as_json: Json = False,
 ) -> int:
-    """Print the path that a packet and its answer take between two places, both ways, or where it ends and why."""
+    """Walk a packet between two places, and back."""
     from bedplate.cli.opening import opened, planned
     from bedplate.plan.whereabouts import flow_of, spot_of
 
