@@ -56,7 +56,10 @@ def check_sizes(evidence: Evidence) -> Iterator[Fault]:
     yield from _vpc_size("network.region_size", fleet.network.region_size)
     for key, size, low, high in _sizes(evidence):
         least = max(low, fleet.network.supernet.prefixlen + 1)
-        if not least <= size <= high:
+        if least > high:
+            message = f"{fleet.network.supernet} has no room for it: even /{high}, the smallest, is all of it or more"
+            yield fault("E227", key, message, f"a supernet of /{high - 1} or wider")
+        elif not least <= size <= high:
             message = f"/{size} is out of range here: from /{least} to /{high}"
             yield fault("E227", key, message, f"write /{min(max(size, least), high)}")
 

@@ -20,7 +20,7 @@ class Declared:
         """Return the keys of the mapping, or the words of the list, that stands at the path."""
         found: object = self.raw
         for name in path:
-            found = found.get(name) if isinstance(found, Mapping) else None
+            found = _below(found, name)
         if not isinstance(found, Mapping | tuple):
             return frozenset()
         return frozenset(name for name in found if isinstance(name, str))
@@ -46,3 +46,10 @@ class Evidence:
 def evidence_of(fleet: Fleet, catalog: Catalog) -> Evidence:
     """Return the evidence of a fleet that comes from no file: it declares what it holds."""
     return Evidence(fleet, catalog, Declared(fleet.model_dump(exclude_unset=True)))
+
+
+def _below(value: object, name: str) -> object:
+    """Return the value of a mapping by its key, or of a list by its index; None where there is none."""
+    if isinstance(value, tuple):
+        return value[int(name)] if name.isdecimal() and int(name) < len(value) else None
+    return value.get(name) if isinstance(value, Mapping) else None

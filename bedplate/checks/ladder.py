@@ -19,7 +19,7 @@ def check_ladders(evidence: Evidence) -> Iterator[Fault]:
         for key, rung in rungs:
             yield from undeclared_region(evidence, f"{key}.region", rung.region)
             yield from _zone(evidence, key, rung)
-            yield from _reservation(key, rung)
+            yield from _reservation(evidence, key, rung)
         for key, _, first in repeated(rungs):
             yield fault("E308", key, f"rung {_number(key)} is the same as rung {_number(first)}")
 
@@ -54,14 +54,15 @@ def _zone(evidence: Evidence, key: str, rung: Rung) -> Iterator[Fault]:
         yield fault("E310", f"{key}.zone", message, f"list it, or write one of {', '.join(sorted(zones))}")
 
 
-def _reservation(key: str, rung: Rung) -> Iterator[Fault]:
+def _reservation(evidence: Evidence, key: str, rung: Rung) -> Iterator[Fault]:
     if rung.market not in RESERVED_MARKETS:
         if rung.reservation:
             message = f"{rung.reservation} is not used by market {rung.market}"
             yield fault("E312", f"{key}.reservation", message, "write market: reservation, or delete the id")
         return
+    written = evidence.declared.names(*key.split("."))
     for name, value in (("reservation", rung.reservation), ("zone", rung.zone)):
-        if value is None:
+        if value is None and name not in written:
             yield fault("E311", f"{key}.{name}", f"market {rung.market} needs the {name}", f"add {name}")
 
 

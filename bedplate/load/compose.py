@@ -27,7 +27,7 @@ from bedplate.checks.rules import fault
 from bedplate.load.anchors import Anchors
 from bedplate.load.node import Node, Place, key_below
 from bedplate.load.refusal import Unreadable
-from bedplate.load.scalar import Scalar, meaning_elsewhere, resolve
+from bedplate.load.scalar import Scalar, meaning_elsewhere, plainly, resolve
 from bedplate.spec.shown import shown
 
 if TYPE_CHECKING:
@@ -101,8 +101,9 @@ class Composer:
         elsewhere = meaning_elsewhere(value) if isinstance(value, str) else None
         if elsewhere:
             message = f"{event.value} is text in YAML 1.2, and {elsewhere} to a YAML 1.1 reader"
-            meant = f"write {elsewhere}, or " if elsewhere in ("true", "false") else ""
-            self._tell("E110", key, message, _place(event), f"{meant}quote it: '{event.value}'")
+            plain = plainly(event.value, elsewhere)
+            fix = f"write {plain}, or quote it: '{event.value}'" if plain else f"quote it: '{event.value}'"
+            self._tell("E110", key, message, _place(event), fix)
         return value
 
     def _sequence(self, key: str) -> tuple[Node, ...]:

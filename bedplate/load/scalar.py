@@ -51,3 +51,11 @@ def meaning_elsewhere(text: str) -> str | None:
     if len(text) > _LONGEST_NUMBER or text[0] not in "+-.0123456789=yYnNoO":
         return None
     return next((kind for pattern, kind in _ELSEWHERE if pattern.fullmatch(text)), None)
+
+
+def plainly(text: str, elsewhere: str) -> str | None:
+    """Return how to write a word of two meanings so that it has but the one of a truth or of a decimal number."""
+    if elsewhere in ("true", "false"):
+        return elsewhere
+    digits = text.replace("_", "").lstrip("0")
+    return digits if digits.isdecimal() else None

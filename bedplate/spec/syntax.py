@@ -43,10 +43,14 @@ class Syntax:
         return word
 
     def nearest(self, word: str) -> str:
-        """Return the word in lower case with hyphens for what is not allowed, or the example where that fails too."""
-        near = _NOT_A_LABEL.sub("-", word.lower()).strip("-")
-        good = re.fullmatch(self.pattern, near) and near not in self.reserved
-        return near if good else self.example
+        """Return the word as a label, in lower case and hyphens, or as a path; the example where neither is right."""
+        label = _NOT_A_LABEL.sub("-", word.lower()).strip("-")
+        path = "/" + "/".join(part for part in word.split("/") if part)
+        candidates = (label, path) if "/" in word else (label,)
+        return next((near for near in candidates if self._is_good(near)), self.example)
+
+    def _is_good(self, word: str) -> bool:
+        return bool(re.fullmatch(self.pattern, word)) and word not in self.reserved
 
     def __get_pydantic_core_schema__(self, source: type[str], handler: GetCoreSchemaHandler) -> CoreSchema:
         """Check the word after pydantic has seen that it is a string."""

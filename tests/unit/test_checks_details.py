@@ -24,6 +24,8 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     "a fleet name that S3 keeps": ("name: lab", "name: xn--lab", [("E401", "storage.data")]),
     "services larger than Kubernetes takes": ("services: /20", "services: /11", [("E227", "kubernetes.services")]),
     "pods larger than the supernet": ("services: /20", "pods: /9", [("E227", "kubernetes.pods")]),
+    "a supernet with no room for services": ("10.64.0.0/10", "10.64.0.0/24",
+                                             [("E227", "vpn.laptops.pool"), ("E227", "kubernetes.services")]),
     "a region as large as the supernet": ("region_size: /16", "region_size: /9", [("E225", "network.region_size")]),
     "a gateway in no place": ("{site: cellar}]", "{}]", [("E608", "vpn.laptops.gateways.1")]),
     "a gateway on no site": ("{site: cellar}]", "{site: moon}]", [("E406", "vpn.laptops.gateways.1.site")]),
