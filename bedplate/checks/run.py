@@ -7,6 +7,7 @@ from bedplate.checks.cluster import check_control_plane, check_laptops, check_wo
 from bedplate.checks.evidence import Evidence
 from bedplate.checks.fault import Fault
 from bedplate.checks.group import check_groups
+from bedplate.checks.interconnect import check_interconnect
 from bedplate.checks.ladder import check_ladders, check_reservations
 from bedplate.checks.person import check_people
 from bedplate.checks.region import check_home, check_regions
@@ -21,6 +22,7 @@ CHECKERS: tuple[Checker, ...] = (
     check_sizes,
     check_regions,
     check_home,
+    check_interconnect,
     check_sites,
     check_gateways,
     check_groups,
