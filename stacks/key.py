@@ -6,7 +6,7 @@ from pulumi_aws.kms.key import Key, KeyArgs
 
 from bedplate.plan.fleet import FleetPlan
 from stacks.arn import root_arn
-from stacks.options import inside, kept
+from stacks.options import kept
 from stacks.policy import Statement, policy
 from stacks.tags import named
 
@@ -38,7 +38,8 @@ class FleetKey(pulumi.ComponentResource):
             ),
             kept(self),
         )
-        Alias(name, AliasArgs(name=alias_name(plan, use), target_key_id=key.key_id), inside(self))
+        # Nodes find the key by its alias: were it to go while the key is kept, a new key would hide the old one.
+        Alias(name, AliasArgs(name=alias_name(plan, use), target_key_id=key.key_id), kept(self))
         self.arn = key.arn
         self.register_outputs({"arn": self.arn})
 

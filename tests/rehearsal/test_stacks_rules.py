@@ -14,6 +14,7 @@ KEPT = {
     "aws:efs/backupPolicy:BackupPolicy",
     "aws:efs/fileSystem:FileSystem",
     "aws:efs/fileSystemPolicy:FileSystemPolicy",
+    "aws:kms/alias:Alias",
     "aws:kms/key:Key",
     "aws:s3/bucket:Bucket",
     "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
@@ -102,7 +103,7 @@ def test_nothing_lets_the_internet_in(stacks: Declared) -> None:
 
 
 def test_data_outlives_its_stack(stacks: Declared) -> None:
-    """File systems, keys, buckets and what guards a bucket are protected and retained; nothing else is."""
+    """File systems, keys by their names, buckets and what guards them are protected and retained; nothing else is."""
     kept = {entry.type for entry in _made(stacks) if entry.protect and entry.retain}
     either = {entry.type for entry in _made(stacks) if entry.protect or entry.retain}
 
