@@ -24,8 +24,8 @@ FleetName = Annotated[
     Syntax(
         "E410",
         "fleet name",
-        r"[a-z]([a-z0-9-]*[a-z0-9])",
-        "a-z, 0-9 and inner hyphens, a letter first",
+        r"(?!aws|ssm)[a-z]([a-z0-9-]*[a-z0-9])",
+        "a-z, 0-9 and inner hyphens, a letter first, but not aws or ssm (SSM keeps such parameters)",
         "lab",
         20,
     ),

@@ -34,6 +34,7 @@ ADVICE = {
                         "compare the file with examples/minimal.yaml, then write 1"),
     "a quoted format": ("version: 1\n", "version: '1'\n", "version", "write 1"),
     "upper case": ("name: lab", "name: My_Lab", "name", "write my-lab"),
+    "a name that AWS keeps": ("name: lab", "name: aws-lab", "name", "write lab"),
     "a path's last slash": ("export: /srv/vault", "export: /srv//vault/", "storage.vault.export", "write /srv/vault"),
     "a number with an underscore": ("max: 64", "max: 1_000", "groups.train.nodes.max",
                                     "write 1000, or quote it: '1_000'"),
