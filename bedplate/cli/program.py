@@ -28,7 +28,8 @@ def _run(file: Path) -> None:
             runpy.run_path(str(file), run_name="__main__")
         except SystemExit as end:
             if end.code:
-                raise RuntimeError(f"the program ended itself with {end.code}") from None
+                ended = RuntimeError(f"the program ended itself with {end.code}")
+                raise ended.with_traceback(end.__traceback__) from None
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from bedplate.rehearsal.snapshot import Snapshot
 from bedplate.rehearsal.step import Failure, Step
 
 # Where the frames of an exception lie that are not the program's: here, in Python and in installed packages.
-_OTHERS = {Path(__file__).parent, *(Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib"))}
+_OTHERS = {Path(__file__).parents[1], *(Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib"))}
 _ORGANIZATION = "organization"
 
 
@@ -114,7 +114,8 @@ def _left(end: SystemExit, secrets: Collection[str]) -> Failure:
 def _crash(error: BaseException, secrets: Collection[str]) -> Failure:
     """Return an exception of a program as a failure, with the line of the program it came from."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not _OTHERS.intersection(Path(frame.filename).parents)]
+    files = [frame for frame in frames if not frame.filename.startswith("<")]
+    own = [frame for frame in files if not _OTHERS.intersection(Path(frame.filename).parents)]
     where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
     if isinstance(error, Refusal):
         return Failure("", error.code, f"{hidden(error.message, secrets)}{where}", error.key)

@@ -59,7 +59,7 @@ def failure_lines(stack: StackReport, origin: Origin = unknown_origin) -> Iterat
     failures = [failure for failure in stack.failures if not failure.skipped]
     for failure in failures:
         yield from ("", f"{stack.name}  {_subject(failure)}   {failure.code}")
-        yield f"    {failure.message}"
+        yield from (f"    {line}".rstrip() for line in failure.message.splitlines())
         if failure.urn and (place := origin(stack.name, urns.parse(failure.urn).name)):
             yield f"    from {place}"
     skipped = len(stack.failures) - len(failures)

@@ -110,6 +110,8 @@ def test_a_program_leaves_nothing_behind(tmp_path: Path) -> None:
     [
         ("raise ValueError('no such luck')", "no such luck"),
         ("import sys; sys.exit(3)", "the program ended itself with 3"),
+        ("import sys\nsys.exit(3)", "main.py:2)"),
+        ("print(", "(main.py, line 1)\n"),
         ("from pulumi_aws.ec2 import Vpc; Vpc('lab', cidr_block='10.0.0.0/8')", "aws:ec2:Vpc lab"),
     ],
 )

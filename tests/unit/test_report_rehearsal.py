@@ -67,6 +67,15 @@ def test_a_replacement_is_told_once() -> None:
     ]
 
 
+def test_a_message_of_many_lines_stays_under_its_head() -> None:
+    """What begins at the margin is another failure."""
+    failed = Failure("", "OutputToStringError", "no text\n\nuse apply")
+
+    _, _, *told = failure_lines(_stack(create=_run(failures=(failed,))))
+
+    assert told == ["    no text", "", "    use apply"]
+
+
 def test_a_change_of_nothing_is_not_told() -> None:
     """Stacks that a change does not touch take no lines."""
     assert not list(change_lines(_stack(change=_run(*SAME))))
