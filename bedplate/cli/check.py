@@ -68,9 +68,8 @@ def _explain(code: str) -> int:
         show(rules_lines(CATALOGUE))
         return 0
     if code not in CATALOGUE:
-        raise InputError(
-            f"there is no rule {code}",
-            fix=f"the nearest is {nearest(code, CATALOGUE) or 'none'}; `bedplate check --explain all` lists them",
-        )
+        near = nearest(code, CATALOGUE)
+        hint = f"the nearest is {near}; " if near else ""
+        raise InputError(f"there is no rule {code}", fix=f"{hint}`bedplate check --explain all` lists them")
     show(rule_lines(CATALOGUE[code]))
     return 0

@@ -22,7 +22,8 @@ def graph(
     from bedplate.cli.opening import opened, planned
 
     if bool(stack) is every:
-        raise InputError("which stack is not said", fix="add --stack PART, or --all")
+        what = "--all and --stack contradict each other" if every else "which stack is not said"
+        raise InputError(what, fix="give --stack PART, or --all")
     return _graph(planned(opened(fleet)), tuple(stack or ()))
 
 
