@@ -30,6 +30,7 @@ def _fleet(regions: Mapping[str, Sequence[str]], **parts: Any) -> Fleet:  # noqa
 
 
 _ONE = {"us-west-2": ZONES["us-west-2"][:2]}
+_THREE = {name: zones[:1] for name, zones in ZONES.items()}
 _TWO_SITES = {**LANS, "attic": "192.168.60.0/24"}
 _GATEWAYS = laptops({"region": "us-west-2"}, {"site": "cellar"})
 
@@ -46,9 +47,9 @@ FLEETS: Mapping[str, Fleet] = MappingProxyType(
     {
         "one region": _fleet(_ONE),
         "one region and a site": _fleet(_ONE, sites=LANS, vpn=_GATEWAYS),
-        "peering": _fleet(ZONES, sites=LANS, vpn=_GATEWAYS, network={"interconnect": "peering"}),
-        "none": _fleet(ZONES, network={"interconnect": "none"}),
-        "no sites": _fleet(ZONES, vpn=laptops({"region": "us-west-2"}), network={"egress": "none"}),
+        "peering": _fleet(_THREE, sites=LANS, vpn=_GATEWAYS, network={"interconnect": "peering"}),
+        "none": _fleet(_THREE, network={"interconnect": "none"}),
+        "no sites": _fleet(_THREE, vpn=laptops({"region": "us-west-2"}), network={"egress": "none"}),
         "two sites": _two_sites(),
         "twelve regions": _fleet({name: (f"{name}a",) for name in TWELVE}),
     }
