@@ -39,12 +39,19 @@ storage:
   home: {kind: efs, region: us-west-2, mount: /home}
   data: {kind: s3, regions: [us-west-2, us-east-1]}
 """
+# The policies of nodes name every bucket, those of all roles every region.
+ROLES = {"pair-ssh", "pair-kubernetes"}
 # What is written before what, the word in the name of all that this makes, and what is updated beside it.
 EDITS = {
     "a zone": ("us-west-2a,", "us-west-2c, ", "us-west-2c", {"pair", "pair-box-us-west-2", "pair-sim-us-west-2-spot"}),
-    "a region": ("us-east-1: {", "eu-north-1: {zones: [eu-north-1a]}\n  ", "eu-north-1", {"pair-nodes"}),
+    "a region": (
+        "us-east-1: {",
+        "eu-north-1: {zones: [eu-north-1a]}\n  ",
+        "eu-north-1",
+        {*ROLES, "pair-gateway", "pair-flows"},
+    ),
     "a rung": ("{region: us-west-2}]", "{region: us-east-1}, ", "pair-box-us-east-1", set()),
-    "a store": ("home: {kind", "logs: {kind: s3, regions: [us-east-1]}\n  ", "pair-logs", {"pair-nodes"}),
+    "a store": ("home: {kind", "logs: {kind: s3, regions: [us-east-1]}\n  ", "pair-logs", ROLES),
 }
 
 
@@ -91,13 +98,16 @@ def test_a_second_run_changes_nothing(live: Live) -> None:
 
 
 def test_order_in_the_file_means_nothing(live: Live) -> None:
-    """Zones, regions, groups and stores listed the other way round are the same resources."""
+    """Zones, regions, groups and stores listed the other way round are the same resources.
+
+    Only a bucket's regions have an order: the first is the source.
+    """
     turned = replace(
         live.plan,
         regions=tuple(replace(region, zones=region.zones[::-1]) for region in live.plan.regions[::-1]),
         pools=tuple(replace(pool, zones=pool.zones[::-1]) for pool in live.plan.pools[::-1]),
         files=live.plan.files[::-1],
-        buckets=live.plan.buckets[::-1],
+        buckets=tuple(sorted(live.plan.buckets, key=lambda bucket: bucket.store, reverse=True)),
     )
 
     assert live.touched_by(turned) == {}
