@@ -11,7 +11,7 @@ from bedplate.rehearsal.providers import Providers
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.registration import Registration
 from bedplate.rehearsal.snapshot import Entry
-from bedplate.rehearsal.step import Op, Step
+from bedplate.rehearsal.step import PROTECTED, PROTECTED_IN_PLACE, Op, Step
 from bedplate.rehearsal.succession import PROVIDER, Follower, goes_first, must_follow, unignored
 from bedplate.rehearsal.wire import Secret, holds_secret
 
@@ -84,7 +84,7 @@ class Changer:
     def delete(self, entry: Entry, op: Op) -> None:
         """Delete one resource; forget it where it is retained, only read, or no thing in the cloud."""
         if entry.protect:
-            raise Refusal("Protected", f"{entry.name} is protected: unprotect it first, in a run of its own")
+            raise Refusal(PROTECTED, f"{entry.name} is protected: unprotect it first, in a run of its own")
         self.doomed.add(entry.urn)
         acts = entry.is_in_cloud and not entry.retain and not self.preview
         if acts and entry.deleted_with not in self.doomed:
@@ -118,7 +118,7 @@ class Changer:
         # The engine lets a resource be unprotected and replaced in one run.
         if old.protect and want.asked.protect:
             keys = ", ".join(found.replace_keys)
-            raise Refusal("Protected", f"{old.name} is protected and cannot be replaced ({keys})")
+            raise Refusal(PROTECTED_IN_PLACE, f"{old.name} is protected and cannot be replaced ({keys})")
         create, switch = (_detailed(op, want.urn, found) for op in (Op.CREATE_REPLACEMENT, Op.REPLACE))
         if goes_first(want.asked, old, want.kind, found):
             self._clear(old)
@@ -132,9 +132,8 @@ class Changer:
         followers = must_follow(old, self.old, self._settled | self.deleted)
         for one in followers:
             if one.entry.protect:
-                raise Refusal(
-                    "Protected", f"{old.name} cannot be replaced: {one.entry.name}, which needs it, is protected"
-                )
+                reason = f"{old.name} cannot be replaced: {one.entry.name}, which needs it, is protected"
+                raise Refusal(PROTECTED_IN_PLACE, reason)
         self.doomed.update(one.entry.urn for one in (Follower(old, ()), *followers))
         self._followed.update({one.entry.urn: one.keys for one in followers})
         # What was protected and is no longer may go: the program has said so.

@@ -125,7 +125,8 @@ class Deployment:
         self._changer.doomed.update(entry.urn for entry in entries)
         needed: set[str] = set()
         for entry in deletion_order(entries):
-            if entry.urn in needed:
+            # What is protected is told, even where it would be left for the sake of another.
+            if entry.urn in needed and not entry.protect:
                 needed |= needs(entry)
                 continue
             try:

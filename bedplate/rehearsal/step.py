@@ -5,6 +5,10 @@ from enum import StrEnum
 
 from bedplate.rehearsal import urn as urns
 
+# Codes of ours for what protection forbids: to delete what nothing asks for any more, and to replace what is asked for.
+PROTECTED = "Protected"
+PROTECTED_IN_PLACE = "ProtectedInPlace"
+
 
 class Op(StrEnum):
     """The engine's operations, as its events name them."""

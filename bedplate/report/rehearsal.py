@@ -1,12 +1,12 @@
 """A rehearsal as an operator reads it: a line a stack, what changed, what failed, and what comes next."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from bedplate.rehearsal import urn as urns
 from bedplate.rehearsal.kind import Support
 from bedplate.rehearsal.report import Phase, Report, StackReport, support
-from bedplate.rehearsal.step import Failure, Op, Step
+from bedplate.rehearsal.step import PROTECTED, Failure, Op, Step
 from bedplate.report.columns import aligned, counted
 
 HEAD = ("stack", "created", "again", "changed", "destroyed", "kept", "time")
@@ -55,16 +55,44 @@ def change_lines(stack: StackReport) -> Iterator[str]:
 
 
 def failure_lines(stack: StackReport, origin: Origin = unknown_origin) -> Iterator[str]:
-    """Yield each resource that failed, with the reason and its origin, and how many were not tried because of it."""
+    """Yield what failed, with the reason and its origin, and how many resources were not tried because of it.
+
+    Protected resources that nothing asks for any more are told together, once for each part of the fleet file.
+    """
     failures = [failure for failure in stack.failures if not failure.skipped]
+    kept: dict[str, list[str]] = {}
     for failure in failures:
-        yield from ("", f"{stack.name}  {_subject(failure)}   {failure.code}")
-        yield from (f"    {line}".rstrip() for line in failure.message.splitlines())
-        if failure.urn and (place := origin(stack.name, urns.parse(failure.urn).name)):
-            yield f"    from {place}"
+        place = origin(stack.name, urns.parse(failure.urn).name) if failure.urn else ""
+        if failure.code == PROTECTED:
+            kept.setdefault(place, []).append(failure.urn)
+        else:
+            yield from _failure(stack.name, failure, place)
+    for place, resources in kept.items():
+        yield from _protected(stack.name, resources, place)
     skipped = len(stack.failures) - len(failures)
     if skipped:
         yield f"    not tried, for it needs what failed: {counted(skipped, 'resource')}"
+
+
+def _failure(stack: str, failure: Failure, place: str) -> Iterator[str]:
+    yield from ("", f"{stack}  {_subject(failure)}   {failure.code}")
+    yield from (f"    {line}".rstrip() for line in failure.message.splitlines())
+    yield from _from(place)
+
+
+def _protected(stack: str, resources: Sequence[str], place: str) -> Iterator[str]:
+    """Yield what nobody asks for and nothing may delete, and how to let it go."""
+    asker = place.rpartition(" ")[2] or "the program"
+    yield from ("", f"{stack}  {counted(len(resources), 'resource')} no longer asked for   {PROTECTED}")
+    yield f"    {asker} no longer asks for these, and they are protected:"
+    yield from (f"      {_resource(urn)}" for urn in resources)
+    yield "    to let them go, `pulumi state unprotect URN` for each, then run again; to keep them, declare them again"
+    yield from _from(place)
+
+
+def _from(place: str) -> Iterator[str]:
+    if place:
+        yield f"    from {place}"
 
 
 def _row(stack: StackReport) -> tuple[str, ...]:

@@ -41,6 +41,20 @@ def test_a_protected_resource_is_not_deleted(world: World) -> None:
     assert entry(done, "note").ident == "/note"
 
 
+def test_every_protected_resource_that_leaves_is_told(world: World) -> None:
+    """One that another protected resource needs too: unprotecting must not take a run for each."""
+
+    def program() -> None:
+        outer = vpc("outer", "10.1.0.0/16", ResourceOptions(protect=True))
+        subnet("inner", outer.id, "10.1.0.0/24", ResourceOptions(protect=True))
+
+    up(world, program)
+
+    done = run(stack(lambda: None), world)
+
+    assert [one.urn.rpartition("::")[2] for one in done.failures] == ["inner", "outer"]
+
+
 def test_a_protected_resource_is_not_replaced(world: World) -> None:
     """A replacement would delete it, so it is refused and says which input wants it."""
     kept = ResourceOptions(protect=True, replace_on_changes=["value"])
@@ -48,7 +62,7 @@ def test_a_protected_resource_is_not_replaced(world: World) -> None:
 
     done = run(stack(lambda: parameter("note", "2", kept)), world)
 
-    assert [(one.code, "value" in one.message) for one in done.failures] == [("Protected", True)]
+    assert [(one.code, "value" in one.message) for one in done.failures] == [("ProtectedInPlace", True)]
 
 
 def test_a_resource_can_be_unprotected_and_replaced_at_once(world: World) -> None:
@@ -72,7 +86,7 @@ def test_a_protected_dependent_keeps_what_it_needs_from_going_first(world: World
 
     done = run(stack(lambda: program("10.2")), world)
 
-    assert done.failures[0].code == "Protected"
+    assert done.failures[0].code == "ProtectedInPlace"
     assert changes(done) == {}
 
 

@@ -99,6 +99,26 @@ def test_a_failure_names_its_resource(urn: str, key: str, subject: str) -> None:
     assert message == "    the CIDR is invalid"
 
 
+@pytest.mark.parametrize(
+    ("place", "asker", "more"),
+    [
+        ("lab.yaml:80:3 storage.data", "storage.data", ["    from lab.yaml:80:3 storage.data"]),
+        ("", "the program", []),
+    ],
+)
+def test_protected_resources_that_leave_are_told_together(place: str, asker: str, more: list[str]) -> None:
+    """Once for each part of the file, with every name and the way out."""
+    gone = tuple(Failure(urn, "Protected", "it is protected") for urn in (SUBNET, GROUP))
+
+    _, head, told, *names = failure_lines(_stack(change=_run(failures=gone)), lambda _stack, _name: place)
+
+    assert head == "lab.shared  2 resources no longer asked for   Protected"
+    assert told == f"    {asker} no longer asks for these, and they are protected:"
+    assert names[:2] == ["      aws:ec2:Subnet a-nodes", "      aws:autoscaling:Group train"]
+    assert "`pulumi state unprotect URN`" in names[2]
+    assert names[3:] == more
+
+
 def test_what_was_not_tried_is_counted() -> None:
     """It did not fail, but neither is it there."""
     failures = (Failure(SUBNET, "Code", "no"), Failure(GROUP, "Skipped", "", skipped=True))
