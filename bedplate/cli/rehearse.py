@@ -31,12 +31,26 @@ def rehearse(  # noqa: PLR0913 - one parameter an option
         Path | None, typer.Option(metavar="FILE", help="Rehearse a Pulumi AWS program of your own instead.")
     ] = None,
     region: Annotated[str, typer.Option(metavar="R", help="With --program: its region.")] = "us-east-1",
+    types: Annotated[bool, typer.Option("--types", help="List the resource types it has a model of instead.")] = False,
     json: Json = False,
 ) -> int:
     """Run the stacks in a simulated AWS."""
+    if types:
+        return _list_types(json=json)
     if program:
         return _rehearse_program(program, region, json=json)
     return _rehearse_fleet(fleet, tuple(stack or ()), changed, json=json)
+
+
+def _list_types(*, json: bool) -> int:
+    from bedplate.rehearsal.kinds import KINDS
+    from bedplate.report.types import type_lines, types_document
+
+    if json:
+        show_document(types_document(KINDS))
+    else:
+        show(type_lines(KINDS))
+    return 0
 
 
 def _rehearse_program(file: Path, region: str, *, json: bool) -> int:

@@ -8,6 +8,7 @@ from bedplate.rehearsal.kind import Support
 from bedplate.rehearsal.report import Phase, Report, StackReport, support
 from bedplate.rehearsal.step import PROTECTED, Failure, Op, Step
 from bedplate.report.columns import aligned, counted
+from bedplate.report.types import type_name
 
 HEAD = ("stack", "created", "again", "changed", "destroyed", "kept", "time")
 FIGURES = (1, 3, 4)
@@ -136,10 +137,9 @@ def _subject(failure: Failure) -> str:
 
 
 def _resource(urn: str) -> str:
-    """Return `aws:ec2:Subnet lab-us-west-2a-nodes`: the type without the file that its SDK keeps it in."""
+    """Return `aws:ec2:Subnet lab-us-west-2a-nodes`."""
     parts = urns.parse(urn)
-    package, module, name = parts.type.split(":")
-    return f"{package}:{module.partition('/')[0]}:{name} {parts.name}"
+    return f"{type_name(parts.type)} {parts.name}"
 
 
 def _types(report: Report) -> Iterator[str]:

@@ -128,6 +128,24 @@ def test_a_program_that_fails_is_told_without_a_traceback(
     assert "Traceback" not in out + err
 
 
+def test_the_supported_types_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line each, with what the model leaves out, so that a user knows before writing a program."""
+    assert run(["rehearse", "--types"]) == 0
+
+    *rows, last = capsys.readouterr().out.splitlines()
+    placement = next(row for row in rows if row.startswith("aws:ec2:PlacementGroup "))
+    assert placement.split(maxsplit=2)[1:] == ["faked", "moto has no placement groups"]
+    assert last == f"{len(rows)} types; a program that asks for another is refused by its name"
+
+
+def test_a_program_reads_the_supported_types(capsys: pytest.CaptureFixture[str]) -> None:
+    """By the tokens that the engine uses."""
+    assert run(["rehearse", "--types", "--json"]) == 0
+
+    types = json.loads(capsys.readouterr().out)["types"]
+    assert types["aws:ec2/subnet:Subnet"] == {"support": "rehearsed", "note": ""}
+
+
 def test_a_missing_program_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """Before anything is simulated."""
     assert run(["rehearse", "--program", "no/such.py"]) == 2
