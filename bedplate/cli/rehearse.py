@@ -55,10 +55,13 @@ def _list_types(*, json: bool) -> int:
 
 def _rehearse_program(file: Path, region: str, *, json: bool) -> int:
     from bedplate.cli.program import program_stack
+    from bedplate.report.exports import export_lines
     from bedplate.report.rehearsal import unknown_origin
 
     report = _act(ACCOUNT_OF_PROGRAMS, ((program_stack(file, region),),), ())
     _print(report, unknown_origin, json=json)
+    if not json:
+        show(line for stack in report.stacks for line in export_lines(stack))
     return _status(report, ())
 
 

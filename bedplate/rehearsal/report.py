@@ -4,12 +4,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from bedplate.rehearsal.kind import Support
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.snapshot import Entry
 from bedplate.rehearsal.stack import Run
 from bedplate.rehearsal.step import Failure, Op, Step
+from bedplate.rehearsal.wire import masked
 
 
 class Phase(StrEnum):
@@ -50,6 +52,12 @@ class StackReport:
     def types(self) -> Mapping[str, int]:
         """How many resources of each type the first run made."""
         return dict(sorted(Counter(entry.type for entry in self._left_by(Phase.CREATE)).items()))
+
+    @property
+    def exports(self) -> Mapping[str, Any]:
+        """What the first run exported, secrets masked."""
+        made = self.runs.get(Phase.CREATE)
+        return {name: masked(value) for name, value in made.snapshot.exports.items()} if made else {}
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -101,6 +109,7 @@ def _stack_document(stack: StackReport) -> dict[str, object]:
         "changed": [_step_document(step) for step in stack.changes(Phase.CHANGE)],
         "destroyed": stack.count(Phase.DESTROY, Op.DELETE),
         "kept": list(stack.kept),
+        "outputs": dict(stack.exports),
         "failures": [
             {"urn": one.urn, "code": one.code, "message": one.message, "key": one.key} for one in stack.failures
         ],

@@ -88,8 +88,22 @@ def test_a_program_of_ones_own_is_rehearsed(capsys: pytest.CaptureFixture[str]) 
     assert run(["rehearse", "--program", PROGRAM, "--json"]) == 0
 
     out, err = capsys.readouterr()
-    assert json.loads(out)["stacks"]["program"]["created"] == 2
+    stack = json.loads(out)["stacks"]["program"]
+    assert stack["created"] == 2
+    assert stack["outputs"] == {"bucket": "lab-results-example", "names": ["a", "b"], "password": "[secret]"}
     assert "a program may print" in err
+
+
+def test_what_a_program_exports_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """To a person by name, secrets masked."""
+    assert run(["rehearse", "--program", PROGRAM]) == 0
+
+    told = capsys.readouterr().out.partition("what it exports:\n")[2].splitlines()
+    assert [row.split(maxsplit=1) for row in told] == [
+        ["bucket", "lab-results-example"],
+        ["names", '["a", "b"]'],
+        ["password", "[secret]"],
+    ]
 
 
 def test_a_program_leaves_nothing_behind(tmp_path: Path) -> None:

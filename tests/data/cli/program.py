@@ -8,3 +8,5 @@ print("a program may print")  # noqa: T201 - that this does not reach stdout is 
 bucket = Bucket("results", bucket="lab-results-example")
 Parameter("bucket-name", type="String", value=bucket.bucket)
 pulumi.export("bucket", bucket.bucket)
+pulumi.export("names", ["a", "b"])
+pulumi.export("password", pulumi.Output.secret("correct horse"))
