@@ -49,10 +49,11 @@ class Deployment:
     def register(self, asked: Registration) -> Entry | None:
         """Take the steps of one resource; return its entry, or None when it failed or was skipped."""
         urn = self.urn_of(asked.parent, asked.type, asked.name)
-        if urn in self._seen:
-            self.fail(urn, Refusal("DuplicateUrn", f"two resources are called {asked.name}; give one another name"))
+        try:
+            self._claim(urn)
+        except Refusal as refusal:
+            self.fail(urn, refusal)
             return None
-        self._seen.add(urn)
         old = self._adopt(asked, urn)
         if self._skips(asked, urn):
             return None
@@ -65,12 +66,15 @@ class Deployment:
         return entry
 
     def read(self, entry: Entry) -> None:
-        """Note a resource that the program reads and does not own; one it made under that name goes, if another."""
+        """Note a resource that the program reads and does not own; one it made under that name goes, if another.
+
+        Raises Refusal for a second resource of one name: the engine takes a read for a resource like any other.
+        """
+        self._claim(entry.urn)
         old = self._changer.old.get(entry.urn)
         if old is not None and not old.external and old.ident != entry.ident:
             self._changer.replaced.append(old)
         self._note(Step(Op.READ, entry.urn))
-        self._seen.add(entry.urn)
         self._now[entry.urn] = entry
 
     def outputs(self, urn: str, outputs: Mapping[str, Any]) -> None:
@@ -141,6 +145,12 @@ class Deployment:
         left = [one for urn, one in untouched.items() if urn not in self._changer.deleted]
         entries = making_order([*left, *self._now.values()])
         return Snapshot({entry.urn: entry for entry in entries}, tuple(self._doomed()), self.exports)
+
+    def _claim(self, urn: str) -> None:
+        if urn in self._seen:
+            name = urns.parse(urn).name
+            raise Refusal("DuplicateUrn", f"two resources are called {name}; give one another name")
+        self._seen.add(urn)
 
     def _doomed(self) -> list[Entry]:
         return [

@@ -86,10 +86,10 @@ class Monitor(mocks.MockMonitor):
         try:
             with self._defects():
                 found = replace(entry, outputs=self._read(request))
+                self._deployment.read(found)
         except Refusal as refusal:
             self._deployment.fail(urn, refusal)
             return resource_pb2.ReadResourceResponse(urn=urn, result=resource_pb2.Result.FAIL)
-        self._deployment.read(found)
         return resource_pb2.ReadResourceResponse(urn=urn, id=ident, properties=to_struct(dict(found.outputs)))
 
     def Invoke(  # noqa: N802  # protocol

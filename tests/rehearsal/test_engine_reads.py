@@ -49,6 +49,18 @@ def test_a_stack_reads_anothers_exports(world: World) -> None:
     assert [step.op for step in done.steps if "StackReference" in step.urn] == [Op.READ]
 
 
+def test_a_stack_is_referred_to_once(world: World) -> None:
+    """A reference is a resource: the engine refuses a second one of the same name, and so does the rehearsal."""
+
+    def program() -> None:
+        _referring("zone")
+        StackReference("organization/lab/shared")
+
+    done = run(stack(program), world)
+
+    assert [failure.code for failure in done.failures if not failure.skipped] == ["DuplicateUrn"]
+
+
 def test_a_secret_stays_one_from_stack_to_stack(world: World) -> None:
     """What was exported as a secret is a secret where it is read, and in the graph it is hidden."""
     done = up(world, lambda: _referring("token"))
