@@ -45,6 +45,7 @@ def _found(path: Path) -> tuple[tuple["Fault", ...], str]:
     from bedplate.checks.rules import RULES
     from bedplate.cli.opening import planned
     from bedplate.load import FleetFaults, load_fleet
+    from bedplate.lock import LockRefused
     from bedplate.report.fleet import summary
 
     try:
@@ -56,6 +57,8 @@ def _found(path: Path) -> tuple[tuple["Fault", ...], str]:
         planned(loaded)
     except FleetFaults as refused:
         return (*loaded.faults, *refused.faults), facts
+    except LockRefused as refused:
+        return (*loaded.faults, refused.fault), facts
     return loaded.faults, facts
 
 

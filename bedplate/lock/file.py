@@ -2,9 +2,11 @@
 
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 from bedplate.catalog import Catalog
+from bedplate.checks.rules import fault
 from bedplate.errors import InputError
 from bedplate.lock.hold import held
 from bedplate.lock.text import NotALockError, lock_text, parse_lock
@@ -17,6 +19,15 @@ _NAME = "fleet.lock"
 _LARGEST = 16 * 1024 * 1024  # a thousand regions of six zones and a site take one
 
 
+class LockRefused(InputError):
+    """A lock that is not whole, not of this fleet, or not of this version; `fault` says so in its place."""
+
+    def __init__(self, path: Path, error: NotALockError) -> None:
+        told = fault("E290", "", f"{path.name} is refused: {error.what}", error.fix)
+        self.fault = replace(told, file=str(path), line=error.line, column=error.column)
+        super().__init__(told.message, where=str(path), fix=told.fix)
+
+
 def lock_path(fleet_file: Path) -> Path:
     """Return where the lock of a fleet file lies: beside it."""
     return fleet_file.with_name(_NAME)
@@ -25,7 +36,7 @@ def lock_path(fleet_file: Path) -> Path:
 def read_lock(path: Path, fleet: str) -> Record:
     """Return what the lock holds; nothing where there is no lock yet.
 
-    Raises InputError for a lock that is not whole, not of this fleet, or not of this version.
+    Raises LockRefused for anything but the lock of this fleet.
     """
     if not os.path.lexists(path):
         return Record({})
@@ -33,7 +44,7 @@ def read_lock(path: Path, fleet: str) -> Record:
         with told_plainly(path, "read"):
             return parse_lock(_text(path), fleet)
     except NotALockError as error:
-        raise InputError(f"{path.name} is refused: {error.what}", where=str(path), fix=error.fix) from None
+        raise LockRefused(path, error) from None
 
 
 def record_plan(path: Path, fleet: Fleet, catalog: Catalog, *, release_of: tuple[str, ...] = ()) -> FleetPlan:

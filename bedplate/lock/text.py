@@ -25,12 +25,14 @@ _RESTORE = "restore it from its history: `git checkout -- fleet.lock`"
 
 
 class NotALockError(Exception):
-    """Why a text is not the lock of this fleet, and how to mend it."""
+    """Why a text is not the lock of this fleet, how to mend it, and where, as far as that is known."""
 
-    def __init__(self, what: str, fix: str = _RESTORE) -> None:
+    def __init__(self, what: str, fix: str = _RESTORE, *, line: int = 1, column: int = 1) -> None:
         super().__init__(what)
         self.what = what
         self.fix = fix
+        self.line = line
+        self.column = column
 
 
 def lock_text(fleet: str, record: Record) -> str:
@@ -54,10 +56,15 @@ def parse_lock(text: str, fleet: str) -> Record:
 
 
 def _document(text: str) -> dict[str, Any]:
-    if "<<<<<<<" in text:
-        raise NotALockError("it holds an unfinished merge", "take one side whole, then `bedplate plan --write`")
+    before, merge, _ = text.partition("<<<<<<<")
+    if merge:
+        fix = "take one side whole, then `bedplate plan --write`"
+        raise NotALockError("it holds an unfinished merge", fix, line=before.count("\n") + 1)
     try:
         document = json.loads(text, object_pairs_hook=_table)
+    except json.JSONDecodeError as error:
+        reason = f"it is cut short or was edited: {error}"
+        raise NotALockError(reason, line=error.lineno, column=error.colno) from None
     except (ValueError, RecursionError) as error:
         raise NotALockError(f"it is cut short or was edited: {error}") from None
     if not isinstance(document, dict) or not document.keys() >= _KEYS:

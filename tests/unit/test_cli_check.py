@@ -54,6 +54,29 @@ def test_a_good_file_has_an_empty_list(capsys: pytest.CaptureFixture[str]) -> No
     assert json.loads(capsys.readouterr().out) == {"faults": []}
 
 
+@pytest.mark.parametrize(
+    ("text", "place", "reason"),
+    [
+        ('{"version": 1,\n"fleet"}', (2, 8), "it is cut short or was edited"),
+        ("{\n<<<<<<< ours\n}", (2, 1), "it holds an unfinished merge"),
+        ('{"version": 1, "fleet": "other", "blocks": {}}', (1, 1), "it is the lock of 'other'"),
+    ],
+)
+def test_a_lock_that_is_none_is_a_fault_in_its_place(
+    text: str, place: tuple[int, int], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A program still reads one document, which names the lock."""
+    (tmp_path / "fleet.yaml").write_bytes((ROOT / "examples/minimal.yaml").read_bytes())
+    (tmp_path / "fleet.lock").write_text(text, encoding="utf-8")
+
+    assert run(["check", str(tmp_path / "fleet.yaml"), "--json"]) == 2
+
+    (told,) = json.loads(capsys.readouterr().out)["faults"]
+    assert (told["code"], told["file"]) == ("E290", str(tmp_path / "fleet.lock"))
+    assert (told["line"], told["column"]) == place
+    assert reason in told["message"]
+
+
 def test_fleet_yaml_is_the_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

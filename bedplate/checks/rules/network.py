@@ -52,4 +52,5 @@ NETWORK_RULES = (
     Rule("E234", "subnets-do-not-fit", "Each zone needs an edge and a node subnet.", "declare a larger block"),
     Rule("E235", "zone-slots-exhausted", "A region has room for seven zones.", "use zones that it had before"),
     Rule("E236", "tunnels-exhausted", "Each tunnel needs its own /30.", "declare fewer sites or regions"),
+    Rule("E290", "unusable-lock", "What is recorded must be known before more is.", "restore it from its history"),
 )
