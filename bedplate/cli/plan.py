@@ -22,7 +22,7 @@ def plan(
     write: Annotated[bool, typer.Option("--write", help="Record the plan in fleet.lock.")] = False,
     release: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH", help="With --write: give back a recorded block, as region/eu-west-1."),
+        typer.Option(metavar="PATH", help="With --write: give back a block, as region/eu-west-1 with its tunnels."),
     ] = None,
     svg: Annotated[
         Path | None, typer.Option("--svg", metavar="FILE", help="Draw the fleet into this file as well.")
@@ -59,9 +59,9 @@ def _record(path: Path, release: tuple[str, ...], *, json: bool) -> "FleetPlan":
 
     loaded = opened(path)
     with placing(loaded):
-        decided = record_plan(lock_path(path), loaded.fleet, load_catalog(), release_of=release)
-    _print(decided, recorded_lines(decided, release), json=json)
-    return decided
+        done = record_plan(lock_path(path), loaded.fleet, load_catalog(), release_of=release)
+    _print(done.plan, recorded_lines(done.plan, done.released), json=json)
+    return done.plan
 
 
 def _draw(decided: "FleetPlan", file: Path) -> None:

@@ -3,7 +3,7 @@
 A lock that is not exactly what bedplate writes is refused, never repaired and never acted on.
 """
 
-from bedplate.lock.file import LockRefused, lock_path, read_lock, record_plan
+from bedplate.lock.file import LockRefused, Recorded, lock_path, read_lock, record_plan
 from bedplate.lock.hold import held
 
-__all__ = ["LockRefused", "held", "lock_path", "read_lock", "record_plan"]
+__all__ = ["LockRefused", "Recorded", "held", "lock_path", "read_lock", "record_plan"]

@@ -2,7 +2,9 @@
 
 import os
 import stat
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Network
 from pathlib import Path
 
 from bedplate.catalog import Catalog
@@ -47,21 +49,30 @@ def read_lock(path: Path, fleet: str) -> Record:
         raise LockRefused(path, error) from None
 
 
-def record_plan(path: Path, fleet: Fleet, catalog: Catalog, *, release_of: tuple[str, ...] = ()) -> FleetPlan:
-    """Plan the fleet once more under the hold, write its lock, and return the plan that was recorded.
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A plan that was recorded, and the blocks that were given back before it."""
+
+    plan: FleetPlan
+    released: Mapping[str, IPv4Network]
+
+
+def record_plan(path: Path, fleet: Fleet, catalog: Catalog, *, release_of: tuple[str, ...] = ()) -> Recorded:
+    """Plan the fleet once more under the hold, write its lock, and return what was recorded.
 
     The lock is read again under the hold, so what another writer has recorded since is kept. `release_of`
     names the paths to give back first. Raises HeldError while somebody else writes, PlanFaults as planning does.
     """
     with held(path):
         known = read_lock(path, fleet.name)
-        kept = known
-        for gone in release_of:
-            kept = release(kept, gone, fleet)
+        # Each is released from what the lock holds, so that one may name what another takes along.
+        left = [release(known, each, fleet).blocks for each in release_of]
+        gone = {name: block for name, block in known.blocks.items() if any(name not in blocks for blocks in left)}
+        kept = Record({name: block for name, block in known.blocks.items() if name not in gone})
         plan = plan_fleet(fleet, kept, catalog)
         if plan.recorded() != known:
             write_whole(path, lock_text(fleet.name, plan.recorded()).encode())
-        return plan
+        return Recorded(plan, gone)
 
 
 def _text(path: Path) -> str:

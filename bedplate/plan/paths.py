@@ -42,3 +42,10 @@ def is_nested(path: str) -> bool:
 def is_under(path: str, root: str) -> bool:
     """Tell whether a path is the root or lies below it, by whole words."""
     return path == root or path.startswith(f"{root}/")
+
+
+def leads_to(path: str, region: str) -> bool:
+    """Tell whether a path is of a tunnel to the region of that path, or of the laptop pool in it."""
+    kind, *names = path.split("/")
+    ends = {"tunnel": names[1:2], "pool": names}.get(kind, [])
+    return region in map(region_path, ends)

@@ -3,28 +3,30 @@
 from collections.abc import Iterator
 
 from bedplate.errors import InputError
-from bedplate.plan.paths import edge_path, is_nested, is_under, nodes_path, region_path
+from bedplate.plan.paths import edge_path, is_nested, is_under, leads_to, nodes_path, region_path
 from bedplate.plan.record import Record
 from bedplate.plan.want import wants
 from bedplate.spec import Fleet
 
 
 def release(record: Record, path: str, fleet: Fleet) -> Record:
-    """Return the record without a path and all below it.
+    """Return the record without a path and all below it; a region takes its tunnels and its laptop pool along.
 
     A path may be released when the file no longer asks for it, or asks for another block or size there: then
-    the release is how an operator renumbers on purpose. Raises InputError for any other.
+    the release is how an operator renumbers on purpose, and what leads to a region that stays is kept. Raises
+    InputError for any other.
     """
     gone = {known for known in record.blocks if is_under(known, path)}
     if not gone:
         raise _unknown(path, record, fleet)
-    in_use = sorted(gone & set(_in_use(record, fleet)))
-    if in_use:
+    used = set(_in_use(record, fleet))
+    if gone & used:
         raise InputError(
-            f"{in_use[0]} cannot be released: the file asks for it, as it is recorded",
+            f"{min(gone & used)} cannot be released: the file asks for it, as it is recorded",
             where=path,
             fix="take it out of the file first; a block in use is never given to another",
         )
+    gone.update(known for known in record.blocks if leads_to(known, path) and known not in used)
     return Record({known: block for known, block in record.blocks.items() if known not in gone})
 
 

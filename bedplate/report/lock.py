@@ -22,10 +22,10 @@ def difference_lines(plan: FleetPlan) -> Iterator[str]:
         yield "fleet.lock holds all of it"
 
 
-def recorded_lines(plan: FleetPlan, released: Iterable[str] = ()) -> Iterator[str]:
+def recorded_lines(plan: FleetPlan, released: Mapping[str, IPv4Network]) -> Iterator[str]:
     """Yield what `--write` has just recorded, and what it gave back."""
     news = roots(plan.news)
-    gone = tuple(released)
+    gone = roots(released)
     if gone:
         yield f"given back, and free to be allotted anew: {', '.join(gone)}"
     if news:

@@ -77,8 +77,11 @@ def test_a_block_is_given_back_by_name(lab: Path, capsys: pytest.CaptureFixture[
     assert run(["plan", "--write", "--release", "region/eu-north-1"]) == 0
 
     recorded = json.loads((lab.parent / "fleet.lock").read_text())["blocks"]
-    assert not [path for path in recorded if path.startswith("region/eu-north-1")]
-    assert capsys.readouterr().out.endswith("given back, and free to be allotted anew: region/eu-north-1\n")
+    assert not [path for path in recorded if "eu-north-1" in path]
+    assert capsys.readouterr().out.endswith(
+        "given back, and free to be allotted anew: region/eu-north-1, tunnel/cellar/eu-north-1/1, "
+        "tunnel/cellar/eu-north-1/2\n"
+    )
 
 
 @pytest.mark.usefixtures("lab")

@@ -37,7 +37,7 @@ def test_recording_keeps_what_was_recorded(lock: Path) -> None:
     """Two fleet files in turn: the second's blocks go around the first's."""
     record_plan(lock, WEST, catalog())
 
-    plan = record_plan(lock, EAST, catalog())
+    plan = record_plan(lock, EAST, catalog()).plan
 
     assert str(plan.blocks["region/us-east-1"]) == "10.65.0.0/16"
     assert read_lock(lock, "lab").blocks.keys() == {**allot(WEST, Record({})), **plan.blocks}.keys()
@@ -60,6 +60,16 @@ def test_a_released_block_is_gone_from_the_lock(lock: Path) -> None:
     record_plan(lock, EAST, catalog(), release_of=("region/us-west-2",))
 
     assert read_lock(lock, "lab").blocks.keys() == allot(EAST, Record({})).keys()
+
+
+def test_what_one_release_takes_along_may_be_named_too(lock: Path) -> None:
+    """The order in which paths are given does not matter."""
+    record_plan(lock, BOTH, catalog())
+    paths = ("region/us-west-2", "region/us-west-2/zone")
+
+    done = record_plan(lock, EAST, catalog(), release_of=paths)
+
+    assert set(done.released) == {path for path in allot(BOTH, Record({})) if path.startswith("region/us-west-2")}
 
 
 def test_a_refused_plan_leaves_the_lock_alone(lock: Path) -> None:

@@ -1,5 +1,7 @@
 """Giving blocks back."""
 
+from ipaddress import IPv4Network
+
 import pytest
 
 from bedplate.errors import InputError
@@ -16,7 +18,7 @@ RECORD = Record(allot(BOTH, Record({})))
 @pytest.mark.parametrize(
     ("path", "gone"),
     [
-        ("region/us-east-1", 3),
+        ("region/us-east-1", 5),
         ("region/us-east-1/zone/us-east-1a", 2),
         ("tunnel/cellar", 4),
         ("tunnel/cellar/us-east-1/1", 1),
@@ -24,11 +26,22 @@ RECORD = Record(allot(BOTH, Record({})))
     ],
 )
 def test_what_is_retired_goes_with_all_below_it(path: str, gone: int) -> None:
-    """A region takes its subnets along, a site's tunnels their numbers."""
+    """A region takes its subnets and tunnels along, a site's tunnels their numbers."""
     after = release(RECORD, path, WEST)
 
     assert len(after.blocks) == len(RECORD.blocks) - gone
     assert not any(known.startswith(path) for known in after.blocks)
+
+
+def test_a_region_takes_along_what_leads_to_it() -> None:
+    """Its tunnels and its laptop pool cannot stand without it; those of other regions stay."""
+    gone, kept = ("tunnel/cellar/us-east-1/1", "pool/us-east-1"), ("tunnel/cellar/us-west-2/1", "pool/us-west-2")
+    record = Record({**RECORD.blocks, **dict.fromkeys((*gone, *kept), IPv4Network("10.99.0.0/22"))})
+
+    after = release(record, "region/us-east-1", WEST)
+
+    assert not set(gone) & set(after.blocks)
+    assert set(kept) <= set(after.blocks)
 
 
 @pytest.mark.parametrize("path", ["region/us-west-2", "region/us-west-2/zone/us-west-2b", "region"])
