@@ -76,6 +76,8 @@ def record_plan(path: Path, fleet: Fleet, catalog: Catalog, *, release_of: tuple
 
 
 def _text(path: Path) -> str:
+    if path.is_symlink() and not path.exists():
+        raise NotALockError(f"it is a link to nothing: {path.readlink()} is not there", "put the file itself there")
     # A pipe would block an ordinary open for ever.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as stream:

@@ -113,6 +113,14 @@ def test_a_pipe_in_place_of_the_lock_does_not_hang(lock: Path) -> None:
         read_lock(lock, "lab")
 
 
+def test_a_link_to_nothing_is_told_as_one(lock: Path) -> None:
+    """It is not taken for a fleet without a lock, nor for a folder that is missing."""
+    lock.symlink_to("elsewhere.lock")
+
+    with pytest.raises(InputError, match=r"it is a link to nothing: elsewhere\.lock is not there"):
+        read_lock(lock, "lab")
+
+
 def test_a_folder_in_place_of_the_lock_is_told(lock: Path) -> None:
     """What the machine refuses is one clear line."""
     lock.mkdir()
