@@ -36,11 +36,18 @@ def check_reservations(evidence: Evidence) -> Iterator[Fault]:
 
 
 def undeclared_region(evidence: Evidence, key: str, region: str) -> Iterator[Fault]:
-    """Tell a region that the file uses without declaring it."""
+    """Tell a region that the file uses without declaring it; where the declaration is misspelt, that one is told."""
     regions = evidence.declared.names("regions")
-    if region not in regions:
+    if region not in regions and not _is_meant(evidence, region):
         near = nearest(region, regions)
         yield fault("E309", key, f"{region} is no region of this file", f"write {near}" if near else "")
+
+
+def _is_meant(evidence: Evidence, region: str) -> bool:
+    """Tell whether a name that the file declares, and AWS does not have, was meant to be that region."""
+    known = evidence.catalog.regions
+    near = nearest(region, evidence.declared.names("regions") - known.keys())
+    return near is not None and nearest(near, known) == region
 
 
 def _zone(evidence: Evidence, key: str, rung: Rung) -> Iterator[Fault]:
