@@ -102,7 +102,8 @@ class Composer:
         if elsewhere:
             message = f"{event.value} is text in YAML 1.2, and {elsewhere} to a YAML 1.1 reader"
             plain = plainly(event.value, elsewhere)
-            fix = f"write {plain}, or quote it: '{event.value}'" if plain else f"quote it: '{event.value}'"
+            quote = f"quote it: '{event.value}'"
+            fix = f"where text is wanted, {quote}; else write {plain}" if plain else quote
             self._tell("E110", key, message, _place(event), fix)
         return value
 

@@ -85,10 +85,6 @@ def _wrong_type(error: ErrorDetails, site: Site) -> _Told:
 
 
 def _seen(value: object) -> str:
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, tuple):
-        return "a list"
     return f"the text {shown(value)}" if isinstance(value, str) else shown(value)
 
 

@@ -11,17 +11,19 @@ from bedplate.spec.shown import shown
 
 _LEADING_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
 _PREFIX = re.compile(r"/(0|[1-9]|[12][0-9]|3[0-2])")
+_BLOCK_FIX = "write four numbers and a size, as in 10.64.0.0/10"
+_ADDRESS_FIX = "write four numbers from 0 to 255, with dots between them"
 
 
 def check_block(value: object) -> IPv4Network:
     """Return the block; a refusal proposes the canonical form wherever one can be meant."""
-    text = _text(value, "block", "10.64.0.0/10")
+    text = _text(value, "block", _BLOCK_FIX)
     if "/" not in text:
         message = f"{shown(text)} has no prefix length, so it would be a single address"
         raise refusal("E211", message, "write the size after it, as in 10.64.0.0/10")
     meant = _meant(text)
     if meant is None:
-        raise refusal("E210", f"{shown(text)} is no IPv4 block", "write it as 10.64.0.0/10")
+        raise refusal("E210", f"{shown(text)} is no IPv4 block", _BLOCK_FIX)
     if text != str(meant):
         raise refusal("E213", f"{text} is not in canonical form", f"write {meant.network}")
     if meant.ip != meant.network.network_address:
@@ -31,31 +33,31 @@ def check_block(value: object) -> IPv4Network:
 
 def check_address(value: object) -> IPv4Address:
     """Return the address; a refusal when it is anything but four decimal numbers."""
-    text = _text(value, "address", "192.168.40.1")
+    text = _text(value, "address", _ADDRESS_FIX)
     try:
         return IPv4Address(text)
     except ValueError:
         message = f"{shown(text)} is no single IPv4 address"
-        raise refusal("E215", message, "write it as 192.168.40.1") from None
+        raise refusal("E215", message, _ADDRESS_FIX) from None
 
 
 def check_prefix(value: object) -> int:
     """Return the number of leading bits of a size written as /22."""
     if not isinstance(value, str) or not _PREFIX.fullmatch(value):
         message = f"{shown(value)} is no size: a size is a prefix length from /0 to /32"
-        raise refusal("E216", message, "write it as /22")
+        raise refusal("E216", message, "write a prefix length, as in /22")
     return int(value[1:])
 
 
-def _text(value: object, noun: str, example: str) -> str:
+def _text(value: object, noun: str, fix: str) -> str:
     """Return the value where it is a string of digits, dots and a slash, as an IPv4 address or block is."""
     if not isinstance(value, str):
-        raise refusal("E210", f"{shown(value)} is no {noun}: a string is wanted", f"write it as {example}")
+        raise refusal("E210", f"{shown(value)} is no {noun}: a string is wanted", fix)
     if ":" in value:
-        raise refusal("E214", f"{shown(value)} is IPv6; no key of this file takes IPv6 yet", f"write it as {example}")
+        raise refusal("E214", f"{shown(value)} is IPv6; no key of this file takes IPv6 yet", fix)
     if not re.fullmatch(r"[0-9./]+", value):
         message = f"{shown(value)} holds characters that no {noun} has: only 0-9, dots and a slash"
-        raise refusal("E213", message, f"write it as {example}")
+        raise refusal("E213", message, fix)
     return value
 
 

@@ -7,7 +7,14 @@ _PLAIN = re.compile(r"[!-~]+")
 
 
 def shown(value: object) -> str:
-    """Return `value` for a message: bare where it is one plain word, else quoted and escaped, cut at 60 characters."""
+    """Return `value` for a message: bare where it is one plain word, else quoted and escaped, cut at 60 characters.
+
+    A mapping or a list is only named as one.
+    """
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, tuple):
+        return "a list"
     if value is None:
         return "null"
     if isinstance(value, bool):

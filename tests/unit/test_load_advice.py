@@ -37,7 +37,11 @@ ADVICE = {
     "a name that AWS keeps": ("name: lab", "name: aws-lab", "name", "write lab"),
     "a path's last slash": ("export: /srv/vault", "export: /srv//vault/", "storage.vault.export", "write /srv/vault"),
     "a number with an underscore": ("max: 64", "max: 1_000", "groups.train.nodes.max",
-                                    "write 1000, or quote it: '1_000'"),
+                                    "where text is wanted, quote it: '1_000'; else write 1000"),
+    "a name for a public address": ("public: 8.20.30.40", "public: gate.lab", "sites.cellar.gateway.public",
+                                    "write four numbers from 0 to 255, with dots between them"),
+    "a word of two meanings": ("name: lab", "name: no", "name",
+                               "where text is wanted, quote it: 'no'; else write false"),
     "a reservation of a wrong form": ("cr-0123456789abcdef0", "cr-xyz", "groups.train.ladder.0.reservation",
                                       "write cr-0123456789abcdef0"),
     "too long a name": ("name: lab", "name: the-laboratory-of-everything", "name", "shorten it, as in lab"),
@@ -54,6 +58,17 @@ def test_a_slip_of_the_pen_is_told_with_what_was_meant(slip: str, tmp_path: Path
     found = examine(path, load_catalog())
 
     assert [(told.key, told.fix) for told in found] == [(key, fix)]
+
+
+@pytest.mark.parametrize("value", ["[1]", "{a: 1}"])
+def test_a_list_or_a_mapping_is_named_as_one(value: str, tmp_path: Path) -> None:
+    """And not written out in the words of another language."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text(BASE.read_text(encoding="utf-8").replace("region_size: /16", f"region_size: {value}"))
+
+    (told,) = examine(path, load_catalog())
+
+    assert told.message.startswith(("a list is no size", "a mapping is no size"))
 
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "lab\n", "7\n"])

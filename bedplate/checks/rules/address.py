@@ -6,13 +6,28 @@ _VPC = "Amazon VPC, VPC CIDR blocks"
 _IANA = "IANA IPv4 Special-Purpose Address Registry"
 
 ADDRESS_RULES = (
-    Rule("E210", "not-a-block", "A block is four numbers and a prefix length.", "write it as 10.64.0.0/10"),
+    Rule(
+        "E210",
+        "not-a-block",
+        "A block is four numbers and a prefix length.",
+        "write four numbers and a size, as in 10.64.0.0/10",
+    ),
     Rule("E211", "no-prefix", "Without its size a block is one address.", "write its prefix length"),
     Rule("E212", "host-bits", "A block starts at its own first address.", "write the block's first address"),
-    Rule("E213", "not-canonical", "Tools read other forms differently.", "write it as 10.64.0.0/10"),
+    Rule(
+        "E213",
+        "not-canonical",
+        "Tools read other forms differently.",
+        "write four numbers and a size, as in 10.64.0.0/10",
+    ),
     Rule("E214", "ipv6", "The plan of addresses is IPv4.", "write an IPv4 value"),
-    Rule("E215", "not-an-address", "An address is four numbers from 0 to 255.", "write it as 192.168.40.1"),
-    Rule("E216", "not-a-size", "A size is a prefix length.", "write it as /22"),
+    Rule(
+        "E215",
+        "not-an-address",
+        "An address is four numbers from 0 to 255.",
+        "write four numbers from 0 to 255, with dots between them",
+    ),
+    Rule("E216", "not-a-size", "A size is a prefix length.", "write a prefix length, as in /22"),
     Rule("E220", "reserved-block", "Hosts cannot use these addresses.", "use a block of 10.0.0.0/8", _IANA),
     Rule(
         "E221",
