@@ -21,6 +21,7 @@ from pulumi_aws import (
     route53,
     s3,
     secretsmanager,
+    sns,
     ssm,
     vpc,
 )
@@ -29,6 +30,6 @@ from pulumi_aws import (
 # good, and a program in the same process that asks the package for them fails. Use each, then.
 for _package in (
     *(autoscaling, budgets, cloudwatch, ec2, ec2transitgateway, efs, iam),
-    *(kms, route53, s3, secretsmanager, ssm, vpc),
+    *(kms, route53, s3, secretsmanager, sns, ssm, vpc),
 ):
     hasattr(_package, "outputs")

@@ -1,6 +1,7 @@
 """How nodes reach the internet: NAT gateways in edge subnets, and the nodes' routes to them."""
 
 import pulumi
+from pulumi_aws.cloudwatch.metric_alarm import MetricAlarm, MetricAlarmArgs
 from pulumi_aws.ec2.eip import Eip, EipArgs
 from pulumi_aws.ec2.nat_gateway import NatGateway, NatGatewayArgs
 from pulumi_aws.ec2.route import Route, RouteArgs
@@ -10,6 +11,8 @@ from bedplate.spec.network import Egress
 from stacks.network import ANYWHERE, Network
 from stacks.options import inside
 from stacks.tags import named
+
+_ALARM_SECONDS = 300
 
 
 def gateway_zones(egress: Egress, region: RegionPlan) -> dict[str, str]:
@@ -34,9 +37,16 @@ class NatEgress(pulumi.ComponentResource):
 
     addresses: dict[str, pulumi.Output[str]]
 
-    def __init__(self, plan: FleetPlan, region: RegionPlan, network: Network, opts: pulumi.ResourceOptions) -> None:
+    def __init__(
+        self,
+        plan: FleetPlan,
+        region: RegionPlan,
+        network: Network,
+        topic_arn: pulumi.Output[str],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
         super().__init__("bedplate:stacks:NatEgress", plan.name, None, opts)
-        self._prefix, self._network = plan.name, network
+        self._prefix, self._network, self._topic_arn = plan.name, network, topic_arn
         self.addresses = {}
         via = gateway_zones(plan.egress, region)
         gateways = {zone: self._gateway(zone) for zone in sorted(set(via.values()))}
@@ -50,7 +60,30 @@ class NatEgress(pulumi.ComponentResource):
         address = Eip(name, EipArgs(domain="vpc", tags=named(name)), ready)
         self.addresses[zone] = address.public_ip
         args = NatGatewayArgs(allocation_id=address.id, subnet_id=self._network.zones[zone].edge_id, tags=named(name))
-        return NatGateway(name, args, ready).id
+        gateway_id = NatGateway(name, args, ready).id
+        self._watch(name, gateway_id)
+        return gateway_id
+
+    def _watch(self, gateway: str, gateway_id: pulumi.Output[str]) -> None:
+        """Ring when the gateway has no port left for a connection: nodes then see the internet fail at random."""
+        name = f"{gateway}-ports"
+        args = MetricAlarmArgs(
+            name=name,
+            alarm_description=f"{gateway} has no port left for new connections",
+            namespace="AWS/NATGateway",
+            metric_name="ErrorPortAllocation",
+            dimensions={"NatGatewayId": gateway_id},
+            statistic="Sum",
+            comparison_operator="GreaterThanThreshold",
+            threshold=0,
+            period=_ALARM_SECONDS,
+            evaluation_periods=1,
+            treat_missing_data="notBreaching",
+            alarm_actions=[self._topic_arn],
+            ok_actions=[self._topic_arn],
+            tags=named(name),
+        )
+        MetricAlarm(name, args, inside(self))
 
     def _route(self, zone: str, gateway: pulumi.Output[str]) -> None:
         args = RouteArgs(

@@ -20,11 +20,13 @@ def alias_name(plan: FleetPlan, use: str) -> str:
 
 
 class FleetKey(pulumi.ComponentResource):
-    """A key that is rotated each year, whose use the account's IAM policies decide."""
+    """A key that is rotated each year, whose use IAM policies decide; `users` allows services, which have none."""
 
     arn: pulumi.Output[str]
 
-    def __init__(self, plan: FleetPlan, use: str, opts: pulumi.ResourceOptions) -> None:
+    def __init__(
+        self, plan: FleetPlan, use: str, opts: pulumi.ResourceOptions, *, users: tuple[Statement, ...] = ()
+    ) -> None:
         name = f"{plan.name}-{use}"
         super().__init__("bedplate:stacks:FleetKey", name, None, opts)
         key = Key(
@@ -33,7 +35,7 @@ class FleetKey(pulumi.ComponentResource):
                 description=f"{use} of the fleet {plan.name}",
                 enable_key_rotation=True,
                 deletion_window_in_days=DELETION_WINDOW_DAYS,
-                policy=policy(_left_to_iam(plan)),
+                policy=policy(_left_to_iam(plan), *users),
                 tags=named(name),
             ),
             kept(self),

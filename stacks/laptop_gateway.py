@@ -22,6 +22,7 @@ from stacks.laptop_machine import GATEWAY_TYPE, gateway_group, gateway_template
 from stacks.network import ANYWHERE, Network
 from stacks.options import inside
 from stacks.scaling import Template
+from stacks.shortage import watch_launches
 from stacks.tags import named
 
 # Where OpenVPN listens: its own port, and the one that hotels and airports let out.
@@ -38,6 +39,7 @@ class GatewayParts:
     table_ids: Mapping[str, pulumi.Output[str]]
     internet: pulumi.Resource
     profile_arn: pulumi.Output[str]
+    topic_arn: pulumi.Output[str]
 
 
 def gateway_zone(region: RegionPlan, offering: Collection[str]) -> str:
@@ -46,7 +48,9 @@ def gateway_zone(region: RegionPlan, offering: Collection[str]) -> str:
     return min(fit or region.zones, key=lambda zone: zone.edge).name
 
 
-def gateway_parts(region: RegionPlan, network: Network, profile_arn: pulumi.Output[str]) -> GatewayParts:
+def gateway_parts(
+    region: RegionPlan, network: Network, profile_arn: pulumi.Output[str], topic_arn: pulumi.Output[str]
+) -> GatewayParts:
     """Return the parts of a region's gateway: its place, its way out, and all route tables of the region."""
     zone = gateway_zone(region, load_catalog().offered(GATEWAY_TYPE, region.name))
     tables = {f"{zone}-nodes": network.zones[zone].nodes_table_id for zone in sorted(network.zones)}
@@ -57,6 +61,7 @@ def gateway_parts(region: RegionPlan, network: Network, profile_arn: pulumi.Outp
         table_ids={"edge": network.edge_table_id, **tables},
         internet=network.internet_gateway,
         profile_arn=profile_arn,
+        topic_arn=topic_arn,
     )
 
 
@@ -76,6 +81,7 @@ class LaptopGateway(pulumi.ComponentResource):
         self.public_ip = self._address(parts, interface)
         self._routes(pool, parts)
         self.group_name = self._machine(plan, pool, parts)
+        watch_launches(self._name, self.group_name, parts.topic_arn, self)
         self.register_outputs({"public_ip": self.public_ip, "interface_id": self.interface_id})
 
     def _firewall(self, vpc_id: pulumi.Output[str]) -> pulumi.Output[str]:

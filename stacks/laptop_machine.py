@@ -13,7 +13,7 @@ from pulumi_aws.ec2.launch_template import LaunchTemplateArgs
 
 from bedplate.plan.fleet import FleetPlan
 from stacks.image import image_reference
-from stacks.scaling import Template
+from stacks.scaling import GROUP_METRICS, Template
 from stacks.tags import named, stack_tags
 from stacks.template import metadata_options, root_volume
 
@@ -59,6 +59,7 @@ def gateway_group(plan: FleetPlan, region: str, template: Template, zone: str) -
             min_healthy_percentage=0, max_healthy_percentage=100
         ),
         wait_for_capacity_timeout="0",
+        enabled_metrics=list(GROUP_METRICS),
         tags=[GroupTagArgs(key=key, value=tags[key], propagate_at_launch=True) for key in sorted(tags)],
     )
 

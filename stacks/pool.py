@@ -10,6 +10,7 @@ from pulumi_aws.ec2.launch_template import LaunchTemplate
 from bedplate.plan.fleet import FleetPlan, PoolPlan
 from stacks.options import inside
 from stacks.scaling import Template, group_args
+from stacks.shortage import watch_launches
 from stacks.template import NodeBase, template_args
 
 
@@ -21,6 +22,7 @@ class PoolParts:
     base: NodeBase
     subnet_ids: Mapping[str, pulumi.Output[str]]
     egress: pulumi.Resource
+    topic_arn: pulumi.Output[str]
 
 
 class Pool(pulumi.ComponentResource):
@@ -40,4 +42,5 @@ class Pool(pulumi.ComponentResource):
             inside(self, after=(parts.egress,), ignore=("desired_capacity",)),
         )
         self.group_name = group.name
+        watch_launches(name, group.name, parts.topic_arn, self)
         self.register_outputs({"group_name": self.group_name})

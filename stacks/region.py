@@ -7,6 +7,7 @@ import pulumi
 from bedplate.catalog import load_catalog
 from bedplate.plan.beyond import has_transit
 from bedplate.plan.fleet import FleetPlan, PoolPlan, RegionPlan
+from stacks.alarms import AlarmTopic
 from stacks.bucket import StoreBucket
 from stacks.egress import NatEgress
 from stacks.files import FilesParts, SharedFiles
@@ -29,7 +30,9 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
     """Declare all that stands in one region."""
     here = in_region(plan, region.name, region.name)
     network = Network(plan, region, here)
-    egress = NatEgress(plan, region, network, here)
+    alarms = AlarmTopic(plan, region.name, here)
+    pulumi.export("alarm_topic_arn", alarms.arn)
+    egress = NatEgress(plan, region, network, alarms.arn, here)
     firewall = NodeFirewall(plan, region, network.vpc_id, here)
     _export_network(network, egress, firewall)
     if has_transit(plan):
@@ -40,7 +43,7 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
         pulumi.export("zone_id", PrivateZone(plan, network.vpc_id, here).zone_id)
     if asks_here(plan, region):
         pulumi.export("resolver_addresses", InboundResolver(plan, region, network, here).addresses)
-    ground = Ground(plan, region, network, egress, firewall, here)
+    ground = Ground(plan, region, network, egress, firewall, alarms.arn, here)
     _declare_laptops(ground)
     _declare_storage(ground)
     _declare_pools(ground)
@@ -55,6 +58,7 @@ class Ground:
     network: Network
     egress: NatEgress
     firewall: NodeFirewall
+    topic_arn: pulumi.Output[str]
     here: pulumi.ResourceOptions
 
 
@@ -73,7 +77,7 @@ def _declare_laptops(ground: Ground) -> None:
     """Declare the gateway of the region's laptop pool, where it has one."""
     plan, region = ground.plan, ground.region
     for pool in (pool for pool in plan.laptops if pool.place == region.name):
-        parts = gateway_parts(region, ground.network, profile_of(plan, GATEWAY))
+        parts = gateway_parts(region, ground.network, profile_of(plan, GATEWAY), ground.topic_arn)
         gateway = LaptopGateway(plan, pool, parts, ground.here)
         pulumi.export("laptop_gateway", {"public_ip": gateway.public_ip, "private_ip": gateway.private_ip})
 
@@ -120,4 +124,4 @@ def _declare_pools(ground: Ground) -> None:
 def _parts(ground: Ground, pool: PoolPlan) -> PoolParts:
     base = NodeBase(profile_of(ground.plan, pool.use.value), ground.firewall.group_id)
     image = image_reference(architecture(pool.types, load_catalog()))
-    return PoolParts(image, base, ground.network.node_subnet_ids, ground.egress)
+    return PoolParts(image, base, ground.network.node_subnet_ids, ground.egress, ground.topic_arn)

@@ -20,7 +20,7 @@ from bedplate.plan.fleet import FleetPlan, PoolPlan
 from bedplate.spec.group import Fabric, Market
 from stacks.tags import node_tags
 
-_METRICS = (
+GROUP_METRICS = (
     Metric.GROUP_DESIRED_CAPACITY,
     Metric.GROUP_IN_SERVICE_INSTANCES,
     Metric.GROUP_MAX_SIZE,
@@ -56,7 +56,7 @@ def group_args(
         suspended_processes=["AZRebalance"],
         termination_policies=["OldestLaunchTemplate", "Default"],
         wait_for_capacity_timeout="0",
-        enabled_metrics=list(_METRICS),
+        enabled_metrics=list(GROUP_METRICS),
         tags=_tags(plan, pool),
     )
 

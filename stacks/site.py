@@ -68,7 +68,7 @@ class SiteTunnels(pulumi.ComponentResource):
 
     def _watch(self, site: SitePlan) -> None:
         """Ring when either tunnel is down: the other still carries, but nothing stands behind it."""
-        name = f"{self._name}-tunnel-down"
+        name, topic_arn = f"{self._name}-tunnel-down", self._side.output("alarm_topic_arn")
         args = MetricAlarmArgs(
             name=name,
             alarm_description=f"A tunnel of {site.name} to {self._side.name} is down",
@@ -81,6 +81,8 @@ class SiteTunnels(pulumi.ComponentResource):
             period=_ALARM_SECONDS,
             evaluation_periods=_ALARM_PERIODS,
             treat_missing_data="breaching",
+            alarm_actions=[topic_arn],
+            ok_actions=[topic_arn],
             tags=named(name),
         )
         MetricAlarm(name, args, self._side.inside(self))

@@ -128,6 +128,8 @@ class FleetPlan:
     blocks: Mapping[str, IPv4Network]
     budget: tuple[int, str] | None = None
     """US dollars a month, and the address that is told."""
+    alarms: str | None = None
+    """The address that is told of alarms."""
     boundary: str | None = None
     """The ARN of the policy that bounds every role of the fleet."""
 

@@ -41,6 +41,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         record=record,
         blocks=blocks,
         budget=(fleet.budget.monthly, fleet.budget.email) if fleet.budget else None,
+        alarms=fleet.alarms.email if fleet.alarms else None,
         boundary=fleet.identity.permissions_boundary,
     )
 

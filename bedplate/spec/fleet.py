@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from bedplate.spec.alarms import Alarms
 from bedplate.spec.base import Spec, Table
 from bedplate.spec.budget import Budget
 from bedplate.spec.group import Group
@@ -57,6 +58,7 @@ class Fleet(Spec):
     )
     kubernetes: Kubernetes | None = Field(default=None, title="Kubernetes", description="The fleet's cluster.")
     budget: Budget | None = Field(default=None, title="Budget", description="What a month may cost, and who is told.")
+    alarms: Alarms | None = Field(default=None, title="Alarms", description="Who is told when an alarm rings.")
     identity: Identity = Field(
         default_factory=Identity, title="Identity", description="What bounds the roles of nodes."
     )

@@ -15,6 +15,7 @@ from stacks.permissions import KINDS
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # What the stacks that are read would export, had they been made.
 EXPORTS = {
+    "alarm_topic_arn": "arn:aws:sns:us-west-2:111122223333:lab-alarms",
     "data_key_arn": "arn:aws:kms:us-west-2:111122223333:key/d",
     "files": {"home": {"addresses": ["10.64.32.9"]}},
     "laptop_gateway": {"private_ip": "10.64.0.9"},

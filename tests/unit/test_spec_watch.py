@@ -3,6 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
+from bedplate.spec.alarms import Alarms
 from bedplate.spec.budget import Budget
 from bedplate.spec.identity import Identity
 
@@ -20,6 +21,8 @@ def test_what_is_no_address_is_refused(email: str) -> None:
     """A warning that reaches nobody is none."""
     with pytest.raises(ValidationError):
         Budget(monthly=5000, email=email)
+    with pytest.raises(ValidationError):
+        Alarms(email=email)
 
 
 @pytest.mark.parametrize("arn", ["bound", BOUND.replace("policy", "role"), BOUND.replace("1111", "")])
