@@ -15,10 +15,12 @@ from stacks.firewall import NodeFirewall, StorageFirewall
 from stacks.image import architecture, image_reference
 from stacks.key import FleetKey
 from stacks.laptop_gateway import LaptopGateway, gateway_parts
+from stacks.names import SHARED
 from stacks.network import Network
 from stacks.permissions import GATEWAY
 from stacks.pool import Pool, PoolParts
 from stacks.provider import in_region
+from stacks.reference import stack_of
 from stacks.resolver import InboundResolver, asks_here
 from stacks.role import profile_of
 from stacks.template import NodeBase
@@ -43,7 +45,7 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
         pulumi.export("zone_id", PrivateZone(plan, network.vpc_id, here).zone_id)
     if asks_here(plan, region):
         pulumi.export("resolver_addresses", InboundResolver(plan, region, network, here).addresses)
-    ground = Ground(plan, region, network, egress, firewall, alarms.arn, here)
+    ground = Ground(plan, region, network, egress, firewall, alarms.arn, stack_of(plan, SHARED), here)
     _declare_laptops(ground)
     _declare_storage(ground)
     _declare_pools(ground)
@@ -59,6 +61,7 @@ class Ground:
     egress: NatEgress
     firewall: NodeFirewall
     topic_arn: pulumi.Output[str]
+    shared: pulumi.StackReference
     here: pulumi.ResourceOptions
 
 
@@ -77,7 +80,7 @@ def _declare_laptops(ground: Ground) -> None:
     """Declare the gateway of the region's laptop pool, where it has one."""
     plan, region = ground.plan, ground.region
     for pool in (pool for pool in plan.laptops if pool.place == region.name):
-        parts = gateway_parts(region, ground.network, profile_of(plan, GATEWAY), ground.topic_arn)
+        parts = gateway_parts(region, ground.network, profile_of(ground.shared, GATEWAY), ground.topic_arn)
         gateway = LaptopGateway(plan, pool, parts, ground.here)
         pulumi.export("laptop_gateway", {"public_ip": gateway.public_ip, "private_ip": gateway.private_ip})
 
@@ -122,6 +125,6 @@ def _declare_pools(ground: Ground) -> None:
 
 
 def _parts(ground: Ground, pool: PoolPlan) -> PoolParts:
-    base = NodeBase(profile_of(ground.plan, pool.use.value), ground.firewall.group_id)
+    base = NodeBase(profile_of(ground.shared, pool.use.value), ground.firewall.group_id)
     image = image_reference(architecture(pool.types, load_catalog()))
     return PoolParts(image, base, ground.network.node_subnet_ids, ground.egress, ground.topic_arn)

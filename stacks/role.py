@@ -6,19 +6,17 @@ from pulumi_aws.iam.role import Role, RoleArgs
 from pulumi_aws.iam.role_policy import RolePolicy, RolePolicyArgs
 
 from bedplate.plan.fleet import FleetPlan
-from stacks.names import SHARED
 from stacks.options import inside
 from stacks.permissions import permissions
 from stacks.policy import Statement, policy
-from stacks.reference import stack_of
 from stacks.tags import named
 
 _TRUST = Statement(sid="BeAnInstance", principals={"Service": ("ec2.amazonaws.com",)}, actions=("sts:AssumeRole",))
 
 
-def profile_of(plan: FleetPlan, kind: str) -> pulumi.Output[str]:
+def profile_of(shared: pulumi.StackReference, kind: str) -> pulumi.Output[str]:
     """Return the ARN of the profile of a kind of node (ssh, kubernetes, gateway), which `shared` makes."""
-    return stack_of(plan, SHARED).require_output("profile_arns").apply(lambda profiles: str(profiles[kind]))
+    return shared.require_output("profile_arns").apply(lambda profiles: str(profiles[kind]))
 
 
 class NodeRole(pulumi.ComponentResource):
