@@ -132,6 +132,7 @@ def test_destroying_a_fleet_leaves_its_data(live: Live) -> None:
     left = [entry for stack in stacks[::-1] for entry in destroy(stack, live.world).snapshot.entries.values()]
 
     assert {entry.name for entry in left if entry.is_in_cloud} == {
+        "pair-alarms",
         "pair-data",
         "pair-home",
         "pair-parameters",
