@@ -3,13 +3,12 @@
 import pulumi
 from pulumi_aws.cloudwatch.log_group import LogGroup, LogGroupArgs
 from pulumi_aws.ec2.flow_log import FlowLog, FlowLogArgs
-from pulumi_aws.iam.role import Role, RoleArgs
-from pulumi_aws.iam.role_policy import RolePolicy, RolePolicyArgs
 
 from bedplate.plan.fleet import FleetPlan
 from stacks.arn import arn
 from stacks.options import inside
-from stacks.policy import Statement, policy
+from stacks.policy import Statement
+from stacks.service_role import Errand, service_role
 from stacks.tags import named
 
 KEPT_DAYS = 30
@@ -32,25 +31,15 @@ class FlowRole(pulumi.ComponentResource):
     def __init__(self, plan: FleetPlan, opts: pulumi.ResourceOptions) -> None:
         name = role_name(plan)
         super().__init__("bedplate:stacks:FlowRole", name, None, opts)
-        args = RoleArgs(
-            name=name,
+        errand = Errand(
+            role=name,
             description=f"Flow logs of the fleet {plan.name}",
-            assume_role_policy=policy(_trust(plan)),
-            permissions_boundary=plan.boundary,
-            tags=named(name),
+            service="vpc-flow-logs.amazonaws.com",
+            sid="BeFlowLogs",
+            permissions=(writing(plan),),
         )
-        role = Role(name, args, inside(self))
-        RolePolicy(name, RolePolicyArgs(name=name, role=role.name, policy=policy(writing(plan))), inside(self))
+        service_role(plan, errand, self)
         self.register_outputs({})
-
-
-def _trust(plan: FleetPlan) -> Statement:
-    return Statement(
-        sid="BeFlowLogs",
-        principals={"Service": ("vpc-flow-logs.amazonaws.com",)},
-        actions=("sts:AssumeRole",),
-        conditions={"StringEquals": {"aws:SourceAccount": (plan.account,)}},
-    )
 
 
 def writing(plan: FleetPlan) -> Statement:

@@ -12,21 +12,20 @@ from pulumi_aws.ec2.eip import Eip, EipArgs
 from pulumi_aws.ec2.launch_template import LaunchTemplate
 from pulumi_aws.ec2.network_interface import NetworkInterface, NetworkInterfaceArgs
 from pulumi_aws.ec2.route import Route, RouteArgs
-from pulumi_aws.ec2.security_group import SecurityGroup, SecurityGroupArgs
-from pulumi_aws.vpc.security_group_egress_rule import SecurityGroupEgressRule, SecurityGroupEgressRuleArgs
-from pulumi_aws.vpc.security_group_ingress_rule import SecurityGroupIngressRule, SecurityGroupIngressRuleArgs
 
 from bedplate.catalog import load_catalog
 from bedplate.plan.fleet import FleetPlan, LaptopPool, RegionPlan
 from stacks.laptop_machine import GATEWAY_TYPE, gateway_group, gateway_template
-from stacks.network import ANYWHERE, Network
+from stacks.network import Network
 from stacks.options import inside
+from stacks.rule import ANYWHERE, Rule
 from stacks.scaling import Template
+from stacks.security_group import Doors
 from stacks.shortage import watch_launches
 from stacks.tags import named
 
 # Where OpenVPN listens: its own port, and the one that hotels and airports let out.
-_DOORS = {"openvpn": ("udp", 1194), "openvpn-tcp": ("tcp", 443)}
+_OPEN = (Rule("openvpn", ANYWHERE.block, "udp", 1194), Rule("openvpn-tcp", ANYWHERE.block, "tcp", 443))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,29 +84,10 @@ class LaptopGateway(pulumi.ComponentResource):
         self.register_outputs({"public_ip": self.public_ip, "interface_id": self.interface_id})
 
     def _firewall(self, vpc_id: pulumi.Output[str]) -> pulumi.Output[str]:
-        args = SecurityGroupArgs(
-            name=self._name, description="Gateway of the laptops", vpc_id=vpc_id, tags=named(self._name)
-        )
-        group_id = SecurityGroup(self._name, args, inside(self)).id
-        for door, (protocol, port) in _DOORS.items():
-            self._open(f"{self._name}-{door}", group_id, protocol, port)
-        out = f"{self._name}-to-anywhere"
-        egress = SecurityGroupEgressRuleArgs(
-            security_group_id=group_id, ip_protocol="-1", cidr_ipv4=ANYWHERE, tags=named(out)
-        )
-        SecurityGroupEgressRule(out, egress, inside(self))
-        return group_id
-
-    def _open(self, name: str, group_id: pulumi.Output[str], protocol: str, port: int) -> None:
-        args = SecurityGroupIngressRuleArgs(
-            security_group_id=group_id,
-            ip_protocol=protocol,
-            from_port=port,
-            to_port=port,
-            cidr_ipv4=ANYWHERE,
-            tags=named(name),
-        )
-        SecurityGroupIngressRule(name, args, inside(self))
+        doors = Doors(self._name, "Gateway of the laptops", vpc_id, self)
+        doors.let_in(*_OPEN)
+        doors.let_out(ANYWHERE)
+        return doors.group_id
 
     def _interface(self, parts: GatewayParts, group_id: pulumi.Output[str]) -> NetworkInterface:
         """Make the interface that takes packets for laptops, none of which is addressed to itself."""

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pulumi
-from pulumi_aws.iam.role import Role, RoleArgs
-from pulumi_aws.iam.role_policy import RolePolicy, RolePolicyArgs
 from pulumi_aws.s3._inputs import (
     BucketReplicationConfigRuleArgs,
     BucketReplicationConfigRuleDeleteMarkerReplicationArgs,
@@ -21,9 +19,9 @@ from bedplate.plan.fleet import BucketPlan, FleetPlan
 from stacks.arn import arn, bucket_arn
 from stacks.options import inside
 from stacks.permissions import through_key
-from stacks.policy import Statement, policy
+from stacks.policy import Statement
+from stacks.service_role import Errand, service_role
 from stacks.side import Side
-from stacks.tags import named
 
 _READ = ("s3:GetObjectVersionAcl", "s3:GetObjectVersionForReplication", "s3:GetObjectVersionTagging")
 _WRITE = ("s3:ReplicateDelete", "s3:ReplicateObject", "s3:ReplicateTags")
@@ -46,27 +44,15 @@ class ReplicationRole(pulumi.ComponentResource):
     def __init__(self, plan: FleetPlan, opts: pulumi.ResourceOptions) -> None:
         name = role_name(plan)
         super().__init__("bedplate:stacks:ReplicationRole", name, None, opts)
-        args = RoleArgs(
-            name=name,
+        errand = Errand(
+            role=name,
             description=f"S3 copies stores of the fleet {plan.name}",
-            assume_role_policy=policy(_trust(plan)),
-            permissions_boundary=plan.boundary,
-            tags=named(name),
+            service="s3.amazonaws.com",
+            sid="BeS3",
+            permissions=copier_permissions(plan),
         )
-        role = Role(name, args, inside(self))
-        RolePolicy(
-            name, RolePolicyArgs(name=name, role=role.name, policy=policy(*copier_permissions(plan))), inside(self)
-        )
+        service_role(plan, errand, self)
         self.register_outputs({})
-
-
-def _trust(plan: FleetPlan) -> Statement:
-    return Statement(
-        sid="BeS3",
-        principals={"Service": ("s3.amazonaws.com",)},
-        actions=("sts:AssumeRole",),
-        conditions={"StringEquals": {"aws:SourceAccount": (plan.account,)}},
-    )
 
 
 def copier_permissions(plan: FleetPlan) -> Iterator[Statement]:

@@ -3,19 +3,16 @@
 from collections.abc import Iterator
 
 import pulumi
-from pulumi_aws.ec2.security_group import SecurityGroup, SecurityGroupArgs
 from pulumi_aws.route53._inputs import ResolverEndpointIpAddressArgs
 from pulumi_aws.route53.resolver_endpoint import ResolverEndpoint, ResolverEndpointArgs
-from pulumi_aws.vpc.security_group_ingress_rule import SecurityGroupIngressRule, SecurityGroupIngressRuleArgs
 
 from bedplate.plan.beyond import has_transit
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from stacks.network import Network
 from stacks.options import inside
+from stacks.rule import DNS, DNS_PROTOCOLS, Rule
+from stacks.security_group import Doors
 from stacks.tags import named
-
-_DNS = 53
-_PROTOCOLS = ("udp", "tcp")
 
 
 def asks_here(plan: FleetPlan, region: RegionPlan) -> bool:
@@ -26,10 +23,12 @@ def asks_here(plan: FleetPlan, region: RegionPlan) -> bool:
     return has_gateway or (region.home and bool(plan.sites))
 
 
-def askers(plan: FleetPlan) -> dict[str, str]:
-    """Return the blocks from which names are asked for, by whose they are."""
-    laptops = {f"laptops-{pool.place}": str(pool.block) for pool in plan.laptops}
-    return laptops | {f"site-{site.name}": str(site.lan) for site in plan.sites}
+def askers(plan: FleetPlan) -> Iterator[Rule]:
+    """Yield the rules that let in questions: from laptop pools and sites, nobody else."""
+    laptops = {f"laptops-{pool.place}": pool.block for pool in plan.laptops}
+    for source, block in (laptops | {f"site-{site.name}": site.lan for site in plan.sites}).items():
+        for protocol in DNS_PROTOCOLS:
+            yield Rule(f"{protocol}-from-{source}", block, protocol, DNS)
 
 
 class InboundResolver(pulumi.ComponentResource):
@@ -53,25 +52,9 @@ class InboundResolver(pulumi.ComponentResource):
         self.register_outputs({"addresses": self.addresses})
 
     def _firewall(self, plan: FleetPlan, vpc_id: pulumi.Output[str]) -> pulumi.Output[str]:
-        args = SecurityGroupArgs(
-            name=self._name, description="Questions for names of the fleet", vpc_id=vpc_id, tags=named(self._name)
-        )
-        group_id = SecurityGroup(self._name, args, inside(self)).id
-        for source, block in askers(plan).items():
-            for protocol in _PROTOCOLS:
-                self._let_in(f"{self._name}-{protocol}-from-{source}", group_id, protocol, block)
-        return group_id
-
-    def _let_in(self, name: str, group_id: pulumi.Output[str], protocol: str, block: str) -> None:
-        args = SecurityGroupIngressRuleArgs(
-            security_group_id=group_id,
-            ip_protocol=protocol,
-            from_port=_DNS,
-            to_port=_DNS,
-            cidr_ipv4=block,
-            tags=named(name),
-        )
-        SecurityGroupIngressRule(name, args, inside(self))
+        doors = Doors(self._name, "Questions for names of the fleet", vpc_id, self)
+        doors.let_in(*askers(plan))
+        return doors.group_id
 
 
 def _subnets(region: RegionPlan, network: Network) -> Iterator[pulumi.Output[str]]:

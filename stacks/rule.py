@@ -1,4 +1,4 @@
-"""Who may open a connection to a node or to storage, as rules derived from the plan."""
+"""Who may open a connection to whom, as rules derived from the plan."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,20 +8,25 @@ from bedplate.plan.fleet import FleetPlan, RegionPlan
 from bedplate.plan.zones import nodes_space
 from bedplate.spec.network import Interconnect
 
-SSH = 22
-NFS = 2049
+TCP = "tcp"
+DNS, DNS_PROTOCOLS = 53, ("udp", "tcp")
+SSH, NFS = 22, 2049
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Connections let in: from a block, to one TCP port, or to all of every protocol where `port` is None.
+    """Connections from or to a block, of one protocol and to one port; of every kind where both are left out.
 
-    `name` says from whom, and never changes.
+    `name` says from or to whom, and never changes.
     """
 
     name: str
-    port: int | None
-    source: IPv4Network
+    block: IPv4Network
+    protocol: str | None = None
+    port: int | None = None
+
+
+ANYWHERE = Rule("to-anywhere", IPv4Network("0.0.0.0/0"))
 
 
 def node_rules(plan: FleetPlan, region: RegionPlan) -> tuple[Rule, ...]:
@@ -35,17 +40,17 @@ def node_rules(plan: FleetPlan, region: RegionPlan) -> tuple[Rule, ...]:
 
 def storage_rules(plan: FleetPlan) -> tuple[Rule, ...]:
     """Return the rules of the storage group: every region mounts. One rule a region, for AWS allows 60 a group."""
-    return tuple(Rule(f"nfs-from-{region.name}", NFS, region.block) for region in plan.regions)
+    return tuple(Rule(f"nfs-from-{region.name}", region.block, TCP, NFS) for region in plan.regions)
 
 
 def _laptops(plan: FleetPlan) -> Iterator[Rule]:
     for pool in plan.laptops:
-        yield Rule(f"ssh-from-laptops-{pool.place}", SSH, pool.block)
+        yield Rule(f"ssh-from-laptops-{pool.place}", pool.block, TCP, SSH)
 
 
 def _sites(plan: FleetPlan) -> Iterator[Rule]:
     for site in plan.sites:
-        yield Rule(f"ssh-from-site-{site.name}", SSH, site.lan)
+        yield Rule(f"ssh-from-site-{site.name}", site.lan, TCP, SSH)
 
 
 def _far_nodes(plan: FleetPlan, region: RegionPlan) -> Iterator[Rule]:
@@ -55,4 +60,4 @@ def _far_nodes(plan: FleetPlan, region: RegionPlan) -> Iterator[Rule]:
     for other in plan.regions:
         if other.name != region.name:
             for block in nodes_space(other.block):
-                yield Rule(f"all-from-nodes-{other.name}-{block.prefixlen}", None, block)
+                yield Rule(f"all-from-nodes-{other.name}-{block.prefixlen}", block)

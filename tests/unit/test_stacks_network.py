@@ -46,7 +46,7 @@ def test_people_log_in_from_laptops_and_sites_alone(plan: FleetPlan) -> None:
     """Every rule of the nodes' group that names a port opens SSH, to a pool or a LAN."""
     blocks = {pool.block for pool in plan.laptops} | {site.lan for site in plan.sites}
 
-    rules = {(rule.port, rule.source) for rule in node_rules(plan, plan.home) if rule.port is not None}
+    rules = {(rule.port, rule.block) for rule in node_rules(plan, plan.home) if rule.port is not None}
 
     assert rules == {(22, block) for block in blocks}
 
@@ -54,7 +54,7 @@ def test_people_log_in_from_laptops_and_sites_alone(plan: FleetPlan) -> None:
 def test_nodes_of_other_regions_are_let_in_whole_and_edges_are_not(plan: FleetPlan) -> None:
     """All blocks from which nodes get addresses, and none where gateways stand."""
     others = [region for region in plan.regions if not region.home]
-    let_in = tuple(rule.source for rule in node_rules(plan, plan.home) if rule.port is None)
+    let_in = tuple(rule.block for rule in node_rules(plan, plan.home) if rule.port is None)
 
     for zone in (zone for region in others for zone in region.zones):
         assert any(zone.nodes.subnet_of(block) for block in let_in)
@@ -73,7 +73,7 @@ def test_storage_answers_every_region(plan: FleetPlan) -> None:
     """Storage is open to each region's block, for NFS alone."""
     blocks = {region.block for region in plan.regions}
 
-    assert {(rule.port, rule.source) for rule in storage_rules(plan)} == {(2049, block) for block in blocks}
+    assert {(rule.port, rule.block) for rule in storage_rules(plan)} == {(2049, block) for block in blocks}
 
 
 def test_rules_have_names_of_their_own(plan: FleetPlan) -> None:

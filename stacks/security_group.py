@@ -1,0 +1,72 @@
+"""Security groups whose rules are resources of their own: a new rule is added, and none is rewritten."""
+
+from collections.abc import Iterator
+
+import pulumi
+from pulumi_aws.ec2.security_group import SecurityGroup, SecurityGroupArgs
+from pulumi_aws.vpc.security_group_egress_rule import SecurityGroupEgressRule, SecurityGroupEgressRuleArgs
+from pulumi_aws.vpc.security_group_ingress_rule import SecurityGroupIngressRule, SecurityGroupIngressRuleArgs
+
+from stacks.options import inside
+from stacks.rule import Rule
+from stacks.tags import named
+
+_ALL = "-1"  # every protocol, every port
+
+
+class Doors:
+    """A security group of a component, shut but for the rules that are added to it."""
+
+    group_id: pulumi.Output[str]
+
+    def __init__(self, name: str, description: str, vpc_id: pulumi.Output[str], parent: pulumi.Resource) -> None:
+        self._name, self._parent = name, parent
+        args = SecurityGroupArgs(name=name, description=description, vpc_id=vpc_id, tags=named(name))
+        self.group_id = SecurityGroup(name, args, inside(parent)).id
+
+    def let_in(self, *rules: Rule) -> None:
+        """Let connections in."""
+        for name, rule in self._named(rules):
+            args = SecurityGroupIngressRuleArgs(
+                security_group_id=self.group_id,
+                ip_protocol=rule.protocol or _ALL,
+                from_port=rule.port,
+                to_port=rule.port,
+                cidr_ipv4=str(rule.block),
+                tags=named(name),
+            )
+            SecurityGroupIngressRule(name, args, inside(self._parent))
+
+    def let_out(self, *rules: Rule) -> None:
+        """Let what bears the group open connections."""
+        for name, rule in self._named(rules):
+            args = SecurityGroupEgressRuleArgs(
+                security_group_id=self.group_id,
+                ip_protocol=rule.protocol or _ALL,
+                from_port=rule.port,
+                to_port=rule.port,
+                cidr_ipv4=str(rule.block),
+                tags=named(name),
+            )
+            SecurityGroupEgressRule(name, args, inside(self._parent))
+
+    def trust_itself(self, who: str) -> None:
+        """Let what bears the group talk freely; EFA wants a rule to the group itself although others cover it."""
+        each_in, each_out = f"{self._name}-from-{who}", f"{self._name}-to-{who}"
+        incoming = SecurityGroupIngressRuleArgs(
+            security_group_id=self.group_id,
+            ip_protocol=_ALL,
+            referenced_security_group_id=self.group_id,
+            tags=named(each_in),
+        )
+        outgoing = SecurityGroupEgressRuleArgs(
+            security_group_id=self.group_id,
+            ip_protocol=_ALL,
+            referenced_security_group_id=self.group_id,
+            tags=named(each_out),
+        )
+        SecurityGroupIngressRule(each_in, incoming, inside(self._parent))
+        SecurityGroupEgressRule(each_out, outgoing, inside(self._parent))
+
+    def _named(self, rules: tuple[Rule, ...]) -> Iterator[tuple[str, Rule]]:
+        return ((f"{self._name}-{rule.name}", rule) for rule in rules)
