@@ -21,7 +21,7 @@ def mended() -> Iterator[None]:
     """Mend moto; put everything back as it was at the end."""
     with ExitStack() as repairs:
         repairs.enter_context(wrapped(LaunchTemplate, "create_version", _decoding))
-        repairs.enter_context(wrapped(Instance, "terminate", _taking_its_interface))
+        repairs.enter_context(wrapped(Instance, "terminate", _letting_go))
         repairs.enter_context(wrapped(SubnetBackend, "delete_subnet", _leaving_its_acl))
         repairs.enter_context(mended_transit())
         repairs.enter_context(mended_resolver())
@@ -39,14 +39,19 @@ def _decoding(create_version: Callable[..., Any]) -> Callable[..., Any]:
     return decoded
 
 
-def _taking_its_interface(terminate: Callable[..., Any]) -> Callable[..., Any]:
-    """Delete the interface that a machine came with when it ends: moto leaves it, and its subnet cannot go."""
+def _letting_go(terminate: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a machine that ends take the interface it came with, and leave the others free: moto keeps all of them."""
 
     def terminated(machine: Instance) -> object:
         for interface in machine.nics.values():
             if interface.description == _OWN_INTERFACE:
                 interface.delete_on_termination = True
-        return terminate(machine)
+        state = terminate(machine)
+        for interface in machine.nics.values():
+            # The machine still tells of them, so they stay in its book.
+            interface.instance = interface.attachment_id = interface.attach_time = interface.device_index = None
+            interface.status = "available"
+        return state
 
     return terminated
 

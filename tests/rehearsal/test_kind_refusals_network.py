@@ -415,3 +415,21 @@ def test_interfaces_of_terminated_instances_hold_nothing(world: World) -> None:
         KINDS[token].delete(world.aws, ident, schema.outputs(token))
         with pytest.raises(Refusal):
             KINDS[token].read(world.aws, ident, {})
+
+
+def test_an_interface_of_its_own_outlives_the_machine_that_took_it_over(world: World) -> None:
+    """It is free again when the machine ends, holds its subnet as before, and can be deleted."""
+    image = world.aws.call("ec2", "describe_images")["Images"][0]["ImageId"]
+    interface, token = KINDS["aws:ec2/networkInterface:NetworkInterface"], "aws:ec2/subnet:Subnet"
+    ident = interface.create(world.aws, {"subnetId": world.subnet})
+    taken = [{"DeviceIndex": 0, "NetworkInterfaceId": ident}]
+    run = world.aws.call("ec2", "run_instances", ImageId=image, MinCount=1, MaxCount=1, NetworkInterfaces=taken)
+    with pytest.raises(Refusal):
+        interface.delete(world.aws, ident, {})
+
+    world.aws.call("ec2", "terminate_instances", InstanceIds=[run["Instances"][0]["InstanceId"]])
+
+    with pytest.raises(Refusal, match="dependencies"):
+        KINDS[token].delete(world.aws, world.subnet, schema.outputs(token))
+    interface.delete(world.aws, ident, {})
+    KINDS[token].delete(world.aws, world.subnet, schema.outputs(token))

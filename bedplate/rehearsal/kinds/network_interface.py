@@ -8,8 +8,8 @@ from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
 from bedplate.rehearsal.kinds.described import NETWORK_INTERFACE as NOUN
 from bedplate.rehearsal.kinds.described import SECURITY_GROUP, SUBNET, described, require
 from bedplate.rehearsal.kinds.ec2_tags import retag, tag
+from bedplate.rehearsal.kinds.interfaces import taken_addresses
 from bedplate.rehearsal.kinds.limits import Text, beyond
-from bedplate.rehearsal.kinds.live_interfaces import taken_addresses
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
 

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
 from bedplate.rehearsal.kinds.described import SECURITY_GROUP, SUBNET, described
+from bedplate.rehearsal.kinds.interfaces import taken_addresses
 from bedplate.rehearsal.kinds.limits import Choice, Text, beyond
-from bedplate.rehearsal.kinds.live_interfaces import taken_addresses
 from bedplate.rehearsal.kinds.tagging import Tagger, tag_pairs
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws

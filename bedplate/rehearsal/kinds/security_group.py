@@ -8,8 +8,8 @@ from bedplate.rehearsal.kinds.chosen_name import chosen_name
 from bedplate.rehearsal.kinds.described import SECURITY_GROUP as NOUN
 from bedplate.rehearsal.kinds.described import VPC, described
 from bedplate.rehearsal.kinds.ec2_tags import retag
+from bedplate.rehearsal.kinds.interfaces import interfaces_of
 from bedplate.rehearsal.kinds.limits import Text, beyond, together
-from bedplate.rehearsal.kinds.live_interfaces import live_interfaces
 from bedplate.rehearsal.kinds.security_rules import DESCRIPTION, bring_rules, rule_faults
 from bedplate.rehearsal.kinds.undoing import undoing
 from bedplate.rehearsal.refusal import Refusal
@@ -79,7 +79,7 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
 
 def _is_used(aws: Aws, ident: str) -> bool:
     """Whether an interface is in the group or another group's rules name it; moto would delete it all the same."""
-    if live_interfaces(aws, "group-id", ident):
+    if interfaces_of(aws, "group-id", ident):
         return True
     named = [
         aws.call(

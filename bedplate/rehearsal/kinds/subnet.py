@@ -8,8 +8,8 @@ from bedplate.rehearsal.kinds.cidr_blocks import block_complaints
 from bedplate.rehearsal.kinds.described import SUBNET as NOUN
 from bedplate.rehearsal.kinds.described import described
 from bedplate.rehearsal.kinds.ec2_tags import retag
+from bedplate.rehearsal.kinds.interfaces import interfaces_of
 from bedplate.rehearsal.kinds.limits import together
-from bedplate.rehearsal.kinds.live_interfaces import live_interfaces
 from bedplate.rehearsal.placement import placed
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
@@ -77,7 +77,7 @@ def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 
 def _delete(aws: Aws, ident: str, outputs: Props) -> None:
-    if live_interfaces(aws, "subnet-id", ident):
+    if interfaces_of(aws, "subnet-id", ident):
         raise Refusal("DependencyViolation", f"The subnet '{ident}' has dependencies and cannot be deleted.")
     aws.call("ec2", "delete_subnet", SubnetId=ident)
 
