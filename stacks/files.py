@@ -43,6 +43,16 @@ class SharedFiles(pulumi.ComponentResource):
         outputs = {"system_id": self.system_id, "dns_name": self.dns_name, "access_point_ids": self.access_point_ids}
         self.register_outputs(outputs)
 
+    @property
+    def told(self) -> dict[str, object]:
+        """What a region's stack exports of it: all that a mount needs."""
+        return {
+            "id": self.system_id,
+            "dns_name": self.dns_name,
+            "addresses": self.addresses,
+            "access_point_ids": self.access_point_ids,
+        }
+
     def _target(
         self, name: str, system: FileSystem, subnet_id: pulumi.Output[str], parts: FilesParts
     ) -> pulumi.Output[str]:

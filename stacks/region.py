@@ -93,13 +93,7 @@ def _declare_storage(ground: Ground) -> None:
         each.store: StoreBucket(plan, each, key.arn, here) for each in plan.buckets if each.region == ground.region.name
     }
     pulumi.export("data_key_arn", key.arn)
-    pulumi.export(
-        "files",
-        {
-            store: {"id": each.system_id, "dns_name": each.dns_name, "addresses": each.addresses}
-            for store, each in sorted(files.items())
-        },
-    )
+    pulumi.export("files", {store: each.told for store, each in sorted(files.items())})
     pulumi.export("buckets", {store: each.name for store, each in sorted(buckets.items())})
 
 

@@ -10,22 +10,37 @@ from bedplate.spec.network import Interconnect
 
 
 def check_interconnect(evidence: Evidence) -> Iterator[Fault]:
-    """Tell what a VPC peering leaves out: only the VPCs at its two ends may use it."""
+    """Tell what goes missing without transit gateways: peerings and private gateways serve their own VPCs alone."""
     fleet = evidence.fleet
+    told: list[str] = []
     if fleet.network.interconnect is Interconnect.PEERING:
-        for message in (*_laptops(fleet), *_sites(fleet)):
-            yield fault("W208", "network.interconnect", message)
+        told += _across_peerings(fleet)
+    if fleet.network.interconnect is not Interconnect.TRANSIT:
+        told += (*_laptops_and_sites(fleet), *_between_sites(fleet))
+    if told:
+        yield fault("W208", "network.interconnect", "; ".join(told))
 
 
-def _laptops(fleet: Fleet) -> Iterator[str]:
+def _gateways(fleet: Fleet) -> Iterator[str]:
+    """Yield the regions that have a laptop gateway."""
     laptops = fleet.vpn.laptops if fleet.vpn else None
-    if len(fleet.regions) + len(fleet.sites) > 1:
-        for gateway in laptops.gateways if laptops else ():
-            if gateway.region:
-                where = gateway.region
-                yield f"laptops at the gateway in {where} reach {where} alone: no pool crosses a peering"
+    yield from (gateway.region for gateway in (laptops.gateways if laptops else ()) if gateway.region)
 
 
-def _sites(fleet: Fleet) -> Iterator[str]:
+def _across_peerings(fleet: Fleet) -> Iterator[str]:
+    if len(fleet.regions) > 1:
+        for where in _gateways(fleet):
+            yield f"laptops at the gateway in {where} reach {where} alone: no pool crosses a peering"
+
+
+def _laptops_and_sites(fleet: Fleet) -> Iterator[str]:
+    for where in _gateways(fleet) if fleet.sites else ():
+        sites = " and ".join(sorted(fleet.sites))
+        why = "a virtual private gateway leads to the region's own block, not to a pool behind it"
+        yield f"laptops at the gateway in {where} and {sites} do not reach each other: {why}"
+
+
+def _between_sites(fleet: Fleet) -> Iterator[str]:
     if len(fleet.sites) > 1:
-        yield f"{' and '.join(sorted(fleet.sites))} do not reach each other: no site crosses a peering"
+        why = "a virtual private gateway leads from a site to its own region alone"
+        yield f"{' and '.join(sorted(fleet.sites))} do not reach each other: {why}"

@@ -76,7 +76,7 @@ def _print(decided: "FleetPlan", end: Iterable[str], *, json: bool) -> None:
     """Print the plan and how it stands to the lock; for a program the latter goes to stderr."""
     from bedplate.catalog import load_catalog
     from bedplate.plan import plan_document, price_span
-    from bedplate.report.plan import plan_lines
+    from bedplate.report.plan import plan_lines, unheard_lines
     from bedplate.report.price import price_lines
 
     if json:
@@ -84,4 +84,4 @@ def _print(decided: "FleetPlan", end: Iterable[str], *, json: bool) -> None:
         tell(end)
         return
     show(plan_lines(decided))
-    show(("", *price_lines(price_span(decided, load_catalog())), *end))
+    show(("", *price_lines(price_span(decided, load_catalog())), *unheard_lines(decided), *end))

@@ -26,6 +26,12 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
         yield from _group(tuple(pools))
 
 
+def unheard_lines(plan: FleetPlan) -> Iterator[str]:
+    """Yield what to add where alarms would ring unheard."""
+    if plan.alarms is None and (plan.sites or plan.pools):
+        yield "alarms ring in AWS's console alone; `alarms: {email: ...}` names somebody to be told"
+
+
 def _section(rows: Iterable[Row]) -> Iterator[str]:
     """Yield a blank line and the rows, or nothing when there are none."""
     if lines := aligned(rows):

@@ -4,13 +4,17 @@ from dataclasses import replace
 
 import pytest
 
+from bedplate.cli.waves import waves
 from bedplate.plan import FleetPlan
+from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.snapshot import Entry
+from bedplate.rehearsal.stack import World, run
 from bedplate.spec.network import Interconnect
 from stacks.resolver import asks_here
 from tests.support.declared import EXAMPLES, Declared, declared, plan_of
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
+SMALL = replace(plan_of(EXAMPLES / "minimal.yaml"), pools=())
 ALONE = replace(LAB, sites=(), laptops=())
 
 
@@ -31,6 +35,19 @@ def test_what_has_an_address_has_a_name(stacks: Declared) -> None:
     assert records["nas.cellar.lab.internal"] == ["192.168.40.5"]
     assert records["laptops.us-west-2.lab.internal"] == ["10.64.0.9"]
     assert records["home.files.us-west-2.lab.internal"] == ["10.64.32.9"]
+
+
+def test_a_region_tells_all_that_a_mount_needs() -> None:
+    """A file system by id, name and addresses, and the access point of each of its folders."""
+    with running(LAB.account) as simulation:
+        world = World(simulation)
+        runs = [run(stack, world) for wave in waves(SMALL) for stack in wave]
+
+    (files,) = (done.snapshot.exports["files"] for done in runs if "files" in done.snapshot.exports)
+
+    assert set(files["home"]) == {"id", "dns_name", "addresses", "access_point_ids"}
+    assert set(files["home"]["access_point_ids"]) == {"own", "shared"}
+    assert all(ident.startswith("fsap-") for ident in files["home"]["access_point_ids"].values())
 
 
 def test_the_address_of_a_sites_machine_leads_back_to_its_name(stacks: Declared) -> None:

@@ -59,3 +59,21 @@ def test_an_edit_gives_exactly_its_faults(what: str, tmp_path: Path) -> None:
     found = examine(path, load_catalog())
 
     assert [(told.code, told.key) for told in found] == faults
+
+
+PEERING = "laptops at the gateway in us-west-2 reach us-west-2 alone"
+NO_POOL = "laptops at the gateway in us-west-2 and attic and cellar do not reach each other"
+NO_SITE = "attic and cellar do not reach each other"
+
+
+@pytest.mark.parametrize(
+    ("interconnect", "told"), [("peering", [PEERING, NO_POOL, NO_SITE]), ("none", [NO_POOL, NO_SITE]), ("transit", [])]
+)
+def test_what_goes_missing_without_transit_is_told_whole(interconnect: str, told: list[str], tmp_path: Path) -> None:
+    """Between regions, between a region's laptops and the sites, and from site to site."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text(BASE.replace("egress: shared", f"interconnect: {interconnect}"), encoding="utf-8")
+
+    messages = [fault.message for fault in examine(path, load_catalog())]
+
+    assert [part.split(":")[0] for message in messages for part in message.split("; ")] == told

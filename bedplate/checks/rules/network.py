@@ -39,10 +39,10 @@ NETWORK_RULES = (
     ),
     Rule(
         "W208",
-        "peering-carries-less",
-        "A VPC peering carries only what its two VPCs send each other: no laptop pool, no site.",
+        "carries-less",
+        "Peerings and virtual private gateways serve their own VPCs alone: no laptop pool, no other site.",
         "write `interconnect: transit`",
-        "Amazon VPC peering guide, limitations",
+        "Amazon VPC peering guide, limitations; AWS Site-to-Site VPN user guide, virtual private gateways",
         allowable=True,
     ),
     Rule("E230", "supernet-exhausted", "Every block lies in the supernet.", "declare a larger supernet"),
