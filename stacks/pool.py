@@ -7,7 +7,8 @@ import pulumi
 from pulumi_aws.autoscaling.group import Group
 from pulumi_aws.ec2.launch_template import LaunchTemplate
 
-from bedplate.plan.fleet import FleetPlan, PoolPlan
+from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.pool import PoolPlan
 from stacks.options import inside
 from stacks.scaling import Template, group_args
 from stacks.shortage import watch_launches

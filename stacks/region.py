@@ -6,7 +6,8 @@ import pulumi
 
 from bedplate.catalog import load_catalog
 from bedplate.plan.beyond import has_transit
-from bedplate.plan.fleet import FleetPlan, PoolPlan, RegionPlan
+from bedplate.plan.fleet import FleetPlan, RegionPlan
+from bedplate.plan.pool import PoolPlan
 from stacks.alarms import AlarmTopic
 from stacks.bucket import StoreBucket
 from stacks.egress import NatEgress

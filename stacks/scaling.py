@@ -16,7 +16,8 @@ from pulumi_aws.autoscaling._inputs import (
 )
 from pulumi_aws.autoscaling.group import GroupArgs
 
-from bedplate.plan.fleet import FleetPlan, PoolPlan
+from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.pool import PoolPlan
 from bedplate.spec.group import Fabric, Market
 from stacks.tags import node_tags
 

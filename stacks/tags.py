@@ -1,6 +1,7 @@
 """Tags: what says whose a resource is, and which fleet, stack, group and pool it belongs to."""
 
-from bedplate.plan.fleet import FleetPlan, PoolPlan
+from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.pool import PoolPlan
 from stacks.names import stack_name
 
 FLEET = "bedplate:fleet"

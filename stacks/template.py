@@ -17,7 +17,8 @@ from pulumi_aws.ec2._inputs import (
 )
 from pulumi_aws.ec2.launch_template import LaunchTemplateArgs
 
-from bedplate.plan.fleet import FleetPlan, PoolPlan
+from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.pool import PoolPlan
 from bedplate.spec.group import Market
 from stacks.image import ROOT_DEVICE
 from stacks.tags import named, node_tags
@@ -44,7 +45,7 @@ def template_args(plan: FleetPlan, pool: PoolPlan, base: NodeBase, image: str) -
         iam_instance_profile=LaunchTemplateIamInstanceProfileArgs(arn=base.profile_arn),
         metadata_options=metadata_options(),
         monitoring=LaunchTemplateMonitoringArgs(enabled=False),
-        block_device_mappings=[root_volume(pool.disk)],
+        block_device_mappings=[root_volume(pool.volume.gib)],
         network_interfaces=_interfaces(base.security_group_id),
         capacity_reservation_specification=_reservation(pool),
         instance_market_options=_market(pool),
@@ -84,10 +85,10 @@ def _interfaces(security_group_id: pulumi.Output[str]) -> list[LaunchTemplateNet
 
 def _reservation(pool: PoolPlan) -> LaunchTemplateCapacityReservationSpecificationArgs | None:
     """Aim at the pool's own reservation; a machine that does not fit in it is not launched elsewhere."""
-    if pool.reservation is None:
+    if pool.offer.reservation is None:
         return None
     target = LaunchTemplateCapacityReservationSpecificationCapacityReservationTargetArgs(
-        capacity_reservation_id=pool.reservation
+        capacity_reservation_id=pool.offer.reservation
     )
     return LaunchTemplateCapacityReservationSpecificationArgs(capacity_reservation_target=target)
 

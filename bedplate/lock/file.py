@@ -10,8 +10,9 @@ from pathlib import Path
 from bedplate.catalog import Catalog
 from bedplate.checks.rules import fault
 from bedplate.errors import InputError
+from bedplate.lock.entry import NotALockError
 from bedplate.lock.hold import held
-from bedplate.lock.text import NotALockError, lock_text, parse_lock
+from bedplate.lock.text import lock_text, parse_lock
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.plan.release import release
 from bedplate.spec import Fleet
@@ -68,8 +69,7 @@ def record_plan(path: Path, fleet: Fleet, catalog: Catalog, *, release_of: tuple
         # Each is released from what the lock holds, so that one may name what another takes along.
         left = [release(known, each, fleet).blocks for each in release_of]
         gone = {name: block for name, block in known.blocks.items() if any(name not in blocks for blocks in left)}
-        kept = Record({name: block for name, block in known.blocks.items() if name not in gone})
-        plan = plan_fleet(fleet, kept, catalog)
+        plan = plan_fleet(fleet, known.without(gone), catalog)
         if plan.recorded() != known:
             write_whole(path, lock_text(fleet.name, plan.recorded()).encode())
         return Recorded(plan, gone)

@@ -1,57 +1,43 @@
 """fleet.lock as text: sorted JSON that reads well in a diff, and its strict reader."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from itertools import pairwise
 from typing import Any
 
+from bedplate.lock.entry import NotALockError, address_of, block_of, image_of
 from bedplate.plan import Record
 from bedplate.plan.paths import is_nested
 
 VERSION = 1
 _KEYS = {"version", "fleet", "blocks"}
-_REGION = r"[a-z]{2}(-[a-z]+)+-\d+"
-_SLUG = r"[a-z][a-z0-9-]*"
-_PATHS = (
-    rf"region/{_REGION}(/zone/{_REGION}[a-z]/(edge|nodes))?",
-    rf"(site|pool)/{_SLUG}",
-    rf"tunnel/{_SLUG}/{_REGION}/[12]",
-    "pods|services",
-)
-_PATH = re.compile("|".join(_PATHS), re.ASCII)
-_RESTORE = "restore it from its history: `git checkout -- fleet.lock`"
-
-
-class NotALockError(Exception):
-    """Why a text is not the lock of this fleet, how to mend it, and where, as far as that is known."""
-
-    def __init__(self, what: str, fix: str = _RESTORE, *, line: int = 1, column: int = 1) -> None:
-        super().__init__(what)
-        self.what = what
-        self.fix = fix
-        self.line = line
-        self.column = column
+# Locks written before these were known lack them.
+_MORE_KEYS = {"addresses", "images"}
 
 
 def lock_text(fleet: str, record: Record) -> str:
     """Return the text of a fleet's lock."""
     blocks = {path: str(record.blocks[path]) for path in sorted(record.blocks)}
-    return json.dumps({"version": VERSION, "fleet": fleet, "blocks": blocks}, indent=1) + "\n"
+    addresses = {name: str(record.addresses[name]) for name in sorted(record.addresses)}
+    images = {place: record.images[place] for place in sorted(record.images)}
+    document = {"version": VERSION, "fleet": fleet, "blocks": blocks, "addresses": addresses, "images": images}
+    return json.dumps(document, indent=1) + "\n"
 
 
 def parse_lock(text: str, fleet: str) -> Record:
     """Return what the lock of this fleet holds; raises NotALockError for anything but a lock."""
     document = _document(text)
     _check_head(document, fleet)
-    blocks = document["blocks"]
-    if not isinstance(blocks, dict):
-        raise NotALockError("its blocks are no table of paths")
-    record = Record({path: _block(path, value) for path, value in blocks.items()})
+    record = Record(
+        blocks={path: block_of(path, value) for path, value in _entries(document, "blocks", "paths")},
+        addresses={name: address_of(name, value) for name, value in _entries(document, "addresses", "machines")},
+        images={place: image_of(place, value) for place, value in _entries(document, "images", "places")},
+    )
     _check_apart((path, block) for path, block in record.blocks.items() if not is_nested(path))
     _check_apart((path, block) for path, block in record.blocks.items() if is_nested(path))
     _check_nesting(record.blocks)
+    _check_addresses(record.addresses)
     return record
 
 
@@ -89,20 +75,15 @@ def _check_head(document: Mapping[str, Any], fleet: str) -> None:
         raise NotALockError(f"a newer bedplate wrote it (format {version})", "update bedplate")
     if name != fleet:
         raise NotALockError(f"it is the lock of {name!r}, not of {fleet!r}", "keep each fleet in its own folder")
-    if document.keys() != _KEYS:
-        raise NotALockError(f"it holds unknown keys: {', '.join(sorted(document.keys() - _KEYS))}")
+    if unknown := document.keys() - _KEYS - _MORE_KEYS:
+        raise NotALockError(f"it holds unknown keys: {', '.join(sorted(unknown))}")
 
 
-def _block(path: str, value: object) -> IPv4Network:
-    if not _PATH.fullmatch(path):
-        raise NotALockError(f"it names a path that bedplate never writes: {path!r}")
-    try:
-        block = IPv4Network(value if isinstance(value, str) else "")
-    except ValueError as error:
-        raise NotALockError(f"{path} is no block: {error}") from None
-    if str(block) != value:
-        raise NotALockError(f"{path} is {value}, which bedplate writes as {block}")
-    return block
+def _entries(document: Mapping[str, Any], key: str, noun: str) -> Iterable[tuple[str, object]]:
+    table = document.get(key, {})
+    if not isinstance(table, dict):
+        raise NotALockError(f"its {key} are no table of {noun}")
+    return table.items()
 
 
 def _check_apart(entries: Iterable[tuple[str, IPv4Network]]) -> None:
@@ -118,3 +99,10 @@ def _check_nesting(blocks: Mapping[str, IPv4Network]) -> None:
         region, zone, _ = path.partition("/zone/")
         if zone and not (region in blocks and block.subnet_of(blocks[region])):
             raise NotALockError(f"{path} ({block}) does not lie in {region}")
+
+
+def _check_addresses(addresses: Mapping[str, IPv4Address]) -> None:
+    owners: dict[IPv4Address, str] = {}
+    for name, address in addresses.items():
+        if owners.setdefault(address, name) != name:
+            raise NotALockError(f"{owners[address]} and {name} have the one address {address}")

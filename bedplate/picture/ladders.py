@@ -8,7 +8,8 @@ from bedplate.picture.marks import Mark, Part, Text, stacked
 from bedplate.picture.measure import TO, Face, fitted
 from bedplate.picture.signs import MARKETS
 from bedplate.picture.table import ROW, TOKEN_GAP, Cell, Shape, Word, cell_marks, cell_width
-from bedplate.plan.fleet import FleetPlan, PoolPlan
+from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.pool import PoolPlan
 
 ASIDE, GAP = 340.0, 14.0
 
@@ -40,7 +41,7 @@ def _facts(pool: PoolPlan) -> str:
 
 def _rungs(pools: tuple[PoolPlan, ...]) -> Iterator[Cell]:
     """Yield the rungs by their numbers; pools that differ in their zone alone are one rung."""
-    alike = groupby(pools, key=lambda pool: (pool.market, pool.region, pool.reservation))
+    alike = groupby(pools, key=lambda pool: (pool.market, pool.region, pool.offer.reservation))
     for number, ((market, region, _), same) in enumerate(alike, start=1):
         rung = tuple(same)
         sign = Shape(MARKETS[market], title=f"{market.value}: {', '.join(pool.name for pool in rung)}")

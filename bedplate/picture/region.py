@@ -9,7 +9,8 @@ from bedplate.picture.measure import TO, Face
 from bedplate.picture.place import gateway_rows, laptops_row
 from bedplate.picture.signs import MARKETS, Sign
 from bedplate.picture.table import Cell, Shape, Table, Word
-from bedplate.plan.fleet import FleetPlan, PoolPlan, RegionPlan, ZonePlan
+from bedplate.plan.fleet import FleetPlan, RegionPlan, ZonePlan
+from bedplate.plan.pool import PoolPlan
 from bedplate.plan.space import span_of
 
 Row = tuple[Cell, ...]
@@ -62,7 +63,7 @@ def _letter(zone: str, region: str) -> str:
 
 def _pools(plan: FleetPlan, region: RegionPlan) -> tuple[Row, ...]:
     here = [pool for pool in plan.pools if pool.region == region.name]
-    alike = groupby(here, key=lambda pool: (pool.group, pool.market, pool.reservation))
+    alike = groupby(here, key=lambda pool: (pool.group, pool.market, pool.offer.reservation))
     rows = tuple(_pool_row(tuple(pools)) for _, pools in alike)
     return (_POOL_HEADS, *rows) if rows else ()
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from bedplate.plan.fleet import FleetPlan, PoolPlan
+from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.names import stack_name
+from bedplate.plan.pool import PoolPlan
 
 
 def plan_document(plan: FleetPlan) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """The plan of a fleet: regions, zones, sites, pools and stores with every name and address decided."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
 
+from bedplate.plan.pool import PoolPlan
 from bedplate.plan.record import Record
-from bedplate.spec.group import Fabric, Market
 from bedplate.spec.network import Egress, Interconnect
 from bedplate.spec.site import Dials, Use
 
@@ -63,23 +63,21 @@ class LaptopPool:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolPlan:
-    """One Auto Scaling group: a rung of a group's ladder, in one zone where the fabric needs it."""
+class Member:
+    """One machine of the control plane, known as `name` (`control-1.us-west-2`): its zone and its fixed address."""
 
     name: str
-    group: str
-    use: Use
-    region: str
-    zones: tuple[str, ...]
-    market: Market
-    reservation: str | None
-    types: tuple[str, ...]
-    min: int
-    max: int
-    disk: int
-    fabric: Fabric | None
-    rung: int = 0
-    """Where its rung stands in the group's ladder: for messages; names and addresses never hang on it."""
+    zone: str
+    address: IPv4Address
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """The machines that run API servers and etcd, all in the home region, and the version of Kubernetes on them."""
+
+    type: str
+    version: str
+    members: tuple[Member, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +130,7 @@ class FleetPlan:
     """The address that is told of alarms."""
     boundary: str | None = None
     """The ARN of the policy that bounds every role of the fleet."""
+    control_plane: ControlPlane | None = None
 
     @property
     def home(self) -> RegionPlan:
@@ -147,8 +146,18 @@ class FleetPlan:
 
     @property
     def addresses(self) -> Mapping[str, IPv4Address]:
-        """The fixed address of each physical machine, by `machine.place`."""
-        return {f"{name}.{site.name}": address for site in self.sites for name, address in site.machines.items()}
+        """The fixed address of each machine that has one, by `machine.place`: of sites, and of the control plane."""
+        physical = {f"{name}.{site.name}": address for site in self.sites for name, address in site.machines.items()}
+        return physical | self._members
+
+    @property
+    def _members(self) -> dict[str, IPv4Address]:
+        return {each.name: each.address for each in self.control_plane.members} if self.control_plane else {}
+
+    @property
+    def new_addresses(self) -> Mapping[str, IPv4Address]:
+        """Addresses given to machines of the cloud that the lock does not hold yet, by name."""
+        return {name: one for name, one in self._members.items() if self.record.addresses.get(name) != one}
 
     @property
     def news(self) -> Mapping[str, IPv4Network]:
@@ -162,4 +171,6 @@ class FleetPlan:
 
     def recorded(self) -> Record:
         """Return what the lock is to hold from now on: all it held, and the news."""
-        return Record(MappingProxyType({**self.record.blocks, **self.news}))
+        blocks = MappingProxyType({**self.record.blocks, **self.news})
+        addresses = MappingProxyType({**self.record.addresses, **self._members})
+        return replace(self.record, blocks=blocks, addresses=addresses)

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from bedplate.catalog import Catalog
 from bedplate.plan import paths
 from bedplate.plan.allot import allot
-from bedplate.plan.fleet import FleetPlan, LaptopPool, RegionPlan, SitePlan, TunnelPlan, ZonePlan
+from bedplate.plan.fleet import ControlPlane, FleetPlan, LaptopPool, RegionPlan, SitePlan, TunnelPlan, ZonePlan
+from bedplate.plan.member import members
 from bedplate.plan.pools import pools
 from bedplate.plan.record import Record
 from bedplate.plan.stores import buckets, files
@@ -21,6 +22,7 @@ Blocks = Mapping[str, IPv4Network]
 def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
     """Return the plan of a fleet that has passed the checks; raises PlanFaults as `allot` does."""
     blocks = allot(fleet, record)
+    regions = _regions(fleet, blocks)
     return FleetPlan(
         name=fleet.name,
         account=fleet.account,
@@ -29,7 +31,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         supernet=fleet.network.supernet,
         interconnect=fleet.network.interconnect,
         egress=fleet.network.egress,
-        regions=_regions(fleet, blocks),
+        regions=regions,
         sites=_sites(fleet),
         pods=blocks.get(paths.PODS),
         services=blocks.get(paths.SERVICES),
@@ -43,6 +45,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         budget=(fleet.budget.monthly, fleet.budget.email) if fleet.budget else None,
         alarms=fleet.alarms.email if fleet.alarms else None,
         boundary=fleet.identity.permissions_boundary,
+        control_plane=_control_plane(fleet, regions, record),
     )
 
 
@@ -79,6 +82,15 @@ def _sites(fleet: Fleet) -> tuple[SitePlan, ...]:
 
 def _addresses(site: Site) -> Mapping[str, IPv4Address]:
     return MappingProxyType({name: machine.address for name, machine in site.machines.items()})
+
+
+def _control_plane(fleet: Fleet, regions: tuple[RegionPlan, ...], record: Record) -> ControlPlane | None:
+    cluster = fleet.kubernetes
+    if cluster is None:
+        return None
+    home = next(region for region in regions if region.home)
+    machines = members(home, cluster.control_plane.count, record.addresses)
+    return ControlPlane(cluster.control_plane.type, cluster.version, machines)
 
 
 def _laptops(fleet: Fleet, blocks: Blocks) -> tuple[LaptopPool, ...]:

@@ -1,10 +1,11 @@
 """The pools of a fleet: a rung of a ladder is one Auto Scaling group, or one a zone for the fabric's sake."""
 
 from collections.abc import Iterator
+from datetime import datetime
 
 from bedplate.catalog import Catalog
-from bedplate.plan.fleet import PoolPlan
 from bedplate.plan.names import pool_name
+from bedplate.plan.pool import Offer, PoolPlan, Tenure, Volume
 from bedplate.spec import Fleet
 from bedplate.spec.group import Group, Rung
 
@@ -32,15 +33,27 @@ def _pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iterator[
             use=group.use,
             region=rung.region,
             zones=zones,
-            market=rung.market,
-            reservation=rung.reservation,
-            types=group.types,
+            offer=_offer(group, rung),
             min=0 if number else group.nodes.min,
             max=group.nodes.max,
-            disk=group.disk,
+            volume=Volume(group.disk, group.disk_throughput, group.disk_iops),
             fabric=group.fabric,
+            tenure=Tenure(group.owner or fleet.owner, group.expires, group.schedule),
+            labels=group.labels,
+            taints=group.taints,
             rung=position,
         )
+
+
+def _offer(group: Group, rung: Rung) -> Offer:
+    return Offer(
+        market=rung.market,
+        types=group.types,
+        similar=group.similar,
+        reservation=rung.reservation,
+        max_price=rung.max_price,
+        ends=datetime.fromisoformat(rung.ends) if rung.ends else None,
+    )
 
 
 def _places(

@@ -6,7 +6,8 @@ from itertools import groupby
 from types import MappingProxyType
 
 from bedplate.catalog import Catalog
-from bedplate.plan.fleet import FleetPlan, PoolPlan
+from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.pool import PoolPlan
 
 
 @dataclass(frozen=True, slots=True)

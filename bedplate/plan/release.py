@@ -27,7 +27,7 @@ def release(record: Record, path: str, fleet: Fleet) -> Record:
             fix="take it out of the file first; a block in use is never given to another",
         )
     gone.update(known for known in record.blocks if leads_to(known, path) and known not in used)
-    return Record({known: block for known, block in record.blocks.items() if known not in gone})
+    return record.without(gone)
 
 
 def _in_use(record: Record, fleet: Fleet) -> Iterator[str]:

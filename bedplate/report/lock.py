@@ -12,24 +12,23 @@ SHOWN = 1
 
 def difference_lines(plan: FleetPlan) -> Iterator[str]:
     """Yield what is not recorded yet and what is held for nobody; one line when the lock agrees."""
-    news, retired = roots(plan.news), roots(plan.retired)
+    retired = roots(plan.retired)
     if retired:
         yield "no longer in the file, and held until `bedplate plan --write --release PATH` gives it back:"
         yield from aligned((f"- {path}", str(plan.retired[path])) for path in retired)
-    if news:
-        yield f"not recorded yet: {named(news, 'block')}; `bedplate plan --write` records {_them(news)}"
+    if fresh := _fresh(plan):
+        yield f"not recorded yet: {', '.join(fresh)} (`bedplate plan --write`)"
     elif not retired:
         yield "fleet.lock holds all of it"
 
 
 def recorded_lines(plan: FleetPlan, released: Mapping[str, IPv4Network]) -> Iterator[str]:
     """Yield what `--write` has just recorded, and what it gave back."""
-    news = roots(plan.news)
     gone = roots(released)
     if gone:
         yield f"given back, and free to be allotted anew: {', '.join(gone)}"
-    if news:
-        yield f"recorded in fleet.lock: {named(news, 'block')}"
+    if fresh := _fresh(plan):
+        yield f"recorded in fleet.lock: {', '.join(fresh)}"
     elif not gone:
         yield "fleet.lock held all of it already"
 
@@ -50,5 +49,10 @@ def _region(path: str) -> str:
     return path.partition("/zone/")[0]
 
 
-def _them(names: tuple[str, ...]) -> str:
-    return "it" if len(names) == 1 else "them"
+def _fresh(plan: FleetPlan) -> tuple[str, ...]:
+    blocks, addresses = roots(plan.news), len(plan.new_addresses)
+    told = {
+        named(blocks, "block"): blocks,
+        counted(addresses, "address", "addresses"): addresses,
+    }
+    return tuple(words for words, count in told.items() if count)

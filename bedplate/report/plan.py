@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network
 from itertools import groupby
 
-from bedplate.plan.fleet import FleetPlan, PoolPlan, SitePlan, ZonePlan
+from bedplate.plan.fleet import FleetPlan, SitePlan, ZonePlan
 from bedplate.plan.paths import PODS, SERVICES, edge_path, is_nested, pool_path, region_path, site_path
+from bedplate.plan.pool import PoolPlan
 from bedplate.plan.zones import SLOTS
 from bedplate.report.columns import aligned, counted
 

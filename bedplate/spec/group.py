@@ -4,9 +4,20 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from bedplate.spec.base import Spec
+from bedplate.spec.base import Spec, Table
+from bedplate.spec.day import Expiry, Moment
+from bedplate.spec.schedule import Schedule
 from bedplate.spec.site import Use
-from bedplate.spec.text import InstanceType, RegionName, ReservationId, ZoneName
+from bedplate.spec.text import (
+    InstanceType,
+    LabelKey,
+    LabelValue,
+    Owner,
+    RegionName,
+    ReservationId,
+    Taint,
+    ZoneName,
+)
 
 
 class Market(StrEnum):
@@ -51,6 +62,19 @@ class Rung(Spec):
         title="Zone",
         description="One zone of the region; required with a reservation or block, whose zone it is.",
     )
+    max_price: float | None = Field(
+        default=None,
+        gt=0,
+        le=1000,
+        strict=False,
+        title="Maximum price",
+        description="With market spot: USD an hour that a machine may cost; left out, the price on demand.",
+    )
+    ends: Moment | None = Field(
+        default=None,
+        title="End",
+        description="With market capacity-block: when the block ends; the pool is emptied an hour before.",
+    )
 
 
 class Group(Spec):
@@ -61,7 +85,19 @@ class Group(Spec):
         min_length=1, title="Instance types", description="EC2 instance types that serve equally well."
     )
     nodes: Nodes = Field(title="Nodes", description="How many machines, over all rungs.")
+    similar: bool = Field(
+        default=False,
+        title="Similar types too",
+        description="Also any type with no fewer CPUs and no less memory than the smallest named, and no more than "
+        "the largest.",
+    )
     disk: int = Field(default=100, ge=8, le=16384, title="Root disk", description="Size of the root volume in GiB.")
+    disk_throughput: int = Field(
+        default=125, ge=125, le=1000, title="Disk throughput", description="Throughput of the root volume in MiB/s."
+    )
+    disk_iops: int = Field(
+        default=3000, ge=3000, le=16000, title="Disk IOPS", description="Operations a second of the root volume."
+    )
     fabric: Fabric | None = Field(
         default=None,
         strict=False,
@@ -70,4 +106,24 @@ class Group(Spec):
     )
     ladder: tuple[Rung, ...] = Field(
         min_length=1, title="Ladder", description="Where capacity is looked for, in this order."
+    )
+    labels: Table[LabelKey, LabelValue] = Field(
+        default_factory=dict,
+        validate_default=True,
+        title="Labels",
+        description="Labels of its Kubernetes nodes, beside those that bedplate gives.",
+    )
+    taints: tuple[Taint, ...] = Field(
+        default=(), title="Taints", description="Taints of its Kubernetes nodes, as key=value:NoSchedule."
+    )
+    owner: Owner | None = Field(
+        default=None, title="Owner", description="Who answers for these machines; left out, the fleet's owner."
+    )
+    expires: Expiry | None = Field(
+        default=None,
+        title="Expiry",
+        description="The day, quoted, after which they are not wanted any more and end, or permanent.",
+    )
+    schedule: Schedule | None = Field(
+        default=None, title="Schedule", description="The hours in which they run; left out, always."
     )

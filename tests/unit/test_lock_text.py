@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
 import pytest
 
-from bedplate.lock.text import NotALockError, lock_text, parse_lock
+from bedplate.lock.entry import NotALockError
+from bedplate.lock.text import lock_text, parse_lock
 from bedplate.plan import Record
 
 WEST = "region/us-west-2"
@@ -18,7 +19,9 @@ RECORD = Record(
         "pods": IPv4Network("10.112.0.0/13"),
         "site/cellar": IPv4Network("192.168.40.0/22"),
         "tunnel/cellar/us-west-2/1": IPv4Network("169.254.64.0/30"),
-    }
+    },
+    addresses={"control-1.us-west-2": IPv4Address("10.64.32.16")},
+    images={"us-west-2/x86_64": "ami-0123456789abcdef0"},
 )
 TEXT = lock_text("lab", RECORD)
 
@@ -122,3 +125,27 @@ def test_what_is_no_lock_is_refused(text: str, reason: str) -> None:
     """Any other text, however it came there."""
     with pytest.raises(NotALockError, match=reason):
         parse_lock(text, "lab")
+
+
+def test_a_lock_without_addresses_and_images_is_read() -> None:
+    """Locks of before these were recorded lack both."""
+    document = json.loads(TEXT)
+    del document["addresses"], document["images"]
+
+    assert parse_lock(json.dumps(document), "lab").blocks == RECORD.blocks
+
+
+@pytest.mark.parametrize(
+    ("key", "entry"),
+    [
+        ("addresses", {"control-1.us-west-2": "10.64.32"}),
+        ("addresses", {"somebody": "10.64.32.16"}),
+        ("addresses", {"control-1.us-west-2": "10.64.32.16", "control-2.us-west-2": "10.64.32.16"}),
+        ("images", {"us-west-2/x86_64": "latest"}),
+        ("images", {"us-west-2": "ami-0123456789abcdef0"}),
+        ("images", ["ami-0123456789abcdef0"]),
+    ],
+)
+def test_an_address_or_image_of_another_form_is_refused(key: str, entry: object) -> None:
+    """Only bedplate writes the lock, so what it never writes is damage."""
+    assert not is_lock(json.dumps(json.loads(TEXT) | {key: entry}))

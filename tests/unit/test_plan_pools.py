@@ -6,7 +6,7 @@ import pytest
 
 from bedplate.catalog import Catalog
 from bedplate.plan import Record, plan_fleet
-from bedplate.plan.fleet import PoolPlan
+from bedplate.plan.pool import PoolPlan
 from tests.support.sketch import catalog, group, sketch
 
 WEST = {"region": "us-west-2"}

@@ -71,4 +71,26 @@ GROUP_RULES = (
         "choose another type",
         _TYPES,
     ),
+    Rule("E318", "no-such-day", "A day that the calendar lacks is a slip of the pen.", "write it as '2027-01-31'"),
+    Rule(
+        "E319",
+        "schedule-words",
+        "Auto Scaling takes hours, weekdays and time zones.",
+        "write start: '07:00', stop: '20:00', days: MON-FRI, zone: Europe/Zurich",
+        "EC2 Auto Scaling PutScheduledUpdateGroupAction",
+    ),
+    Rule(
+        "E320",
+        "label-syntax",
+        "Kubernetes takes no other labels.",
+        "write it as lab.example/team: vision",
+        "Kubernetes, Labels and Selectors",
+    ),
+    Rule(
+        "E321",
+        "taint-syntax",
+        "Kubernetes takes no other taints.",
+        "write it as team=vision:NoSchedule",
+        "Kubernetes, Taints and Tolerations",
+    ),
 )
