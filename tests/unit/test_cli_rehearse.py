@@ -177,6 +177,14 @@ def test_a_graph_lists_a_stacks_resources(capsys: pytest.CaptureFixture[str]) ->
     assert {node["type"] for node in nodes} >= {"pulumi:pulumi:Stack", "pulumi:providers:aws"}
 
 
+def test_a_graph_may_be_a_terraform_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    """For policy tools, which read that and nothing else."""
+    assert run(["graph", MINIMAL, "--stack", "shared", "--format", "terraform-plan"]) == 0
+
+    plan = json.loads(capsys.readouterr().out)
+    assert "aws_iam_role.solo_shared_solo-ssh" in {change["address"] for change in plan["resource_changes"]}
+
+
 @pytest.mark.parametrize("arguments", [[], ["--all", "--stack", "shared"]])
 def test_a_graph_is_of_one_stack_or_of_all(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Neither is guessed."""
