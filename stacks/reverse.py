@@ -18,7 +18,7 @@ from stacks.tags import named
 def reverse_names(plan: FleetPlan) -> dict[str, dict[str, str]]:
     """Return the reverse zones, of 256 addresses each, that hold a machine of a site, and its names in each."""
     zones: dict[str, dict[str, str]] = {}
-    for name, address in plan.addresses.items():
+    for name, address in plan.site_addresses.items():
         last, _, zone = address.reverse_pointer.partition(".")
         zones.setdefault(zone, {})[last] = f"{name}.{plan.domain}"
     return zones

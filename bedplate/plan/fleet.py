@@ -147,8 +147,12 @@ class FleetPlan:
     @property
     def addresses(self) -> Mapping[str, IPv4Address]:
         """The fixed address of each machine that has one, by `machine.place`: of sites, and of the control plane."""
-        physical = {f"{name}.{site.name}": address for site in self.sites for name, address in site.machines.items()}
-        return physical | self._members
+        return {**self.site_addresses, **self._members}
+
+    @property
+    def site_addresses(self) -> Mapping[str, IPv4Address]:
+        """The fixed address of each physical machine, by `machine.place`."""
+        return {f"{name}.{site.name}": address for site in self.sites for name, address in site.machines.items()}
 
     @property
     def _members(self) -> dict[str, IPv4Address]:
