@@ -13,6 +13,7 @@ from stacks.bucket import StoreBucket
 from stacks.egress import NatEgress
 from stacks.files import FilesParts, SharedFiles
 from stacks.firewall import NodeFirewall, StorageFirewall
+from stacks.forwarding import Forwarding, forwarded
 from stacks.image import architecture, image_reference
 from stacks.key import FleetKey
 from stacks.laptop_gateway import LaptopGateway, gateway_parts
@@ -46,6 +47,8 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
         pulumi.export("zone_id", PrivateZone(plan, network.vpc_id, here).zone_id)
     if asks_here(plan, region):
         pulumi.export("resolver_addresses", InboundResolver(plan, region, network, here).addresses)
+    if forwarded(plan):
+        Forwarding(plan, region, network, here)
     ground = Ground(plan, region, network, egress, firewall, alarms.arn, stack_of(plan, SHARED), here)
     _declare_laptops(ground)
     _declare_storage(ground)

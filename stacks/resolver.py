@@ -44,7 +44,7 @@ class InboundResolver(pulumi.ComponentResource):
             direction="INBOUND",
             protocols=["Do53"],
             security_group_ids=[self._firewall(plan, network.vpc_id)],
-            ip_addresses=[ResolverEndpointIpAddressArgs(subnet_id=ident) for ident in _subnets(region, network)],
+            ip_addresses=[ResolverEndpointIpAddressArgs(subnet_id=ident) for ident in two_subnets(region, network)],
             tags=named(self._name),
         )
         endpoint = ResolverEndpoint(self._name, args, inside(self))
@@ -57,7 +57,7 @@ class InboundResolver(pulumi.ComponentResource):
         return doors.group_id
 
 
-def _subnets(region: RegionPlan, network: Network) -> Iterator[pulumi.Output[str]]:
+def two_subnets(region: RegionPlan, network: Network) -> Iterator[pulumi.Output[str]]:
     """Yield two subnets: those of the zones allotted first, so that a new zone moves nothing."""
     first, *more = sorted(region.zones, key=lambda zone: zone.nodes)
     yield network.zones[first.name].nodes_id

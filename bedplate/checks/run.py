@@ -9,6 +9,7 @@ from bedplate.checks.fault import Fault
 from bedplate.checks.group import check_groups
 from bedplate.checks.interconnect import check_interconnect
 from bedplate.checks.ladder import check_ladders, check_reservations
+from bedplate.checks.name_server import check_name_servers
 from bedplate.checks.person import check_people
 from bedplate.checks.region import check_home, check_regions
 from bedplate.checks.site import check_gateways, check_sites
@@ -25,6 +26,7 @@ CHECKERS: tuple[Checker, ...] = (
     check_interconnect,
     check_sites,
     check_gateways,
+    check_name_servers,
     check_groups,
     check_ladders,
     check_reservations,

@@ -51,13 +51,14 @@ def _addresses(key: str, site: Site) -> Iterator[Fault]:
     for place, address in addresses:
         if address not in site.lan:
             yield fault("E240", place, f"{address} is not on the site's LAN {site.lan}")
-        elif address in _ends(site.lan):
+        elif address in ends(site.lan):
             yield fault("E241", place, f"{address} is the first or the last address of {site.lan}")
     for place, address, first in repeated(addresses):
         yield fault("E242", place, f"{address} is the address of {first.split('.')[-2]} too")
 
 
-def _ends(lan: IPv4Network) -> tuple[IPv4Address, ...]:
+def ends(lan: IPv4Network) -> tuple[IPv4Address, ...]:
+    """Return the two addresses of a LAN that are no host's."""
     return (lan.network_address, lan.broadcast_address) if lan.prefixlen < _NO_HOSTS_ENDS else ()
 
 

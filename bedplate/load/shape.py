@@ -140,6 +140,11 @@ def _empty(_: ErrorDetails, site: Site) -> _Told:
     return "E108", f"{site.node.key} is empty", ""
 
 
+def _too_many(error: ErrorDetails, site: Site) -> _Told:
+    most = error.get("ctx", {}).get("max_length")
+    return "E107", f"{site.node.key} has {error.get('ctx', {}).get('actual_length')} items; {most} is the most", ""
+
+
 _TELLERS: Mapping[str, Callable[[ErrorDetails, Site], _Told]] = {
     "enum": _unknown_word,
     "extra_forbidden": _unknown_key,
@@ -147,6 +152,7 @@ _TELLERS: Mapping[str, Callable[[ErrorDetails, Site], _Told]] = {
     "less_than_equal": _out_of_range,
     "literal_error": _unknown_word,
     "missing": _missing,
+    "too_long": _too_many,
     "too_short": _empty,
     "union_tag_invalid": _unknown_word,
     "union_tag_not_found": _no_kind,

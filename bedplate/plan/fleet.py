@@ -31,6 +31,14 @@ class RegionPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class NameServersPlan:
+    """Who answers for a site's own domain, in the order of the file."""
+
+    domain: str
+    servers: tuple[IPv4Address, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SitePlan:
     """A site's LAN, and the fixed address and the use of each machine on it; None serves the site itself."""
 
@@ -42,6 +50,7 @@ class SitePlan:
     dials: Dials
     machines: Mapping[str, IPv4Address]
     uses: Mapping[str, Use | None]
+    dns: NameServersPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)

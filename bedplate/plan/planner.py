@@ -7,7 +7,16 @@ from types import MappingProxyType
 from bedplate.catalog import Catalog
 from bedplate.plan import paths
 from bedplate.plan.allot import allot
-from bedplate.plan.fleet import ControlPlane, FleetPlan, LaptopPool, RegionPlan, SitePlan, TunnelPlan, ZonePlan
+from bedplate.plan.fleet import (
+    ControlPlane,
+    FleetPlan,
+    LaptopPool,
+    NameServersPlan,
+    RegionPlan,
+    SitePlan,
+    TunnelPlan,
+    ZonePlan,
+)
 from bedplate.plan.member import members
 from bedplate.plan.pools import pools
 from bedplate.plan.record import Record
@@ -75,6 +84,7 @@ def _sites(fleet: Fleet) -> tuple[SitePlan, ...]:
             dials=site.gateway.dials,
             machines=_addresses(site),
             uses=MappingProxyType({label: machine.use for label, machine in site.machines.items()}),
+            dns=NameServersPlan(site.dns.domain, site.dns.servers) if site.dns else None,
         )
         for name, site in fleet.sites.items()
     )

@@ -25,10 +25,11 @@ class Stand:
 
 
 def interfaces(resources: Resources) -> dict[str, Stand]:
-    """Return the network interfaces and lone machines of a graph by id."""
+    """Return the network interfaces, lone machines and resolvers of a graph by id."""
     publics = _elastic(resources)
     found = {each.id: _interface(each, publics) for each in resources.of("ec2/networkInterface:NetworkInterface")}
-    return found | {each.id: _machine(each, publics) for each in resources.of("ec2/instance:Instance")}
+    found |= {each.id: _machine(each, publics) for each in resources.of("ec2/instance:Instance")}
+    return found | dict(_resolvers(resources))
 
 
 def launched(resources: Resources, public_subnets: frozenset[str]) -> dict[str, Stand]:
@@ -63,6 +64,15 @@ def _machine(each: Resource, publics: dict[str, int]) -> Stand:
         subnet=each.text("subnetId"),
         address=_number(each.text("privateIp")),
     )
+
+
+def _resolvers(resources: Resources) -> Iterator[tuple[str, Stand]]:
+    """Yield the addresses of resolvers: each bears the groups of its endpoint."""
+    for each in resources.of("route53/resolverEndpoint:ResolverEndpoint"):
+        for values in each.blocks("ipAddresses"):
+            address, subnet = str(values.get("ip") or ""), str(values.get("subnetId") or "")
+            groups = frozenset(each.texts("securityGroupIds"))
+            yield f"{each.id}/{address}", Stand(each.name, groups, subnet=subnet, address=_number(address))
 
 
 def _elastic(resources: Resources) -> dict[str, int]:

@@ -78,6 +78,9 @@ def _share(plan: FleetPlan) -> str:
 def _others(plan: FleetPlan) -> Iterator[Row]:
     for site in plan.sites:
         yield _site(plan, site)
+        if site.dns:
+            servers = " ".join(map(str, site.dns.servers))
+            yield ("    names", site.dns.domain, f"asked of {servers}, by a resolver in each region")
     for path, block in ((PODS, plan.pods), (SERVICES, plan.services)):
         if block:
             yield (_mark(plan, path) + path, str(block), f"{block.num_addresses:,} addresses")

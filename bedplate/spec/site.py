@@ -6,7 +6,10 @@ from pydantic import Field
 
 from bedplate.spec.address import Address, Block
 from bedplate.spec.base import Spec, Table
-from bedplate.spec.text import HostLabel, Slug
+from bedplate.spec.text import DomainName, HostLabel, Slug
+
+# Route 53 Resolver takes no more targets in a rule (Route 53 quotas, 2026-11).
+MOST_SERVERS = 6
 
 
 class Use(StrEnum):
@@ -62,6 +65,18 @@ class Gateway(Spec):
     )
 
 
+class NameServers(Spec):
+    """Who knows the names of a site's own domain: the fleet's regions ask there."""
+
+    domain: DomainName = Field(title="Domain", description="The site's own domain; all names under it are asked there.")
+    servers: tuple[Address, ...] = Field(
+        min_length=1,
+        max_length=MOST_SERVERS,
+        title="Servers",
+        description="Addresses on the site's LAN that answer for the domain, over UDP and TCP on port 53.",
+    )
+
+
 class Site(Spec):
     """A LAN that exists already, its gateway and its machines."""
 
@@ -72,4 +87,9 @@ class Site(Spec):
         validate_default=True,
         title="Machines",
         description="The site's machines by host name.",
+    )
+    dns: NameServers | None = Field(
+        default=None,
+        title="Name servers",
+        description="A domain of the site's own, which every region then asks the site's servers for.",
     )

@@ -129,6 +129,7 @@ DEFECTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("ResolverEndpoint", {"protocols": ["Do54"]}, "protocols"),
     ("ResolverRule", {"ruleType": "PASS"}, "ruleType"),
     ("ResolverRule", {"targetIps": []}, "targetIps"),
+    ("ResolverRule", {"targetIps": [{"ip": f"10.0.0.{host}"} for host in range(1, 8)]}, "targetIps"),
     ("ResolverRule", {"resolverEndpointId": None}, "resolverEndpointId"),
     ("ResolverRule", {"targetIps": [{"ip": "fd00::2"}]}, "targetIps[0].ip"),
     ("ResolverRule", {"targetIps": [{"ip": "10.0.0.2", "port": 0}]}, "targetIps.port"),

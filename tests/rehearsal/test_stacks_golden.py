@@ -1,21 +1,23 @@
-"""What the stacks of the examples are made of, by type and name: a renamed resource is a deleted one."""
+"""What the stacks of some fleets are made of, by type and name: a renamed resource is a deleted one."""
 
 import pytest
 
 from bedplate.plan import FleetPlan
-from tests.conftest import Expect
+from tests.conftest import DATA, Expect
 from tests.support.declared import EXAMPLES, Declared, declared, plan_of
 
+FILES = (EXAMPLES / "lab.yaml", EXAMPLES / "minimal.yaml", DATA / "fleets" / "joined.yaml")
 
-@pytest.fixture(scope="module", params=["lab", "minimal"])
+
+@pytest.fixture(scope="module", params=FILES, ids=lambda path: path.stem)
 def plan(request: pytest.FixtureRequest) -> FleetPlan:
-    """Give the plan of each example in turn."""
-    return plan_of(EXAMPLES / f"{request.param}.yaml")
+    """Give the plan of each file in turn."""
+    return plan_of(request.param)
 
 
 @pytest.fixture(scope="module")
 def stacks(plan: FleetPlan) -> Declared:
-    """Give what the example's stacks declare."""
+    """Give what the file's stacks declare."""
     return declared(plan)
 
 

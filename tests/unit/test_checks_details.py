@@ -9,6 +9,8 @@ from bedplate.load import examine
 
 BASE = (Path(__file__).parents[1] / "data" / "fleets" / "base.yaml").read_text(encoding="utf-8")
 _SITE_RUNG = "{region: us-east-1, market: spot}"
+_DOOR = "[192.168.60.1]"
+_SEVEN = f"[{', '.join(f'192.168.60.{host}' for host in range(1, 8))}]"
 
 # By what it shows: the edit of the base fleet, and the codes and keys that it must give.
 EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
@@ -36,6 +38,37 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     "a site with a transit gateway's number": ("asn: 65011", "asn: 4200000001", [("E244", "sites.attic.gateway.asn")]),
     "a site that waits for AWS to dial": ("asn: 65011", "asn: 65011, dials: aws", []),
     "a site in the supernet": ("192.168.60.", "10.70.0.", []),
+    "a site's domain beside the fleet's": (
+        "  attic:\n", f"  attic:\n    dns: {{domain: lab.example, servers: {_DOOR}}}\n", [],
+    ),
+    "a site's domain that is the fleet's": (
+        "  attic:\n", f"  attic:\n    dns: {{domain: lab.internal, servers: {_DOOR}}}\n",
+        [("E249", "sites.attic.dns.domain")],
+    ),
+    "a site's domain that is AWS's": (
+        "  attic:\n", f"  attic:\n    dns: {{domain: us-west-2.compute.internal, servers: {_DOOR}}}\n",
+        [("E249", "sites.attic.dns.domain")],
+    ),
+    "a site that answers for a public domain of AWS": (
+        "  attic:\n", f"  attic:\n    dns: {{domain: s3.amazonaws.com, servers: {_DOOR}}}\n",
+        [("E249", "sites.attic.dns.domain")],
+    ),
+    "a name server on another LAN": (
+        "  attic:\n", "  attic:\n    dns: {domain: attic.example, servers: [192.168.40.1]}\n",
+        [("E240", "sites.attic.dns.servers.0")],
+    ),
+    "a name server at the end of the LAN": (
+        "  attic:\n", "  attic:\n    dns: {domain: attic.example, servers: [192.168.60.255]}\n",
+        [("E241", "sites.attic.dns.servers.0")],
+    ),
+    "a site without any name server": (
+        "  attic:\n", "  attic:\n    dns: {domain: attic.example, servers: []}\n",
+        [("E108", "sites.attic.dns.servers")],
+    ),
+    "more name servers than a rule takes": (
+        "  attic:\n", f"  attic:\n    dns: {{domain: attic.example, servers: {_SEVEN}}}\n",
+        [("E107", "sites.attic.dns.servers")],
+    ),
     "sites of one LAN": ("192.168.60.", "192.168.41.", [("E226", "sites.attic.lan")]),
     "the whole internet": ("10.64.0.0/10", "0.0.0.0/0", [("E220", "network.supernet")]),
     "a supernet with docker's range": ("10.64.0.0/10", "172.16.0.0/12", []),
@@ -59,6 +92,27 @@ def test_an_edit_gives_exactly_its_faults(what: str, tmp_path: Path) -> None:
     found = examine(path, load_catalog())
 
     assert [(told.code, told.key) for told in found] == faults
+
+
+@pytest.mark.parametrize(
+    ("own", "cellar", "told"),
+    [
+        ("lab.corp.example", "corp.example", "the fleet's own domain lab.corp.example lies in corp.example"),
+        ("lab.internal", "attic.example", "attic.example is the domain of cellar too"),
+        ("lab.internal", "sub.attic.example", ""),
+    ],
+)
+def test_a_domain_is_asked_of_one_place(own: str, cellar: str, told: str, tmp_path: Path) -> None:
+    """A site's domain takes in neither the fleet's nor another site's; one below another is asked by itself."""
+    path = tmp_path / "fleet.yaml"
+    text = BASE.replace("domain: lab.internal", f"domain: {own}")
+    for site, domain, server in (("cellar", cellar, "192.168.40.1"), ("attic", "attic.example", "192.168.60.1")):
+        text = text.replace(f"  {site}:\n", f"  {site}:\n    dns: {{domain: {domain}, servers: [{server}]}}\n")
+    path.write_text(text, encoding="utf-8")
+
+    found = examine(path, load_catalog())
+
+    assert [(fault.code, fault.message) for fault in found] == ([("E249", told)] if told else [])
 
 
 PEERING = "laptops at the gateway in us-west-2 reach us-west-2 alone"

@@ -1,4 +1,4 @@
-"""E207 and E24: sites, their machines and gateways."""
+"""E207, E24 and E25: sites, their machines, gateways and name servers."""
 
 from bedplate.checks.rules.rule import Rule
 
@@ -13,7 +13,7 @@ SITE_RULES = (
     Rule(
         "E240",
         "address-elsewhere",
-        "A machine's address lies on its site's LAN.",
+        "A machine or a server of a site has an address on its LAN.",
         "write an address of the LAN",
     ),
     Rule(
@@ -53,4 +53,12 @@ SITE_RULES = (
         "shorten one of its parts",
         "RFC 1123",
     ),
+    Rule(
+        "E249",
+        "domain-taken",
+        "What is forwarded hides every name below it, and whoever else answers for it.",
+        "give the site a domain of its own",
+        "Amazon Route 53 developer guide, resolver rules and private hosted zones",
+    ),
+    Rule("E250", "name-server-twice", "Asked again, a server gives the same answer.", "delete one of them"),
 )

@@ -20,6 +20,7 @@ _LIMITS = {
     "ruleType": Choice(("FORWARD", "SYSTEM", "RECURSIVE", "DELEGATE")),
 }
 _TARGET_LIMITS = {"port": Number(1, 65535), "protocol": Choice(("DoH", "Do53", "DoH-FIPS"))}
+_MOST_TARGETS = 6  # Route 53 quotas, 2026-11
 _TARGET_DEFAULTS = {"port": 53, "protocol": "Do53"}
 _TAGS = Tagger(service=SERVICE, ident="ResourceArn")
 
@@ -92,6 +93,8 @@ def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     yield from beyond(inputs, _LIMITS)
     yield from inside(inputs, "targetIps", _TARGET_LIMITS)
     targets = inputs.get("targetIps")
+    if isinstance(targets, list) and len(targets) > _MOST_TARGETS:
+        yield Complaint("targetIps", f"a rule has at most {_MOST_TARGETS} targets")
     for number, target in enumerate(targets if isinstance(targets, list) else []):
         if is_known(target) and not _is_address(target.get("ip")):
             yield Complaint(f"targetIps[{number}].ip", f"{target.get('ip')!r} is no IPv4 address")
