@@ -73,6 +73,13 @@ def served_subnet(world: World) -> dict[str, Any]:
     return {"subnetId": world.subnet}
 
 
+def reserved_block(world: World) -> dict[str, Any]:
+    """Return a block that holds one which is reserved already."""
+    call = {"SubnetId": world.subnet, "Cidr": "10.20.0.32/28", "ReservationType": "explicit"}
+    world.aws.call("ec2", "create_subnet_cidr_reservation", **call)
+    return {"cidrBlock": "10.20.0.32/27"}
+
+
 def used_address(world: World) -> dict[str, Any]:
     """Return an address that an interface has."""
     world.aws.call("ec2", "associate_address", AllocationId=world.address, NetworkInterfaceId=world.interface)
@@ -176,6 +183,9 @@ DEFECTS: tuple[tuple[str, Given, str], ...] = (
     ("Subnet", {"availabilityZone": "us-east-1a"}, "InvalidParameterValue"),
     ("Subnet", {"cidrBlock": "10.99.0.0/24"}, "InvalidSubnet.Range"),
     ("Subnet", lambda world: {"cidrBlock": world.subnet and "10.20.0.0/25"}, "InvalidSubnet.Conflict"),
+    ("SubnetCidrReservation", {"subnetId": "subnet-0"}, "InvalidSubnetID.NotFound"),
+    ("SubnetCidrReservation", {"cidrBlock": "10.20.9.0/28"}, "InvalidParameterValue"),
+    ("SubnetCidrReservation", reserved_block, "InvalidParameterValue"),
     ("InternetGateway", {"vpcId": "vpc-0"}, "InvalidVpcID.NotFound"),
     ("InternetGateway", lambda world: {"vpcId": world.gateway and world.vpc}, "InvalidParameterValue"),
     ("Eip", {"networkInterface": "eni-0"}, "InvalidNetworkInterfaceID.NotFound"),

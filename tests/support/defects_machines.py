@@ -11,6 +11,7 @@ _FILES, _TARGET = "aws:efs/fileSystem:FileSystem", "aws:efs/mountTarget:MountTar
 _RULES = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
 _SEALS = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
 _KEY, _PARAMETER = "aws:kms/key:Key", "aws:ssm/parameter:Parameter"
+_VOLUME = "aws:ebs/volume:Volume"
 _OVERRIDES = "mixedInstancesPolicy.launchTemplate.overrides"
 _DISKS, _CARDS = "blockDeviceMappings.ebs", "networkInterfaces"
 _GHOST_KEY = "arn:aws:kms:us-west-2:111122223333:key/11111111-2222-3333-4444-555555555555"
@@ -72,6 +73,13 @@ COMPLAINTS: tuple[tuple[str, dict[str, Any], str], ...] = (
         _mixed(spotAllocationStrategy="capacity-optimized", spotInstancePools=3),
         "mixedInstancesPolicy.instancesDistribution.spotInstancePools",
     ),
+    (_VOLUME, {"size": None}, "size"),
+    (_VOLUME, {"size": 70_000}, "size"),
+    (_VOLUME, {"type": "fast"}, "type"),
+    (_VOLUME, {"type": "st1", "iops": 4000}, "iops"),
+    (_VOLUME, {"type": "io2"}, "iops"),
+    (_VOLUME, {"type": "gp2", "throughput": 250}, "throughput"),
+    (_VOLUME, {"encrypted": False, "kmsKeyId": _GHOST_KEY}, "kmsKeyId"),
     (_TEMPLATE, _disk(encrypted="yes"), f"{_DISKS}.encrypted"),
     (_TEMPLATE, _disk(deleteOnTermination="no"), f"{_DISKS}.deleteOnTermination"),
     (_TEMPLATE, _disk(throughput=100), f"{_DISKS}.throughput"),
@@ -133,6 +141,8 @@ COMPLAINTS: tuple[tuple[str, dict[str, Any], str], ...] = (
 )
 # Token, what spoils the specimen's inputs in a world, AWS's code.
 REFUSALS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ...] = (
+    ("volume of no zone", _VOLUME, lambda _world: {"availabilityZone": "us-west-2z"}, "InvalidZone.NotFound"),
+    ("volume of no key", _VOLUME, lambda _world: {"kmsKeyId": _GHOST_KEY}, "NotFoundException"),
     ("two markets", _GROUP, _bought_twice, "ValidationError"),
     (
         "version of no form",

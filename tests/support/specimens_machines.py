@@ -4,11 +4,13 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
+from bedplate.rehearsal.kinds import described as nouns
 from bedplate.rehearsal.simulation import Aws
 from tests.support import services
 from tests.support.asked import asked, faked, listed, settled
 from tests.support.services import IMAGE, fresh
 from tests.support.specimen import Specimen
+from tests.support.told import by
 from tests.support.world import World
 
 _PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl ada@laptop"
@@ -300,6 +302,18 @@ MACHINES = (
         },
         told=_machine,
         silent=frozenset({"forceDestroy", "getPasswordData", "monitoring", "userData", "userDataReplaceOnChange"}),
+    ),
+    Specimen(
+        "aws:ebs/volume:Volume",
+        inputs=lambda world: {
+            "availabilityZone": f"{world.aws.region}a",
+            "encrypted": True,
+            "size": 21,
+            "type": "gp3",
+        },
+        changes={"size": 34, "iops": 4500, "throughput": 260, "type": "io1"},
+        told=by(nouns.VOLUME),
+        silent=frozenset({"finalSnapshot"}),
     ),
     Specimen(
         "aws:ec2/keyPair:KeyPair",

@@ -6,6 +6,7 @@ from typing import Any
 from bedplate.rehearsal.kinds import described as nouns
 from bedplate.rehearsal.kinds.described import described
 from bedplate.rehearsal.simulation import Aws
+from tests.support.asked import asked
 from tests.support.specimen import Specimen
 from tests.support.told import by, by_input
 from tests.support.world import World
@@ -57,6 +58,15 @@ VPC_PARTS = (
             "mapPublicIpOnLaunch": False,
         },
         told=by(nouns.SUBNET),
+    ),
+    Specimen(
+        "aws:ec2/subnetCidrReservation:SubnetCidrReservation",
+        inputs=lambda world: {
+            "subnetId": world.subnet,
+            "cidrBlock": "10.20.0.16/28",
+            "reservationType": "explicit",
+        },
+        told=asked("ec2", "get_subnet_cidr_reservations", SubnetId=lambda _ident, inputs: inputs["subnetId"]),
     ),
     Specimen(
         "aws:ec2/internetGateway:InternetGateway",

@@ -58,6 +58,7 @@ from bedplate.rehearsal.kinds.security_group import DEFAULT_SECURITY_GROUP, SECU
 from bedplate.rehearsal.kinds.security_group_rule import SECURITY_GROUP_RULE
 from bedplate.rehearsal.kinds.ssm_parameter import PARAMETER
 from bedplate.rehearsal.kinds.subnet import SUBNET
+from bedplate.rehearsal.kinds.subnet_reservation import SUBNET_RESERVATION
 from bedplate.rehearsal.kinds.topic import TOPIC
 from bedplate.rehearsal.kinds.topic_subscription import TOPIC_SUBSCRIPTION
 from bedplate.rehearsal.kinds.transit_attachment import TRANSIT_VPC_ATTACHMENT
@@ -65,6 +66,7 @@ from bedplate.rehearsal.kinds.transit_gateway import TRANSIT_GATEWAY
 from bedplate.rehearsal.kinds.transit_membership import TRANSIT_ASSOCIATION, TRANSIT_PROPAGATION
 from bedplate.rehearsal.kinds.transit_peering import TRANSIT_PEERING, TRANSIT_PEERING_ACCEPTER
 from bedplate.rehearsal.kinds.transit_route_table import TRANSIT_ROUTE, TRANSIT_ROUTE_TABLE
+from bedplate.rehearsal.kinds.volume import VOLUME
 from bedplate.rehearsal.kinds.vpc import VPC
 from bedplate.rehearsal.kinds.vpc_endpoint import VPC_ENDPOINT
 from bedplate.rehearsal.kinds.vpc_endpoint_association import VPC_ENDPOINT_ASSOCIATION
@@ -138,6 +140,7 @@ _ROWS = (
     SECURITY_GROUP,
     SECURITY_GROUP_RULE,
     SUBNET,
+    SUBNET_RESERVATION,
     TOPIC,
     TOPIC_SUBSCRIPTION,
     TRANSIT_ASSOCIATION,
@@ -148,6 +151,7 @@ _ROWS = (
     TRANSIT_ROUTE,
     TRANSIT_ROUTE_TABLE,
     TRANSIT_VPC_ATTACHMENT,
+    VOLUME,
     VPC,
     VPC_ASSOCIATION_AUTHORIZATION,
     VPC_EGRESS_RULE,

@@ -117,6 +117,7 @@ TRANSIT_TABLE = Noun(
     "TransitGatewayRouteTables",
     "InvalidRouteTableID.NotFound",
 )
+VOLUME = Noun("volume", "describe_volumes", "VolumeIds", "Volumes", "InvalidVolume.NotFound")
 VPC = Noun("vpc", "describe_vpcs", "VpcIds", "Vpcs", "InvalidVpcID.NotFound")
 VPC_ENDPOINT = Noun(
     "vpcEndpoint",
