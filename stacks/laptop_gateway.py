@@ -7,23 +7,23 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_aws.autoscaling.group import Group
 from pulumi_aws.ec2.eip import Eip, EipArgs
-from pulumi_aws.ec2.launch_template import LaunchTemplate
 from pulumi_aws.ec2.network_interface import NetworkInterface, NetworkInterfaceArgs
 from pulumi_aws.ec2.route import Route, RouteArgs
 
 from bedplate.catalog import load_catalog
 from bedplate.plan.fleet import FleetPlan, LaptopPool, RegionPlan
-from stacks.laptop_machine import GATEWAY_TYPE, gateway_group, gateway_template
+from stacks.lone_machine import LoneMachine, launch_alone
 from stacks.network import Network
 from stacks.options import inside
 from stacks.rule import ANYWHERE, Rule
-from stacks.scaling import Template
 from stacks.security_group import Doors
 from stacks.shortage import watch_launches
-from stacks.tags import named
+from stacks.tags import named, stack_tags
 
+# OpenVPN works on one core, so two are enough; every region offers this type, and its network keeps its pace.
+GATEWAY_TYPE = "c6in.large"
+_DISK_GIB = 16
 # Where OpenVPN listens: its own port, and the one that hotels and airports let out.
 _OPEN = (Rule("openvpn", ANYWHERE.block, "udp", 1194), Rule("openvpn-tcp", ANYWHERE.block, "tcp", 443))
 
@@ -114,8 +114,13 @@ class LaptopGateway(pulumi.ComponentResource):
             Route(f"{self._name}-from-{table}", args, inside(self))
 
     def _machine(self, plan: FleetPlan, pool: LaptopPool, parts: GatewayParts) -> pulumi.Output[str]:
-        args = gateway_template(plan, pool.place, parts.profile_arn, self.interface_id)
-        launch = LaunchTemplate(self._name, args, inside(self))
-        template = Template(launch.id, launch.latest_version.apply(str))
-        group = gateway_group(plan, pool.place, template, parts.zone)
-        return Group(self._name, group, inside(self, after=(parts.internet,))).name
+        machine = LoneMachine(
+            name=self._name,
+            type=GATEWAY_TYPE,
+            zone=parts.zone,
+            disk_gib=_DISK_GIB,
+            tags=stack_tags(plan, pool.place) | named(self._name),
+            profile_arn=parts.profile_arn,
+            interface_id=self.interface_id,
+        )
+        return launch_alone(machine, self, after=(parts.internet,))
