@@ -11,6 +11,7 @@ from bedplate.plan.pool import PoolPlan
 from stacks.alarms import AlarmTopic
 from stacks.bucket import StoreBucket
 from stacks.egress import NatEgress
+from stacks.endpoints import ServiceEndpoints
 from stacks.files import FilesParts, SharedFiles
 from stacks.firewall import NodeFirewall, StorageFirewall
 from stacks.forwarding import Forwarding, forwarded
@@ -47,6 +48,8 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
         pulumi.export("zone_id", PrivateZone(plan, network.vpc_id, here).zone_id)
     if asks_here(plan, region):
         pulumi.export("resolver_addresses", InboundResolver(plan, region, network, here).addresses)
+    if plan.endpoints:
+        ServiceEndpoints(plan, region, network, here)
     if forwarded(plan):
         Forwarding(plan, region, network, here)
     ground = Ground(plan, region, network, egress, firewall, alarms.arn, stack_of(plan, SHARED), here)

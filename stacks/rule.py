@@ -10,7 +10,7 @@ from bedplate.spec.network import Interconnect
 
 TCP = "tcp"
 DNS, DNS_PROTOCOLS = 53, ("udp", "tcp")
-SSH, NFS = 22, 2049
+SSH, HTTPS, NFS = 22, 443, 2049
 
 
 @dataclass(frozen=True, slots=True)

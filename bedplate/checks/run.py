@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from bedplate.checks.block import check_overlaps, check_ranges, check_sizes
 from bedplate.checks.cluster import check_control_plane, check_laptops, check_workers
+from bedplate.checks.endpoint import check_endpoints
 from bedplate.checks.evidence import Evidence
 from bedplate.checks.fault import Fault
 from bedplate.checks.group import check_groups
@@ -24,6 +25,7 @@ CHECKERS: tuple[Checker, ...] = (
     check_regions,
     check_home,
     check_interconnect,
+    check_endpoints,
     check_sites,
     check_gateways,
     check_name_servers,

@@ -137,6 +137,8 @@ class FleetPlan:
     """US dollars a month, and the address that is told."""
     alarms: str | None = None
     """The address that is told of alarms."""
+    endpoints: tuple[str, ...] = ()
+    """The services of AWS that every region has an interface endpoint of, as `ecr.api`."""
     boundary: str | None = None
     """The ARN of the policy that bounds every role of the fleet."""
     control_plane: ControlPlane | None = None

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from bedplate.catalog import Catalog
 from bedplate.plan import paths
 from bedplate.plan.allot import allot
+from bedplate.plan.endpoints import endpoint_services
 from bedplate.plan.fleet import (
     ControlPlane,
     FleetPlan,
@@ -53,6 +54,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         blocks=blocks,
         budget=(fleet.budget.monthly, fleet.budget.email) if fleet.budget else None,
         alarms=fleet.alarms.email if fleet.alarms else None,
+        endpoints=endpoint_services(fleet),
         boundary=fleet.identity.permissions_boundary,
         control_plane=_control_plane(fleet, regions, record),
     )

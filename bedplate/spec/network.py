@@ -1,6 +1,7 @@
 """The network of a fleet: the block everything lies in, and how its parts reach each other and the world."""
 
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field
 
@@ -24,6 +25,15 @@ class Egress(StrEnum):
     NONE = "none"
 
 
+class Endpoint(StrEnum):
+    """A service of AWS that nodes reach without leaving their region's network."""
+
+    ECR = "ecr"
+    SSM = "ssm"
+    STS = "sts"
+    LOGS = "logs"
+
+
 class Network(Spec):
     """Where addresses come from, and the fabric between them."""
 
@@ -42,6 +52,11 @@ class Network(Spec):
         strict=False,
         title="Egress",
         description="How nodes reach the internet: shared (one NAT gateway a region), per-zone (one a zone) or none.",
+    )
+    endpoints: tuple[Annotated[Endpoint, Field(strict=False)], ...] = Field(
+        default=(),
+        title="Endpoints",
+        description="Services that nodes reach inside each region: ecr, ssm, sts, logs. Paid for by zone and hour.",
     )
     region_size: Prefix = Field(
         default=16,

@@ -69,6 +69,9 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         "  attic:\n", f"  attic:\n    dns: {{domain: attic.example, servers: {_SEVEN}}}\n",
         [("E107", "sites.attic.dns.servers")],
     ),
+    "an endpoint of a service that bedplate makes none of": (
+        "egress: shared", "egress: shared, endpoints: [s3]", [("E105", "network.endpoints.0")],
+    ),
     "sites of one LAN": ("192.168.60.", "192.168.41.", [("E226", "sites.attic.lan")]),
     "the whole internet": ("10.64.0.0/10", "0.0.0.0/0", [("E220", "network.supernet")]),
     "a supernet with docker's range": ("10.64.0.0/10", "172.16.0.0/12", []),

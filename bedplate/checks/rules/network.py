@@ -45,6 +45,7 @@ NETWORK_RULES = (
         "Amazon VPC peering guide, limitations; AWS Site-to-Site VPN user guide, virtual private gateways",
         allowable=True,
     ),
+    Rule("E209", "endpoint-twice", "A service has one endpoint a region.", "delete one of them"),
     Rule("E230", "supernet-exhausted", "Every block lies in the supernet.", "declare a larger supernet"),
     Rule("E231", "renumbers-block", "Blocks in use never move.", "keep the size that is recorded"),
     Rule("E232", "touches-recorded-block", "Two places cannot share addresses.", "declare another block"),
