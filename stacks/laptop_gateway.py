@@ -13,6 +13,7 @@ from pulumi_aws.ec2.route import Route, RouteArgs
 
 from bedplate.catalog import load_catalog
 from bedplate.plan.fleet import FleetPlan, LaptopPool, RegionPlan
+from bedplate.plan.standing import GATEWAY_TYPE, GATEWAY_VOLUME
 from stacks.lone_machine import LoneMachine, launch_alone
 from stacks.network import Network
 from stacks.options import inside
@@ -21,9 +22,6 @@ from stacks.security_group import Doors
 from stacks.shortage import watch_launches
 from stacks.tags import named, stack_tags
 
-# OpenVPN works on one core, so two are enough; every region offers this type, and its network keeps its pace.
-GATEWAY_TYPE = "c6in.large"
-_DISK_GIB = 16
 # Where OpenVPN listens: its own port, and the one that hotels and airports let out.
 _OPEN = (Rule("openvpn", ANYWHERE.block, "udp", 1194), Rule("openvpn-tcp", ANYWHERE.block, "tcp", 443))
 
@@ -118,7 +116,7 @@ class LaptopGateway(pulumi.ComponentResource):
             name=self._name,
             type=GATEWAY_TYPE,
             zone=parts.zone,
-            disk_gib=_DISK_GIB,
+            disk_gib=GATEWAY_VOLUME.gib,
             tags=stack_tags(plan, pool.place) | named(self._name),
             profile_arn=parts.profile_arn,
             interface_id=self.interface_id,

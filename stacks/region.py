@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pulumi
 
 from bedplate.catalog import load_catalog
-from bedplate.plan.beyond import has_transit
+from bedplate.plan.beyond import asks_here, has_transit
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from bedplate.plan.pool import PoolPlan
 from stacks.alarms import AlarmTopic
@@ -24,7 +24,7 @@ from stacks.permissions import GATEWAY
 from stacks.pool import Pool, PoolParts
 from stacks.provider import in_region
 from stacks.reference import stack_of
-from stacks.resolver import InboundResolver, asks_here
+from stacks.resolver import InboundResolver
 from stacks.role import profile_of
 from stacks.template import NodeBase
 from stacks.transit import Transit

@@ -6,21 +6,12 @@ import pulumi
 from pulumi_aws.route53._inputs import ResolverEndpointIpAddressArgs
 from pulumi_aws.route53.resolver_endpoint import ResolverEndpoint, ResolverEndpointArgs
 
-from bedplate.plan.beyond import has_transit
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from stacks.network import Network
 from stacks.options import inside
 from stacks.rule import DNS, DNS_PROTOCOLS, Rule
 from stacks.security_group import Doors
 from stacks.tags import named
-
-
-def asks_here(plan: FleetPlan, region: RegionPlan) -> bool:
-    """Tell whether sites or laptops resolve in a region: at home, and by their own gateway where none leads there."""
-    if has_transit(plan):
-        return region.home and bool(plan.sites or plan.laptops)
-    has_gateway = any(pool.place == region.name for pool in plan.laptops)
-    return has_gateway or (region.home and bool(plan.sites))
 
 
 def askers(plan: FleetPlan) -> Iterator[Rule]:

@@ -11,13 +11,14 @@ class Catalog:
     """Dated facts about AWS.
 
     `offers` holds zone letters by instance type and region, and may name a type that `types` lacks.
-    `prices` is USD an hour, on demand, in `price_region`.
+    `prices` is USD an hour, on demand, in `price_region`; `rates` is USD an hour for what is no machine.
     """
 
     regions: Mapping[str, RegionFacts]
     types: Mapping[str, InstanceFacts]
     offers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)
+    rates: Mapping[str, float] = field(default_factory=dict)
     date: str = ""
     price_date: str = ""
     price_region: str = ""

@@ -7,6 +7,7 @@ from bedplate.catalog.catalog import Catalog
 from bedplate.catalog.instances import read_instances
 from bedplate.catalog.offers import read_offers
 from bedplate.catalog.prices import read_prices
+from bedplate.catalog.rates import read_rates
 from bedplate.catalog.regions import read_regions
 from bedplate.catalog.sheet import Sheet, read_sheet
 
@@ -14,7 +15,7 @@ FOLDER = Path(__file__).parent / "data"
 
 
 def shipped(name: str) -> Sheet:
-    """Return one of the shipped sheets: regions, instances, offers or prices."""
+    """Return one of the shipped sheets: regions, instances, offers, prices or rates."""
     return read_sheet((FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
 
 
@@ -27,6 +28,7 @@ def load_catalog() -> Catalog:
         types=read_instances(instances.rows),
         offers=read_offers(shipped("offers").rows),
         prices=read_prices(prices.rows),
+        rates=read_rates(shipped("rates").rows),
         date=instances.heading["date"],
         price_date=prices.heading["date"],
         price_region=prices.heading["region"],

@@ -8,6 +8,7 @@ import typer
 from bedplate import __version__
 from bedplate.cli.audit_graph import audit_graph
 from bedplate.cli.check import check
+from bedplate.cli.cost import cost
 from bedplate.cli.graph import graph
 from bedplate.cli.output import show
 from bedplate.cli.plan import plan
@@ -18,6 +19,7 @@ from bedplate.cli.schema import schema
 EXAMPLES: tuple[tuple[Callable[..., int], str], ...] = (
     (check, "bedplate check examples/lab.yaml"),
     (plan, "bedplate plan examples/lab.yaml"),
+    (cost, "bedplate cost examples/lab.yaml"),
     (schema, "bedplate schema > fleet.schema.json"),
     (rehearse, "bedplate rehearse examples/lab.yaml --stack us-west-2"),
     (graph, "bedplate graph examples/lab.yaml --stack us-west-2"),

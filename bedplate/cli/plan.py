@@ -75,15 +75,13 @@ def _draw(decided: "FleetPlan", file: Path) -> None:
 def _print(decided: "FleetPlan", end: Iterable[str], *, json: bool) -> None:
     """Print the plan and how it stands to the lock; for a program the latter goes to stderr."""
     from bedplate.catalog import load_catalog
-    from bedplate.catalog.endpoint import endpoint_price
-    from bedplate.plan import plan_document, price_span
+    from bedplate.plan import bill, plan_document
     from bedplate.report.plan import plan_lines, unheard_lines
-    from bedplate.report.price import endpoint_lines, price_lines
+    from bedplate.report.price import price_lines
 
     if json:
         show_document(plan_document(decided))
         tell(end)
         return
     show(plan_lines(decided))
-    prices = (*price_lines(price_span(decided, load_catalog())), *endpoint_lines(decided, endpoint_price()))
-    show(("", *prices, *unheard_lines(decided), *end))
+    show(("", *price_lines(bill(decided, load_catalog())), *unheard_lines(decided), *end))

@@ -70,7 +70,7 @@ def _rehearse_fleet(path: Path, asked: tuple[str, ...], changed: Path | None, *,
     from bedplate.cli.opening import opened, planned, replanned
     from bedplate.cli.verdict import judged
     from bedplate.cli.waves import waves, waves_of_change
-    from bedplate.plan import price_span
+    from bedplate.plan import bill
     from bedplate.plan.origin import origin
     from bedplate.report.outlook import next_line, outlook_lines
     from bedplate.report.price import price_lines
@@ -83,7 +83,7 @@ def _rehearse_fleet(path: Path, asked: tuple[str, ...], changed: Path | None, *,
     faults = judged(report)
     _print(report, lambda stack, name: loaded.reading.where(origin(plan, stack, name)), faults, json=json)
     if report.ok and not json:
-        show((*outlook_lines(plan, report), *price_lines(price_span(plan, load_catalog())), next_line(plan, report)))
+        show((*outlook_lines(plan, report), *price_lines(bill(plan, load_catalog())), next_line(plan, report)))
     return _status(report, faults)
 
 

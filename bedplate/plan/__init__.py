@@ -5,21 +5,21 @@ another, and none that the lock knows has moved.
 """
 
 from bedplate.plan.allot import allot
+from bedplate.plan.bill import Bill, bill
 from bedplate.plan.document import plan_document
 from bedplate.plan.fault import PlanFault, PlanFaults
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.planner import plan_fleet
-from bedplate.plan.prices import PriceSpan, price_span
 from bedplate.plan.record import Record
 
 __all__ = [
+    "Bill",
     "FleetPlan",
     "PlanFault",
     "PlanFaults",
-    "PriceSpan",
     "Record",
     "allot",
+    "bill",
     "plan_document",
     "plan_fleet",
-    "price_span",
 ]

@@ -44,6 +44,14 @@ def has_transit(plan: FleetPlan) -> bool:
     return plan.interconnect is Interconnect.TRANSIT and len(plan.regions) + len(plan.sites) > 1
 
 
+def asks_here(plan: FleetPlan, region: RegionPlan) -> bool:
+    """Tell whether sites or laptops resolve in a region: at home, and by their own gateway where none leads there."""
+    if has_transit(plan):
+        return region.home and bool(plan.sites or plan.laptops)
+    has_gateway = any(pool.place == region.name for pool in plan.laptops)
+    return has_gateway or (region.home and bool(plan.sites))
+
+
 def transit_asn(region: RegionPlan) -> int:
     """Return the number of a region's transit gateway.
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from bedplate.plan.fleet import FleetPlan
 from bedplate.spec import Fleet
 from bedplate.spec.network import Endpoint
 
@@ -23,8 +22,3 @@ SERVICES: Mapping[Endpoint, tuple[str, ...]] = MappingProxyType(
 def endpoint_services(fleet: Fleet) -> tuple[str, ...]:
     """Return the services that every region has endpoints of, in the order of the file."""
     return tuple(service for each in dict.fromkeys(fleet.network.endpoints) for service in SERVICES[each])
-
-
-def endpoint_interfaces(plan: FleetPlan) -> int:
-    """Return how many interfaces the endpoints have: AWS bills each by the hour."""
-    return len(plan.endpoints) * sum(len(region.zones) for region in plan.regions)

@@ -1,26 +1,28 @@
-"""What the pools cost, in one line, and the endpoints, in another."""
+"""What a fleet costs, in one line, and its interface endpoints, in another."""
 
 from collections.abc import Iterator
 
-from bedplate.catalog.endpoint import EndpointPrice
-from bedplate.plan import FleetPlan
-from bedplate.plan.endpoints import endpoint_interfaces
-from bedplate.plan.prices import PriceSpan
+from bedplate.plan.bill import Bill
+from bedplate.plan.span import Span
 from bedplate.report.columns import counted
 
+_ENDPOINTS = "interface-endpoint"
 
-def price_lines(span: PriceSpan) -> Iterator[str]:
-    """Yield the hourly list price at minimum and at maximum, and which types it leaves out."""
+
+def price_lines(bill: Bill) -> Iterator[str]:
+    """Yield the hourly list price at minimum and at maximum, what endpoints take of it, and what is left out."""
     yield (
-        f"list price {span.hourly.min:,.2f} USD/h at minimum, {span.hourly.max:,.2f} USD/h at maximum "
-        f"(machines, {span.region}, {span.date})"
+        f"list price {bill.hourly.min:,.2f} USD/h at minimum, {bill.hourly.max:,.2f} USD/h at maximum "
+        f"({bill.region}, {bill.date}): `bedplate cost`"
     )
-    if span.unknown:
-        yield f"no price known for {', '.join(span.unknown)}"
+    yield from _endpoints(bill)
+    if bill.unknown:
+        yield f"no price known for {', '.join(bill.unknown)}"
 
 
-def endpoint_lines(plan: FleetPlan, price: EndpointPrice) -> Iterator[str]:
-    """Yield what the interface endpoints cost a month, where there are any; what flows through them is not in it."""
-    if count := endpoint_interfaces(plan):
-        what = f"{counted(len(plan.endpoints), 'service')}, {counted(count, 'interface')}"
-        yield f"endpoints {price.monthly(count):,.2f} USD/month ({what}, {price.region}, {price.date})"
+def _endpoints(bill: Bill) -> Iterator[str]:
+    lines = [line for line in bill.lines if line.what == _ENDPOINTS]
+    usd = sum(line.usd for line in lines)
+    if lines:
+        count = counted(sum(line.count for line in lines), "interface")
+        yield f"endpoints {Span(usd, usd).monthly.min:,.2f} USD/month of it ({count})"

@@ -3,8 +3,9 @@
 import pytest
 
 from bedplate.catalog import load_catalog
+from bedplate.plan.standing import GATEWAY_TYPE
 from bedplate.rehearsal.snapshot import Entry
-from stacks.laptop_gateway import GATEWAY_TYPE, gateway_zone
+from stacks.laptop_gateway import gateway_zone
 from tests.support.declared import EXAMPLES, declared, plan_of
 
 LAB = plan_of(EXAMPLES / "lab.yaml")

@@ -6,11 +6,11 @@ import pytest
 
 from bedplate.cli.waves import waves
 from bedplate.plan import FleetPlan
+from bedplate.plan.beyond import asks_here
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.snapshot import Entry
 from bedplate.rehearsal.stack import World, run
 from bedplate.spec.network import Interconnect
-from stacks.resolver import asks_here
 from tests.support.declared import EXAMPLES, Declared, declared, plan_of
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
