@@ -22,10 +22,10 @@ from pulumi_aws.s3.bucket_server_side_encryption_configuration import (
 from pulumi_aws.s3.bucket_versioning import BucketVersioning, BucketVersioningInitArgs
 
 from bedplate.plan.fleet import BucketPlan, FleetPlan
+from stacks.bucket_policy import bucket_policy
 from stacks.expiry import expiry_rules
 from stacks.options import kept
 from stacks.tags import named
-from stacks.transport import only_by_tls
 
 
 class StoreBucket(pulumi.ComponentResource):
@@ -39,13 +39,13 @@ class StoreBucket(pulumi.ComponentResource):
         self._label = f"{plan.name}-{bucket.store}"
         super().__init__("bedplate:stacks:StoreBucket", self._label, None, opts)
         self.name = Bucket(self._label, BucketArgs(bucket=bucket.name, tags=named(bucket.name)), kept(self)).id
-        self._shut(bucket)
+        self._shut(bucket_policy(plan, bucket))
         self._encrypt(key_arn)
         self._keep_versions(bucket)
         self.register_outputs({"name": self.name})
 
-    def _shut(self, bucket: BucketPlan) -> None:
-        """Refuse the public, and clear text; the policy waits, for S3 takes one such change at a time."""
+    def _shut(self, policy: str) -> None:
+        """Refuse the public, and whom the policy refuses; it waits, for S3 takes one such change at a time."""
         block = BucketPublicAccessBlockArgs(
             bucket=self.name,
             block_public_acls=True,
@@ -58,8 +58,8 @@ class StoreBucket(pulumi.ComponentResource):
             bucket=self.name, rule=BucketOwnershipControlsRuleArgs(object_ownership="BucketOwnerEnforced")
         )
         BucketOwnershipControls(self._label, owner, kept(self))
-        policy = BucketPolicyArgs(bucket=self.name, policy=only_by_tls(bucket.name))
-        BucketPolicy(self._label, policy, kept(self, after=(shut,)))
+        args = BucketPolicyArgs(bucket=self.name, policy=policy)
+        BucketPolicy(self._label, args, kept(self, after=(shut,)))
 
     def _encrypt(self, key_arn: pulumi.Output[str]) -> None:
         by_key = BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs(

@@ -34,6 +34,11 @@ def permissions(plan: FleetPlan, kind: str) -> tuple[Statement, ...]:
     return (*data, *_parameters(plan), *_own_life(plan), *_sessions(plan))
 
 
+def data_kinds(plan: FleetPlan) -> tuple[str, ...]:
+    """Return the kinds of nodes whose policy lets them at objects of buckets."""
+    return tuple(kind for kind in KINDS if any(one.sid == "UseObjects" for one in permissions(plan, kind)))
+
+
 def _objects(plan: FleetPlan) -> Iterator[Statement]:
     if not plan.buckets:
         return

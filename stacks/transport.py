@@ -6,9 +6,9 @@ from stacks.policy import Conditions, Statement, policy
 OLDEST_TLS = "1.2"
 
 
-def only_by_tls(bucket: str) -> str:
-    """Return the policy of a bucket that nobody reaches but over TLS 1.2 or newer."""
-    return policy(
+def only_by_tls(bucket: str) -> tuple[Statement, Statement]:
+    """Return what makes a bucket's policy refuse all but TLS 1.2 or newer."""
+    return (
         _deny(bucket, "RefuseClearText", {"Bool": {"aws:SecureTransport": ("false",)}}),
         _deny(bucket, "RefuseOldTls", {"NumericLessThan": {"s3:TlsVersion": (OLDEST_TLS,)}}),
     )

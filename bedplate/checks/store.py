@@ -30,6 +30,7 @@ def check_stores(evidence: Evidence) -> Iterator[Fault]:
                 yield from _system_path(f"{key}.mount", store.mount)
             case S3Store():
                 yield from _buckets(evidence, name, store)
+                yield from _readers(evidence, name, store)
             case NfsStore():
                 yield from _export(evidence, key, store)
                 yield from _system_path(f"{key}.mount", store.mount)
@@ -73,6 +74,13 @@ def _buckets(evidence: Evidence, name: str, store: S3Store) -> Iterator[Fault]:
         yield fault("E401", f"storage.{name}", message, "shorten the store's name or the fleet's")
     elif _RESERVED.search(longest):
         yield fault("E401", f"storage.{name}", f"S3 keeps names like {longest} to itself")
+
+
+def _readers(evidence: Evidence, name: str, store: S3Store) -> Iterator[Fault]:
+    for index, reader in enumerate(store.readers):
+        account = reader.split(":")[4]
+        if account != evidence.fleet.account:
+            yield fault("E405", f"storage.{name}.readers.{index}", f"{reader} is a role of another account, {account}")
 
 
 def _export(evidence: Evidence, key: str, store: NfsStore) -> Iterator[Fault]:

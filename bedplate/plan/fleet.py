@@ -106,6 +106,8 @@ class BucketPlan:
     region: str
     name: str
     expire_days: int | None
+    readers: tuple[str, ...] = ()
+    """Roles, by ARN, that may read beside the fleet's own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ def buckets(fleet: Fleet) -> tuple[BucketPlan, ...]:
             region=region,
             name=bucket_name(fleet.name, name, fleet.account, region),
             expire_days=store.expire_days,
+            readers=store.readers,
         )
         for name, store in fleet.storage.items()
         if isinstance(store, S3Store)

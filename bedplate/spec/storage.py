@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bedplate.spec.base import Spec
-from bedplate.spec.text import HostLabel, MountPath, RegionName, Slug
+from bedplate.spec.text import HostLabel, MountPath, RegionName, RoleArn, Slug
 
 
 class EfsStore(Spec):
@@ -29,6 +29,11 @@ class S3Store(Spec):
         le=36500,
         title="Expiry",
         description="Days after which an object is deleted; left out, objects are kept.",
+    )
+    readers: tuple[RoleArn, ...] = Field(
+        default=(),
+        title="Readers",
+        description="Roles of this account that may read beside the fleet's nodes, where their own policies let them.",
     )
 
 

@@ -118,6 +118,18 @@ PolicyArn = Annotated[
         "AWS",
     ),
 ]
+RoleArn = Annotated[
+    str,
+    Syntax(
+        "E106",
+        "ARN of a role",
+        r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]+",
+        "arn:aws:iam::, the account, :role/ and the role's name, patterns excluded",
+        "arn:aws:iam::111122223333:role/analyst",
+        2048,
+        "AWS",
+    ),
+]
 MountPath = Annotated[
     str,
     Syntax(

@@ -72,6 +72,10 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     "an endpoint of a service that bedplate makes none of": (
         "egress: shared", "egress: shared, endpoints: [s3]", [("E105", "network.endpoints.0")],
     ),
+    "readers by a pattern": (
+        "expire_days: 365", "expire_days: 365, readers: ['arn:aws:iam::111122223333:role/*']",
+        [("E106", "storage.data.readers.0")],
+    ),
     "sites of one LAN": ("192.168.60.", "192.168.41.", [("E226", "sites.attic.lan")]),
     "the whole internet": ("10.64.0.0/10", "0.0.0.0/0", [("E220", "network.supernet")]),
     "a supernet with docker's range": ("10.64.0.0/10", "172.16.0.0/12", []),

@@ -85,7 +85,7 @@ def test_the_policy_fits_into_its_role(statements: tuple[Statement, ...]) -> Non
 
 def test_a_bucket_refuses_clear_text_and_old_tls() -> None:
     """Both are denied to everybody, on the bucket and on its objects."""
-    denied: list[dict[str, Any]] = json.loads(only_by_tls("b"))["Statement"]
+    denied: list[dict[str, Any]] = json.loads(policy(*only_by_tls("b")))["Statement"]
 
     assert {one["Effect"] for one in denied} == {"Deny"}
     assert all(one["Resource"] == ["arn:aws:s3:::b", "arn:aws:s3:::b/*"] for one in denied)
