@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bedplate.catalog.facts import InstanceFacts, RegionFacts
+from bedplate.catalog.quotas import QuotaFacts
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Catalog:
     offers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)
     rates: Mapping[str, float] = field(default_factory=dict)
+    quotas: Mapping[str, QuotaFacts] = field(default_factory=dict)
     date: str = ""
     price_date: str = ""
     price_region: str = ""

@@ -7,6 +7,7 @@ from bedplate.catalog.catalog import Catalog
 from bedplate.catalog.instances import read_instances
 from bedplate.catalog.offers import read_offers
 from bedplate.catalog.prices import read_prices
+from bedplate.catalog.quotas import read_quotas
 from bedplate.catalog.rates import read_rates
 from bedplate.catalog.regions import read_regions
 from bedplate.catalog.sheet import Sheet, read_sheet
@@ -15,7 +16,7 @@ FOLDER = Path(__file__).parent / "data"
 
 
 def shipped(name: str) -> Sheet:
-    """Return one of the shipped sheets: regions, instances, offers, prices or rates."""
+    """Return one of the shipped sheets: regions, instances, offers, prices, rates or quotas."""
     return read_sheet((FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
 
 
@@ -29,6 +30,7 @@ def load_catalog() -> Catalog:
         offers=read_offers(shipped("offers").rows),
         prices=read_prices(prices.rows),
         rates=read_rates(shipped("rates").rows),
+        quotas=read_quotas(shipped("quotas").rows),
         date=instances.heading["date"],
         price_date=prices.heading["date"],
         price_region=prices.heading["region"],

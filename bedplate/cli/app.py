@@ -12,6 +12,7 @@ from bedplate.cli.cost import cost
 from bedplate.cli.graph import graph
 from bedplate.cli.output import show
 from bedplate.cli.plan import plan
+from bedplate.cli.quotas import quotas
 from bedplate.cli.reach import reach
 from bedplate.cli.rehearse import rehearse
 from bedplate.cli.schema import schema
@@ -20,6 +21,7 @@ EXAMPLES: tuple[tuple[Callable[..., int], str], ...] = (
     (check, "bedplate check examples/lab.yaml"),
     (plan, "bedplate plan examples/lab.yaml"),
     (cost, "bedplate cost examples/lab.yaml"),
+    (quotas, "bedplate quotas examples/lab.yaml"),
     (schema, "bedplate schema > fleet.schema.json"),
     (rehearse, "bedplate rehearse examples/lab.yaml --stack us-west-2"),
     (graph, "bedplate graph examples/lab.yaml --stack us-west-2"),
