@@ -14,6 +14,7 @@ MEANINGS = {
     Sign.HOUSE: "home region",
     Sign.FILES: "file system",
     Sign.BUCKET: "bucket",
+    Sign.NAMES: "a site's own names",
     Sign.LAPTOP: "laptop gateway",
     Sign.TUNNELS: "two tunnels",
     Sign.GATEWAY: "site gateway",

@@ -1,4 +1,4 @@
-"""The ways into a place: its gateway for laptops, and the tunnels that end in it."""
+"""What regions and sites both have: stores, a gateway for laptops, and the tunnels that end there."""
 
 from bedplate.picture.measure import Face
 from bedplate.picture.signs import Sign
@@ -15,6 +15,11 @@ def laptops_row(plan: FleetPlan, place: str) -> tuple[Row, ...]:
         for pool in plan.laptops
         if pool.place == place
     )
+
+
+def store_row(sign: Sign, title: str, name: str, facts: str) -> Row:
+    """Return the row of a store."""
+    return ((Shape(sign, title=title), Word(name)), (Word(facts, Face.NOTE),))
 
 
 def gateway_rows(plan: FleetPlan, region: str) -> tuple[Row, ...]:

@@ -6,7 +6,7 @@ from itertools import groupby
 from bedplate.picture.bar import Segment
 from bedplate.picture.card import Card, Piece, Rule, Stretch
 from bedplate.picture.measure import TO, Face
-from bedplate.picture.place import gateway_rows, laptops_row
+from bedplate.picture.place import gateway_rows, laptops_row, store_row
 from bedplate.picture.signs import MARKETS, Sign
 from bedplate.picture.table import Cell, Shape, Table, Word
 from bedplate.plan.fleet import FleetPlan, RegionPlan, ZonePlan
@@ -84,20 +84,16 @@ def _pool(pool: PoolPlan) -> Iterator[Shape | Word]:
 
 def _stores(plan: FleetPlan, region: RegionPlan) -> tuple[Row, ...]:
     files = (
-        _store(Sign.FILES, "EFS", files.store, f"EFS on {files.mount}")
+        store_row(Sign.FILES, "EFS", files.store, f"EFS on {files.mount}")
         for files in plan.files
         if files.region == region.name
     )
     buckets = (
-        _store(Sign.BUCKET, f"s3://{bucket.name}", bucket.store, _kept(bucket.expire_days))
+        store_row(Sign.BUCKET, f"s3://{bucket.name}", bucket.store, _kept(bucket.expire_days))
         for bucket in plan.buckets
         if bucket.region == region.name
     )
     return (*files, *buckets)
-
-
-def _store(sign: Sign, title: str, name: str, facts: str) -> Row:
-    return ((Shape(sign, title=title), Word(name)), (Word(facts, Face.NOTE),))
 
 
 def _kept(expire_days: int | None) -> str:

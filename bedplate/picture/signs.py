@@ -21,6 +21,7 @@ class Sign(Enum):
     LAPTOP = "M-3.8-4h7.6v5.6h-7.6zM-2.6-2.9v3.3h5.2v-3.3zM-5 2.6h10v1.6h-10z"
     TUNNELS = "M-5-2.8h10v1.6h-10zM-5 1.2h10v1.6h-10z"
     GATEWAY = "M-5-4.2h10v3.6h-10zM-5 .6h10v3.6h-10zM1.6-3h2v1.2h-2zM1.6 1.8h2v1.2h-2z"
+    NAMES = "M-5-4h6l4 4l-4 4h-6zM-3.4-.8v1.6h1.6v-1.6z"
     SWATCH = "M-4-4h8v8h-8z"
 
 

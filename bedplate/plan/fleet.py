@@ -99,6 +99,17 @@ class FilesPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ExportPlan:
+    """A folder that a site's machine exports over NFS to the others of the site."""
+
+    store: str
+    site: str
+    machine: str
+    export: str
+    mount: str
+
+
+@dataclass(frozen=True, slots=True)
 class BucketPlan:
     """One S3 bucket of a store, in one region; `name` is unique over all AWS accounts."""
 
@@ -139,6 +150,7 @@ class FleetPlan:
     """US dollars a month, and the address that is told."""
     alarms: str | None = None
     """The address that is told of alarms."""
+    exports: tuple[ExportPlan, ...] = ()
     endpoints: tuple[str, ...] = ()
     """The services of AWS that every region has an interface endpoint of, as `ecr.api`."""
     boundary: str | None = None

@@ -21,7 +21,7 @@ from bedplate.plan.fleet import (
 from bedplate.plan.member import members
 from bedplate.plan.pools import pools
 from bedplate.plan.record import Record
-from bedplate.plan.stores import buckets, files
+from bedplate.plan.stores import buckets, exports, files
 from bedplate.plan.want import TUNNEL_NUMBERS
 from bedplate.spec import Fleet
 from bedplate.spec.site import Site
@@ -54,6 +54,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         blocks=blocks,
         budget=(fleet.budget.monthly, fleet.budget.email) if fleet.budget else None,
         alarms=fleet.alarms.email if fleet.alarms else None,
+        exports=exports(fleet),
         endpoints=endpoint_services(fleet),
         boundary=fleet.identity.permissions_boundary,
         control_plane=_control_plane(fleet, regions, record),

@@ -1,9 +1,9 @@
-"""Shared storage in the cloud: file systems and buckets. NFS stands on a site and is no part of the plan."""
+"""Shared storage: file systems and buckets in the cloud, and what machines of sites export."""
 
-from bedplate.plan.fleet import BucketPlan, FilesPlan
+from bedplate.plan.fleet import BucketPlan, ExportPlan, FilesPlan
 from bedplate.plan.names import bucket_name
 from bedplate.spec import Fleet
-from bedplate.spec.storage import EfsStore, S3Store
+from bedplate.spec.storage import EfsStore, NfsStore, S3Store
 
 
 def files(fleet: Fleet) -> tuple[FilesPlan, ...]:
@@ -28,4 +28,13 @@ def buckets(fleet: Fleet) -> tuple[BucketPlan, ...]:
         for name, store in fleet.storage.items()
         if isinstance(store, S3Store)
         for region in store.regions
+    )
+
+
+def exports(fleet: Fleet) -> tuple[ExportPlan, ...]:
+    """Return the folders that sites' machines export over NFS, in the order of the file."""
+    return tuple(
+        ExportPlan(store=name, site=store.site, machine=store.machine, export=store.export, mount=store.mount)
+        for name, store in fleet.storage.items()
+        if isinstance(store, NfsStore)
     )

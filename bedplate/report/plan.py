@@ -108,6 +108,8 @@ def _machines(plan: FleetPlan) -> Iterator[Row]:
 def _stores(plan: FleetPlan) -> Iterator[Row]:
     for files in plan.files:
         yield (f"  {files.store}", f"EFS in {files.region}", f"mounted on {files.mount}")
+    for each in plan.exports:
+        yield (f"  {each.store}", f"NFS in {each.site}", f"mounted on {each.mount}, from {each.machine}:{each.export}")
     for bucket in plan.buckets:
         yield (f"  {bucket.store}", f"S3 in {bucket.region}", f"s3://{bucket.name}")
 

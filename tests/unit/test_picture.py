@@ -15,7 +15,9 @@ from bedplate.picture.marks import Box, Icon, Line, Text
 from bedplate.picture.measure import ELLIPSIS, Face, fitted, width
 from bedplate.picture.page import page
 from bedplate.plan import FleetPlan, Record, plan_fleet
-from tests.conftest import Expect
+from bedplate.spec.site import Dials
+from tests.conftest import DATA, Expect
+from tests.support.declared import plan_of
 from tests.support.sketch import cluster, group, laptops, sketch
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +46,7 @@ def fleet(count: int, interconnect: str = "transit", supernet: str = "10.64.0.0/
         },
         storage={
             "home": {"kind": "efs", "region": names[0], "mount": "/home" * 40},
+            "vault": {"kind": "nfs", "site": "attic", "machine": "gate", "export": "/srv" * 40, "mount": "/v" * 80},
             "sets": {"kind": "s3", "regions": names, "expire_days": 30},
         },
         kubernetes=cluster(),
@@ -109,7 +112,7 @@ def test_all_of_the_plan_appears(plan: FleetPlan) -> None:
 
     names = [zone.name for region in plan.regions for zone in region.zones]
     names += [one.name for many in (plan.regions, plan.sites, plan.pools, plan.buckets) for one in many]
-    names += [files.store for files in plan.files]
+    names += [store.store for many in (plan.files, plan.exports) for store in many]
     assert [name for name in names if name not in told] == []
     assert [str(block) for block in plan.blocks.values() if str(block) not in told] == []
 
@@ -141,6 +144,18 @@ def test_a_block_that_left_the_file_is_shown_as_held() -> None:
     after = replace(fleet(2), record=before.recorded())
 
     assert "held for eu-north-1" in words(after)
+
+
+def test_a_site_says_who_dials_and_whose_names_it_knows() -> None:
+    """Which end opens the tunnels, what the machines export, and the domain that is asked for there."""
+    joined = plan_of(DATA / "fleets" / "joined.yaml")
+    (site,) = joined.sites
+    dialled = replace(joined, sites=(replace(site, dials=Dials.AWS, dns=None),))
+
+    assert {"dials", "cellar.example", "asked of 192.168.40.5 192.168.41.5"} <= set(words(joined).splitlines())
+    assert "waits for AWS to dial" in words(dialled)
+    assert "cellar.example" not in words(dialled)
+    assert {"cellar-home", "NFS on /home", "nas:/srv/home"} <= set(words(lab()).splitlines())
 
 
 def test_a_fleet_without_links_has_no_lines() -> None:
