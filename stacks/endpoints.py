@@ -22,7 +22,7 @@ class ServiceEndpoints(pulumi.ComponentResource):
         name = f"{plan.name}-endpoints"
         super().__init__("bedplate:stacks:ServiceEndpoints", name, None, opts)
         doors = Doors(name, "Services of AWS inside the network", network.vpc_id, self)
-        doors.let_in(Rule(f"https-from-{region.name}", region.block, TCP, HTTPS))
+        doors.let_in(Rule(f"https-from-{region.name}", f"HTTPS from {region.name}", region.block, TCP, HTTPS))
         for service in plan.endpoints:
             label = f"{plan.name}-{service.replace('.', '-')}"
             args = VpcEndpointArgs(

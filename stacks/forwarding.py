@@ -28,7 +28,9 @@ def questions(plan: FleetPlan) -> Iterator[Rule]:
     for site, dns in forwarded(plan).items():
         for server in dns.servers:
             for protocol in DNS_PROTOCOLS:
-                yield Rule(f"{protocol}-to-{site}-{server}", IPv4Network(server), protocol, DNS)
+                yield Rule(
+                    f"{protocol}-to-{site}-{server}", f"DNS to the site {site}", IPv4Network(server), protocol, DNS
+                )
 
 
 class Forwarding(pulumi.ComponentResource):

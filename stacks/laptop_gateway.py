@@ -23,7 +23,10 @@ from stacks.shortage import watch_launches
 from stacks.tags import named, stack_tags
 
 # Where OpenVPN listens: its own port, and the one that hotels and airports let out.
-_OPEN = (Rule("openvpn", ANYWHERE.block, "udp", 1194), Rule("openvpn-tcp", ANYWHERE.block, "tcp", 443))
+_OPEN = (
+    Rule("openvpn", "OpenVPN from anywhere", ANYWHERE.block, "udp", 1194),
+    Rule("openvpn-tcp", "OpenVPN over TCP from anywhere", ANYWHERE.block, "tcp", 443),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ def askers(plan: FleetPlan) -> Iterator[Rule]:
     laptops = {f"laptops-{pool.place}": pool.block for pool in plan.laptops}
     for source, block in (laptops | {f"site-{site.name}": site.lan for site in plan.sites}).items():
         for protocol in DNS_PROTOCOLS:
-            yield Rule(f"{protocol}-from-{source}", block, protocol, DNS)
+            yield Rule(f"{protocol}-from-{source}", f"DNS from {source}", block, protocol, DNS)
 
 
 class InboundResolver(pulumi.ComponentResource):

@@ -17,16 +17,17 @@ SSH, HTTPS, NFS = 22, 443, 2049
 class Rule:
     """Connections from or to a block, of one protocol and to one port; of every kind where both are left out.
 
-    `name` says from or to whom, and never changes.
+    `name` says from or to whom, and never changes; `about` says it to whoever reads the console.
     """
 
     name: str
+    about: str
     block: IPv4Network
     protocol: str | None = None
     port: int | None = None
 
 
-ANYWHERE = Rule("to-anywhere", IPv4Network("0.0.0.0/0"))
+ANYWHERE = Rule("to-anywhere", "To anywhere", IPv4Network("0.0.0.0/0"))
 
 
 def node_rules(plan: FleetPlan, region: RegionPlan) -> tuple[Rule, ...]:
@@ -40,17 +41,19 @@ def node_rules(plan: FleetPlan, region: RegionPlan) -> tuple[Rule, ...]:
 
 def storage_rules(plan: FleetPlan) -> tuple[Rule, ...]:
     """Return the rules of the storage group: every region mounts. One rule a region, for AWS allows 60 a group."""
-    return tuple(Rule(f"nfs-from-{region.name}", region.block, TCP, NFS) for region in plan.regions)
+    return tuple(
+        Rule(f"nfs-from-{region.name}", f"NFS from {region.name}", region.block, TCP, NFS) for region in plan.regions
+    )
 
 
 def _laptops(plan: FleetPlan) -> Iterator[Rule]:
     for pool in plan.laptops:
-        yield Rule(f"ssh-from-laptops-{pool.place}", pool.block, TCP, SSH)
+        yield Rule(f"ssh-from-laptops-{pool.place}", f"SSH from the laptops of {pool.place}", pool.block, TCP, SSH)
 
 
 def _sites(plan: FleetPlan) -> Iterator[Rule]:
     for site in plan.sites:
-        yield Rule(f"ssh-from-site-{site.name}", site.lan, TCP, SSH)
+        yield Rule(f"ssh-from-site-{site.name}", f"SSH from the site {site.name}", site.lan, TCP, SSH)
 
 
 def _far_nodes(plan: FleetPlan, region: RegionPlan) -> Iterator[Rule]:
@@ -60,4 +63,4 @@ def _far_nodes(plan: FleetPlan, region: RegionPlan) -> Iterator[Rule]:
     for other in plan.regions:
         if other.name != region.name:
             for block in nodes_space(other.block):
-                yield Rule(f"all-from-nodes-{other.name}-{block.prefixlen}", block)
+                yield Rule(f"all-from-nodes-{other.name}-{block.prefixlen}", f"All from nodes of {other.name}", block)

@@ -33,6 +33,7 @@ class Doors:
                 from_port=rule.port,
                 to_port=rule.port,
                 cidr_ipv4=str(rule.block),
+                description=rule.about,
                 tags=named(name),
             )
             SecurityGroupIngressRule(name, args, inside(self._parent))
@@ -46,6 +47,7 @@ class Doors:
                 from_port=rule.port,
                 to_port=rule.port,
                 cidr_ipv4=str(rule.block),
+                description=rule.about,
                 tags=named(name),
             )
             SecurityGroupEgressRule(name, args, inside(self._parent))
@@ -57,12 +59,14 @@ class Doors:
             security_group_id=self.group_id,
             ip_protocol=_ALL,
             referenced_security_group_id=self.group_id,
+            description=f"All among {who}",
             tags=named(each_in),
         )
         outgoing = SecurityGroupEgressRuleArgs(
             security_group_id=self.group_id,
             ip_protocol=_ALL,
             referenced_security_group_id=self.group_id,
+            description=f"All among {who}",
             tags=named(each_out),
         )
         SecurityGroupIngressRule(each_in, incoming, inside(self._parent))
