@@ -4,10 +4,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+JUDGES := .venv-judges
+JUDGES_READY := $(JUDGES)/.ready
 # Two at a time: the tests that run a whole rehearsal take most of a core each.
 TEST_WORKERS ?= 2
 
-.PHONY: help demo test check format docs bench lock clean
+.PHONY: help demo test judge check format docs bench lock clean
 
 help:  ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -31,6 +33,15 @@ test: $(READY)  ## Run all tests, the quick ones first
 	$(BIN)/pytest tests/unit tests/rehearsal -n $(TEST_WORKERS) --dist loadfile --cov --cov-report=term:skip-covered
 	$(BIN)/pytest tests/faults
 
+# 300 MB that a newcomer does not need: the judges stand apart, and are told nothing but files.
+$(JUDGES_READY): requirements-judges.lock
+	@$(PYTHON) -m venv $(JUDGES)
+	$(JUDGES)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-judges.lock
+	@touch $@
+
+judge: $(READY) $(JUDGES_READY)  ## Let other people's judges, checkov and parliament, look at the stacks of examples/lab.yaml
+	$(BIN)/pytest tests/judges
+
 check: $(READY)  ## Lint, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -47,9 +58,12 @@ docs: $(READY)  ## Write docs/checks.md anew from the catalogue of rules
 bench: $(READY)  ## Measure speed and memory, each beside a peer or a floor
 	for one in $(basename $(notdir $(wildcard benchmarks/[a-z]*.py))); do $(BIN)/python -m benchmarks.$$one || exit 1; done
 
-lock: $(READY)  ## Resolve pyproject.toml anew into requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-annotate --no-header pyproject.toml --group dev --output-file requirements.lock
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+  --no-annotate --no-header
+
+lock: $(READY)  ## Resolve pyproject.toml anew into requirements.lock and requirements-judges.lock
+	$(COMPILE) pyproject.toml --group dev --output-file requirements.lock
+	$(COMPILE) --group pyproject.toml:judges --output-file requirements-judges.lock
 
 clean:  ## Remove the virtual environment and every cache
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
+	rm -rf $(VENV) $(JUDGES) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
