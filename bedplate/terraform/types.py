@@ -17,6 +17,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "aws:ec2/capacityReservation:CapacityReservation": "aws_ec2_capacity_reservation",
     "aws:ec2/managedPrefixList:ManagedPrefixList": "aws_ec2_managed_prefix_list",
     "aws:ec2/peeringConnectionOptions:PeeringConnectionOptions": "aws_vpc_peering_connection_options",
+    "aws:ec2/subnetCidrReservation:SubnetCidrReservation": "aws_ec2_subnet_cidr_reservation",
     "aws:ec2transitgateway/transitGateway:TransitGateway": "aws_ec2_transit_gateway",
     "aws:s3/bucketObjectv2:BucketObjectv2": "aws_s3_object",
     "aws:s3/bucketReplicationConfig:BucketReplicationConfig": "aws_s3_bucket_replication_configuration",
