@@ -1,5 +1,6 @@
 """What AWS refuses of settings of machines and their storage and moto lets pass: a specimen with one fault a row."""
 
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +32,11 @@ def _disk(**ebs: object) -> dict[str, Any]:
 
 
 def _card(**interface: object) -> dict[str, Any]:
-    return {"vpcSecurityGroupIds": None, "networkInterfaces": [interface]}
+    return _cards(interface)
+
+
+def _cards(*interfaces: dict[str, Any]) -> dict[str, Any]:
+    return {"vpcSecurityGroupIds": None, "networkInterfaces": list(interfaces)}
 
 
 def _rule(**actions: object) -> dict[str, Any]:
@@ -44,6 +49,10 @@ def _sealed(algorithm: str, **more: str) -> dict[str, Any]:
 
 def _reserved(**target: str) -> dict[str, Any]:
     return {"capacityReservationSpecification": {"capacityReservationTarget": target}}
+
+
+def _placed(paid: dict[str, Any]) -> dict[str, Any]:
+    return {"placement": {"groupName": "near"}, **paid}
 
 
 def _bought_twice(world: World) -> dict[str, Any]:
@@ -83,10 +92,21 @@ COMPLAINTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (_TEMPLATE, _disk(encrypted="yes"), f"{_DISKS}.encrypted"),
     (_TEMPLATE, _disk(deleteOnTermination="no"), f"{_DISKS}.deleteOnTermination"),
     (_TEMPLATE, _disk(throughput=100), f"{_DISKS}.throughput"),
+    (_TEMPLATE, _disk(volumeType="gp2", throughput=250), f"{_DISKS}.throughput"),
+    (_TEMPLATE, _disk(volumeType="gp3", throughput=751), f"{_DISKS}.throughput"),
+    (_TEMPLATE, _disk(volumeType="gp3", volumeSize=20, iops=10001), f"{_DISKS}.iops"),
     (_TEMPLATE, _disk(kmsKeyId=_GHOST_KEY), f"{_DISKS}.kmsKeyId"),
     (_TEMPLATE, _card(associatePublicIpAddress="never"), f"{_CARDS}.associatePublicIpAddress"),
     (_TEMPLATE, _card(interfaceType="fast"), f"{_CARDS}.interfaceType"),
-    (_TEMPLATE, {"vpcSecurityGroupIds": None, "networkInterfaces": [{}, {}]}, _CARDS),
+    (_TEMPLATE, _cards({}, {}), _CARDS),
+    (_TEMPLATE, _cards({"interfaceType": "efa-only"}), _CARDS),
+    (_TEMPLATE, _cards({"deviceIndex": 1}), _CARDS),
+    (_TEMPLATE, _cards({"associatePublicIpAddress": "true"}, {"deviceIndex": 1}), _CARDS),
+    (_TEMPLATE, _cards({}, {"deviceIndex": 1, "interfaceType": "efa-only", "ipv4AddressCount": 1}), _CARDS),
+    (_TEMPLATE, _placed({"instanceMarketOptions": {"marketType": "capacity-block"}}), "placement.groupName"),
+    (_TEMPLATE, _placed(_reserved(capacityReservationId="cr-0123456789abcdef0")), "placement.groupName"),
+    (_TEMPLATE, {"userData": b64encode(b"#" * 16385).decode()}, "userData"),
+    (_TEMPLATE, {"tagSpecifications": [{"resourceType": "image", "tags": {}}]}, "tagSpecifications.resourceType"),
     (_TEMPLATE, {"instanceMarketOptions": {"marketType": "cheap"}}, "instanceMarketOptions.marketType"),
     (_TEMPLATE, {"creditSpecification": {"cpuCredits": "all"}}, "creditSpecification.cpuCredits"),
     (_TEMPLATE, {"placement": {"tenancy": "shared"}}, "placement.tenancy"),

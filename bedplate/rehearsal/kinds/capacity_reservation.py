@@ -20,6 +20,12 @@ _LIMITS = {
 }
 
 
+def group_of(aws: Aws, ident: str) -> str | None:
+    """Return the name of the placement group that a reservation was made in; None for one that nobody made here."""
+    made = aws.fakes(_TOKEN).get(f"{aws.region}/{ident}", {}).get("placementGroupArn")
+    return str(made).rpartition("/")[2] if made else None
+
+
 def _create(aws: Aws, inputs: Props) -> str:
     refuse_unoffered(aws, [inputs["instanceType"]], [inputs["availabilityZone"]])
     if inputs.get("placementGroupArn"):

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 from bedplate.rehearsal.kind import Complaint, Props
+from bedplate.rehearsal.kinds.launch_cards import card_complaints
+from bedplate.rehearsal.kinds.launch_placement import placement_complaints
 from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, Text, beyond, inside, together
 from bedplate.rehearsal.kinds.tag_limits import tag_complaints
 from bedplate.rehearsal.kinds.user_data import user_data_complaints
@@ -14,6 +16,7 @@ _VOLUMES = ("gp2", "gp3", "io1", "io2", "sc1", "st1", "standard")
 # Text that the provider reads as a truth value; empty is for neither.
 _TRUTH = Choice(("", "0", "1", "F", "FALSE", "False", "T", "TRUE", "True", "f", "false", "t", "true"))
 _SWITCH = Choice(("disabled", "enabled"))
+_BASE_IOPS, _IOPS_PER_GIB, _MIB_PER_OPERATION = 3000, 500, 0.25
 _LIMITS = {
     "name": Text(3, 128, r"[a-zA-Z0-9().\-/_]+", "letters, digits and ().-/_"),
     "description": Text(0, 255),
@@ -89,7 +92,8 @@ def launch_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     yield from user_data_complaints(inputs, "userData")
     yield from _tag_complaints(inputs.get("tagSpecifications"))
     yield from _disk_complaints(inputs.get("blockDeviceMappings"))
-    yield from _card_complaints(inputs.get("networkInterfaces"))
+    yield from card_complaints(inputs.get("networkInterfaces"))
+    yield from placement_complaints(aws, inputs)
 
 
 def _tag_complaints(specifications: object) -> Iterator[Complaint]:
@@ -99,17 +103,21 @@ def _tag_complaints(specifications: object) -> Iterator[Complaint]:
 
 
 def _disk_complaints(mappings: object) -> Iterator[Complaint]:
-    """Yield where a disk has a key and is not encrypted, which ends every launch."""
+    """Yield where a disk has a key and is not encrypted, or a pace that its kind does not reach: no launch succeeds."""
     for each in mappings if isinstance(mappings, list) and is_known(mappings) else []:
         disk = each.get("ebs") or {}
+        yield from _pace_complaints(disk)
         if disk.get("kmsKeyId") and str(disk.get("encrypted", "")).lower() not in ("1", "t", "true"):
             told = "InvalidParameterDependency: the parameter KmsKeyId requires the parameter Encrypted to be set"
             yield Complaint("blockDeviceMappings.ebs.kmsKeyId", told)
 
 
-def _card_complaints(interfaces: object) -> Iterator[Complaint]:
-    """Yield where two interfaces want one place of one network card."""
-    listed = interfaces if isinstance(interfaces, list) and is_known(interfaces) else []
-    places = [(each.get("networkCardIndex") or 0, each.get("deviceIndex") or 0) for each in listed]
-    if len(set(places)) < len(places):
-        yield Complaint("networkInterfaces", "each interface has a deviceIndex of its own on its network card")
+def _pace_complaints(disk: Props) -> Iterator[Complaint]:
+    """Yield where throughput or operations a second are out of proportion: EBS user guide, "gp3 volumes"."""
+    kind, size, iops = disk.get("volumeType"), disk.get("volumeSize"), disk.get("iops") or _BASE_IOPS
+    if disk.get("throughput") and kind not in (None, "gp3"):
+        yield Complaint("blockDeviceMappings.ebs.throughput", f"is for gp3 volumes, not for {kind}")
+    elif (disk.get("throughput") or 0) > iops * _MIB_PER_OPERATION:
+        yield Complaint("blockDeviceMappings.ebs.throughput", "Throughput to iops ratio is too high; maximum is 0.25")
+    if kind == "gp3" and size and iops > max(_BASE_IOPS, size * _IOPS_PER_GIB):
+        yield Complaint("blockDeviceMappings.ebs.iops", "Iops to volume size ratio is too high; maximum is 500")

@@ -8,6 +8,7 @@ from bedplate.rehearsal.kind import Props
 from bedplate.rehearsal.kinds.described import SECURITY_GROUP, SUBNET, described
 from bedplate.rehearsal.kinds.ec2_offer import refuse_unoffered
 from bedplate.rehearsal.kinds.launch_references import group_ids
+from bedplate.rehearsal.kinds.launch_start import unstartable
 from bedplate.rehearsal.kinds.scaling_interface import interfaces
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
@@ -29,7 +30,10 @@ def refuse_unfit(aws: Aws, inputs: Props) -> None:
     types = _types(policy.get("overrides") or [], data)
     if not data.get("ImageId") or not types:
         _refuse(f"The launch template {_name(spec)} has no image or no instance type")
-    refuse_unoffered(aws, [one for one in types if one], zones)
+    named = [one for one in types if one]
+    refuse_unoffered(aws, named, zones)
+    if reason := unstartable(aws, inputs, data, named, zones):
+        _refuse(reason)
     _refuse_strange_groups(aws, group_ids(data), networks)
 
 
