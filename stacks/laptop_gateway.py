@@ -14,6 +14,7 @@ from pulumi_aws.ec2.route import Route, RouteArgs
 from bedplate.catalog import load_catalog
 from bedplate.plan.fleet import FleetPlan, LaptopPool, RegionPlan
 from bedplate.plan.standing import GATEWAY_TYPE, GATEWAY_VOLUME
+from stacks.image import image_of
 from stacks.lone_machine import LoneMachine, launch_alone
 from stacks.network import Network
 from stacks.options import inside
@@ -118,8 +119,9 @@ class LaptopGateway(pulumi.ComponentResource):
         machine = LoneMachine(
             name=self._name,
             type=GATEWAY_TYPE,
+            image=image_of(plan, pool.place, (GATEWAY_TYPE,), load_catalog()),
             zone=parts.zone,
-            disk_gib=GATEWAY_VOLUME.gib,
+            volume=GATEWAY_VOLUME,
             tags=stack_tags(plan, pool.place) | named(self._name),
             profile_arn=parts.profile_arn,
             interface_id=self.interface_id,

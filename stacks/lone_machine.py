@@ -17,8 +17,7 @@ from pulumi_aws.ec2._inputs import (
 )
 from pulumi_aws.ec2.launch_template import LaunchTemplate, LaunchTemplateArgs
 
-from bedplate.catalog import load_catalog
-from stacks.image import architecture, image_reference
+from bedplate.plan.pool import Volume
 from stacks.options import inside
 from stacks.scaling import GROUP_METRICS, Template
 from stacks.tags import named
@@ -33,8 +32,9 @@ class LoneMachine:
 
     name: str
     type: str
+    image: str
     zone: str
-    disk_gib: int
+    volume: Volume
     tags: Mapping[str, str]
     profile_arn: pulumi.Output[str]
     interface_id: pulumi.Output[str]
@@ -56,13 +56,13 @@ def _template(machine: LoneMachine) -> LaunchTemplateArgs:
     tags = [LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=dict(machine.tags)) for kind in _TAGGED]
     return LaunchTemplateArgs(
         name=machine.name,
-        image_id=image_reference(architecture((machine.type,), load_catalog())),
+        image_id=machine.image,
         instance_type=machine.type,
         update_default_version=True,
         iam_instance_profile=LaunchTemplateIamInstanceProfileArgs(arn=machine.profile_arn),
         metadata_options=metadata_options(),
         monitoring=LaunchTemplateMonitoringArgs(enabled=False),
-        block_device_mappings=[root_volume(machine.disk_gib)],
+        block_device_mappings=[root_volume(machine.volume)],
         network_interfaces=[interface],
         user_data=machine.user_data,
         tag_specifications=tags,

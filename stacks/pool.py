@@ -10,16 +10,17 @@ from pulumi_aws.ec2.launch_template import LaunchTemplate
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pool import PoolPlan
 from stacks.options import inside
+from stacks.placement import placement_group
 from stacks.scaling import Template, group_args
 from stacks.shortage import watch_launches
-from stacks.template import NodeBase, template_args
+from stacks.template import NodeBase, Start, template_args
 
 
 @dataclass(frozen=True, slots=True)
 class PoolParts:
     """What a pool is made with; machines start only once their way to the internet, `egress`, is there."""
 
-    image: str
+    start: Start
     base: NodeBase
     subnet_ids: Mapping[str, pulumi.Output[str]]
     egress: pulumi.Resource
@@ -34,7 +35,8 @@ class Pool(pulumi.ComponentResource):
     def __init__(self, plan: FleetPlan, pool: PoolPlan, parts: PoolParts, opts: pulumi.ResourceOptions) -> None:
         name = f"{plan.name}-{pool.name}"
         super().__init__("bedplate:stacks:Pool", name, None, opts)
-        launch = LaunchTemplate(name, template_args(plan, pool, parts.base, parts.image), inside(self))
+        near = placement_group(plan, pool, self)
+        launch = LaunchTemplate(name, template_args(plan, pool, parts.base, parts.start, near), inside(self))
         template = Template(launch.id, launch.latest_version.apply(str))
         subnet_ids = [parts.subnet_ids[zone] for zone in sorted(pool.zones)]
         group = Group(

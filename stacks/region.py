@@ -7,6 +7,7 @@ import pulumi
 from bedplate.catalog import load_catalog
 from bedplate.plan.beyond import asks_here, has_transit
 from bedplate.plan.fleet import FleetPlan, RegionPlan
+from bedplate.plan.interfaces import pool_interfaces
 from bedplate.plan.pool import PoolPlan
 from stacks.alarms import AlarmTopic
 from stacks.bucket import StoreBucket
@@ -15,7 +16,7 @@ from stacks.endpoints import ServiceEndpoints
 from stacks.files import FilesParts, SharedFiles
 from stacks.firewall import NodeFirewall, StorageFirewall
 from stacks.forwarding import Forwarding, forwarded
-from stacks.image import architecture, image_reference
+from stacks.image import image_of
 from stacks.key import FleetKey
 from stacks.laptop_gateway import LaptopGateway, gateway_parts
 from stacks.names import SHARED
@@ -26,7 +27,7 @@ from stacks.provider import in_region
 from stacks.reference import stack_of
 from stacks.resolver import InboundResolver
 from stacks.role import profile_of
-from stacks.template import NodeBase
+from stacks.template import NodeBase, Start
 from stacks.transit import Transit
 from stacks.zone import PrivateZone
 
@@ -127,5 +128,7 @@ def _declare_pools(ground: Ground) -> None:
 
 def _parts(ground: Ground, pool: PoolPlan) -> PoolParts:
     base = NodeBase(profile_of(ground.shared, pool.use.value), ground.firewall.group_id)
-    image = image_reference(architecture(pool.types, load_catalog()))
-    return PoolParts(image, base, ground.network.node_subnet_ids, ground.egress, ground.topic_arn)
+    catalog = load_catalog()
+    image = image_of(ground.plan, pool.region, pool.types, catalog)
+    start = Start(image, pool_interfaces(pool, catalog))
+    return PoolParts(start, base, ground.network.node_subnet_ids, ground.egress, ground.topic_arn)

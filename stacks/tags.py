@@ -8,6 +8,7 @@ FLEET = "bedplate:fleet"
 STACK = "bedplate:stack"
 GROUP = "bedplate:group"
 POOL = "bedplate:pool"
+USE = "bedplate:use"
 OWNER = "owner"
 
 
@@ -23,5 +24,5 @@ def named(name: str) -> dict[str, str]:
 
 def node_tags(plan: FleetPlan, pool: PoolPlan) -> dict[str, str]:
     """Return the tags of a pool's machines and of all they are made with: no provider reaches those."""
-    own = {GROUP: pool.group, POOL: pool.name}
+    own = {GROUP: pool.group, POOL: pool.name, USE: pool.use.value}
     return stack_tags(plan, pool.region) | named(f"{plan.name}-{pool.name}") | own

@@ -8,6 +8,7 @@ from bedplate.audit.node import Node
 from bedplate.audit.value import Properties, is_on, is_seen, number, part, parts, says
 
 LAUNCHERS = ("ec2.LaunchTemplate", "ec2.Instance", "ec2.LaunchConfiguration", "ec2.SpotInstanceRequest")
+_USE, _PEOPLES_HOPS = "bedplate:use", 2
 _MAPPINGS = "blockDeviceMappings"
 _VOLUMES = ("rootBlockDevice", "ebsBlockDevices")
 
@@ -22,8 +23,14 @@ def check_metadata(graph: Graph) -> Iterator[StackFault]:
             told = options.get("httpTokens", "not set")
             yield fault("S106", node.urn, "metadataOptions.httpTokens", f"tokens are {told}")
         hops = number(options.get("httpPutResponseHopLimit"))
-        if hops is not None and hops > 1:
+        if hops is not None and hops > (_PEOPLES_HOPS if _is_for_people(node) else 1):
             yield fault("S107", node.urn, "metadataOptions.httpPutResponseHopLimit", f"{hops} hops are allowed")
+
+
+def _is_for_people(node: Node) -> bool:
+    """Whether its machines say by their tags that people log in: those hold the role anyhow, container or not."""
+    tags = [spec.get("tags") for spec in parts(node.inputs.get("tagSpecifications"))]
+    return any(isinstance(each, dict) and each.get(_USE) == "ssh" for each in (node.inputs.get("tags"), *tags))
 
 
 def check_public_addresses(graph: Graph) -> Iterator[StackFault]:

@@ -52,7 +52,7 @@ _REACH = (
         "S107",
         "metadata-hops",
         "With more than one hop a container takes on the machine's role.",
-        "write httpPutResponseHopLimit 1",
+        "write httpPutResponseHopLimit 1; 2 where people log in, tagged bedplate:use ssh",
         "Amazon EC2 user guide, instance metadata",
     ),
 )

@@ -40,4 +40,4 @@ def _check_parts(plan: FleetPlan, asked: Sequence[str]) -> None:
 
 
 def _stack(plan: FleetPlan, part: str) -> Stack:
-    return Stack(stack_name(plan, part), PROJECT, partial(declare, plan, part))
+    return Stack(stack_name(plan, part), PROJECT, partial(declare, plan, part), images=plan.record.images)

@@ -4,7 +4,7 @@ moto's back ends are plain dictionaries without locks, so calls are made one at 
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +20,7 @@ from moto import mock_aws
 from bedplate.rehearsal.ambient import no_ambient_aws
 from bedplate.rehearsal.collector import seldom_collected
 from bedplate.rehearsal.moto_repairs import mended
-from bedplate.rehearsal.moto_stock import bring, empty_stock
+from bedplate.rehearsal.moto_stock import bring, empty_stock, hold_images
 from bedplate.rehearsal.refusal import Refusal
 
 # No retries: in a simulation a refusal is an answer. No configured endpoint: only moto may answer.
@@ -50,6 +50,11 @@ class Simulation:
     def region(self, name: str) -> "Aws":
         """Return the door to one region."""
         return Aws(self, name)
+
+    def hold_images(self, images: Mapping[str, str]) -> None:
+        """Hold images that the account was given before anything is rehearsed: ids by `region/architecture`."""
+        with self._lock:
+            hold_images(self.account, images)
 
     @cached_property
     def _session(self) -> boto3.session.Session:

@@ -33,6 +33,8 @@ class Stack:
     program: Program
     config: Mapping[str, str] = field(default_factory=dict)
     default_provider: DefaultProvider = field(default_factory=lambda: DefaultProvider(None, ("*",)))
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Images that the account holds already, which the program may name: ids by `region/architecture`."""
 
     @property
     def full_name(self) -> str:
@@ -63,6 +65,7 @@ class World:
 def run(stack: Stack, world: World, *, preview: bool = False, watch: Callable[[Step], None] = lambda _: None) -> Run:
     """Run a stack's program against the world; what it makes stays in the world unless it is a preview."""
     started = time.perf_counter()
+    world.simulation.hold_images(stack.images)
     deployment = _deployment(stack, world, preview=preview, watch=watch)
     monitor = Monitor(deployment, world.exports)
     try:

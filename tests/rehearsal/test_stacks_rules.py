@@ -73,13 +73,14 @@ def test_every_resource_has_an_explicit_provider(stacks: Declared) -> None:
 
 def test_machines_are_tagged_by_group_and_template_alike(stacks: Declared) -> None:
     """No provider's default tags reach what an Auto Scaling group launches."""
-    wanted = {"Name", "bedplate:fleet", "bedplate:stack", "bedplate:group", "bedplate:pool", "owner"}
+    wanted = {"Name", "bedplate:fleet", "bedplate:stack", "bedplate:group", "bedplate:pool", "bedplate:use", "owner"}
 
     for group in _pools(stacks, GROUP):
         assert {tag["key"] for tag in group.inputs["tags"] if tag["propagateAtLaunch"]} == wanted
     for template in _pools(stacks, TEMPLATE):
         kinds = {one["resourceType"]: set(one["tags"]) for one in template.inputs["tagSpecifications"]}
-        assert kinds == dict.fromkeys(("instance", "network-interface", "volume"), wanted)
+        request = ["spot-instances-request"] if template.name.endswith("-spot") else []
+        assert kinds == dict.fromkeys(("instance", "network-interface", "volume", *request), wanted)
 
 
 def test_no_machine_gets_a_public_address(stacks: Declared) -> None:
@@ -87,7 +88,9 @@ def test_no_machine_gets_a_public_address(stacks: Declared) -> None:
     for subnet in _made(stacks, "aws:ec2/subnet:Subnet"):
         assert subnet.inputs["mapPublicIpOnLaunch"] is False
     for template in _pools(stacks, TEMPLATE):
-        assert [one["associatePublicIpAddress"] for one in template.inputs["networkInterfaces"]] == ["false"]
+        nics = template.inputs["networkInterfaces"]
+        # Beside others, an interface takes no word on it, and its subnet gives none.
+        assert [one.get("associatePublicIpAddress") for one in nics] == (["false"] if len(nics) == 1 else [None] * 33)
     assert all(entry.name.endswith(("-nat", GATEWAY)) for entry in _made(stacks, "aws:ec2/eip:Eip"))
 
 
@@ -112,10 +115,11 @@ def test_data_outlives_its_stack(stacks: Declared) -> None:
 
 
 def test_instance_metadata_needs_a_token_from_the_machine_itself(stacks: Declared) -> None:
-    """Neither a forwarded request nor a container may fetch the node's credentials."""
+    """Neither a forwarded request nor a pod may fetch the node's credentials; people's own containers may."""
     for template in _made(stacks, TEMPLATE):
         options = template.inputs["metadataOptions"]
-        assert (options["httpTokens"], options["httpPutResponseHopLimit"]) == ("required", 1)
+        hops = 2 if template.name.startswith("lab-workbench") else 1
+        assert (options["httpTokens"], options["httpPutResponseHopLimit"]) == ("required", hops)
 
 
 def test_root_volumes_are_encrypted_gp3_of_the_groups_size(stacks: Declared) -> None:
