@@ -171,6 +171,7 @@ class Deployment:
 
     def _settle_provider(self, made: Entry, old: Entry | None) -> Entry:
         self.providers.configure(made.urn, made.inputs)
+        self.providers.log_in(made.urn, made.inputs)
         for step in _provider_steps(made, old):
             self._note(step)
         if old is not None and old.ident != made.ident:

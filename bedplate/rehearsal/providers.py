@@ -43,6 +43,11 @@ class Providers:
             raise Unsupported(f"the rehearsal has no model of provider {package}")
         self._made[f"{urn}::{provider_id(inputs)}"] = configured(self.simulation, self.ledger, inputs)
 
+    def log_in(self, urn: str, inputs: Mapping[str, Any]) -> None:
+        """Ask a configured provider's region whose account it is, as the AWS provider does; raise Refusal otherwise."""
+        aws = self.of(f"{urn}::{provider_id(inputs)}").aws
+        aws.call("sts", "get_caller_identity")
+
     def of(self, reference: str) -> AwsProvider:
         """Return the provider of a reference `<urn>::<id>`."""
         if reference not in self._made:

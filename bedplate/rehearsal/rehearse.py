@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.report import Phase, Report, StackReport
+from bedplate.rehearsal.report import Phase, Report, StackReport, endured
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import Run, Stack, World, destroy, run
 from bedplate.rehearsal.step import Step
+from bedplate.rehearsal.weather import FAIR, Weather
 
 Waves = Sequence[Sequence[Stack]]
 # Told of every step as it is taken: the stack's name, the phase, the step. Called from the stack's own thread.
@@ -26,12 +27,22 @@ class Rehearsal:
 
     world: World
     watch: Watch
+    weather: Weather = FAIR
     reports: dict[str, StackReport] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
-        """Whether anything has failed yet."""
-        return any(report.failures for report in self.reports.values())
+        """Whether anything has failed yet that no weather explains."""
+        return any(report.unexplained(self.weather) for report in self.reports.values())
+
+    def create(self, waves: Waves) -> None:
+        """Create the stacks under the weather, and when that has passed make what is missing."""
+        simulation = self.world.simulation
+        simulation.climate.weather = self.weather
+        self.run(Phase.CREATE, waves)
+        if self.weather is not FAIR:
+            simulation.clear_up()
+            self.run(Phase.MEND, waves)
 
     def run(self, phase: Phase, waves: Waves) -> None:
         """Run the stacks of each wave; stop after a wave in which something failed."""
@@ -53,22 +64,30 @@ class Rehearsal:
                 self.reports.setdefault(stack.name, StackReport(stack.name)).runs[phase] = done
 
 
-def rehearse(account: str, waves: Waves, changed: Waves = (), watch: Watch = lambda *_: None) -> Report:
+def rehearse(
+    account: str,
+    waves: Waves,
+    changed: Waves = (),
+    watch: Watch = lambda *_: None,
+    weather: Weather = FAIR,
+) -> Report:
     """Create every stack, run each again, run what the `changed` programs declare instead, and destroy everything.
 
+    With weather, the stacks are created in spite of it as far as they can be, and made whole when it has passed.
     A phase is run only when nothing has failed before it; the destruction always is.
     """
     started = time.perf_counter()
     _load_sdk()
     with running(account) as simulation:
-        rehearsal = Rehearsal(World(simulation), watch)
-        rehearsal.run(Phase.CREATE, waves)
+        rehearsal = Rehearsal(World(simulation), watch, weather)
+        rehearsal.create(waves)
         rehearsal.run(Phase.AGAIN, waves)
         if changed:
             rehearsal.run(Phase.CHANGE, changed)
             rehearsal.destroy(Phase.CHANGE, _without(waves, changed))
         rehearsal.destroy(Phase.DESTROY, changed or waves)
-    return Report(tuple(rehearsal.reports.values()), time.perf_counter() - started, simulation.calls)
+    seconds = time.perf_counter() - started
+    return Report(tuple(rehearsal.reports.values()), seconds, simulation.calls, endured(simulation.climate, weather))
 
 
 def create(account: str, waves: Waves, watch: Watch = lambda *_: None) -> Report:

@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from bedplate.rehearsal.climate import Climate
 from bedplate.rehearsal.kind import Support
 from bedplate.rehearsal.kinds import KINDS
+from bedplate.rehearsal.moto_launches import Shortage
 from bedplate.rehearsal.snapshot import Entry
 from bedplate.rehearsal.stack import Run
 from bedplate.rehearsal.step import Failure, Op, Step
+from bedplate.rehearsal.weather import FAIR, Weather
 from bedplate.rehearsal.wire import masked
 
 
@@ -18,6 +21,8 @@ class Phase(StrEnum):
     """What a rehearsal does with a stack, in this order."""
 
     CREATE = "create"
+    MEND = "mend"
+    """Run when the weather of the creation has passed, to make what is missing."""
     AGAIN = "again"
     CHANGE = "change"
     DESTROY = "destroy"
@@ -35,6 +40,16 @@ class StackReport:
         """The time of all its phases."""
         return sum(run.seconds for run in self.runs.values())
 
+    def unexplained(self, weather: Weather) -> tuple[Failure, ...]:
+        """Everything that failed but not while the weather lasted."""
+        excused = {Phase.CREATE} if weather is not FAIR else set()
+        return tuple(one for phase, run in self.runs.items() if phase not in excused for one in run.failures)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The URNs of what the weather kept from being made: what the run after it made in the cloud."""
+        return tuple(step.urn for step in self._steps(Phase.MEND) if step.op is Op.CREATE and step.is_in_cloud)
+
     @property
     def failures(self) -> tuple[Failure, ...]:
         """Everything that failed, in any phase."""
@@ -50,13 +65,13 @@ class StackReport:
 
     @property
     def types(self) -> Mapping[str, int]:
-        """How many resources of each type the first run made."""
-        return dict(sorted(Counter(entry.type for entry in self._left_by(Phase.CREATE)).items()))
+        """How many resources of each type there are when all is made."""
+        return dict(sorted(Counter(entry.type for entry in self._left_by(self._whole)).items()))
 
     @property
     def exports(self) -> Mapping[str, Any]:
-        """What the first run exported, secrets masked."""
-        made = self.runs.get(Phase.CREATE)
+        """What is exported when all is made, secrets masked."""
+        made = self.runs.get(self._whole)
         return {name: masked(value) for name, value in made.snapshot.exports.items()} if made else {}
 
     @property
@@ -65,6 +80,10 @@ class StackReport:
         # A stack that a changed fleet no longer has is destroyed by the change.
         last = Phase.DESTROY if Phase.DESTROY in self.runs else Phase.CHANGE
         return tuple(entry.urn for entry in self._left_by(last))
+
+    @property
+    def _whole(self) -> Phase:
+        return Phase.MEND if Phase.MEND in self.runs else Phase.CREATE
 
     def _steps(self, phase: Phase) -> tuple[Step, ...]:
         return self.runs[phase].steps if phase in self.runs else ()
@@ -75,17 +94,49 @@ class StackReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Endured:
+    """The weather of a rehearsal, how often each of its faults was met, and the machines that did not come."""
+
+    weather: Weather = FAIR
+    met: Mapping[str, int] = field(default_factory=dict)
+    """By the fault's text."""
+    shortages: tuple[Shortage, ...] = ()
+
+
+def endured(climate: Climate, weather: Weather) -> Endured:
+    """Return what a simulation lived through under a weather."""
+    shortages = (climate.shortages[key] for key in sorted(climate.shortages))
+    return Endured(weather, {one.text: climate.met[one.text] for one in weather.faults}, tuple(shortages))
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What a whole rehearsal came to."""
 
     stacks: tuple[StackReport, ...]
     seconds: float
     calls: int
+    endured: Endured = field(default_factory=Endured)
+
+    @property
+    def unexplained(self) -> tuple[Failure, ...]:
+        """Everything that failed and would fail in any weather."""
+        return tuple(failure for stack in self.stacks for failure in stack.unexplained(self.endured.weather))
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the weather left something undone: a failure, or machines that did not come."""
+        return bool(self.endured.shortages) or any(stack.failures for stack in self.stacks)
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether nothing was refused but by the weather, and running again changed nothing."""
+        return not self.unexplained and not any(stack.changes(Phase.AGAIN) for stack in self.stacks)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed and the second run changed nothing."""
-        return not any(stack.failures or stack.changes(Phase.AGAIN) for stack in self.stacks)
+        """Whether nothing failed, nothing is missing and the second run changed nothing."""
+        return self.is_stable and not self.is_partial
 
 
 def support(token: str) -> Support:

@@ -105,7 +105,8 @@ def _settled(stack: Stack, world: World, deployment: Deployment, started: float)
     snapshot = deployment.snapshot()
     if not deployment.preview:
         world.snapshots[stack.name] = snapshot
-        world.exports[stack.full_name] = snapshot.exports
+        if snapshot.exports or not deployment.failures:
+            world.exports[stack.full_name] = snapshot.exports
     seconds = time.perf_counter() - started
     return Run(tuple(deployment.steps), tuple(deployment.failures), snapshot, seconds)
 

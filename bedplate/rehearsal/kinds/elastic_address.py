@@ -6,7 +6,7 @@ from typing import Any
 from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
 from bedplate.rehearsal.kinds.described import ADDRESS as NOUN
 from bedplate.rehearsal.kinds.described import described
-from bedplate.rehearsal.kinds.ec2_tags import retag, tag
+from bedplate.rehearsal.kinds.ec2_tags import born_with, retag
 from bedplate.rehearsal.kinds.limits import Choice, beyond, together
 from bedplate.rehearsal.kinds.undoing import undoing
 from bedplate.rehearsal.refusal import Refusal
@@ -21,10 +21,11 @@ _LIMITS = {"domain": Choice(("vpc",))}
 
 
 def _create(aws: Aws, inputs: Props) -> str:
-    ident: str = aws.call("ec2", "allocate_address", Domain="vpc")["AllocationId"]
+    tags = born_with("elastic-ip", inputs)
+    ident: str = aws.call("ec2", "allocate_address", Domain="vpc", **tags)["AllocationId"]
     with undoing(lambda: aws.call("ec2", "release_address", AllocationId=ident)):
         _associate(aws, ident, inputs)
-    return tag(aws, ident, inputs)
+    return ident
 
 
 def _associate(aws: Aws, ident: str, inputs: Props) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
 from bedplate.rehearsal.kinds.described import FLOW_LOG as NOUN
@@ -39,7 +40,7 @@ def _create(aws: Aws, inputs: Props) -> str:
         _require_role(aws, inputs["iamRoleArn"])
     params = {parameter: inputs[name] for name, parameter in _PLACES.items() if inputs.get(name)}
     target = {"ResourceIds": [inputs[watched]], "ResourceType": _WATCHED[watched]}
-    made = aws.call("ec2", "create_flow_logs", **target, **params, **_destination(inputs))
+    made = aws.call("ec2", "create_flow_logs", ClientToken=str(uuid4()), **target, **params, **_destination(inputs))
     for failed in made.get("Unsuccessful", []):
         raise Refusal(failed["Error"]["Code"], failed["Error"]["Message"], key="logDestination")
     return tag(aws, made["FlowLogIds"][0], inputs)

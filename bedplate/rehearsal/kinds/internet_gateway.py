@@ -5,17 +5,18 @@ from typing import Any
 from bedplate.rehearsal.kind import Kind, Props, updates
 from bedplate.rehearsal.kinds.described import INTERNET_GATEWAY as NOUN
 from bedplate.rehearsal.kinds.described import described
-from bedplate.rehearsal.kinds.ec2_tags import retag, tag
+from bedplate.rehearsal.kinds.ec2_tags import born_with, retag
 from bedplate.rehearsal.kinds.undoing import undoing
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
 
 
 def _create(aws: Aws, inputs: Props) -> str:
-    ident: str = aws.call("ec2", "create_internet_gateway")["InternetGateway"]["InternetGatewayId"]
+    made = aws.call("ec2", "create_internet_gateway", **born_with("internet-gateway", inputs))
+    ident: str = made["InternetGateway"]["InternetGatewayId"]
     with undoing(lambda: aws.call("ec2", "delete_internet_gateway", InternetGatewayId=ident)):
         _attach(aws, ident, inputs.get("vpcId"))
-    return tag(aws, ident, inputs)
+    return ident
 
 
 def _attach(aws: Aws, ident: str, vpc: str | None) -> None:

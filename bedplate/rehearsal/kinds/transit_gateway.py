@@ -6,7 +6,7 @@ from typing import Any
 from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
 from bedplate.rehearsal.kinds.described import TRANSIT_GATEWAY as NOUN
 from bedplate.rehearsal.kinds.described import described
-from bedplate.rehearsal.kinds.ec2_tags import retag, tag
+from bedplate.rehearsal.kinds.ec2_tags import born_with, retag
 from bedplate.rehearsal.kinds.limits import Choice, beyond
 from bedplate.rehearsal.kinds.private_asn import asn_complaints
 from bedplate.rehearsal.kinds.transit_tables import live_attachments
@@ -31,13 +31,14 @@ _SWITCH = Choice(("enable", "disable"))
 
 def _create(aws: Aws, inputs: Props) -> str:
     words = {"Description": inputs["description"]} if inputs.get("description") else {}
-    made = aws.call("ec2", "create_transit_gateway", **words, Options=_options(aws, inputs, _DEFAULTS))
+    tags = born_with("transit-gateway", inputs)
+    made = aws.call("ec2", "create_transit_gateway", **words, **tags, Options=_options(aws, inputs, _DEFAULTS))
     hub = made["TransitGateway"]
     ident: str = hub["TransitGatewayId"]
     if not _has_default_table(inputs):
         table = hub["Options"]["AssociationDefaultRouteTableId"]
         aws.call("ec2", "delete_transit_gateway_route_table", TransitGatewayRouteTableId=table)
-    return tag(aws, ident, inputs)
+    return ident
 
 
 def _options(aws: Aws, inputs: Props, names: Props) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
 from bedplate.rehearsal.kinds.cidr_blocks import block_complaints
 from bedplate.rehearsal.kinds.described import TRANSIT_GATEWAY, TRANSIT_TABLE, described, require
-from bedplate.rehearsal.kinds.ec2_tags import retag, tag
+from bedplate.rehearsal.kinds.ec2_tags import born_with, retag
 from bedplate.rehearsal.kinds.transit_tables import associations, propagations, require_pair
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
@@ -14,8 +14,11 @@ from bedplate.rehearsal.simulation import Aws
 
 def _create(aws: Aws, inputs: Props) -> str:
     require(aws, TRANSIT_GATEWAY, inputs["transitGatewayId"])
-    made = aws.call("ec2", "create_transit_gateway_route_table", TransitGatewayId=inputs["transitGatewayId"])
-    return tag(aws, made["TransitGatewayRouteTable"]["TransitGatewayRouteTableId"], inputs)
+    tags = born_with("transit-gateway-route-table", inputs)
+    call = {"TransitGatewayId": inputs["transitGatewayId"], **tags}
+    made = aws.call("ec2", "create_transit_gateway_route_table", **call)
+    ident: str = made["TransitGatewayRouteTable"]["TransitGatewayRouteTableId"]
+    return ident
 
 
 def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:

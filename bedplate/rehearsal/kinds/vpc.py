@@ -6,7 +6,7 @@ from typing import Any
 
 from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
 from bedplate.rehearsal.kinds.cidr_blocks import block_complaints
-from bedplate.rehearsal.kinds.ec2_tags import retag
+from bedplate.rehearsal.kinds.ec2_tags import born_with, retag
 from bedplate.rehearsal.kinds.limits import Choice, beyond
 from bedplate.rehearsal.placement import placed
 from bedplate.rehearsal.simulation import Aws
@@ -24,10 +24,12 @@ _LIMITS = {"instanceTenancy": Choice(("default", "dedicated"))}
 
 
 def _create(aws: Aws, inputs: Props) -> str:
-    made = aws.call("ec2", "create_vpc", **placed(aws, ("ec2", "create_vpc"), inputs, apart=(*_ATTRIBUTES, "tags")))
+    params = placed(aws, ("ec2", "create_vpc"), inputs, apart=(*_ATTRIBUTES, "tags"))
+    made = aws.call("ec2", "create_vpc", **params, **born_with("vpc", inputs))
     ident: str = made["Vpc"]["VpcId"]
-    # What a new VPC has: it resolves names and gives out none, and has no tags.
-    _update(aws, ident, {"enableDnsSupport": True, "enableDnsHostnames": False}, inputs)
+    # What a new VPC has: it resolves names and gives out none.
+    born = {"enableDnsSupport": True, "enableDnsHostnames": False, "tags": inputs.get("tags")}
+    _update(aws, ident, born, inputs)
     return ident
 
 

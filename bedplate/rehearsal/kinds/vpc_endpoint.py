@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 from moto.ec2.models.vpcs import AWS_ENDPOINT_SERVICES
 
@@ -42,9 +43,8 @@ def _create(aws: Aws, inputs: Props) -> str:
         _require_names(aws, inputs["vpcId"])
     renames = {"policy": "PolicyDocument"}
     # The provider sends it either way; moto takes silence for consent.
-    params = {"PrivateDnsEnabled": bool(inputs.get("privateDnsEnabled"))} | placed(
-        aws, ("ec2", "create_vpc_endpoint"), inputs, apart=("tags",), renames=renames
-    )
+    first = {"ClientToken": str(uuid4()), "PrivateDnsEnabled": bool(inputs.get("privateDnsEnabled"))}
+    params = first | placed(aws, ("ec2", "create_vpc_endpoint"), inputs, apart=("tags",), renames=renames)
     made = aws.call("ec2", "create_vpc_endpoint", **params)
     return tag(aws, made["VpcEndpoint"]["VpcEndpointId"], inputs)
 

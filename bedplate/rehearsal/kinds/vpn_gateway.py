@@ -7,7 +7,7 @@ from typing import Any
 from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
 from bedplate.rehearsal.kinds.described import VPC, described, is_live, require
 from bedplate.rehearsal.kinds.described import VPN_GATEWAY as NOUN
-from bedplate.rehearsal.kinds.ec2_tags import retag, tag
+from bedplate.rehearsal.kinds.ec2_tags import born_with, retag
 from bedplate.rehearsal.kinds.private_asn import asn_complaints
 from bedplate.rehearsal.kinds.undoing import undoing
 from bedplate.rehearsal.refusal import Refusal
@@ -19,11 +19,12 @@ _AMAZON_ASN = 64512
 def _create(aws: Aws, inputs: Props) -> str:
     asn = int(inputs.get("amazonSideAsn") or _AMAZON_ASN)
     zone = {"AvailabilityZone": inputs["availabilityZone"]} if inputs.get("availabilityZone") else {}
-    made = aws.call("ec2", "create_vpn_gateway", Type="ipsec.1", AmazonSideAsn=asn, **zone)
+    tags = born_with("vpn-gateway", inputs)
+    made = aws.call("ec2", "create_vpn_gateway", Type="ipsec.1", AmazonSideAsn=asn, **zone, **tags)
     ident: str = made["VpnGateway"]["VpnGatewayId"]
     with undoing(lambda: aws.call("ec2", "delete_vpn_gateway", VpnGatewayId=ident)):
         _attach(aws, ident, inputs.get("vpcId"))
-    return tag(aws, ident, inputs)
+    return ident
 
 
 def _attach(aws: Aws, ident: str, vpc: str | None) -> None:
