@@ -9,6 +9,7 @@ from bedplate.plan.fleet import FleetPlan
 from stacks.options import inside
 from stacks.permissions import permissions
 from stacks.policy import Statement, policy
+from stacks.reference import output_of
 from stacks.tags import named
 
 _TRUST = Statement(sid="BeAnInstance", principals={"Service": ("ec2.amazonaws.com",)}, actions=("sts:AssumeRole",))
@@ -16,7 +17,7 @@ _TRUST = Statement(sid="BeAnInstance", principals={"Service": ("ec2.amazonaws.co
 
 def profile_of(shared: pulumi.StackReference, kind: str) -> pulumi.Output[str]:
     """Return the ARN of the profile of a kind of node (ssh, kubernetes, gateway), which `shared` makes."""
-    return shared.require_output("profile_arns").apply(lambda profiles: str(profiles[kind]))
+    return output_of(shared, "profile_arns").apply(lambda profiles: str(profiles[kind]))
 
 
 class NodeRole(pulumi.ComponentResource):

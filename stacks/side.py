@@ -10,7 +10,7 @@ from pulumi_aws.provider import Provider
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from stacks.names import LINKS
 from stacks.provider import provider_of
-from stacks.reference import stack_of
+from stacks.reference import output_of, stack_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class Side:
 
     def output(self, name: str) -> pulumi.Output[str]:
         """Return what the region's stack exports under a name."""
-        return self.stack.require_output(name)
+        return output_of(self.stack, name)
 
     @property
     def table_ids(self) -> dict[str, pulumi.Output[str]]:
         """The region's route tables by name: one for all edges, one for each zone's nodes."""
-        of_nodes: pulumi.Output[dict[str, str]] = self.stack.require_output("node_table_ids")
+        of_nodes: pulumi.Output[dict[str, str]] = output_of(self.stack, "node_table_ids")
         zones = sorted(zone.name for zone in self.region.zones)
         return {"edge": self.output("edge_table_id"), **{f"{zone}-nodes": of_nodes[zone] for zone in zones}}
 

@@ -6,7 +6,7 @@ import pulumi
 
 from bedplate.plan.fleet import FleetPlan
 from stacks.names import SHARED
-from stacks.reference import stack_of
+from stacks.reference import output_of, stack_of
 from stacks.side import Side
 from stacks.site import SiteTunnels
 from stacks.site_keys import SiteKeys
@@ -19,7 +19,7 @@ def declare_sites(plan: FleetPlan, every: Mapping[str, Side]) -> None:
         return
     ends = [vpn_end(plan, side) for side in every.values()]
     ways = [SiteTunnels(plan, site, end) for site in plan.sites for end in ends]
-    key_arn = stack_of(plan, SHARED).require_output("parameter_key_arn")
+    key_arn = output_of(stack_of(plan, SHARED), "parameter_key_arn")
     at_home = pulumi.ResourceOptions(providers=[every[plan.home.name].provider])
     for way in ways:
         SiteKeys(plan, way, key_arn, at_home)

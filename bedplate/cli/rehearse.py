@@ -7,7 +7,7 @@ import typer
 
 from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, Parts
 from bedplate.cli.output import show, show_document
-from bedplate.errors import InputError, ViolationError
+from bedplate.errors import InputError, PartError, ViolationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from bedplate.audit.fault import StackFault
     from bedplate.cli.waves import Waves
     from bedplate.rehearsal.report import Report
+    from bedplate.rehearsal.weather import Weather
     from bedplate.report.rehearsal import Origin
 
 ACCOUNT_OF_PROGRAMS = "123456789012"
+_FAULTS = (
+    "throttled, errors, lost-replies (or throttled:ec2.create_vpc), silent:REGION, no-addresses:REGION-OR-ZONE, "
+    "no-capacity:GROUP, no-quota:GROUP, spot-limit:GROUP, reservation-full:GROUP, reservation-ended:GROUP"
+)
 
 
 def rehearse(  # noqa: PLR0913 - one parameter an option
@@ -31,6 +36,10 @@ def rehearse(  # noqa: PLR0913 - one parameter an option
         Path | None, typer.Option(metavar="FILE", help="Rehearse a Pulumi AWS program of your own instead.")
     ] = None,
     region: Annotated[str, typer.Option(metavar="R", help="With --program: its region.")] = "us-east-1",
+    weather: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FAULT", help=f"What goes wrong meanwhile (docs/faults.md), repeatable: {_FAULTS}."),
+    ] = None,
     types: Annotated[bool, typer.Option("--types", help="List the resource types it has a model of instead.")] = False,
     json: Json = False,
 ) -> int:
@@ -38,8 +47,8 @@ def rehearse(  # noqa: PLR0913 - one parameter an option
     if types:
         return _list_types(json=json)
     if program:
-        return _rehearse_program(program, region, json=json)
-    return _rehearse_fleet(fleet, tuple(stack or ()), changed, json=json)
+        return _rehearse_program(program, region, tuple(weather or ()), json=json)
+    return _rehearse_fleet(fleet, tuple(stack or ()), changed, tuple(weather or ()), json=json)
 
 
 def _list_types(*, json: bool) -> int:
@@ -53,23 +62,27 @@ def _list_types(*, json: bool) -> int:
     return 0
 
 
-def _rehearse_program(file: Path, region: str, *, json: bool) -> int:
+def _rehearse_program(file: Path, region: str, asked: tuple[str, ...], *, json: bool) -> int:
     from bedplate.cli.program import program_stack
+    from bedplate.cli.weather import weather_of_program
     from bedplate.report.exports import export_lines
     from bedplate.report.rehearsal import unknown_origin
 
-    report = _act(ACCOUNT_OF_PROGRAMS, ((program_stack(file, region),),), ())
+    report = _act(ACCOUNT_OF_PROGRAMS, ((program_stack(file, region),),), (), weather_of_program(asked))
     _print(report, unknown_origin, json=json)
     if not json:
         show(line for stack in report.stacks for line in export_lines(stack))
     return _status(report, ())
 
 
-def _rehearse_fleet(path: Path, asked: tuple[str, ...], changed: Path | None, *, json: bool) -> int:
+def _rehearse_fleet(
+    path: Path, asked: tuple[str, ...], changed: Path | None, faults_asked: tuple[str, ...], *, json: bool
+) -> int:
     from bedplate.catalog import load_catalog
     from bedplate.cli.opening import opened, planned, replanned
     from bedplate.cli.verdict import judged
     from bedplate.cli.waves import waves, waves_of_change
+    from bedplate.cli.weather import weather_of
     from bedplate.plan import bill
     from bedplate.plan.origin import origin
     from bedplate.report.outlook import next_line, outlook_lines
@@ -79,7 +92,7 @@ def _rehearse_fleet(path: Path, asked: tuple[str, ...], changed: Path | None, *,
     plan = planned(loaded)
     before = waves(plan, asked)
     after = waves_of_change(replanned(opened(changed), plan), asked) if changed else ()
-    report = _act(plan.account, before, after)
+    report = _act(plan.account, before, after, weather_of(plan, faults_asked))
     faults = judged(report)
     _print(report, lambda stack, name: loaded.reading.where(origin(plan, stack, name)), faults, json=json)
     if report.ok and not json:
@@ -87,12 +100,12 @@ def _rehearse_fleet(path: Path, asked: tuple[str, ...], changed: Path | None, *,
     return _status(report, faults)
 
 
-def _act(account: str, before: "Waves", after: "Waves") -> "Report":
+def _act(account: str, before: "Waves", after: "Waves", weather: "Weather") -> "Report":
     from bedplate.cli.progress import progress
     from bedplate.rehearsal.rehearse import rehearse as act
 
     with progress() as watch:
-        return act(account, before, after, watch)
+        return act(account, before, after, watch, weather)
 
 
 def _print(report: "Report", origin: "Origin", faults: "Iterable[StackFault] | None" = None, *, json: bool) -> None:
@@ -106,15 +119,19 @@ def _print(report: "Report", origin: "Origin", faults: "Iterable[StackFault] | N
         show_document(document(report) | status)
         return
     show(rehearsal_lines(report, origin))
-    if faults is not None and not any(stack.failures for stack in report.stacks):
+    if faults is not None and not report.unexplained:
         show(judgement_lines(faults))
 
 
 def _status(report: "Report", faults: "Iterable[StackFault]") -> int:
-    """Return 2 when AWS would refuse something, 3 when a second run changes something or a rule is broken."""
+    """Return 2 when AWS would refuse something, 3 when a second run changes something or a rule is broken.
+
+    And 6 when only the weather kept something from being made.
+    """
     from bedplate.checks.fault import Level
 
-    if any(stack.failures for stack in report.stacks):
+    if report.unexplained:
         return InputError.exit_code
-    is_broken = any(fault.level is Level.ERROR for fault in faults)
-    return ViolationError.exit_code if is_broken or not report.ok else 0
+    if any(fault.level is Level.ERROR for fault in faults) or not report.is_stable:
+        return ViolationError.exit_code
+    return PartError.exit_code if report.is_partial else 0

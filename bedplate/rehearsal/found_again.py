@@ -29,7 +29,6 @@ LOOKS: Mapping[str, Callable[[Call, Ask], Reply | None]] = MappingProxyType(
         "ec2.authorize_security_group_egress": rules_found,
         "ec2.authorize_security_group_ingress": rules_found,
         "ec2.create_customer_gateway": _ec2("customer_gateway", alike("BgpAsn", "IpAddress", "Type")),
-        "ec2.create_dhcp_options": Look("describe_dhcp_options", "DhcpOptions", "DhcpOptions", tagged=True),
         "ec2.create_internet_gateway": _ec2("internet_gateway", tagged=True),
         "ec2.create_security_group": _ec2("security_group", alike("GroupName", "VpcId"), bare=True),
         "ec2.create_subnet": _ec2("subnet", alike("CidrBlock", "VpcId")),

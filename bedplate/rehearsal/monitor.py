@@ -147,7 +147,7 @@ class Monitor(mocks.MockMonitor):
     def _stack_outputs(self, name: str) -> dict[str, Any]:
         if name not in self._exports:
             known = ", ".join(sorted(self._exports)) or "none yet"
-            raise Refusal("UnknownStack", f"no stack {name} has been created; there are: {known}")
+            raise Refusal("UnknownStack", f"no stack {name} has exported anything yet; there are: {known}")
         found = self._exports[name]
         secret = sorted(key for key, value in found.items() if isinstance(value, Secret))
         return {"name": name, "outputs": dict(found), "secretOutputNames": secret}

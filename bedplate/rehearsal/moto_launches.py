@@ -6,7 +6,6 @@ AWS makes the group all the same, tells of the failure in the group's activities
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from moto.autoscaling.models import Activity, FakeAutoScalingGroup
@@ -53,9 +52,12 @@ def obstructed(obstacle: Obstacle, note: Callable[[Shortage], None]) -> Iterator
 
         return launched
 
+    def activities(response: AutoScalingResponse) -> ActionResult:
+        return _activities(failures, response)
+
     with (
         wrapped(FakeAutoScalingGroup, "replace_autoscaling_group_instances", obstructing),
-        replaced(AutoScalingResponse, "describe_scaling_activities", partial(_activities, failures)),
+        replaced(AutoScalingResponse, "describe_scaling_activities", activities),
     ):
         yield
 

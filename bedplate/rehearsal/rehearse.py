@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from bedplate.rehearsal import schema
+from bedplate.rehearsal.endured import endured
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.report import Phase, Report, StackReport, endured
+from bedplate.rehearsal.report import Phase, Report, StackReport
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import Run, Stack, World, destroy, run
 from bedplate.rehearsal.step import Step

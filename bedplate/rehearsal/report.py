@@ -2,14 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from bedplate.rehearsal.climate import Climate
+from bedplate.rehearsal.endured import Endured
 from bedplate.rehearsal.kind import Support
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.moto_launches import Shortage
 from bedplate.rehearsal.snapshot import Entry
 from bedplate.rehearsal.stack import Run
 from bedplate.rehearsal.step import Failure, Op, Step
@@ -94,22 +93,6 @@ class StackReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Endured:
-    """The weather of a rehearsal, how often each of its faults was met, and the machines that did not come."""
-
-    weather: Weather = FAIR
-    met: Mapping[str, int] = field(default_factory=dict)
-    """By the fault's text."""
-    shortages: tuple[Shortage, ...] = ()
-
-
-def endured(climate: Climate, weather: Weather) -> Endured:
-    """Return what a simulation lived through under a weather."""
-    shortages = (climate.shortages[key] for key in sorted(climate.shortages))
-    return Endured(weather, {one.text: climate.met[one.text] for one in weather.faults}, tuple(shortages))
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """What a whole rehearsal came to."""
 
@@ -147,7 +130,18 @@ def support(token: str) -> Support:
 def document(report: Report) -> dict[str, object]:
     """Return a report in the form of `rehearse --json`."""
     stacks = {stack.name: _stack_document(stack) for stack in report.stacks}
-    return {"stacks": stacks, "seconds": round(report.seconds, 3), "calls": report.calls, "ok": report.ok}
+    figures = {"seconds": round(report.seconds, 3), "calls": report.calls, "ok": report.ok}
+    return {"stacks": stacks, **figures, **_endured_document(report)}
+
+
+def _endured_document(report: Report) -> dict[str, object]:
+    """Return what the weather did: how often each fault was met, what it kept from being made, and which machines."""
+    told = report.endured
+    return {
+        "weather": [{"fault": fault, "met": count} for fault, count in told.met.items()],
+        "missing": {stack.name: list(stack.missing) for stack in report.stacks if stack.missing},
+        "shortages": [asdict(one) | {"missing": one.missing} for one in told.shortages],
+    }
 
 
 def _stack_document(stack: StackReport) -> dict[str, object]:

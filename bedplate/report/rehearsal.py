@@ -9,6 +9,7 @@ from bedplate.rehearsal.report import Phase, Report, StackReport, support
 from bedplate.rehearsal.step import PROTECTED, Failure, Op, Step
 from bedplate.report.columns import aligned, counted
 from bedplate.report.types import type_name
+from bedplate.report.weather import weather_lines
 
 HEAD = ("stack", "created", "again", "changed", "destroyed", "kept", "time")
 FIGURES = (1, 3, 4)
@@ -34,6 +35,7 @@ def rehearsal_lines(report: Report, origin: Origin = unknown_origin) -> Iterator
         yield from change_lines(stack)
     for stack in report.stacks:
         yield from failure_lines(stack, origin)
+    yield from weather_lines(report)
     yield from _types(report)
 
 

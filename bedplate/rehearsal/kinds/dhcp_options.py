@@ -6,7 +6,7 @@ from typing import Any
 from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
 from bedplate.rehearsal.kinds.described import DHCP_OPTIONS as NOUN
 from bedplate.rehearsal.kinds.described import VPC, described, require
-from bedplate.rehearsal.kinds.ec2_tags import born_with, retag
+from bedplate.rehearsal.kinds.ec2_tags import retag, tag
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.unknown import is_known
@@ -28,9 +28,8 @@ _DEFAULT = "default"
 def _create(aws: Aws, inputs: Props) -> str:
     given = {key: inputs[name] for name, key in _OPTIONS.items() if inputs.get(name)}
     rows = [{"Key": key, "Values": [value] if isinstance(value, str) else value} for key, value in given.items()]
-    made = aws.call("ec2", "create_dhcp_options", DhcpConfigurations=rows, **born_with("dhcp-options", inputs))
-    ident: str = made["DhcpOptions"]["DhcpOptionsId"]
-    return ident
+    made = aws.call("ec2", "create_dhcp_options", DhcpConfigurations=rows)
+    return tag(aws, made["DhcpOptions"]["DhcpOptionsId"], inputs)
 
 
 def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
