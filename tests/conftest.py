@@ -1,11 +1,15 @@
 """What all tests share: expected texts, kept as files and rewritten on demand."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 DATA = Path(__file__).parent / "data"
+
+# Checks ask for the day: 21 November 2026 at noon in every test, in this process and those that it starts.
+os.environ["SOURCE_DATE_EPOCH"] = "1795262400"
 
 Expect = Callable[[str, str], None]
 

@@ -1,10 +1,12 @@
 """The catalogue as one value: built from the shipped data, or from a few facts in a test."""
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bedplate.catalog.facts import InstanceFacts, RegionFacts
 from bedplate.catalog.quotas import QuotaFacts
+from bedplate.catalog.software import ChipFacts, DriverFacts
 
 
 @dataclass(frozen=True)
@@ -13,6 +15,8 @@ class Catalog:
 
     `offers` holds zone letters by instance type and region, and may name a type that `types` lacks.
     `prices` is USD an hour, on demand, in `price_region`; `rates` is USD an hour for what is no machine.
+    `drivers` are by branch, `chips` by the GPU's name, `releases` by Kubernetes' minor version: the day of its last
+    patch.
     """
 
     regions: Mapping[str, RegionFacts]
@@ -24,6 +28,10 @@ class Catalog:
     date: str = ""
     price_date: str = ""
     price_region: str = ""
+    drivers: Mapping[str, DriverFacts] = field(default_factory=dict)
+    chips: Mapping[str, ChipFacts] = field(default_factory=dict)
+    releases: Mapping[str, dt.date] = field(default_factory=dict)
+    time_zones: frozenset[str] = frozenset()
 
     def offered(self, type_name: str, region: str) -> tuple[str, ...]:
         """Return the full names of the zones of `region` that offer the type."""

@@ -11,12 +11,14 @@ from bedplate.catalog.quotas import read_quotas
 from bedplate.catalog.rates import read_rates
 from bedplate.catalog.regions import read_regions
 from bedplate.catalog.sheet import Sheet, read_sheet
+from bedplate.catalog.software import read_chips, read_drivers, read_releases
+from bedplate.catalog.timezones import read_time_zones
 
 FOLDER = Path(__file__).parent / "data"
 
 
 def shipped(name: str) -> Sheet:
-    """Return one of the shipped sheets: regions, instances, offers, prices, rates or quotas."""
+    """Return one of the shipped sheets by the name of its file: regions, instances, offers, prices, drivers, ..."""
     return read_sheet((FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
 
 
@@ -34,4 +36,8 @@ def load_catalog() -> Catalog:
         date=instances.heading["date"],
         price_date=prices.heading["date"],
         price_region=prices.heading["region"],
+        drivers=read_drivers(shipped("drivers").rows),
+        chips=read_chips(shipped("gpus").rows),
+        releases=read_releases(shipped("kubernetes").rows),
+        time_zones=read_time_zones(shipped("timezones").rows),
     )

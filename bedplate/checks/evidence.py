@@ -1,7 +1,8 @@
-"""What the checks look at: a fleet, the catalogue, and the names that the file declares."""
+"""What the checks look at: a fleet, the catalogue, the names that the file declares, and the day."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 
 from bedplate.catalog import Catalog
 from bedplate.spec import Fleet
@@ -25,17 +26,23 @@ class Declared:
             return frozenset()
         return frozenset(name for name in found if isinstance(name, str))
 
+    def says(self, key: str, name: str) -> bool:
+        """Tell whether the mapping at a dotted path has a key, were it with a value that the models refused."""
+        return name in self.names(*key.split("."))
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """One fleet to check.
 
-    `declared` holds at least what the fleet holds; `lost` names the top keys under which the models refused something.
+    `declared` holds at least what the fleet holds; `lost` names the top keys under which the models refused something;
+    `today` is the day in UTC on which it is checked.
     """
 
     fleet: Fleet
     catalog: Catalog
     declared: Declared
+    today: date
     lost: frozenset[str] = frozenset()
 
     def is_whole(self, part: str) -> bool:
@@ -43,9 +50,9 @@ class Evidence:
         return part not in self.lost
 
 
-def evidence_of(fleet: Fleet, catalog: Catalog) -> Evidence:
+def evidence_of(fleet: Fleet, catalog: Catalog, today: date) -> Evidence:
     """Return the evidence of a fleet that comes from no file: it declares what it holds."""
-    return Evidence(fleet, catalog, Declared(fleet.model_dump(exclude_unset=True)))
+    return Evidence(fleet, catalog, Declared(fleet.model_dump(exclude_unset=True)), today)
 
 
 def _below(value: object, name: str) -> object:

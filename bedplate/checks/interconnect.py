@@ -4,9 +4,11 @@ from collections.abc import Iterator
 
 from bedplate.checks.evidence import Evidence
 from bedplate.checks.fault import Fault
+from bedplate.checks.ladder import rungs_of
 from bedplate.checks.rules import fault
 from bedplate.spec import Fleet
 from bedplate.spec.network import Interconnect
+from bedplate.spec.site import Use
 
 
 def check_interconnect(evidence: Evidence) -> Iterator[Fault]:
@@ -19,6 +21,19 @@ def check_interconnect(evidence: Evidence) -> Iterator[Fault]:
         told += (*_laptops_and_sites(fleet), *_between_sites(fleet))
     if told:
         yield fault("W208", "network.interconnect", "; ".join(told))
+
+
+def check_out_of_reach(evidence: Evidence) -> Iterator[Fault]:
+    """Tell workers in regions from which nothing leads to the control plane."""
+    fleet = evidence.fleet
+    home = next((name for name, region in fleet.regions.items() if region.home), None)
+    if fleet.network.interconnect is not Interconnect.NONE or home is None:
+        return
+    for name, group in fleet.groups.items():
+        for key, rung in rungs_of(name, group):
+            if group.use is Use.KUBERNETES and rung.region != home and rung.region in fleet.regions:
+                message = f"nothing leads from {rung.region} to the control plane in {home}"
+                yield fault("E342", f"{key}.region", message)
 
 
 def _gateways(fleet: Fleet) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Ladders: rungs in places that the file declares, each tried once, reservations complete."""
+"""Ladders: rungs in places that the file declares, each of them worth trying after those before it."""
 
 from collections.abc import Iterator
 
@@ -7,32 +7,25 @@ from bedplate.checks.evidence import Evidence
 from bedplate.checks.fault import Fault
 from bedplate.checks.repeated import repeated
 from bedplate.checks.rules import fault
-from bedplate.spec.group import Market, Rung
+from bedplate.spec.group import Group, Rung
 
-RESERVED_MARKETS = (Market.RESERVATION, Market.CAPACITY_BLOCK)
+Rungs = tuple[tuple[str, Rung], ...]
 
 
 def check_ladders(evidence: Evidence) -> Iterator[Fault]:
-    """Tell what is wrong with each rung of each group."""
+    """Tell what is wrong with the place of each rung of each group."""
     for name, group in evidence.fleet.groups.items():
-        rungs = tuple((f"groups.{name}.ladder.{index}", rung) for index, rung in enumerate(group.ladder))
+        rungs = rungs_of(name, group)
         for key, rung in rungs:
             yield from undeclared_region(evidence, f"{key}.region", rung.region)
             yield from _zone(evidence, key, rung)
-            yield from _reservation(evidence, key, rung)
-        for key, _, first in repeated(rungs):
-            yield fault("E308", key, f"rung {_number(key)} is the same as rung {_number(first)}")
+        yield from _again(rungs)
+        yield from _covered(group, rungs)
 
 
-def check_reservations(evidence: Evidence) -> Iterator[Fault]:
-    """Tell a reservation that is said to lie in two zones."""
-    groups = evidence.fleet.groups.items()
-    rungs = ((f"groups.{name}.ladder.{i}", rung) for name, group in groups for i, rung in enumerate(group.ladder))
-    zones: dict[str, str] = {}
-    for key, rung in rungs:
-        if rung.reservation and rung.zone and zones.setdefault(rung.reservation, rung.zone) != rung.zone:
-            message = f"{rung.reservation} is in {zones[rung.reservation]} elsewhere in this file"
-            yield fault("E315", f"{key}.zone", message)
+def rungs_of(name: str, group: Group) -> Rungs:
+    """Return the rungs of a group, each with its key."""
+    return tuple((f"groups.{name}.ladder.{index}", rung) for index, rung in enumerate(group.ladder))
 
 
 def undeclared_region(evidence: Evidence, key: str, region: str) -> Iterator[Fault]:
@@ -61,16 +54,33 @@ def _zone(evidence: Evidence, key: str, rung: Rung) -> Iterator[Fault]:
         yield fault("E310", f"{key}.zone", message, f"list it, or write one of {', '.join(sorted(zones))}")
 
 
-def _reservation(evidence: Evidence, key: str, rung: Rung) -> Iterator[Fault]:
-    if rung.market not in RESERVED_MARKETS:
-        if rung.reservation:
-            message = f"{rung.reservation} is not used by market {rung.market}"
-            yield fault("E312", f"{key}.reservation", message, "write market: reservation, or delete the id")
-        return
-    written = evidence.declared.names(*key.split("."))
-    for name, value in (("reservation", rung.reservation), ("zone", rung.zone)):
-        if value is None and name not in written:
-            yield fault("E311", f"{key}.{name}", f"market {rung.market} needs the {name}", f"add {name}")
+def _again(rungs: Rungs) -> Iterator[Fault]:
+    """Tell two rungs that would be one Auto Scaling group, whatever else they say."""
+    same = dict(rungs)
+    pools = ((key, (rung.region, rung.zone, rung.market, rung.reservation)) for key, rung in rungs)
+    for key, _, first in repeated(pools):
+        but = "" if same[key] == same[first] else ", but for what it says beside place and market"
+        yield fault("E308", key, f"rung {_number(key)} is the same as rung {_number(first)}{but}")
+
+
+def _covered(group: Group, rungs: Rungs) -> Iterator[Fault]:
+    """Tell a rung of one zone that comes after one of its whole region, and rungs after enough is reserved."""
+    for index, (key, rung) in enumerate(rungs):
+        for other, earlier in rungs[:index]:
+            if rung.zone and _covers(earlier, rung):
+                yield fault("E340", key, f"rung {_number(other)} has tried all of {rung.region}, {rung.zone} included")
+                break
+            if earlier.reserved and not earlier.ends and earlier.reserved >= group.nodes.max > 0:
+                message = f"rung {_number(other)} holds {earlier.reserved} machines; the group never has more than "
+                yield fault("W341", key, f"{message}{group.nodes.max}")
+                break
+
+
+def _covers(earlier: Rung, later: Rung) -> bool:
+    """Tell whether a rung takes all that a later one could, in its region and at its price."""
+    alike = (earlier.region, earlier.market, earlier.zone) == (later.region, later.market, None)
+    dearer = earlier.max_price is not None and (later.max_price is None or later.max_price > earlier.max_price)
+    return alike and earlier.reservation is None and not dearer
 
 
 def _number(key: str) -> int:

@@ -11,6 +11,7 @@ from bedplate.checks.exception import excused
 from bedplate.checks.fault import Fault, Level
 from bedplate.checks.rules import RULES, fault
 from bedplate.checks.run import check_fleet
+from bedplate.load.clock import today
 from bedplate.load.compose import MOST_FAULTS, Composer
 from bedplate.load.hide import cover, secret_words
 from bedplate.load.model import Modelling, model
@@ -81,7 +82,7 @@ def _read_text(path: Path, text: str, catalog: Catalog) -> Reading:
 def _checked(tree: Node, modelling: Modelling, catalog: Catalog) -> Iterator[Fault]:
     """Yield what the checks find in the fleet that is left of a tree, and what the file does not allow of it."""
     if modelling.fleet:
-        evidence = Evidence(modelling.fleet, catalog, Declared(tree.plain_mapping()), modelling.lost)
+        evidence = Evidence(modelling.fleet, catalog, Declared(tree.plain_mapping()), today(), modelling.lost)
         stand_ins = modelling.stand_ins
         found = (told for told in check_fleet(evidence) if told.key.partition(".")[0] not in stand_ins)
         yield from excused(found, modelling.fleet.allow, is_whole=not modelling.lost)

@@ -12,20 +12,20 @@ from bedplate.spec.group import Group, Rung
 
 def pools(fleet: Fleet, catalog: Catalog) -> tuple[PoolPlan, ...]:
     """Return the pools of all groups, in the order of the file."""
-    return tuple(pool for name, group in fleet.groups.items() for pool in _pools(name, group, fleet, catalog))
+    return tuple(pool for name, group in fleet.groups.items() for pool in group_pools(name, group, fleet, catalog))
 
 
-def _pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iterator[PoolPlan]:
-    """Yield one group's pools, the minimum in the first.
+def group_pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iterator[PoolPlan]:
+    """Yield one group's pools, the minimum in the first; KeyError where a rung's region is not the fleet's.
 
-    Each may hold the group's maximum: which rung grows, and how far, is decided while the fleet runs, by
-    where capacity is found. A rung with a zone and a later one with its region come to that zone's pool once.
+    Each may hold the group's maximum, or what its reservation holds: which rung grows, and how far, is decided
+    while the fleet runs, by where capacity is found. A rung with a zone and another with its region come to that
+    zone's pool once, as the first of the two has it.
     """
-    places = {
-        pool_name(name, rung, place): (position, rung, zones)
-        for position, rung in enumerate(group.ladder)
-        for place, zones in _places(group, rung, fleet.regions[rung.region].zones, catalog)
-    }
+    places: dict[str, tuple[int, Rung, tuple[str, ...]]] = {}
+    for position, rung in enumerate(group.ladder):
+        for place, zones in _places(group, rung, fleet.regions[rung.region].zones, catalog):
+            places.setdefault(pool_name(name, rung, place), (position, rung, zones))
     for number, (pool, (position, rung, zones)) in enumerate(places.items()):
         yield PoolPlan(
             name=pool,
@@ -35,7 +35,7 @@ def _pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iterator[
             zones=zones,
             offer=_offer(group, rung),
             min=0 if number else group.nodes.min,
-            max=group.nodes.max,
+            max=min(group.nodes.max, rung.reserved or group.nodes.max),
             volume=Volume(group.disk, group.disk_throughput, group.disk_iops),
             fabric=group.fabric,
             tenure=Tenure(group.owner or fleet.owner, group.expires, group.schedule),

@@ -62,6 +62,13 @@ class Rung(Spec):
         title="Zone",
         description="One zone of the region; required with a reservation or block, whose zone it is.",
     )
+    reserved: int | None = Field(
+        default=None,
+        ge=1,
+        le=5000,
+        title="Reserved machines",
+        description="How many machines the reservation or block holds: its pool grows no further.",
+    )
     max_price: float | None = Field(
         default=None,
         gt=0,

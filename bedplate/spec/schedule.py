@@ -18,7 +18,7 @@ Weekdays = Annotated[
         "E319", "list of weekdays", rf"{_DAY}(-{_DAY}|(,{_DAY})*)", "MON to SUN, with a hyphen or commas", "MON-FRI"
     ),
 ]
-# Auto Scaling takes names of the IANA database; which of them exist is asked of the machine's own copy in the checks.
+# Auto Scaling takes names of the IANA database; which of them exist is the catalogue's to know.
 TimeZone = Annotated[
     str,
     Syntax(

@@ -60,7 +60,7 @@ def cluster(**sizes: str) -> dict[str, Any]:
     return {"version": "1.36", "control_plane": {"type": "m7i.xlarge"}, **sizes}
 
 
-def group(*ladder: Mapping[str, str], types: Sequence[str] = ("g6.xlarge",), **parts: Any) -> dict[str, Any]:  # noqa: ANN401  raw values
+def group(*ladder: Mapping[str, object], types: Sequence[str] = ("g6.xlarge",), **parts: Any) -> dict[str, Any]:  # noqa: ANN401  raw values
     """Return a group over that ladder."""
     rungs = tuple(dict(rung) for rung in ladder)
     return {"use": "ssh", "types": tuple(types), "nodes": {"min": 1, "max": 4}, "ladder": rungs, **parts}

@@ -10,7 +10,7 @@ from bedplate.catalog.shipped import shipped
 
 TYPE_NAME = re.compile(r"[a-z][a-z0-9-]*\.(nano|micro|small|medium|large|\d*xlarge|metal(-\d+xl)?)")
 REGION_NAME = re.compile(r"[a-z]{2}-[a-z]+-\d")
-SHEETS = ("instances", "offers", "prices", "regions")
+SHEETS = ("drivers", "gpus", "instances", "kubernetes", "offers", "prices", "regions", "timezones")
 
 
 @pytest.fixture
@@ -116,3 +116,24 @@ def test_reading_the_catalogue_is_quick() -> None:
     load_catalog.__wrapped__()
 
     assert process_time() - start < 0.04
+
+
+def test_every_nvidia_gpu_of_ec2_has_its_generation(catalog: Catalog) -> None:
+    """A GPU that the driver's table lacks would be judged by nobody."""
+    gpus = {facts.gpu.name for facts in catalog.types.values() if facts.gpu and facts.gpu.manufacturer == "nvidia"}
+
+    assert gpus <= set(catalog.chips)
+
+
+def test_the_newest_branch_that_is_mended_runs_every_gpu_with_open_modules(catalog: Catalog) -> None:
+    """Whatever type is wanted, there is a branch to write."""
+    newest = max(facts.branch for facts in catalog.drivers.values())
+
+    assert all(chip.first <= newest for chip in catalog.chips.values())
+    assert {chip.generation for chip in catalog.chips.values() if not chip.open} == {"volta"}
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Zurich", "America/Argentina/Buenos_Aires", "Etc/GMT+9"])
+def test_a_time_zone_is_known_by_its_whole_name(catalog: Catalog, zone: str) -> None:
+    """Areas within areas too."""
+    assert zone in catalog.time_zones

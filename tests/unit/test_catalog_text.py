@@ -9,11 +9,24 @@ from bedplate.catalog.prices import read_prices, write_prices
 from bedplate.catalog.regions import read_regions, write_regions
 from bedplate.catalog.sheet import read_sheet, write_sheet
 from bedplate.catalog.shipped import FOLDER, shipped
+from bedplate.catalog.software import (
+    read_chips,
+    read_drivers,
+    read_releases,
+    write_chips,
+    write_drivers,
+    write_releases,
+)
+from bedplate.catalog.timezones import read_time_zones, write_time_zones
 
 REWRITTEN = {
     "instances": lambda rows: write_instances(read_instances(rows).values()),
     "offers": lambda rows: write_offers(read_offers(rows)),
     "prices": lambda rows: write_prices(read_prices(rows)),
+    "drivers": lambda rows: write_drivers(read_drivers(rows)),
+    "gpus": lambda rows: write_chips(read_chips(rows)),
+    "kubernetes": lambda rows: write_releases(read_releases(rows)),
+    "timezones": lambda rows: write_time_zones(read_time_zones(rows)),
     "regions": lambda rows: write_regions(read_regions(rows).values()),
 }
 

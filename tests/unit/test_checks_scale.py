@@ -1,6 +1,7 @@
 """A fleet of 1,000 regions is checked in seconds: no check compares all with all."""
 
 import time
+from datetime import date
 from ipaddress import IPv4Network
 
 from bedplate.catalog import Catalog, RegionFacts
@@ -43,7 +44,7 @@ def fleet_of(names: tuple[str, ...]) -> Fleet:
 
 def test_a_thousand_regions_and_sites_are_checked_in_seconds() -> None:
     """All good, and found so; the time is the processor's, so that a busy machine does not count."""
-    evidence = evidence_of(fleet_of(NAMES), CATALOG)
+    evidence = evidence_of(fleet_of(NAMES), CATALOG, date(2026, 11, 21))
     start = time.process_time()
 
     found = list(check_fleet(evidence))

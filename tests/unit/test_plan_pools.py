@@ -1,5 +1,6 @@
 """Rungs become pools."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ BLOCK = {**WEST_B, "market": "capacity-block", "reservation": "cr-0123456789abcd
 TWO_ZONES = catalog({"g6.xlarge": {"us-west-2": "bcd"}, "g5.xlarge": {"us-west-2": "a"}, "p5.48xlarge": {}})
 
 
-def pools(*ladder: dict[str, str], known: Catalog = TWO_ZONES, **parts: Any) -> tuple[PoolPlan, ...]:  # noqa: ANN401  raw values
+def pools(*ladder: Mapping[str, object], known: Catalog = TWO_ZONES, **parts: Any) -> tuple[PoolPlan, ...]:  # noqa: ANN401  raw values
     """Return the pools of one group over that ladder."""
     return plan_fleet(sketch(groups={"gpu": group(*ladder, **parts)}), Record({}), known).pools
 
@@ -87,3 +88,19 @@ def test_the_minimum_is_in_the_first_pool_alone() -> None:
     found = pools(RESERVED, WEST, fabric="efa", nodes={"min": 2, "max": 9})
 
     assert [(pool.min, pool.max) for pool in found] == [(2, 9), (0, 9), (0, 9)]
+
+
+def test_a_pool_holds_no_more_than_its_reservation() -> None:
+    """AWS starts no machine beyond it: the ladder's next rung does."""
+    reserved, rest = pools({**RESERVED, "reserved": 3}, WEST)
+
+    assert (reserved.max, rest.max) == (3, 4)
+
+
+def test_of_two_rungs_of_one_pool_the_first_counts() -> None:
+    """A zone's own price on a fabric stands, whatever its region's is."""
+    spot, dearer = {"market": "spot", "max_price": 5.0}, {"market": "spot", "max_price": 9.0}
+
+    found = pools({**WEST_B, **spot}, {**WEST, **dearer}, types=["g6.xlarge"], fabric="efa")
+
+    assert {pool.zones: pool.offer.max_price for pool in found} == {("us-west-2b",): 5.0, ("us-west-2c",): 9.0}

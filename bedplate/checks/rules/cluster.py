@@ -1,16 +1,9 @@
-"""E6 and E7: the format, Kubernetes, the image, the VPN, and allowed exceptions."""
+"""E6 and E7: the format, Kubernetes, the VPN, and allowed exceptions."""
 
 from bedplate.checks.rules.rule import Rule
 
 FORMAT_RULES = (
     Rule("E601", "other-format", "Another format's keys may mean other things.", "write `version: 1`"),
-    Rule(
-        "E606",
-        "driver-branch",
-        "A branch is what the image pins.",
-        "write it as '580'",
-        "NVIDIA data center drivers",
-    ),
     Rule("E602", "no-cluster", "Workers need a cluster to join.", "add the kubernetes section, or use ssh"),
 )
 
@@ -30,6 +23,22 @@ KUBERNETES_RULES = (
         "kubeadm",
     ),
     Rule("E605", "cluster-version", "A minor version is what kubeadm installs.", "write it as '1.36'"),
+    Rule(
+        "E615",
+        "unreleased-version",
+        "Kubernetes has no such version yet, as far as the catalogue knows.",
+        "write one that is out",
+        "kubernetes.io/releases",
+        allowable=True,
+    ),
+    Rule(
+        "W616",
+        "version-ended",
+        "What Kubernetes no longer mends stays broken.",
+        "write a version that is mended",
+        "kubernetes.io/releases",
+        allowable=True,
+    ),
 )
 
 VPN_RULES = (

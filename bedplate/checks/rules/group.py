@@ -1,9 +1,6 @@
-"""E3: groups of machines and their ladders."""
+"""E3: groups of machines, their types and their disks."""
 
 from bedplate.checks.rules.rule import Rule
-
-_TYPES = "EC2 DescribeInstanceTypes"
-_OFFERS = "EC2 DescribeInstanceTypeOfferings"
 
 GROUP_RULES = (
     Rule(
@@ -11,15 +8,7 @@ GROUP_RULES = (
         "unknown-instance-type",
         "AWS has no such type, as far as the catalogue knows.",
         "write an EC2 instance type",
-        _TYPES,
-        allowable=True,
-    ),
-    Rule(
-        "E302",
-        "type-not-offered",
-        "The place does not offer the type.",
-        "choose another",
-        _OFFERS,
+        "EC2 DescribeInstanceTypes",
         allowable=True,
     ),
     Rule("E304", "min-above-max", "A group cannot keep more than it may have.", "raise max or lower min"),
@@ -29,68 +18,56 @@ GROUP_RULES = (
         "type-without-fabric",
         "Fabric efa needs types with EFA.",
         "choose a type with EFA, or drop fabric",
-        _TYPES,
-    ),
-    Rule("E308", "rung-twice", "A second try of the same rung finds the same.", "delete one of them"),
-    Rule(
-        "E309",
-        "undeclared-region",
-        "Nothing is built in a region that the file does not declare.",
-        "declare it under regions",
-    ),
-    Rule(
-        "E310",
-        "undeclared-zone",
-        "A zone that the region does not list has no subnet.",
-        "list it in the region's zones",
-    ),
-    Rule(
-        "E311",
-        "reservation-incomplete",
-        "A reservation is an id in one zone.",
-        "give both reservation and zone",
-    ),
-    Rule(
-        "E312",
-        "reservation-unused",
-        "Only reserved markets use a reservation.",
-        "set market, or delete the id",
+        "EC2 DescribeInstanceTypes",
     ),
     Rule("E313", "type-twice", "Naming it again changes nothing.", "delete one of them"),
-    Rule("E315", "reservation-zones", "A reservation lies in one zone.", "name the zone that it lies in"),
-    Rule(
-        "W316",
-        "group-of-none",
-        "A group of at most no machines does nothing.",
-        "raise max, or delete the group",
-    ),
+    Rule("W316", "group-of-none", "A group of at most no machines does nothing.", "raise max, or delete the group"),
     Rule(
         "W317",
         "not-nvidia",
         "The image's driver is NVIDIA's; these accelerators would lie idle.",
         "choose another type",
-        _TYPES,
-    ),
-    Rule("E318", "no-such-day", "A day that the calendar lacks is a slip of the pen.", "write it as '2027-01-31'"),
-    Rule(
-        "E319",
-        "schedule-words",
-        "Auto Scaling takes hours, weekdays and time zones.",
-        "write start: '07:00', stop: '20:00', days: MON-FRI, zone: Europe/Zurich",
-        "EC2 Auto Scaling PutScheduledUpdateGroupAction",
+        "EC2 DescribeInstanceTypes",
     ),
     Rule(
-        "E320",
-        "label-syntax",
-        "Kubernetes takes no other labels.",
-        "write it as lab.example/team: vision",
-        "Kubernetes, Labels and Selectors",
+        "E322",
+        "mixed-gpu-counts",
+        "A job asks for a number of GPUs, and whoever starts machines for it must know how many come.",
+        "make a group of each number",
     ),
     Rule(
-        "E321",
-        "taint-syntax",
-        "Kubernetes takes no other taints.",
-        "write it as team=vision:NoSchedule",
-        "Kubernetes, Taints and Tolerations",
+        "E323",
+        "mixed-layouts",
+        "All types of a group start from one list of network interfaces.",
+        "make a group of each layout",
+        "EC2 API, launch template network interfaces",
+    ),
+    Rule(
+        "E324",
+        "nothing-similar",
+        "Likeness is judged by CPUs and memory alone.",
+        "delete similar",
+        "EC2 API, InstanceRequirements",
+    ),
+    Rule(
+        "E334",
+        "disk-iops",
+        "A gp3 volume gives 500 operations a second for each GiB.",
+        "raise disk, or lower disk_iops",
+        "Amazon EBS user guide, General Purpose SSD volumes",
+    ),
+    Rule(
+        "E335",
+        "disk-throughput",
+        "A gp3 volume gives a quarter of a MiB/s for each operation.",
+        "raise disk_iops, or lower disk_throughput",
+        "Amazon EBS user guide, General Purpose SSD volumes",
+    ),
+    Rule(
+        "E336",
+        "disk-below-image",
+        "EC2 starts no machine whose root volume is smaller than its image.",
+        "raise disk",
+        "EC2 API, EbsBlockDevice",
     ),
 )

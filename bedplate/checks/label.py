@@ -1,0 +1,72 @@
+"""Labels, taints and tags: what AWS and Kubernetes take beside what bedplate gives."""
+
+from collections.abc import Iterator
+
+from bedplate.checks.evidence import Evidence
+from bedplate.checks.fault import Fault
+from bedplate.checks.repeated import repeated
+from bedplate.checks.rules import fault
+from bedplate.spec.group import Group
+from bedplate.spec.site import Use
+
+# Kubernetes keeps both domains and all below them; the others are those of labels and taints that bedplate gives.
+_KEPT = ("kubernetes.io", "k8s.io")
+_OURS = ("bedplate", "k8s.amazonaws.com", "vpc.amazonaws.com", "nvidia.com", "amd.com", "aws.amazon.com")
+# Amazon EC2 Auto Scaling quotas and AWS tag naming limits, read 2026-11. A label or a taint is a tag of its groups,
+# under this prefix, by which they grow from zero; so many more does bedplate put on a group at most.
+MOST_TAGS, LONGEST_KEY, OWN_TAGS = 50, 128, 21
+PREFIX = "k8s.io/cluster-autoscaler/node-template/label/"
+
+
+def check_labels(evidence: Evidence) -> Iterator[Fault]:
+    """Tell labels and taints that nobody reads, that are somebody else's, or that are too long or too many."""
+    for name, group in evidence.fleet.groups.items():
+        key = f"groups.{name}"
+        marks = tuple(_marks(key, group))
+        if group.use is not Use.KUBERNETES:
+            yield from _unread(key, group)
+            continue
+        for place, mark in marks:
+            yield from _domain(place, mark)
+            if len(PREFIX + mark) > LONGEST_KEY:
+                message = f"{mark} has {len(mark)} characters; as a tag it may have {LONGEST_KEY - len(PREFIX)}"
+                yield fault("E339", place, message)
+        if len(marks) > MOST_TAGS - OWN_TAGS:
+            message = f"{len(marks)} labels and taints beside {OWN_TAGS} tags of bedplate's own; AWS takes {MOST_TAGS}"
+            yield fault("E339", f"{key}.labels" if group.labels else f"{key}.taints", message)
+        yield from _again(key, group)
+
+
+def _marks(key: str, group: Group) -> Iterator[tuple[str, str]]:
+    """Yield the keys of labels and of taints, with where they stand."""
+    for label in group.labels:
+        yield f"{key}.labels.{label}", label
+    for index, taint in enumerate(group.taints):
+        yield f"{key}.taints.{index}", taint.partition(":")[0].partition("=")[0]
+
+
+def _again(key: str, group: Group) -> Iterator[Fault]:
+    taints = enumerate(taint.rpartition(":") for taint in group.taints)
+    keyed = ((f"{key}.taints.{index}", (name.partition("=")[0], effect)) for index, (name, _, effect) in taints)
+    for place, (mark, effect), first in repeated(keyed):
+        yield fault("E351", place, f"{mark} is a taint for {effect} already, as number {_number(first)}")
+
+
+def _unread(key: str, group: Group) -> Iterator[Fault]:
+    for name, given in (("labels", group.labels), ("taints", group.taints)):
+        if given:
+            yield fault("E338", f"{key}.{name}", f"machines of use {group.use} join no cluster that reads {name}")
+
+
+def _domain(place: str, mark: str) -> Iterator[Fault]:
+    domain, slash, _ = mark.rpartition("/")
+    if not slash:
+        return
+    if any(domain == kept or domain.endswith(f".{kept}") for kept in _KEPT):
+        yield fault("E337", place, f"Kubernetes keeps {domain} to itself")
+    elif domain in _OURS:
+        yield fault("E337", place, f"bedplate gives what is in {domain}")
+
+
+def _number(key: str) -> int:
+    return int(key.rpartition(".")[2]) + 1

@@ -1,0 +1,32 @@
+"""Names that are made from the file's words: within what AWS and DNS take, once all prefixes stand before them."""
+
+from collections.abc import Iterator
+
+from bedplate.checks.evidence import Evidence
+from bedplate.checks.fault import Fault
+from bedplate.checks.ladder import rungs_of
+from bedplate.checks.rules import fault
+from bedplate.plan.names import pool_name
+from bedplate.spec.domain import LONGEST
+from bedplate.spec.site import Use
+
+# Amazon EC2 API reference, CreateLaunchTemplate, read 2026-11; an Auto Scaling group's may have 255.
+LONGEST_TEMPLATE = 128
+
+
+def check_names(evidence: Evidence) -> Iterator[Fault]:
+    """Tell groups whose pools or machines would have names that are too long."""
+    fleet = evidence.fleet
+    for name, group in fleet.groups.items():
+        for key, rung in rungs_of(name, group):
+            # A pool of one zone is named after it: one letter more than the region.
+            place = rung.zone or f"{rung.region}a"
+            pool = f"{fleet.name}-{pool_name(name, rung, place)}"
+            if len(pool) > LONGEST_TEMPLATE:
+                message = f"the launch template {pool[:20]}... has {len(pool)} characters; EC2 takes {LONGEST_TEMPLATE}"
+                yield fault("E350", key, message)
+            host = f"{name}-{group.nodes.max}.{rung.region}.{fleet.domain}"
+            if group.use is Use.SSH and len(host) > LONGEST:
+                message = f"full names of its machines have {len(host)} characters; RFC 1123 allows {LONGEST}"
+                yield fault("E248", f"groups.{name}", message)
+                break

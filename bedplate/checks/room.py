@@ -1,0 +1,96 @@
+"""Room in subnets: every machine that a group may have needs addresses in the subnet of its zone."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from bedplate.catalog import Catalog
+from bedplate.checks.evidence import Evidence
+from bedplate.checks.fault import Fault
+from bedplate.checks.reservation import holds
+from bedplate.checks.rules import fault
+from bedplate.plan.interfaces import addresses_per_node
+from bedplate.plan.member import FIXED_PREFIX
+from bedplate.plan.pool import PoolPlan
+from bedplate.plan.pools import group_pools
+from bedplate.plan.space import block_size
+from bedplate.plan.zones import NODES_BITS, REGION_NARROWEST, REGION_WIDEST
+from bedplate.spec.group import Group
+from bedplate.spec.storage import EfsStore
+
+# What AWS keeps of every subnet (Amazon VPC user guide, subnet sizing), and what bedplate's own resolvers may take.
+_AWS, _RESOLVERS = 5, 4
+
+
+def check_room(evidence: Evidence) -> Iterator[Fault]:
+    """Tell regions whose subnets cannot hold what groups may have there, and minimums that the first pool cannot."""
+    ladders = dict(_ladders(evidence))
+    for name, pools in ladders.items():
+        yield from _first(evidence, f"groups.{name}", evidence.fleet.groups[name], pools)
+    wanted = _wanted(ladders, evidence.catalog)
+    for region in evidence.fleet.regions:
+        room = zone_room(evidence, region)
+        zones = {zone: groups for (place, zone), groups in wanted.items() if place == region}
+        if zones and room is not None:
+            yield from _crowded(region, zones, room)
+
+
+def zone_room(evidence: Evidence, region: str) -> int | None:
+    """Return how many addresses machines may have in one zone; None where the region's block is no good itself."""
+    fleet = evidence.fleet
+    block = fleet.regions[region].block
+    prefix = block.prefixlen if block else fleet.network.region_size
+    if not REGION_WIDEST <= prefix <= REGION_NARROWEST:
+        return None
+    systems = sum(isinstance(store, EfsStore) and store.region == region for store in fleet.storage.values())
+    return block_size(prefix + NODES_BITS) - _AWS - block_size(FIXED_PREFIX) - _RESOLVERS - systems
+
+
+def _ladders(evidence: Evidence) -> Iterator[tuple[str, tuple[PoolPlan, ...]]]:
+    """Yield the pools of each group whose rungs all lie in regions of the fleet."""
+    fleet = evidence.fleet
+    for name, group in fleet.groups.items():
+        if all(rung.region in fleet.regions for rung in group.ladder):
+            yield name, tuple(group_pools(name, group, fleet, evidence.catalog))
+
+
+def _first(evidence: Evidence, key: str, group: Group, pools: tuple[PoolPlan, ...]) -> Iterator[Fault]:
+    """Tell a minimum that the first pool, which keeps all of it, cannot hold."""
+    if not pools or not pools[0].zones:
+        return
+    room = zone_room(evidence, pools[0].region)
+    limits = [] if room is None else [room * len(pools[0].zones) // _addresses(pools[0], evidence.catalog)]
+    limits += [limit for limit in [holds(group.ladder[0])] if limit is not None]
+    if limits and group.nodes.min > min(limits):
+        message = f"the first pool keeps the minimum, {group.nodes.min}, and can hold {min(limits)}"
+        yield fault(
+            "E343", f"{key}.nodes.min", message, f"write min: {min(limits)}, or put a rung with more room first"
+        )
+
+
+def _addresses(pool: PoolPlan, catalog: Catalog) -> int:
+    return max(addresses_per_node(catalog.types.get(name), pool.fabric) for name in pool.types)
+
+
+def _wanted(
+    ladders: Mapping[str, tuple[PoolPlan, ...]], catalog: Catalog
+) -> Mapping[tuple[str, str], Mapping[str, int]]:
+    """Return how many addresses each group may take in each region and zone: its largest pool there, spread evenly."""
+    wanted: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    for name, pools in ladders.items():
+        for pool in pools:
+            share = -(-pool.max * _addresses(pool, catalog) // max(1, len(pool.zones)))
+            for zone in pool.zones:
+                groups = wanted[pool.region, zone]
+                groups[name] = max(share, groups.get(name, 0))
+    return wanted
+
+
+def _crowded(region: str, zones: Mapping[str, Mapping[str, int]], room: int) -> Iterator[Fault]:
+    """Tell the zone that lacks most, once for a region."""
+    zone = max(zones, key=lambda name: (sum(zones[name].values()), name))
+    total = sum(zones[zone].values())
+    if total > room:
+        most = sorted(zones[zone].items(), key=lambda item: (-item[1], item[0]))
+        shares = ", ".join(f"{name} {count}" for name, count in most)
+        message = f"{zone} has {room} addresses for machines; its groups may take {total}: {shares}"
+        yield fault("E348", f"regions.{region}", message)
