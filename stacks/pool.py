@@ -7,11 +7,15 @@ import pulumi
 from pulumi_aws.autoscaling.group import Group
 from pulumi_aws.ec2.launch_template import LaunchTemplate
 
+from bedplate.catalog import Catalog
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pool import PoolPlan
+from bedplate.plan.timetable import timetable
+from stacks.clock import wind
+from stacks.hooks import keep_hooks, pool_hooks
 from stacks.options import inside
 from stacks.placement import placement_group
-from stacks.scaling import Template, group_args
+from stacks.scaling import Template, group_args, owned_elsewhere
 from stacks.shortage import watch_launches
 from stacks.template import NodeBase, Start, template_args
 
@@ -25,6 +29,7 @@ class PoolParts:
     subnet_ids: Mapping[str, pulumi.Output[str]]
     egress: pulumi.Resource
     topic_arn: pulumi.Output[str]
+    catalog: Catalog
 
 
 class Pool(pulumi.ComponentResource):
@@ -41,9 +46,11 @@ class Pool(pulumi.ComponentResource):
         subnet_ids = [parts.subnet_ids[zone] for zone in sorted(pool.zones)]
         group = Group(
             name,
-            group_args(plan, pool, template, subnet_ids),
-            inside(self, after=(parts.egress,), ignore=("desired_capacity",)),
+            group_args(plan, pool, template, subnet_ids, parts.catalog),
+            inside(self, after=(parts.egress,), ignore=owned_elsewhere(pool)),
         )
         self.group_name = group.name
+        keep_hooks(name, group.name, pool_hooks(pool), self)
+        wind(name, group.name, timetable(pool), self)
         watch_launches(name, group.name, parts.topic_arn, self)
         self.register_outputs({"group_name": self.group_name})

@@ -131,4 +131,4 @@ def _parts(ground: Ground, pool: PoolPlan) -> PoolParts:
     catalog = load_catalog()
     image = image_of(ground.plan, pool.region, pool.types, catalog)
     start = Start(image, pool_interfaces(pool, catalog))
-    return PoolParts(start, base, ground.network.node_subnet_ids, ground.egress, ground.topic_arn)
+    return PoolParts(start, base, ground.network.node_subnet_ids, ground.egress, ground.topic_arn, catalog)
