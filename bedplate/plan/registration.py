@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.facts import Arch, InstanceFacts
+from bedplate.plan.interfaces import Adapter, interfaces
 from bedplate.plan.pool import PoolPlan
-from bedplate.spec.group import Fabric
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ZONE = "topology.kubernetes.io/zone"
@@ -22,6 +22,7 @@ _ARCH: Mapping[Arch, str] = MappingProxyType({"x86_64": "amd64", "arm64": "arm64
 # The resource under which each maker's device plugin offers its devices.
 _GPUS = MappingProxyType({"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"})
 _ACCELERATORS = MappingProxyType({"inferentia": "aws.amazon.com/neuron", "trainium": "aws.amazon.com/neuron"})
+DEVICES = frozenset({*_GPUS.values(), *_ACCELERATORS.values(), EFA})
 # Boot partition, file system and the tenth that kubelet keeps free leave this share of a root volume to pods.
 _DISK_PERCENT = 85
 _LONGEST_VALUE, _KEPT, _DIGEST = 63, 54, 8
@@ -39,12 +40,13 @@ class Registration:
 def registration(pool: PoolPlan, type_name: str, zone: str, catalog: Catalog) -> Registration:
     """Return what one machine of a pool registers, given its type and its zone."""
     facts = catalog.types.get(type_name)
-    devices = _devices(facts)
-    fabric = {EFA: facts.efa} if facts is not None and facts.efa and pool.fabric is Fabric.EFA else {}
+    own = devices(facts)
+    fabric = sum(face.adapter is not Adapter.ENA for face in interfaces(facts, pool.fabric))
     disk = {"ephemeral-storage": f"{pool.volume.gib * _DISK_PERCENT // 100}Gi"}
     labels = {**_labels(pool, facts), INSTANCE_TYPE: type_name, ZONE: zone, **pool.labels}
-    taints = dict.fromkeys([f"{name}=present:NoSchedule" for name in devices] + list(pool.taints))
-    return Registration(labels, tuple(taints), {**_counted(devices | fabric), **disk})
+    taints = dict.fromkeys([f"{name}=present:NoSchedule" for name in own] + list(pool.taints))
+    counts = own | ({EFA: fabric} if fabric else {})
+    return Registration(labels, tuple(taints), {name: str(count) for name, count in counts.items()} | disk)
 
 
 def pool_registration(pool: PoolPlan, catalog: Catalog) -> Registration:
@@ -81,8 +83,8 @@ def _labels(pool: PoolPlan, facts: InstanceFacts | None) -> dict[str, str]:
     return {**own, "kubernetes.io/arch": _ARCH[facts.arch], **gpu}
 
 
-def _devices(facts: InstanceFacts | None) -> dict[str, int]:
-    """Return a type's GPUs or other accelerators by resource; a part of a GPU is one to its driver."""
+def devices(facts: InstanceFacts | None) -> dict[str, int]:
+    """Return a type's GPUs or other accelerators by Kubernetes resource; a part of a GPU is one to its driver."""
     if facts is None:
         return {}
     if facts.gpu is not None:
@@ -91,10 +93,6 @@ def _devices(facts: InstanceFacts | None) -> dict[str, int]:
     if found is None:
         return {}
     return {resource: found.count for word, resource in _ACCELERATORS.items() if found.name.startswith(word)}
-
-
-def _counted(devices: Mapping[str, int]) -> dict[str, str]:
-    return {name: str(count) for name, count in devices.items()}
 
 
 def _least(each: list[Registration]) -> dict[str, str]:

@@ -13,14 +13,40 @@ _RULES = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
 _SEALS = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
 _KEY, _PARAMETER = "aws:kms/key:Key", "aws:ssm/parameter:Parameter"
 _VOLUME = "aws:ebs/volume:Volume"
+_HOOK, _SCHEDULE = "aws:autoscaling/lifecycleHook:LifecycleHook", "aws:autoscaling/schedule:Schedule"
 _OVERRIDES = "mixedInstancesPolicy.launchTemplate.overrides"
+_NEEDS, _SPREAD = f"{_OVERRIDES}.instanceRequirements", "mixedInstancesPolicy.instancesDistribution"
+_SOUND_NEEDS = {"vcpuCount": {"min": 2, "max": 8}, "memoryMib": {"min": 4096}}
+_LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
 _DISKS, _CARDS = "blockDeviceMappings.ebs", "networkInterfaces"
 _GHOST_KEY = "arn:aws:kms:us-west-2:111122223333:key/11111111-2222-3333-4444-555555555555"
 
 
-def _mixed(*overrides: dict[str, str], **distribution: object) -> dict[str, Any]:
+def _mixed(*overrides: dict[str, Any], **distribution: object) -> dict[str, Any]:
     policy = {"launchTemplate": {"overrides": list(overrides)}, "instancesDistribution": distribution}
     return {"launchTemplate": None, "mixedInstancesPolicy": policy}
+
+
+def _needs(**spoiled: object) -> dict[str, Any]:
+    return _mixed({"instanceRequirements": {**_SOUND_NEEDS, **spoiled}})
+
+
+def _refreshed(**preferences: object) -> dict[str, Any]:
+    return {"instanceRefresh": {"strategy": "Rolling", "preferences": preferences}}
+
+
+def _hooks(*names: str, seconds: int = 60) -> dict[str, Any]:
+    hooks = [{"name": name, "lifecycleTransition": _LAUNCHING, "heartbeatTimeout": seconds} for name in names]
+    return {"initialLifecycleHooks": hooks}
+
+
+def _crowded(world: World) -> dict[str, Any]:
+    """Return a group that has as many hooks as it may."""
+    group = services.scaling_group(world)
+    for number in range(50):
+        call = {"LifecycleHookName": f"hook-{number}", "LifecycleTransition": _LAUNCHING}
+        world.aws.call("autoscaling", "put_lifecycle_hook", AutoScalingGroupName=group, **call)
+    return {"autoscalingGroupName": group}
 
 
 def _weighed(name: str, weight: str) -> dict[str, str]:
@@ -89,6 +115,49 @@ COMPLAINTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (_VOLUME, {"type": "io2"}, "iops"),
     (_VOLUME, {"type": "gp2", "throughput": 250}, "throughput"),
     (_VOLUME, {"encrypted": False, "kmsKeyId": _GHOST_KEY}, "kmsKeyId"),
+    (_GROUP, _needs(vcpuCount={"max": 8}), f"{_NEEDS}.vcpuCount"),
+    (_GROUP, _needs(memoryMib=None), f"{_NEEDS}.memoryMib"),
+    (_GROUP, _needs(memoryMib={"min": 4096, "max": 2048}), f"{_NEEDS}.memoryMib"),
+    (_GROUP, _needs(bareMetal="never"), f"{_NEEDS}.bareMetal"),
+    (_GROUP, _needs(cpuManufacturers=["arm"]), f"{_NEEDS}.cpuManufacturers"),
+    (_GROUP, _needs(instanceGenerations=["next"]), f"{_NEEDS}.instanceGenerations"),
+    (_GROUP, _needs(allowedInstanceTypes=["m7i.*"], excludedInstanceTypes=["m6i.*"]), f"{_NEEDS}.allowedInstanceTypes"),
+    (_GROUP, _mixed({"instanceRequirements": _SOUND_NEEDS}, {"instanceType": "m7i.large"}), _OVERRIDES),
+    (
+        _GROUP,
+        _mixed({"instanceRequirements": _SOUND_NEEDS}, onDemandAllocationStrategy="prioritized"),
+        f"{_SPREAD}.onDemandAllocationStrategy",
+    ),
+    (_GROUP, _refreshed(checkpointPercentages=[50, 10, 100]), "instanceRefresh.preferences.checkpointPercentages"),
+    (_GROUP, _refreshed(checkpointPercentages=[0, 100]), "instanceRefresh.preferences.checkpointPercentages"),
+    (_GROUP, _refreshed(checkpointDelay="172801"), "instanceRefresh.preferences.checkpointDelay"),
+    (_GROUP, _refreshed(minHealthyPercentage=101), "instanceRefresh.preferences.minHealthyPercentage"),
+    (_GROUP, _refreshed(maxHealthyPercentage=191), "instanceRefresh.preferences.maxHealthyPercentage"),
+    (_GROUP, {"instanceRefresh": {"strategy": "AllAtOnce"}}, "instanceRefresh.strategy"),
+    (
+        _GROUP,
+        {"instanceRefresh": {"strategy": "Rolling", "triggers": ["launchTemplate"]}},
+        "instanceRefresh.triggers",
+    ),
+    (_GROUP, _hooks("ready", "ready"), "initialLifecycleHooks"),
+    (_GROUP, _hooks("ready", seconds=29), "initialLifecycleHooks.heartbeatTimeout"),
+    (_HOOK, {"heartbeatTimeout": 29}, "heartbeatTimeout"),
+    (_HOOK, {"heartbeatTimeout": 7201}, "heartbeatTimeout"),
+    (_HOOK, {"notificationTargetArn": "arn:aws:sqs:us-west-2:111122223333:queue"}, "roleArn"),
+    (_SCHEDULE, {"recurrence": "0 22 * *"}, "recurrence"),
+    (_SCHEDULE, {"recurrence": "60 22 * * *"}, "recurrence"),
+    (_SCHEDULE, {"recurrence": "0 22 * * FRI-MON"}, "recurrence"),
+    (_SCHEDULE, {"recurrence": "0 22 * * NIL"}, "recurrence"),
+    (_SCHEDULE, {"recurrence": "*/0 22 * * *"}, "recurrence"),
+    (_SCHEDULE, {"recurrence": None}, "recurrence"),
+    (_SCHEDULE, {"timeZone": "Europe/Zurick"}, "timeZone"),
+    (_SCHEDULE, {"startTime": "2099-01-01"}, "startTime"),
+    (_SCHEDULE, {"startTime": "2099-01-02T00:00:00Z", "endTime": "2099-01-01T00:00:00Z"}, "endTime"),
+    (_SCHEDULE, {"minSize": 3, "maxSize": 2, "desiredCapacity": -1}, "minSize"),
+    (_SCHEDULE, {"minSize": 1}, "minSize"),
+    (_SCHEDULE, {"minSize": 1, "maxSize": 2, "desiredCapacity": 3}, "desiredCapacity"),
+    (_SCHEDULE, {"minSize": -1, "maxSize": -1, "desiredCapacity": -1}, "minSize"),
+    (_SCHEDULE, {"minSize": -2}, "minSize"),
     (_TEMPLATE, _disk(encrypted="yes"), f"{_DISKS}.encrypted"),
     (_TEMPLATE, _disk(deleteOnTermination="no"), f"{_DISKS}.deleteOnTermination"),
     (_TEMPLATE, _disk(throughput=100), f"{_DISKS}.throughput"),
@@ -170,6 +239,9 @@ REFUSALS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ...] = 
         lambda world: {"launchTemplate": {"id": services.template(world), "version": "newest"}},
         "ValidationError",
     ),
+    ("hook after the fiftieth", _HOOK, _crowded, "LimitExceeded"),
+    ("start in the past", _SCHEDULE, lambda _: {"startTime": "2020-01-01T00:00:00Z"}, "ValidationError"),
+    ("end in the past", _SCHEDULE, lambda _: {"endTime": "2020-01-01T00:00:00Z"}, "ValidationError"),
     (
         "target with a foreign group",
         _TARGET,

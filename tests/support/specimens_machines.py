@@ -263,10 +263,10 @@ MACHINES = (
             "minSize": 0,
         },
         changes={
-            "minSize": 1,
             "maxSize": 9,
             "desiredCapacity": 5,
-            "recurrence": "0 23 * * *",
+            "minSize": 1,
+            "recurrence": "0 23 * * MON-FRI",
             "timeZone": "Europe/Stockholm",
         },
         told=asked(

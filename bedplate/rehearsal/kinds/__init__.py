@@ -25,6 +25,7 @@ from bedplate.rehearsal.kinds.kms_alias import ALIAS
 from bedplate.rehearsal.kinds.kms_key import KEY
 from bedplate.rehearsal.kinds.kms_replica import REPLICA_KEY
 from bedplate.rehearsal.kinds.launch_template import LAUNCH_TEMPLATE
+from bedplate.rehearsal.kinds.lifecycle_hook import LIFECYCLE_HOOK
 from bedplate.rehearsal.kinds.log_group import LOG_GROUP
 from bedplate.rehearsal.kinds.managed_prefix_list import MANAGED_PREFIX_LIST
 from bedplate.rehearsal.kinds.metric_alarm import METRIC_ALARM
@@ -52,7 +53,7 @@ from bedplate.rehearsal.kinds.s3_settings import (
     BUCKET_VERSIONING,
 )
 from bedplate.rehearsal.kinds.scaling_group import GROUP
-from bedplate.rehearsal.kinds.scaling_parts import LIFECYCLE_HOOK, SCHEDULE
+from bedplate.rehearsal.kinds.scheduled_action import SCHEDULE
 from bedplate.rehearsal.kinds.secret import SECRET, SECRET_VERSION
 from bedplate.rehearsal.kinds.security_group import DEFAULT_SECURITY_GROUP, SECURITY_GROUP
 from bedplate.rehearsal.kinds.security_group_rule import SECURITY_GROUP_RULE

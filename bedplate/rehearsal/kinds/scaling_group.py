@@ -71,10 +71,16 @@ def _create(aws: Aws, inputs: Props) -> str:
         raise Refusal("AlreadyExists", f"AutoScalingGroup by this name already exists: {name}", key="name")
     _refuse_unfit(aws, inputs)
     params = _params(aws, "create_auto_scaling_group", inputs)
+    hooks = inputs.get("initialLifecycleHooks") or []
+    # As the provider does: a group that has hooks is made without machines, so that they hold the first ones too.
+    waiting = {"MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0} if hooks else {}
     tags = _tags(name, inputs)
-    aws.call(_SERVICE, "create_auto_scaling_group", AutoScalingGroupName=name, Tags=tags, **params)
+    aws.call(_SERVICE, "create_auto_scaling_group", AutoScalingGroupName=name, Tags=tags, **params | waiting)
     with undoing(lambda: _delete(aws, name, inputs)):
-        add_hooks(aws, name, inputs.get("initialLifecycleHooks") or [])
+        add_hooks(aws, name, hooks)
+        if hooks:
+            sizes = {key: params[key] for key in waiting if key in params}
+            aws.call(_SERVICE, "update_auto_scaling_group", AutoScalingGroupName=name, **sizes)
         set_extras(aws, name, {}, inputs)
     return name
 
@@ -170,5 +176,5 @@ GROUP = Kind(
     update=_update,
     delete=_delete,
     complaints=scaling_complaints,
-    note="moto starts machines at once, in one subnet, none of them spot; it runs no refresh and no policy",
+    note="moto starts machines at once, in one subnet, none of them spot; no hook holds them, no refresh is run",
 )

@@ -1,9 +1,12 @@
 """What AWS refuses of an Auto Scaling group's inputs and moto lets pass."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from bedplate.rehearsal.kind import Complaint, Props
+from bedplate.rehearsal.kinds.instance_refresh import refresh_complaints
+from bedplate.rehearsal.kinds.lifecycle_hook import first_hook_complaints
 from bedplate.rehearsal.kinds.limits import Choice, Number, Text, beyond, inside, together
+from bedplate.rehearsal.kinds.scaling_mixture import mixture_complaints
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.unknown import is_known
 
@@ -24,18 +27,6 @@ _LIMITS = {
     "waitForCapacityTimeout": Text(1, 64, _DURATION, "a duration such as 10m"),
     "metricsGranularity": Choice(("1Minute",)),
 }
-_DISTRIBUTION = {
-    "onDemandAllocationStrategy": Choice(("lowest-price", "prioritized")),
-    "onDemandBaseCapacity": Number(0, 10000),
-    "onDemandPercentageAboveBaseCapacity": Number(0, 100),
-    "spotAllocationStrategy": Choice(
-        ("capacity-optimized", "capacity-optimized-prioritized", "lowest-price", "price-capacity-optimized")
-    ),
-    "spotInstancePools": Number(1, 20),
-    "spotMaxPrice": Text(0, 255, r"([0-9]+(\.[0-9]+)?)?", "a price such as 0.05"),
-}
-_OVERRIDE = {"weightedCapacity": Text(1, 3, r"[1-9][0-9]{0,2}", "a whole number from 1 to 999")}
-_MOST_OVERRIDES = 40
 _MAINTENANCE = {
     "maxHealthyPercentage": Number(100, 200, besides=(-1,)),
     "minHealthyPercentage": Number(-1, 100),
@@ -74,9 +65,9 @@ def scaling_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     """Yield what is wrong with a group's inputs, one by one and together."""
     yield from beyond(inputs, _LIMITS)
     yield from inside(inputs, "instanceMaintenancePolicy", _MAINTENANCE)
-    yield from inside(inputs, "mixedInstancesPolicy.instancesDistribution", _DISTRIBUTION)
-    yield from inside(inputs, "mixedInstancesPolicy.launchTemplate.overrides", _OVERRIDE)
-    yield from _mixture(inputs.get("mixedInstancesPolicy"))
+    yield from mixture_complaints(inputs)
+    yield from refresh_complaints(inputs)
+    yield from first_hook_complaints(inputs)
     yield from together(inputs, *_PLACES)
     yield from together(inputs, *_SOURCES)
     yield from together(inputs, "name", "namePrefix")
@@ -103,24 +94,3 @@ def _sizes(inputs: Props) -> Iterator[Complaint]:
         yield Complaint("minSize", f"ValidationError: minSize {least} is above maxSize {most}")
     elif is_known(least) and is_known(most) and is_known(wanted) and not least <= wanted <= most:
         yield Complaint("desiredCapacity", f"ValidationError: {wanted} is not between {least} and {most}")
-
-
-def _mixture(policy: object) -> Iterator[Complaint]:
-    if not isinstance(policy, Mapping) or not is_known(policy):
-        return
-    overrides = (policy.get("launchTemplate") or {}).get("overrides") or []
-    types = [str(each) for each in ({**one, "weightedCapacity": None} for one in overrides) if each.get("instanceType")]
-    if len(overrides) > _MOST_OVERRIDES:
-        yield Complaint("mixedInstancesPolicy", f"ValidationError: a group has at most {_MOST_OVERRIDES} overrides")
-    if len(set(types)) < len(types):
-        yield Complaint("mixedInstancesPolicy", "ValidationError: an instance type is there twice")
-    if len({bool(one.get("weightedCapacity")) for one in overrides}) > 1:
-        yield Complaint("mixedInstancesPolicy", "ValidationError: weigh all instance types or none")
-    yield from _pools(policy.get("instancesDistribution") or {})
-
-
-def _pools(distribution: Props) -> Iterator[Complaint]:
-    strategy = distribution.get("spotAllocationStrategy") or "lowest-price"
-    if distribution.get("spotInstancePools") and strategy != "lowest-price":
-        told = f"ValidationError: spotInstancePools is for the strategy lowest-price, not {strategy}"
-        yield Complaint("mixedInstancesPolicy.instancesDistribution.spotInstancePools", told)
