@@ -25,11 +25,6 @@ def named(name: str) -> dict[str, str]:
 
 def node_tags(plan: FleetPlan, pool: PoolPlan) -> dict[str, str]:
     """Return the tags of a pool's machines and of all they are made with: no provider reaches those."""
-<<<<<<< HEAD
-    own = {GROUP: pool.group, POOL: pool.name, USE: pool.use.value}
-    return stack_tags(plan, pool.region) | named(f"{plan.name}-{pool.name}") | own
-=======
-    own = {GROUP: pool.group, POOL: pool.name, OWNER: pool.tenure.owner}
+    own = {GROUP: pool.group, POOL: pool.name, USE: pool.use.value, OWNER: pool.tenure.owner}
     term = {EXPIRES: pool.tenure.expires} if pool.tenure.expires else {}
     return stack_tags(plan, pool.region) | named(f"{plan.name}-{pool.name}") | own | term
->>>>>>> 61b9fe5 (Hold new and leaving machines, size pools by the clock, and tell the autoscaler what will come)

@@ -1,6 +1,7 @@
 """The rules of what stacks hold, by code.
 
-S1 what can be reached, S2 encryption, S3 who is the public, S4 clear text, S5 permissions, S6 keeping data, S7 tags.
+S1 what can be reached, S2 encryption, S3 who is the public, S4 clear text, S5 permissions, S6 keeping data, S7 tags,
+S8 what the autoscaler is told.
 """
 
 from collections.abc import Mapping
@@ -132,11 +133,21 @@ _TAGS = (
         "name the owner in the tag specifications of instances and volumes",
     ),
 )
+_TOLD = (
+    Rule(
+        "S801",
+        "from-zero-tags",
+        "The autoscaler starts a group's first machine by its tags alone: what they leave out never comes, and what "
+        "they promise too much comes for ever.",
+        "write the node-template tags from the type and the interfaces that the launch template names",
+        "cluster-autoscaler, cloudprovider/aws, Scaling a node group to 0",
+    ),
+)
 
 STACK_RULES: Mapping[str, Rule] = MappingProxyType(
     {
         rule.code: rule
-        for table in (_REACH, _ENCRYPTION, _PUBLIC, _CLEAR, _PERMISSIONS, _KEEPING, _TAGS)
+        for table in (_REACH, _ENCRYPTION, _PUBLIC, _CLEAR, _PERMISSIONS, _KEEPING, _TAGS, _TOLD)
         for rule in table
     }
 )

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from bedplate.audit.access import check_acls, check_bucket_blocks, check_policies, check_publicly_accessible
 from bedplate.audit.exposure import check_exposure
 from bedplate.audit.fault import StackFault
+from bedplate.audit.from_zero import check_from_zero
 from bedplate.audit.graph import Graph
 from bedplate.audit.machine import check_default_groups, check_metadata, check_public_addresses, check_volumes
 from bedplate.audit.permission import check_attachments, check_permissions, check_trust
@@ -31,6 +32,7 @@ CHECKERS: tuple[Checker, ...] = (
     check_keeping,
     check_owners,
     check_launched,
+    check_from_zero,
 )
 
 
