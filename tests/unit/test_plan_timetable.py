@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.support.sketch import group, sketch
 ENDS = datetime(2099, 3, 1, 11, 30, tzinfo=UTC)
 
 
-def pool(**parts: object) -> PoolPlan:
+def pool(**parts: Any) -> PoolPlan:  # noqa: ANN401  raw values
     """Return the one pool of a group."""
     fleet = sketch(groups={"gpu": group({"region": "us-west-2"}, **parts)})
     return plan_fleet(fleet, Record({}), load_catalog()).pools[0]
