@@ -52,8 +52,9 @@ format: $(READY)  ## Bring every file into the house's form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(READY)  ## Write docs/checks.md anew from the catalogue of rules
+docs: $(READY)  ## Write docs/checks.md and docs/updates.md anew from the catalogues of rules and of policies
 	$(BIN)/python -c 'from bedplate.report.page import checks_page; print(checks_page(), end="")' > docs/checks.md
+	$(BIN)/python -c 'from bedplate.report.updates import updates_page; print(updates_page(), end="")' > docs/updates.md
 
 bench: $(READY)  ## Measure speed and memory, each beside a peer or a floor
 	for one in $(basename $(notdir $(wildcard benchmarks/[a-z]*.py))); do $(BIN)/python -m benchmarks.$$one || exit 1; done

@@ -9,6 +9,7 @@ from bedplate import __version__
 from bedplate.cli.audit_graph import audit_graph
 from bedplate.cli.check import check
 from bedplate.cli.cost import cost
+from bedplate.cli.diff import diff
 from bedplate.cli.graph import graph
 from bedplate.cli.output import show
 from bedplate.cli.plan import plan
@@ -22,6 +23,7 @@ EXAMPLES: tuple[tuple[Callable[..., int], str], ...] = (
     (plan, "bedplate plan examples/lab.yaml"),
     (cost, "bedplate cost examples/lab.yaml"),
     (quotas, "bedplate quotas examples/lab.yaml"),
+    (diff, "bedplate diff examples/lab-grown.yaml examples/lab.yaml"),
     (schema, "bedplate schema > fleet.schema.json"),
     (rehearse, "bedplate rehearse examples/lab.yaml --stack us-west-2"),
     (graph, "bedplate graph examples/lab.yaml --stack us-west-2"),

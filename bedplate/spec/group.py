@@ -83,6 +83,11 @@ class Rung(Spec):
         description="With market capacity-block: when the block ends; the pool is emptied an hour before.",
     )
 
+    @property
+    def source(self) -> tuple[str, ...]:
+        """Where its capacity comes from: a rung that differs in nothing else is the same pool."""
+        return (self.region, self.market.value, self.reservation or "", self.zone or "")
+
 
 class Group(Spec):
     """Machines of one kind, and the ladder of capacity that they grow over."""

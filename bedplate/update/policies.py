@@ -1,0 +1,151 @@
+"""Every key's promise: what changing it does to a fleet that lives. The most special row for a key counts."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from bedplate.update.effect import Effect, Event, Policy
+
+_RELEASE = "on purpose: `bedplate plan --write --release PATH`, after what stands in it is gone"
+_DATA = "move the data first; then `pulumi state unprotect` what is told, and run again"
+# An entry of a list is known by what it says, so that these are told as one that goes and one that comes.
+_ANOTHER_POOL = "another pool: one goes, with its machines, and one comes"
+_ANOTHER_GATEWAY = "another gateway: one goes, with its address, and one comes"
+_FOLDER = "a new fleet, in a folder of its own"
+
+
+def _free(key: str, does: str, *events: Event) -> tuple[Policy, ...]:
+    return tuple(Policy(key, event, Effect.FREE, does) for event in events or (Event.CHANGED,))
+
+
+def _comes_and_goes(key: str, comes: str, goes: str) -> tuple[Policy, Policy]:
+    return Policy(key, Event.ADDED, Effect.FREE, comes), Policy(key, Event.REMOVED, Effect.REMOVES, goes)
+
+
+def _started_with(key: str, does: str, *events: Event) -> tuple[Policy, ...]:
+    return tuple(Policy(key, event, Effect.ROLLING, does, rolls=True) for event in events or (Event.CHANGED,))
+
+
+def _replaces(key: str, does: str, *events: Event) -> tuple[Policy, ...]:
+    return tuple(Policy(key, event, Effect.REPLACES, does) for event in events or (Event.CHANGED,))
+
+
+def _refused(key: str, does: str, way: str, *events: Event) -> tuple[Policy, ...]:
+    return tuple(Policy(key, event, Effect.REFUSED, does, way) for event in events or (Event.CHANGED,))
+
+
+_BOTH = (Event.ADDED, Event.REMOVED)
+_EVERY = tuple(Event)
+
+_FLEET = (
+    *_refused("version", "it says what the keys of the file mean", "keep it, and update bedplate"),
+    *_refused("name", "the lock, the stacks and all names are the old fleet's", _FOLDER),
+    *_refused("account", "the stacks may act in the old account alone", _FOLDER),
+    *_started_with("owner", "the tags of everything; a template with new tags is a new version"),
+    *_replaces("domain", "the private zone and every name in it"),
+    *_free("allow", "rules are judged, nothing is made"),
+    *_free("people.*", "nodes learn it at their next apply", *_BOTH),
+    *_free("people.*.admin", "nodes learn it at their next apply"),
+    *_free("people.*.keys", "nodes learn it at their next apply", *_EVERY),
+    *_free("budget", "the budget and its warnings", *_BOTH),
+    *_free("budget.monthly", "the budget and its warnings"),
+    *_free("budget.email", "the budget and its warnings"),
+    *_free("alarms", "who is told; no alarm changes", *_BOTH),
+    *_free("alarms.email", "who is told; no alarm changes"),
+    *_free("identity.permissions_boundary", "what bounds the roles, at once", *_EVERY),
+    *_free("image.base", "the next image; what runs stays"),
+    *_free("image.driver", "the next image; what runs stays"),
+)
+_NETWORK = (
+    *_refused(
+        "network.supernet", "what is recorded would lie outside it", "one that holds every recorded block is free"
+    ),
+    *_replaces("network.interconnect", "every link between regions and sites: they are apart meanwhile"),
+    *_replaces("network.egress", "NAT gateways and the addresses that others know nodes by"),
+    *_free("network.endpoints", "endpoints come, or go and nodes ask over the internet again", *_EVERY),
+    *_free("network.region_size", "regions that have a block keep it"),
+    *_comes_and_goes("regions.*", "a region comes; no other is touched", "all that stands there, but for data"),
+    *_replaces("regions.*.home", "all that is shared: parameters, names, the control plane"),
+    *_comes_and_goes("regions.*.zones", "subnets come; no other is touched", "its subnets, and what stands in them"),
+    *_free("regions.*.zones", "their order says nothing"),
+    *_refused("regions.*.block", "it would renumber the region", _RELEASE, *_EVERY),
+)
+_SITES = (
+    *_comes_and_goes("sites.*", "connections come; no other is touched", "its connections, with their keys"),
+    *_refused("sites.*.lan", "the lock holds the old one for the site", _RELEASE),
+    *_replaces("sites.*.gateway.machine", "the customer gateway; tunnels are down while AWS changes over"),
+    *_replaces("sites.*.gateway.public", "the customer gateway; tunnels are down while AWS changes over"),
+    *_replaces("sites.*.gateway.asn", "the customer gateway; tunnels are down while AWS changes over"),
+    *_free("sites.*.gateway.dials", "tunnel options; each tunnel is down for minutes, one after the other"),
+    *_free("sites.*.machines.*", "names come or go", *_BOTH),
+    *_free("sites.*.machines.*.address", "names lead to the new address"),
+    *_free("sites.*.machines.*.gpus", "the machine learns it at its next apply", *_BOTH),
+    *_free("sites.*.machines.*.gpus.model", "the machine learns it at its next apply"),
+    *_free("sites.*.machines.*.gpus.count", "the machine learns it at its next apply"),
+    *_free("sites.*.machines.*.use", "the machine learns it at its next apply", *_EVERY),
+    *_comes_and_goes("sites.*.dns", "forwarding comes", "forwarding: the site's own domain is not answered any more"),
+    *_replaces("sites.*.dns.domain", "the rule that forwards it"),
+    *_free("sites.*.dns.servers", "whom the rule asks", *_EVERY),
+)
+_GROUPS = (
+    *_comes_and_goes("groups.*", "pools come", "its pools and their machines"),
+    *_started_with("groups.*.use", "the role that machines have"),
+    *_started_with("groups.*.types", "what machines are", *_EVERY),
+    *_started_with("groups.*.similar", "what machines may be"),
+    *_free("groups.*.nodes.min", "how many machines are kept"),
+    *_free("groups.*.nodes.max", "how many machines there may be"),
+    *_started_with("groups.*.disk", "the root volume"),
+    *_started_with("groups.*.disk_throughput", "the root volume"),
+    *_started_with("groups.*.disk_iops", "the root volume"),
+    *_replaces("groups.*.fabric", "its pools: a fabric wants one in each zone", *_EVERY),
+    *_comes_and_goes("groups.*.ladder.*", "a pool comes", "its pool and the machines in it"),
+    *_free("groups.*.ladder", "where capacity is looked for first, and which pool holds the minimum"),
+    *_replaces("groups.*.ladder.*.region", _ANOTHER_POOL),
+    *_replaces("groups.*.ladder.*.market", _ANOTHER_POOL),
+    *_replaces("groups.*.ladder.*.reservation", _ANOTHER_POOL, *_EVERY),
+    *_replaces("groups.*.ladder.*.zone", _ANOTHER_POOL, *_EVERY),
+    *_started_with("groups.*.ladder.*.max_price", "what is paid on spot", *_EVERY),
+    *_free("groups.*.ladder.*.ends", "when the pool is emptied", *_EVERY),
+    *_free("groups.*.labels", "tags; nodes register them when they start"),
+    *_free("groups.*.taints", "tags; nodes register them when they start", *_EVERY),
+    *_started_with("groups.*.owner", "tags of machines", *_EVERY),
+    *_started_with("groups.*.expires", "tags of machines, and when they end", *_EVERY),
+    *_free("groups.*.schedule", "when machines start and stop", *_BOTH),
+    *_free("groups.*.schedule.start", "when machines start and stop"),
+    *_free("groups.*.schedule.stop", "when machines start and stop"),
+    *_free("groups.*.schedule.days", "when machines start and stop"),
+    *_free("groups.*.schedule.zone", "when machines start and stop"),
+)
+_STORAGE = (
+    *_free("storage.*", "a store comes", Event.ADDED),
+    *_refused("storage.*", "what holds data is protected", _DATA, Event.REMOVED),
+    *_refused("storage.*.kind", "what holds data is protected", _DATA),
+    *_refused("storage.*.region", "what holds data is protected", _DATA),
+    *_free("storage.*.mount", "nodes mount it there at their next apply"),
+    *_free("storage.*.regions", "a bucket comes, and copies to it", Event.ADDED),
+    *_refused("storage.*.regions", "what holds data is protected", _DATA, Event.REMOVED),
+    *_replaces("storage.*.regions", "which bucket is the source: copies begin anew"),
+    *_free("storage.*.expire_days", "what is older goes within a day", *_EVERY),
+    *_free("storage.*.readers", "who else may read, at once", *_EVERY),
+    *_free("storage.*.site", "nodes mount it from there at their next apply"),
+    *_free("storage.*.machine", "nodes mount it from there at their next apply"),
+    *_free("storage.*.export", "nodes mount it from there at their next apply"),
+)
+_REST = (
+    *_comes_and_goes("vpn", "gateways come", "gateways and the laptops' pools"),
+    *_comes_and_goes("vpn.laptops", "gateways come", "gateways and the laptops' pools"),
+    *_comes_and_goes("vpn.laptops.gateways.*", "a gateway comes", "the gateway, with its address"),
+    *_replaces("vpn.laptops.gateways.*.region", _ANOTHER_GATEWAY, *_EVERY),
+    *_replaces("vpn.laptops.gateways.*.site", _ANOTHER_GATEWAY, *_EVERY),
+    *_free("vpn.laptops.gateways", "their order says nothing"),
+    *_refused("vpn.laptops.pool", "it would renumber the pools", _RELEASE),
+    *_comes_and_goes("kubernetes", "the control plane comes", "the control plane, but for etcd's volumes"),
+    *_free("kubernetes.version", "nothing in AWS; nodes are upgraded by their roles"),
+    Policy("kubernetes.control_plane.type", Event.CHANGED, Effect.NEW_NODES, "each machine, when it is next replaced"),
+    *_replaces("kubernetes.control_plane.count", "machines come, or the last ones go, but for etcd's volumes"),
+    *_refused("kubernetes.pods", "it would renumber the pods", _RELEASE, *_EVERY),
+    *_refused("kubernetes.services", "it would renumber the services", _RELEASE),
+)
+
+POLICIES: Mapping[tuple[str, Event], Policy] = MappingProxyType(
+    {(row.key, row.event): row for table in (_FLEET, _NETWORK, _SITES, _GROUPS, _STORAGE, _REST) for row in table}
+)
