@@ -54,6 +54,9 @@ _FLEET = (
     *_free("identity.permissions_boundary", "what bounds the roles, at once", *_EVERY),
     *_free("image.base", "the next image; what runs stays"),
     *_free("image.driver", "the next image; what runs stays"),
+    *_free("image.disk", "what is judged; no machine"),
+    *_free("image.kernel", "the next image; what runs stays", *_EVERY),
+    *_free("image.kubernetes", "the next image; what runs stays", *_EVERY),
 )
 _NETWORK = (
     *_refused(
@@ -104,6 +107,7 @@ _GROUPS = (
     *_replaces("groups.*.ladder.*.reservation", _ANOTHER_POOL, *_EVERY),
     *_replaces("groups.*.ladder.*.zone", _ANOTHER_POOL, *_EVERY),
     *_started_with("groups.*.ladder.*.max_price", "what is paid on spot", *_EVERY),
+    *_free("groups.*.ladder.*.reserved", "how many machines its pool may have", *_EVERY),
     *_free("groups.*.ladder.*.ends", "when the pool is emptied", *_EVERY),
     *_free("groups.*.labels", "tags; nodes register them when they start"),
     *_free("groups.*.taints", "tags; nodes register them when they start", *_EVERY),
