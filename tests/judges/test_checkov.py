@@ -7,18 +7,26 @@ from ruamel.yaml import YAML
 
 from bedplate.terraform.resource import resources
 from tests.conftest import DATA
+from tests.support.audited import codes
 from tests.support.judged import Verdict, checkov, written
 from tests.support.listed import listed, unfound, unlisted
 from tests.support.sown import Node, sown, twin
 
 ROWS: list[dict[str, Any]] = YAML(typ="safe").load(DATA / "judges" / "defects.yaml")
+BLIND: list[dict[str, Any]] = YAML(typ="safe").load(DATA / "judges" / "blind.yaml")
+TABLES = {"": ROWS, "blind-": BLIND}
 SIDES = {"bad": sown, "good": twin}
 
 
 @pytest.fixture(scope="module")
 def tried(graph: list[Node], tmp_path_factory: pytest.TempPathFactory) -> Verdict:
     """Give what checkov says of every planted defect and of its good twin, each in a plan of its own."""
-    graphs = {f"{kind}-{at}": take(row, graph) for at, row in enumerate(ROWS) for kind, take in SIDES.items()}
+    graphs = {
+        f"{table}{side}-{at}": take(row, graph)
+        for table, rows in TABLES.items()
+        for at, row in enumerate(rows)
+        for side, take in SIDES.items()
+    }
     return checkov(written(tmp_path_factory.mktemp("sown"), graphs))
 
 
@@ -50,3 +58,13 @@ def test_its_good_twin_passes(at: int, tried: Verdict) -> None:
 
     assert ROWS[at]["finds"] in {found.check for found in tried.passed if found.file == mine}
     assert ROWS[at]["finds"] not in {found.check for found in tried.failed if found.file == mine}
+
+
+@pytest.mark.parametrize("at", range(len(BLIND)), ids=lambda at: f"{BLIND[at]['ours']}-{at}")
+def test_what_the_judge_does_not_see_our_own_rules_do(at: int, graph: list[Node], tried: Verdict) -> None:
+    """And where it learns to see it, the row belongs in the other table."""
+    told = {side: {found.check for found in tried.failed if found.file == f"blind-{side}-{at}"} for side in SIDES}
+    own = {side: codes(take(BLIND[at], graph)) for side, take in SIDES.items()}
+
+    assert told["bad"] <= told["good"]
+    assert own["bad"] - own["good"] == {BLIND[at]["ours"]}
