@@ -427,6 +427,20 @@ def test_interfaces_of_terminated_instances_hold_nothing(world: World) -> None:
             KINDS[token].read(world.aws, ident, {})
 
 
+def test_one_endpoint_of_a_network_answers_to_a_services_name(world: World) -> None:
+    """A second one is refused, unless it leaves the name alone or serves something else."""
+    kind = KINDS["aws:ec2/vpcEndpoint:VpcEndpoint"]
+    asked = {"vpcId": world.vpc, "vpcEndpointType": "Interface", "serviceName": world.service("ssm")}
+    kind.create(world.aws, {**asked, "privateDnsEnabled": True})
+
+    with pytest.raises(Refusal, match="conflicting DNS domain") as refused:
+        kind.create(world.aws, {**asked, "privateDnsEnabled": True})
+
+    assert (refused.value.code, refused.value.key) == ("InvalidParameter", "privateDnsEnabled")
+    kind.create(world.aws, {**asked, "privateDnsEnabled": False})
+    kind.create(world.aws, {**asked, "serviceName": world.service("sts"), "privateDnsEnabled": True})
+
+
 def test_an_interface_of_its_own_outlives_the_machine_that_took_it_over(world: World) -> None:
     """It is free again when the machine ends, holds its subnet as before, and can be deleted."""
     image = world.aws.call("ec2", "describe_images")["Images"][0]["ImageId"]

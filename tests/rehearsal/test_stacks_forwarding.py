@@ -97,6 +97,16 @@ def test_nothing_but_questions_to_servers_gets_out(joined: Joined, fabric: Fabri
     assert not _answers(fabric, source, "203.0.113.9", "udp", 53)
 
 
+def test_the_site_asks_the_resolver_at_home_and_nothing_else_of_it(joined: Joined, fabric: Fabric) -> None:
+    """The other direction: names of the fleet, over UDP and TCP, for machines of the site."""
+    (inbound,) = (each for each in joined.made("us-west-2", "ResolverEndpoint") if each.name == "join-names")
+
+    for address in (str(each["ip"]) for each in inbound.outputs["ipAddresses"]):
+        assert _answers(fabric, "192.168.40.9", address, "udp", 53)
+        assert _answers(fabric, "192.168.40.9", address, "tcp", 53)
+        assert not _answers(fabric, "192.168.40.9", address, "tcp", 22)
+
+
 def test_nobody_opens_a_connection_to_what_asks(joined: Joined, fabric: Fabric) -> None:
     """It asks and listens for answers alone, whoever calls."""
     (target, *_) = joined.asking("us-west-2")

@@ -41,6 +41,7 @@ def _create(aws: Aws, inputs: Props) -> str:
     _require_zones_apart(aws, inputs.get("subnetIds") or [])
     if inputs.get("privateDnsEnabled"):
         _require_names(aws, inputs["vpcId"])
+        _require_name_free(aws, inputs)
     renames = {"policy": "PolicyDocument"}
     # The provider sends it either way; moto takes silence for consent.
     first = {"ClientToken": str(uuid4()), "PrivateDnsEnabled": bool(inputs.get("privateDnsEnabled"))}
@@ -72,6 +73,17 @@ def _require_names(aws: Aws, vpc: str) -> None:
         if not aws.call("ec2", "describe_vpc_attribute", VpcId=vpc, Attribute=name)[attribute]["Value"]:
             told = f"Enabling private DNS requires the VPC attribute {name} set to true"
             raise Refusal("InvalidParameter", told, key="privateDnsEnabled")
+
+
+def _require_name_free(aws: Aws, inputs: Props) -> None:
+    """Refuse a second endpoint that would answer to a service's own name in one VPC."""
+    alike = {"vpc-id": inputs["vpcId"], "service-name": inputs["serviceName"]}
+    filters = [{"Name": name, "Values": [value]} for name, value in alike.items()]
+    listed = aws.call("ec2", "describe_vpc_endpoints", Filters=filters)["VpcEndpoints"]
+    for found in (found for found in listed if found.get("PrivateDnsEnabled")):
+        told = "private-dns-enabled cannot be set because there is already a conflicting DNS domain"
+        message = f"{told} for {inputs['serviceName']} in the VPC {inputs['vpcId']}: {found['VpcEndpointId']}"
+        raise Refusal("InvalidParameter", message, key="privateDnsEnabled")
 
 
 def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
