@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bedplate.errors import BedplateError
 from bedplate.rehearsal.deployment import Deployment
 from bedplate.rehearsal.evaluation import Program, Setting, evaluate, tidy
 from bedplate.rehearsal.hiding import hidden
@@ -121,6 +122,8 @@ def _crash(error: BaseException, secrets: Collection[str]) -> Failure:
     files = [frame for frame in frames if not frame.filename.startswith("<")]
     own = [frame for frame in files if not _OTHERS.intersection(Path(frame.filename).parents)]
     where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+    if isinstance(error, BedplateError):
+        return Failure("", type(error).__name__, "\n".join(filter(None, (error.what, error.fix))))
     if isinstance(error, Refusal):
         return Failure("", error.code, f"{hidden(error.message, secrets)}{where}", error.key)
     return Failure("", type(error).__name__.lstrip("_"), f"{hidden(str(error), secrets)}{where}")

@@ -1,7 +1,7 @@
 """What the weather of a rehearsal did, as an operator reads it: what was missing meanwhile, and what came after."""
 
 from collections.abc import Iterator, Sequence
-from textwrap import wrap
+from textwrap import TextWrapper
 
 from bedplate.rehearsal import urn as urns
 from bedplate.rehearsal.moto_launches import Shortage
@@ -9,6 +9,10 @@ from bedplate.rehearsal.report import Phase, Report, StackReport
 from bedplate.rehearsal.weather import Trouble
 from bedplate.report.columns import WIDTH, aligned, counted
 from bedplate.report.types import type_name
+
+_WRAPPER = TextWrapper(
+    WIDTH, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False, break_long_words=False
+)
 
 
 def weather_lines(report: Report) -> Iterator[str]:
@@ -23,7 +27,7 @@ def weather_lines(report: Report) -> Iterator[str]:
         yield "  what had no client token was looked for; the AWS provider alone may make it twice (docs/faults.md)"
     yield from _missing(report.stacks)
     yield from _shortages(told.shortages)
-    yield _after(report)
+    yield from _after(report)
 
 
 def _missing(stacks: Sequence[StackReport]) -> Iterator[str]:
@@ -48,7 +52,7 @@ def _names(stack: StackReport) -> Iterator[str]:
     for urn in stack.missing:
         named.setdefault(type_name(urns.parse(urn).type), []).append(urns.parse(urn).name)
     for kind in sorted(named):
-        yield from wrap(f"{kind} {', '.join(named[kind])}", WIDTH, initial_indent="    ", subsequent_indent="      ")
+        yield from _WRAPPER.wrap(f"{kind} {', '.join(named[kind])}")
 
 
 def _shortages(shortages: Sequence[Shortage]) -> Iterator[str]:
@@ -60,11 +64,13 @@ def _shortages(shortages: Sequence[Shortage]) -> Iterator[str]:
     )
 
 
-def _after(report: Report) -> str:
+def _after(report: Report) -> Iterator[str]:
     if Phase.MEND not in {phase for stack in report.stacks for phase in stack.runs} or report.unexplained:
-        return "when it was over, not all could be made either: see above"
+        yield "when it was over, not all could be made either: see above"
+        return
     made = sum(len(stack.missing) for stack in report.stacks)
     did = f"a second run made the {counted(made, 'resource')} that were missing" if made else "nothing was missing"
-    started = ", the groups started their machines by themselves" if report.endured.shortages else ""
-    last = "a third run changed nothing" if report.is_stable else "a third run changed more, and must not"
-    return f"when it was over, {did}{started}; {last}"
+    yield f"when it was over, {did}"
+    if report.endured.shortages:
+        yield "  the groups started their machines by themselves"
+    yield "  a third run changed nothing" if report.is_stable else "  a third run changed more, and must not"

@@ -11,6 +11,7 @@ from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Simulation, running
 from bedplate.rehearsal.stack import Run, World, run
 from bedplate.rehearsal.weather import FAIR, Fault, Trouble, Weather
+from stacks.reference import output_of
 from tests.support.inventory import inventory
 from tests.support.programs import ACCOUNT, changes, parameter, stack, subnet, vpc
 from tests.support.services import IMAGE
@@ -208,3 +209,19 @@ def test_a_stack_that_is_not_there_stops_only_what_reads_it(world: World) -> Non
 
     assert [one.skipped for one in done.failures] == [False, True]
     assert changes(done) == {"other": "create"}
+
+
+def test_an_export_that_is_not_there_yet_is_told_in_words(world: World) -> None:
+    """A stack made in part exports in part: who reads the rest says which stack and which export, and what to do."""
+    made = stack(lambda: pulumi.export("vpc_id", "vpc-1"), name="lab.west")
+
+    def reader() -> None:
+        west = pulumi.StackReference("organization/lab/lab.west")
+        parameter("there", output_of(west, "vpc_id"))
+        parameter("absent", output_of(west, "zone_id"))
+
+    done = [run(one, world) for one in (made, stack(reader))][-1]
+
+    told = [(one.code, one.message) for one in done.failures]
+    assert told == [("InputError", "lab.west does not export zone_id yet\nmake lab.west whole first")]
+    assert changes(done) == {"there": "create"}

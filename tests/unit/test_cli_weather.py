@@ -62,7 +62,7 @@ def test_what_is_missing_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out
     assert "no endpoint of sts in us-east-1 answers (25 attempts)" in told
     assert "program: all 2 resources" in told
-    assert "a second run made the 2 resources that were missing; a third run changed nothing" in told
+    assert "a second run made the 2 resources that were missing\n  a third run changed nothing" in told
 
 
 def test_a_program_reads_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,7 +84,7 @@ def test_what_passes_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
 
     told = capsys.readouterr().out
     assert "weather errors:s3.create_bucket: met" in told
-    assert "when it was over, nothing was missing; a third run changed nothing" in told
+    assert "when it was over, nothing was missing\n  a third run changed nothing" in told
 
 
 def test_a_wrong_program_is_wrong_in_any_weather(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:

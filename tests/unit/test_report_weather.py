@@ -7,6 +7,7 @@ from bedplate.rehearsal.snapshot import Entry, Snapshot
 from bedplate.rehearsal.stack import Run
 from bedplate.rehearsal.step import Op, Step
 from bedplate.rehearsal.weather import Fault, Trouble, Weather
+from bedplate.report.columns import WIDTH
 from bedplate.report.weather import weather_lines
 
 URNS = [f"urn:pulumi:lab.a::bedplate::aws:ec2/subnet:Subnet::{name}" for name in ("one", "two", "three")]
@@ -34,7 +35,8 @@ def test_what_is_missing_is_told_by_type_and_name() -> None:
         "missing while it lasted:",
         "  lab.a: 2 of 3 resources",
         "    aws:ec2:Subnet one, two",
-        "when it was over, a second run made the 2 resources that were missing; a third run changed nothing",
+        "when it was over, a second run made the 2 resources that were missing",
+        "  a third run changed nothing",
     ]
 
 
@@ -48,7 +50,17 @@ def test_missing_machines_are_told_by_group_and_code() -> None:
     told = list(weather_lines(_report(shortages=(SHORT,))))
 
     assert "  lab-train   us-west-2   InsufficientInstanceCapacity   3 of 4 machines" in told
-    assert "the groups started their machines by themselves" in told[-1]
+    assert "  the groups started their machines by themselves" in told
+
+
+def test_a_name_is_never_broken() -> None:
+    """What is missing can be searched for as it is told, on lines of a terminal's width."""
+    many = [f"urn:pulumi:lab.a::bedplate::aws:ec2/subnet:Subnet::lab-us-west-2{one}-nodes" for one in range(9)]
+
+    told = [line for line in weather_lines(_report(*many)) if "-nodes" in line]
+
+    assert sum(line.count("lab-us-west-2") for line in told) == sum(line.count("-nodes") for line in told) == len(many)
+    assert max(map(len, told)) <= WIDTH
 
 
 def test_a_fault_that_nothing_met_is_told() -> None:
