@@ -45,7 +45,7 @@ def test_no_key_may_be_null() -> None:
     assert "null" not in repr(fleet_schema())
 
 
-@pytest.mark.parametrize("example", ["lab.yaml", "minimal.yaml"])
+@pytest.mark.parametrize("example", sorted(file.name for file in EXAMPLES.glob("*.yaml")))
 def test_the_keys_of_the_examples_are_in_the_schema(example: str) -> None:
     """Every mapping of an example has only keys that the schema names at its place."""
 
