@@ -9,6 +9,7 @@ from bedplate.cli.output import tell
 from bedplate.load import FleetFaults, Loaded, load_fleet
 from bedplate.lock import lock_path, read_lock
 from bedplate.plan import FleetPlan, PlanFaults, plan_fleet
+from bedplate.plan.origin import Origin, origin
 from bedplate.report.faults import fault_lines
 
 
@@ -30,6 +31,11 @@ def replanned(changed: Loaded, plan: FleetPlan) -> FleetPlan:
     """Return the plan of a later fleet file, as if the plan had been recorded before."""
     with placing(changed):
         return plan_fleet(changed.fleet, plan.recorded(), load_catalog())
+
+
+def tracing(loaded: Loaded, plan: FleetPlan) -> Origin:
+    """Return what tells the line of the fleet file that a resource of the plan's stacks comes from."""
+    return lambda stack, name: loaded.reading.where(origin(plan, stack, name))
 
 
 @contextmanager

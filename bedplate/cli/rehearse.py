@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from bedplate.audit.fault import StackFault
     from bedplate.cli.waves import Waves
+    from bedplate.plan.origin import Origin
     from bedplate.rehearsal.report import Report
     from bedplate.rehearsal.weather import Weather
-    from bedplate.report.rehearsal import Origin
 
 ACCOUNT_OF_PROGRAMS = "123456789012"
 _FAULTS = (
@@ -65,8 +65,8 @@ def _list_types(*, json: bool) -> int:
 def _rehearse_program(file: Path, region: str, asked: tuple[str, ...], *, json: bool) -> int:
     from bedplate.cli.program import program_stack
     from bedplate.cli.weather import weather_of_program
+    from bedplate.plan.origin import unknown_origin
     from bedplate.report.exports import export_lines
-    from bedplate.report.rehearsal import unknown_origin
 
     report = _act(ACCOUNT_OF_PROGRAMS, ((program_stack(file, region),),), (), weather_of_program(asked))
     _print(report, unknown_origin, json=json)
@@ -79,12 +79,11 @@ def _rehearse_fleet(
     path: Path, asked: tuple[str, ...], changed: Path | None, faults_asked: tuple[str, ...], *, json: bool
 ) -> int:
     from bedplate.catalog import load_catalog
-    from bedplate.cli.opening import opened, planned, replanned
+    from bedplate.cli.opening import opened, planned, replanned, tracing
     from bedplate.cli.verdict import judged
     from bedplate.cli.waves import waves, waves_of_change
     from bedplate.cli.weather import weather_of
     from bedplate.plan import bill
-    from bedplate.plan.origin import origin
     from bedplate.report.outlook import next_line, outlook_lines
     from bedplate.report.price import price_lines
 
@@ -94,7 +93,7 @@ def _rehearse_fleet(
     after = waves_of_change(replanned(opened(changed), plan), asked) if changed else ()
     report = _act(plan.account, before, after, weather_of(plan, faults_asked))
     faults = judged(report)
-    _print(report, lambda stack, name: loaded.reading.where(origin(plan, stack, name)), faults, json=json)
+    _print(report, tracing(loaded, plan), faults, json=json)
     if report.ok and not json:
         show((*outlook_lines(plan, report), *price_lines(bill(plan, load_catalog())), next_line(plan, report)))
     return _status(report, faults)
@@ -111,16 +110,16 @@ def _act(account: str, before: "Waves", after: "Waves", weather: "Weather") -> "
 def _print(report: "Report", origin: "Origin", faults: "Iterable[StackFault] | None" = None, *, json: bool) -> None:
     """Print what a rehearsal came to, and what the checks say of it where they were asked."""
     from bedplate.rehearsal.report import document
-    from bedplate.report.audit import judgement_lines, stack_fault_document
+    from bedplate.report.audit import judgement_lines, traced_fault_document
     from bedplate.report.rehearsal import rehearsal_lines
 
     if json:
-        status = {"ok": _status(report, faults or ()) == 0, "faults": stack_fault_document(faults or ())}
-        show_document(document(report) | status)
+        status = {"ok": _status(report, faults or ()) == 0, "faults": traced_fault_document(faults or (), origin)}
+        show_document(document(report, origin) | status)
         return
     show(rehearsal_lines(report, origin))
     if faults is not None and not report.unexplained:
-        show(judgement_lines(faults))
+        show(judgement_lines(faults, origin))
 
 
 def _status(report: "Report", faults: "Iterable[StackFault]") -> int:

@@ -1,8 +1,16 @@
 """Where in the fleet file a resource comes from, told by its name: names are made of the file's own words."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from bedplate.plan.fleet import FleetPlan
+
+# From a stack and the name of a resource in it: where the fleet file asks for it, if a fleet file does.
+Origin = Callable[[str, str], str]
+
+
+def unknown_origin(stack: str, name: str) -> str:  # noqa: ARG001  # the form of Origin
+    """Stand for the origin of what no fleet file asks for."""
+    return ""
 
 
 def origin(plan: FleetPlan, stack: str, name: str) -> str:

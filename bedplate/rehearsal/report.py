@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from bedplate.plan.origin import Origin, unknown_origin
+from bedplate.rehearsal import urn as urns
 from bedplate.rehearsal.endured import Endured
 from bedplate.rehearsal.kind import Support
 from bedplate.rehearsal.kinds import KINDS
@@ -127,9 +129,9 @@ def support(token: str) -> Support:
     return KINDS[token].support
 
 
-def document(report: Report) -> dict[str, object]:
+def document(report: Report, origin: Origin = unknown_origin) -> dict[str, object]:
     """Return a report in the form of `rehearse --json`."""
-    stacks = {stack.name: _stack_document(stack) for stack in report.stacks}
+    stacks = {stack.name: _stack_document(stack, origin) for stack in report.stacks}
     figures = {"seconds": round(report.seconds, 3), "calls": report.calls, "ok": report.ok}
     return {"stacks": stacks, **figures, **_endured_document(report)}
 
@@ -144,7 +146,7 @@ def _endured_document(report: Report) -> dict[str, object]:
     }
 
 
-def _stack_document(stack: StackReport) -> dict[str, object]:
+def _stack_document(stack: StackReport, origin: Origin) -> dict[str, object]:
     return {
         "created": stack.count(Phase.CREATE, Op.CREATE),
         "second_run": {
@@ -155,12 +157,16 @@ def _stack_document(stack: StackReport) -> dict[str, object]:
         "destroyed": stack.count(Phase.DESTROY, Op.DELETE),
         "kept": list(stack.kept),
         "outputs": dict(stack.exports),
-        "failures": [
-            {"urn": one.urn, "code": one.code, "message": one.message, "key": one.key} for one in stack.failures
-        ],
+        "failures": [_failure_document(stack.name, one, origin) for one in stack.failures],
         "seconds": round(stack.seconds, 3),
         "types": {token: {"count": count, "support": support(token).value} for token, count in stack.types.items()},
     }
+
+
+def _failure_document(stack: str, failure: Failure, origin: Origin) -> dict[str, object]:
+    place = origin(stack, urns.parse(failure.urn).name) if failure.urn else ""
+    told = {"urn": failure.urn, "code": failure.code, "message": failure.message, "key": failure.key}
+    return {**told, "from": place}
 
 
 def _step_document(step: Step) -> dict[str, object]:

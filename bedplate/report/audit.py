@@ -6,15 +6,16 @@ from dataclasses import asdict
 from bedplate.audit.fault import StackFault
 from bedplate.audit.rules import STACK_RULES
 from bedplate.checks.fault import Level
+from bedplate.plan.origin import Origin, unknown_origin
 from bedplate.report.columns import aligned, counted
-from bedplate.report.faults import wrapped
+from bedplate.report.faults import INDENT, wrapped
 
 
-def stack_fault_lines(faults: Iterable[StackFault]) -> tuple[str, ...]:
+def stack_fault_lines(faults: Iterable[StackFault], origin: Origin = unknown_origin) -> tuple[str, ...]:
     """Return what is wrong and what to do about it, fault by fault, each led by its stack, resource and rule."""
     told = tuple(faults)
     heads = aligned((*_place(fault), f"{fault.code} {STACK_RULES[fault.code].name}") for fault in told)
-    return tuple(line for head, fault in zip(heads, told, strict=True) for line in (head, *_body(fault)))
+    return tuple(line for head, fault in zip(heads, told, strict=True) for line in (head, *_body(fault, origin)))
 
 
 def audit_lines(where: str, faults: Iterable[StackFault], resources: int) -> Iterator[str]:
@@ -28,11 +29,11 @@ def audit_lines(where: str, faults: Iterable[StackFault], resources: int) -> Ite
         yield f"{where} is fine ({looked_at})"
 
 
-def judgement_lines(faults: Iterable[StackFault]) -> Iterator[str]:
+def judgement_lines(faults: Iterable[StackFault], origin: Origin = unknown_origin) -> Iterator[str]:
     """Yield every fault of what a rehearsal made, or that there is none."""
     told = tuple(faults)
     if told:
-        yield from ("", *stack_fault_lines(told))
+        yield from ("", *stack_fault_lines(told, origin))
         yield f"{stack_tally(told)} in what the stacks hold; `bedplate check --explain {told[0].code}` says more"
     else:
         yield f"what the stacks hold keeps all {counted(len(STACK_RULES), 'rule')} (docs/checks.md)"
@@ -50,16 +51,36 @@ def stack_fault_document(faults: Iterable[StackFault]) -> list[dict[str, str]]:
     return [asdict(fault) | {"level": fault.level.value} for fault in faults]
 
 
+def traced_fault_document(faults: Iterable[StackFault], origin: Origin) -> list[dict[str, str]]:
+    """Return the faults as `rehearse --json` prints them: each with where the fleet file asks for what is wrong."""
+    told = tuple(faults)
+    return [one | {"from": _asker(fault, origin)} for one, fault in zip(stack_fault_document(told), told, strict=True)]
+
+
+def _asker(fault: StackFault, origin: Origin) -> str:
+    stack, _, name = _parts(fault.urn)
+    return origin(stack, name)
+
+
+def _parts(urn: str) -> tuple[str, str, str]:
+    """Return the stack, the types and the name of a URN; a text of no known form is all stack."""
+    stack, _, rest = urn.removeprefix("urn:pulumi:").partition("::")
+    types, _, name = rest.partition("::")[2].rpartition("::")
+    return stack, types, name
+
+
 def _place(fault: StackFault) -> tuple[str, str]:
     """Return the stack and the resource that a URN names; a URN of no known form is told as it is."""
-    stack, _, rest = fault.urn.removeprefix("urn:pulumi:").partition("::")
-    types, _, name = rest.partition("::")[2].rpartition("::")
+    stack, types, name = _parts(fault.urn)
     package, _, token = types.rpartition("$")[2].partition(":")
     module, _, kind = token.partition(":")
     subject = f"{package}:{module.partition('/')[0]}:{kind} {name} {fault.key}" if kind else f"{name} {fault.key}"
     return stack, subject.strip()
 
 
-def _body(fault: StackFault) -> Iterator[str]:
+def _body(fault: StackFault, origin: Origin) -> Iterator[str]:
     yield from wrapped(fault.message)
     yield from wrapped(f"fix: {fault.fix}")
+    place = _asker(fault, origin)
+    if place:
+        yield f"{INDENT}from {place}"

@@ -1,8 +1,9 @@
 """A rehearsal as an operator reads it: a line a stack, what changed, what failed, and what comes next."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from bedplate.plan.origin import Origin, unknown_origin
 from bedplate.rehearsal import urn as urns
 from bedplate.rehearsal.kind import Support
 from bedplate.rehearsal.report import Phase, Report, StackReport, support
@@ -16,15 +17,6 @@ FIGURES = (1, 3, 4)
 NONE = "-"
 # A replacement is told once, by the step that stands for all three.
 PARTS_OF_REPLACE = {Op.CREATE_REPLACEMENT, Op.DELETE_REPLACED}
-
-
-# From a stack and the name of a resource in it: where the fleet file asks for it, if a fleet file does.
-Origin = Callable[[str, str], str]
-
-
-def unknown_origin(stack: str, name: str) -> str:  # noqa: ARG001  # the form of Origin
-    """Stand for the origin of what no fleet file asks for."""
-    return ""
 
 
 def rehearsal_lines(report: Report, origin: Origin = unknown_origin) -> Iterator[str]:

@@ -73,7 +73,20 @@ def test_a_broken_rule_is_told_and_is_the_exit_status(
 
     told = capsys.readouterr().out
     assert "S701 no-owner" in told
+    assert "    from examples/minimal.yaml:3:7 name\n" in told
     assert "in what the stacks hold" in told
+
+
+def test_a_program_reads_where_the_file_asks_for_what_breaks_a_rule(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beside the URN stands the line to edit."""
+    monkeypatch.setattr("stacks.tags.OWNER", "boss")
+
+    assert run(["rehearse", MINIMAL, "--stack", "shared", "--json"]) == 3
+
+    faults = json.loads(capsys.readouterr().out)["faults"]
+    assert {told["from"] for told in faults} == {"examples/minimal.yaml:3:7 name"}
 
 
 def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
