@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from bedplate.audit.graph import Graph
 from bedplate.audit.node import Node, kind_of
@@ -13,15 +13,26 @@ _FIX = "give what `bedplate graph` prints"
 
 def read_graph(text: str, where: str) -> Graph:
     """Return the graph that a JSON text holds; InputError says where it is none."""
+    return graph_of(_read(text, where), where)
+
+
+def read_resources(text: str, where: str) -> list[dict[str, Any]]:
+    """Return the resources that a JSON text holds, as it tells them; InputError says where it holds none."""
+    document = _read(text, where)
+    graph_of(document, where)
+    return cast("list[dict[str, Any]]", document)
+
+
+def _read(text: str, where: str) -> object:
     try:
-        document = json.loads(text)
+        document: object = json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(
             f"this is no JSON: {error.msg}", where=f"{where}:{error.lineno}:{error.colno}", fix=_FIX
         ) from None
     except RecursionError:
         raise InputError("this is nested too deeply for a graph", where=where, fix=_FIX) from None
-    return graph_of(document, where)
+    return document
 
 
 def graph_of(document: object, where: str) -> Graph:

@@ -1,16 +1,13 @@
 """`bedplate audit-graph`: what is wrong with the resources of a graph, whoever made it."""
 
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from bedplate.cli.graph_file import place_of, text_of
 from bedplate.cli.options import Json
 from bedplate.cli.output import show, show_document
-from bedplate.errors import InputError, ViolationError
-
-STDIN = "-"
+from bedplate.errors import ViolationError
 
 
 def audit_graph(
@@ -24,24 +21,11 @@ def audit_graph(
     from bedplate.checks.fault import Level
     from bedplate.report.audit import audit_lines, stack_fault_document
 
-    where = "stdin" if graph == STDIN else graph
-    found = read_graph(_text(graph), where)
+    where = place_of(graph)
+    found = read_graph(text_of(graph), where)
     faults = audit(found)
     if json:
         show_document({"faults": stack_fault_document(faults)})
     else:
         show(audit_lines(where, faults, len(found.nodes)))
     return ViolationError.exit_code if any(fault.level is Level.ERROR for fault in faults) else 0
-
-
-def _text(graph: str) -> str:
-    """Return what the file or stdin holds; InputError says why it cannot be read."""
-    fix = "give a file with what `bedplate graph` prints"
-    try:
-        data = sys.stdin.buffer.read() if graph == STDIN else Path(graph).read_bytes()
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise InputError(f"byte {error.start:,} is not UTF-8", where=graph, fix=fix) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "no path is like that"
-        raise InputError(f"{graph} cannot be read: {reason}", fix=fix) from None

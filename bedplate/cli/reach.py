@@ -1,5 +1,6 @@
 """`bedplate reach`: the path that a packet takes between two places of the fleet."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,42 +14,47 @@ if TYPE_CHECKING:
     from bedplate.plan.intent import Flow, Spot
     from bedplate.reach import Fabric, Trip
 
-PLACES = "An address, a machine.site, a zone or zone/edge, a region, a site, laptops.PLACE, or internet."
+PLACES = (
+    "An address, a machine.site, a zone or zone/edge, a region, a site, laptops.PLACE, a block's path, or internet."
+)
 From = Annotated[str, typer.Argument(metavar="FROM", help=PLACES, show_default=False)]
 To = Annotated[str, typer.Argument(metavar="TO", help="The same.", show_default=False)]
+Ends = tuple["Spot", "Spot"]
 
 
-def reach(
+def reach(  # noqa: PLR0913 - one parameter an option
     source: From,
     target: To,
     fleet: FleetFile = DEFAULT_FLEET,
     *,
-    flow: Annotated[str, typer.Option("--flow", metavar="FLOW", help="tcp/PORT, udp/PORT or icmp.")] = "tcp/22",
-    as_json: Json = False,
+    protocol: Annotated[str, typer.Option(metavar="PROTOCOL", help="tcp, udp or icmp.")] = "tcp",
+    port: Annotated[int | None, typer.Option(metavar="PORT", help="Of tcp (22 if not said) or udp.")] = None,
+    graph: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="What `graph --all` printed (- is stdin), walked without a rehearsal."),
+    ] = None,
+    json: Json = False,
 ) -> int:
-    """Walk a packet between two places, and back."""
-    from bedplate.cli.opening import opened, planned
-    from bedplate.plan.whereabouts import flow_of, spot_of
+    """Walk a packet between two places, and back; status 3 where it or its answer does not arrive."""
+    from bedplate.plan.whereabouts import flow_of
 
-    plan = planned(opened(fleet))
-    asked = flow_of(flow)
-    spots = spot_of(plan, source), spot_of(plan, target)
-    fabric = _fabric(plan)
-    there, back = (_trip(fabric, first, second, asked) for first, second in (spots, spots[::-1]))
-    if as_json:
-        from bedplate.report.reach import trip_document
+    flow = flow_of(protocol, port)
+    ends, fabric = _rehearsed(fleet, source, target) if graph is None else _given(graph, fleet, source, target)
+    there, back = (_trip(fabric, first, second, flow) for first, second in (ends, ends[::-1]))
+    if json:
+        from bedplate.report.reach import reach_document
 
-        show_document({"there": trip_document(there), "back": trip_document(back)})
+        show_document(reach_document(ends, flow, there, back))
     else:
-        _show(there, spots, asked)
-        _show(back, spots[::-1], asked)
+        _show(there, ends, flow)
+        _show(back, ends[::-1], flow)
     return 0 if there.answered else ViolationError.exit_code
 
 
-def _show(trip: "Trip", spots: "tuple[Spot, ...]", flow: "Flow") -> None:
+def _show(trip: "Trip", ends: "tuple[Spot, ...]", flow: "Flow") -> None:
     from bedplate.report.reach import reach_lines
 
-    source, target = spots
+    source, target = ends
     name = flow.protocol if flow.protocol == "icmp" else f"{flow.protocol}/{flow.port}"
     show(reach_lines(f"{source.name} {source.address} to {target.name} {target.address} {name}", trip))
 
@@ -59,7 +65,47 @@ def _trip(fabric: "Fabric", source: "Spot", target: "Spot", flow: "Flow") -> "Tr
     return trip(fabric, Packet(int(source.address), int(target.address), flow.protocol, flow.port))
 
 
-def _fabric(plan: "FleetPlan") -> "Fabric":
+def _given(graph: str, fleet: Path, source: str, target: str) -> "tuple[Ends, Fabric]":
+    """Return two places and the network of a graph; two addresses need no fleet."""
+    from bedplate.plan.whereabouts import spot_at
+
+    fabric = _read(graph)
+    one, two = spot_at(source), spot_at(target)
+    if one is None or two is None:
+        _, (one, two) = _named(fleet, source, target)
+    return (one, two), fabric
+
+
+def _rehearsed(fleet: Path, source: str, target: str) -> "tuple[Ends, Fabric]":
+    """Return two places of a fleet and the network that its stacks make."""
+    plan, ends = _named(fleet, source, target)
+    return ends, _create(plan)
+
+
+def _named(fleet: Path, source: str, target: str) -> "tuple[FleetPlan, Ends]":
+    from bedplate.cli.opening import opened, planned
+    from bedplate.plan.whereabouts import spot_of
+
+    plan = planned(opened(fleet))
+    return plan, (spot_of(plan, source), spot_of(plan, target))
+
+
+def _read(graph: str) -> "Fabric":
+    """Return the network of a graph in a file; InputError for what no resource of AWS's looks like."""
+    from bedplate.audit.document import read_resources
+    from bedplate.cli.graph_file import place_of, text_of
+    from bedplate.reach import read_fabric
+
+    where = place_of(graph)
+    resources = read_resources(text_of(graph), where)
+    try:
+        return read_fabric(resources)
+    except (ValueError, TypeError, AttributeError) as error:
+        what = f"a resource has a value of a form that AWS does not know: {error}"
+        raise InputError(what, where=where, fix="give what `bedplate graph --all` prints") from None
+
+
+def _create(plan: "FleetPlan") -> "Fabric":
     """Create the fleet's stacks in the simulated AWS and read the network that they make."""
     from bedplate.cli.waves import waves
     from bedplate.reach import read_fabric

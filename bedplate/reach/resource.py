@@ -58,7 +58,13 @@ class Resources:
             # A provider is named by its URN and its id.
             provider = str(node.get("provider") or "").rpartition("::")[0]
             region = str(values.get("region") or regions.get(provider, ""))
-            found = Resource(str(node["type"]), str(node["name"]), str(node.get("id") or ""), values, region)
+            found = Resource(
+                str(node["type"]),
+                str(node.get("name") or str(node.get("urn")).rpartition("::")[2]),
+                str(node.get("id") or ""),
+                values,
+                region,
+            )
             self._by_type[found.type].append(found)
 
     def of(self, *types: str) -> Iterator[Resource]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from bedplate.plan.intent import Flow, Spot
 from bedplate.reach import Trace, Trip
 
 
@@ -12,6 +13,13 @@ def reach_lines(title: str, trip: Trip) -> Iterator[str]:
     if trip.back is not None:
         yield "the answer"
         yield from _trace_lines(trip.back)
+
+
+def reach_document(ends: tuple[Spot, Spot], flow: Flow, there: Trip, back: Trip) -> dict[str, object]:
+    """Return what was asked and both trips in the form of `reach --json`; `there` decides the exit status."""
+    source, target = ({"name": spot.name, "address": str(spot.address)} for spot in ends)
+    asked = {"from": source, "to": target, "protocol": flow.protocol, "port": flow.port or None}
+    return {**asked, "there": trip_document(there), "back": trip_document(back)}
 
 
 def trip_document(trip: Trip) -> dict[str, object]:

@@ -4,7 +4,7 @@ import pytest
 
 from bedplate.errors import InputError
 from bedplate.plan.intent import Flow, Kind
-from bedplate.plan.whereabouts import flow_of, spot_of
+from bedplate.plan.whereabouts import flow_of, spot_at, spot_of
 from tests.support.declared import EXAMPLES, plan_of
 
 PLAN = plan_of(EXAMPLES / "lab.yaml")
@@ -16,6 +16,10 @@ PLAN = plan_of(EXAMPLES / "lab.yaml")
         ("us-east-1a", Kind.NODES, "us-east-1", "10.65.32.10"),
         ("us-east-1a/edge", Kind.EDGE, "us-east-1", "10.65.0.10"),
         ("us-east-1", Kind.NODES, "us-east-1", "10.65.32.10"),
+        ("region/us-east-1", Kind.NODES, "us-east-1", "10.65.32.10"),
+        ("region/us-east-1/zone/us-east-1b/edge", Kind.EDGE, "us-east-1", "10.65.1.10"),
+        ("site/cellar", Kind.LAN, "cellar", "192.168.40.10"),
+        ("pool/us-west-2", Kind.LAPTOPS, "us-west-2", "10.121.0.10"),
         ("cellar", Kind.LAN, "cellar", "192.168.40.10"),
         ("titan-01.cellar", Kind.LAN, "cellar", "192.168.40.21"),
         ("laptops.cellar", Kind.LAPTOPS, "cellar", "10.121.4.10"),
@@ -25,7 +29,7 @@ PLAN = plan_of(EXAMPLES / "lab.yaml")
     ],
 )
 def test_a_name_means_one_address(name: str, kind: Kind, place: str, address: str) -> None:
-    """Every block of the plan, every machine, and any address has a name."""
+    """Every block of the plan, every machine, and any address has a name; a block has its path in fleet.lock too."""
     spot = spot_of(PLAN, name)
 
     assert (spot.kind, spot.place, str(spot.address)) == (kind, place, address)
@@ -39,16 +43,48 @@ def test_a_name_that_means_nothing_is_told_with_its_neighbour() -> None:
     assert refused.value.fix == "write us-east-1a"
 
 
+@pytest.mark.parametrize("path", ["pods", "services", "tunnel/cellar/us-east-1/1"])
+def test_a_block_that_no_packet_comes_from_is_no_place(path: str) -> None:
+    """Pods and services have their addresses inside the cluster alone, a tunnel's are its two ends'."""
+    with pytest.raises(InputError, match=f"{path} is no place"):
+        spot_of(PLAN, path)
+
+
+def test_an_address_by_itself_needs_no_fleet() -> None:
+    """A graph of somebody else's program has addresses, and no plan."""
+    spot = spot_at("10.1.2.3")
+
+    assert spot is not None
+    assert (spot.name, str(spot.address)) == ("10.1.2.3", "10.1.2.3")
+    assert spot_at("us-east-1a") is None
+
+
 @pytest.mark.parametrize(
-    ("text", "flow"), [("tcp/22", Flow()), ("udp/1194", Flow("udp", 1194)), ("icmp", Flow("icmp", 0))]
+    ("protocol", "port", "flow"),
+    [
+        ("tcp", None, Flow("tcp", 22)),
+        ("tcp", 443, Flow("tcp", 443)),
+        ("udp", 1194, Flow("udp", 1194)),
+        ("icmp", None, Flow("icmp", 0)),
+    ],
 )
-def test_a_flow_is_a_protocol_and_a_port(text: str, flow: Flow) -> None:
-    """Ping has no port."""
-    assert flow_of(text) == flow
+def test_a_flow_is_a_protocol_and_a_port(protocol: str, port: int | None, flow: Flow) -> None:
+    """SSH where nothing else is said; ping has no port."""
+    assert flow_of(protocol, port) == flow
 
 
-@pytest.mark.parametrize("text", ["tcp", "tcp/0", "tcp/65536", "tcp/x", "gre/1", "udp/٣", ""])
-def test_what_is_no_flow_is_refused(text: str) -> None:
-    """Ports are 1 to 65535, in plain digits."""
-    with pytest.raises(InputError, match="is no flow"):
-        flow_of(text)
+@pytest.mark.parametrize(
+    ("protocol", "port", "told"),
+    [
+        ("gre", None, "gre is no protocol"),
+        ("tcp", 0, "0 is no port of tcp"),
+        ("tcp", 65536, "65536 is no port"),
+        ("udp", -1, "-1 is no port of udp"),
+        ("udp", None, "which port of udp"),
+        ("icmp", 22, "icmp has no ports"),
+    ],
+)
+def test_what_is_no_flow_is_refused(protocol: str, port: int | None, told: str) -> None:
+    """Ports are 1 to 65535, and no port of UDP is more usual than another."""
+    with pytest.raises(InputError, match=told):
+        flow_of(protocol, port)
