@@ -40,23 +40,22 @@ def reach(  # noqa: PLR0913 - one parameter an option
 
     flow = flow_of(protocol, port)
     ends, fabric = _rehearsed(fleet, source, target) if graph is None else _given(graph, fleet, source, target)
-    there, back = (_trip(fabric, first, second, flow) for first, second in (ends, ends[::-1]))
+    turned = ends[1], ends[0]
+    there, back = (_trip(fabric, first, second, flow) for first, second in (ends, turned))
     if json:
         from bedplate.report.reach import reach_document
 
         show_document(reach_document(ends, flow, there, back))
     else:
         _show(there, ends, flow)
-        _show(back, ends[::-1], flow)
+        _show(back, turned, flow)
     return 0 if there.answered else ViolationError.exit_code
 
 
-def _show(trip: "Trip", ends: "tuple[Spot, ...]", flow: "Flow") -> None:
+def _show(trip: "Trip", ends: "Ends", flow: "Flow") -> None:
     from bedplate.report.reach import reach_lines
 
-    source, target = ends
-    name = flow.protocol if flow.protocol == "icmp" else f"{flow.protocol}/{flow.port}"
-    show(reach_lines(f"{source.name} {source.address} to {target.name} {target.address} {name}", trip))
+    show(reach_lines(ends, flow, trip))
 
 
 def _trip(fabric: "Fabric", source: "Spot", target: "Spot", flow: "Flow") -> "Trip":

@@ -5,17 +5,20 @@ from collections.abc import Iterator
 from bedplate.plan.intent import Flow, Spot
 from bedplate.reach import Trace, Trip
 
+Ends = tuple[Spot, Spot]
 
-def reach_lines(title: str, trip: Trip) -> Iterator[str]:
-    """Yield a trip's hops, where it arrived or ended and why, and what became of the answer."""
-    yield title
+
+def reach_lines(ends: Ends, flow: Flow, trip: Trip) -> Iterator[str]:
+    """Yield who asks whom for what, the hops, where it arrived or ended and why, and what became of the answer."""
+    asked = flow.protocol if flow.protocol == "icmp" else f"{flow.protocol}/{flow.port}"
+    yield f"{' to '.join(map(_place, ends))} {asked}"
     yield from _trace_lines(trip.out)
     if trip.back is not None:
         yield "the answer"
         yield from _trace_lines(trip.back)
 
 
-def reach_document(ends: tuple[Spot, Spot], flow: Flow, there: Trip, back: Trip) -> dict[str, object]:
+def reach_document(ends: Ends, flow: Flow, there: Trip, back: Trip) -> dict[str, object]:
     """Return what was asked and both trips in the form of `reach --json`; `there` decides the exit status."""
     source, target = ({"name": spot.name, "address": str(spot.address)} for spot in ends)
     asked = {"from": source, "to": target, "protocol": flow.protocol, "port": flow.port or None}
@@ -26,6 +29,10 @@ def trip_document(trip: Trip) -> dict[str, object]:
     """Return a trip in the form of `reach --json`."""
     back = None if trip.back is None else _trace_document(trip.back)
     return {"reached": trip.answered, "out": _trace_document(trip.out), "back": back}
+
+
+def _place(spot: Spot) -> str:
+    return spot.name if spot.name == str(spot.address) else f"{spot.name} {spot.address}"
 
 
 def _trace_lines(trace: Trace) -> Iterator[str]:

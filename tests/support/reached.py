@@ -1,4 +1,4 @@
-"""Fleets whose networks are walked, and the graphs of their stacks as a rehearsal makes them."""
+"""Fleets of every shape, each rehearsed once in a process: what became of it, and the graph of what its stacks made."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -10,8 +10,8 @@ from bedplate.catalog import load_catalog
 from bedplate.cli.waves import waves
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.rehearsal.graph import graph
-from bedplate.rehearsal.rehearse import create
-from bedplate.rehearsal.report import Phase
+from bedplate.rehearsal.rehearse import rehearse
+from bedplate.rehearsal.report import Phase, Report
 from bedplate.spec import Fleet
 from tests.support.declared import EXAMPLES, plan_of
 from tests.support.sketch import LANS, ZONES, group, laptops, sketch
@@ -66,10 +66,16 @@ def plan_named(name: str) -> FleetPlan:
 
 
 @cache
-def graph_of(plan_name: str) -> tuple[dict[str, Any], ...]:
-    """Return the resources of all stacks of a fleet, once they exist in the simulated AWS."""
+def report_of(plan_name: str) -> Report:
+    """Return what a whole rehearsal of a fleet came to: created, run again, destroyed."""
     plan = plan_named(plan_name)
-    report = create(plan.account, waves(plan))
+    return rehearse(plan.account, waves(plan))
+
+
+@cache
+def graph_of(plan_name: str) -> tuple[dict[str, Any], ...]:
+    """Return the resources of all stacks of a fleet, as they were when they existed in the simulated AWS."""
+    report = report_of(plan_name)
     assert not [failure for stack in report.stacks for failure in stack.failures]
     entries = (entry for each in report.stacks for entry in each.runs[Phase.CREATE].snapshot.entries.values())
     return tuple(graph(entries))
