@@ -57,10 +57,13 @@ Lists = Mapping[str, tuple[str, ...]]
 
 
 def _prefix_lists(resources: Resources) -> Lists:
-    return {
-        each.id: tuple(str(entry["cidr"]) for entry in each.blocks("entries") if entry.get("cidr"))
+    found = {
+        each.id: [str(entry.get("cidr") or "") for entry in each.blocks("entries")]
         for each in resources.of("ec2/managedPrefixList:ManagedPrefixList")
     }
+    for each in resources.of("ec2/managedPrefixListEntry:ManagedPrefixListEntry"):
+        found.setdefault(each.text("prefixListId"), []).append(each.text("cidr"))
+    return {ident: tuple(block for block in blocks if ":" not in block) for ident, blocks in found.items()}
 
 
 def _lone(resources: Resources, lists: Lists) -> tuple[defaultdict[str, list[Rule]], defaultdict[str, list[Rule]]]:

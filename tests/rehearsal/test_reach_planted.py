@@ -181,12 +181,32 @@ def _give_way(graph: Graph) -> None:
     altered(ROUTE, "lab-.*-nodes-internet", natGatewayId=None, gatewayId=gateway)(graph)
 
 
+def _list_address(graph: Graph) -> None:
+    """Open SSH on every region's nodes to a list, whose entries are resources of their own."""
+    values = {"ipProtocol": "tcp", "fromPort": 22, "toPort": 22, "prefixListId": "pl-1"}
+    for group in list(made(graph, "aws:ec2/securityGroup:SecurityGroup", "lab-nodes")):
+        rule = {"urn": group["id"], "type": INGRESS, "name": "listed", "id": "sgr-2"}
+        graph.append(rule | {"inputs": values | {"securityGroupId": group["id"]}})
+    graph.append({"urn": "list", "type": "aws:ec2/managedPrefixList:ManagedPrefixList", "name": "all", "id": "pl-1"})
+    for block in ("0.0.0.0/0", "::/0"):
+        entry = {"urn": block, "type": "aws:ec2/managedPrefixListEntry:ManagedPrefixListEntry", "name": block}
+        graph.append(entry | {"inputs": {"prefixListId": "pl-1", "cidr": block}})
+
+
 PIECES: dict[str, Damage] = {"a door": _open_door, "an address": _give_address, "a way": _give_way}
 
 
 def test_a_stranger_gets_in_by_a_door_an_address_and_a_way(graph: Graph) -> None:
     """Where a machine has all three it is exposed, and the walk says so."""
     for piece in PIECES.values():
+        piece(graph)
+
+    assert trip_in(graph, "internet", "us-west-2a").answered
+
+
+def test_a_door_may_be_open_to_a_list(graph: Graph) -> None:
+    """Its entries may stand apart from it; those of IPv6 are no matter of a walk of IPv4."""
+    for piece in (_list_address, _give_address, _give_way):
         piece(graph)
 
     assert trip_in(graph, "internet", "us-west-2a").answered

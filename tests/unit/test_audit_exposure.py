@@ -1,4 +1,7 @@
-"""Forty exposures, and what only looks like one: judged by the addresses covered, however they are written."""
+"""Forty exposures, and what only looks like one: judged by the addresses covered, however they are written.
+
+Plain, halves, quarters, IPv6, prefix lists: each as a rule of its own, inline, and of the older kind.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +11,7 @@ import pytest
 from tests.support.audited import codes, faults, group, prefix_list, resource, rule
 
 QUARTERS = ("0.0.0.0/2", "64.0.0.0/2", "128.0.0.0/2", "192.0.0.0/2")
+IPV6_QUARTERS = ("::/2", "4000::/2", "8000::/2", "c000::/2")
 SINGLE = {"cidrBlocks": ["0.0.0.0/0"], "protocol": "tcp", "fromPort": 22, "toPort": 22}
 
 
@@ -28,6 +32,11 @@ def classic(**more: Any) -> dict[str, Any]:  # noqa: ANN401
     return resource("aws:ec2/securityGroupRule:SecurityGroupRule", **(told | more))
 
 
+def entry(block: str) -> dict[str, Any]:
+    """Return an entry of the list pl-1 that is a resource of its own."""
+    return resource("aws:ec2/managedPrefixListEntry:ManagedPrefixListEntry", block, prefixListId="pl-1", cidr=block)
+
+
 EXPOSED: dict[str, Sequence[dict[str, Any]]] = {
     "ssh, plain": [group(), rule("0.0.0.0/0")],
     "ssh, plain IPv6": [group(), rule("::/0")],
@@ -46,16 +55,35 @@ EXPOSED: dict[str, Sequence[dict[str, Any]]] = {
     "just more than a /16": [group(), rule("8.8.0.0/16"), rule("9.9.9.9/32")],
     "many small ones": [group(), *(rule(f"8.{number}.0.0/17") for number in range(3))],
     "IPv6 halves": [group(), rule("::/1"), rule("8000::/1")],
+    "IPv6 quarters": [group(), *(rule(block) for block in IPV6_QUARTERS)],
     "all that is routed of IPv6": [group(), rule("2000::/3")],
     "inline": [inline(cidrBlocks=["0.0.0.0/0"])],
     "inline IPv6": [inline(ipv6CidrBlocks=["::/0"])],
     "inline halves": [inline(cidrBlocks=["0.0.0.0/1", "128.0.0.0/1"])],
+    "inline quarters": [inline(cidrBlocks=[*QUARTERS])],
+    "inline IPv6 halves": [inline(ipv6CidrBlocks=["::/1", "8000::/1"])],
     "one half inline, one apart": [inline(cidrBlocks=["8.8.0.0/16"]), rule("9.9.0.0/16")],
     "older rule": [group(), classic(cidrBlocks=["0.0.0.0/0"])],
+    "older rule, quarters": [group(), classic(cidrBlocks=[*QUARTERS])],
+    "older rule, IPv6": [group(), classic(ipv6CidrBlocks=["::/0"])],
+    "older rule, a list": [group(), classic(prefixListIds=["pl-1"]), prefix_list("0.0.0.0/0")],
     "a list that holds all": [group(), rule(prefixListId="pl-1"), prefix_list("0.0.0.0/0")],
     "a list that holds halves": [group(), rule(prefixListId="pl-1"), prefix_list("0.0.0.0/1", "128.0.0.0/1")],
+    "a list that holds quarters": [group(), rule(prefixListId="pl-1"), prefix_list(*QUARTERS)],
+    "a list that holds IPv6": [group(), rule(prefixListId="pl-1"), prefix_list("::/0")],
+    "a list whose entries stand apart": [
+        *(group(), rule(prefixListId="pl-1"), prefix_list()),
+        *(entry("0.0.0.0/1"), entry("128.0.0.0/1")),
+    ],
+    "one half in a list, one apart": [
+        group(),
+        rule("9.9.0.0/16"),
+        rule(prefixListId="pl-1"),
+        prefix_list("8.8.0.0/16"),
+    ],
     "a list, inline": [inline(prefixListIds=["pl-1"]), prefix_list("0.0.0.0/0")],
     "self and the world": [inline(self=True, cidrBlocks=["0.0.0.0/0"])],
+    "itself and the world, older": [group(), classic(self=True, cidrBlocks=["0.0.0.0/0"])],
     "a group outside the graph": [rule("0.0.0.0/0")],
     "the default group": [resource("aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", ingress=[SINGLE])],
 }
@@ -65,6 +93,8 @@ FINE: dict[str, Sequence[dict[str, Any]]] = {
     "ping": [group(), rule("0.0.0.0/0", (8, 0), "icmp")],
     "itself": [group(), rule(referencedSecurityGroupId="nodes", protocol="-1")],
     "itself, inline": [group(ingress=[{"protocol": "-1", "fromPort": 0, "toPort": 0, "self": True}])],
+    "itself, older": [group(), classic(self=True, protocol="-1", fromPort=0, toPort=0)],
+    "another group, older": [group(), classic(sourceSecurityGroupId="edge")],
     "private blocks": [group(), rule("10.0.0.0/8"), rule("172.16.0.0/12"), rule("192.168.0.0/16")],
     "carriers' addresses": [group(), rule("100.64.0.0/10")],
     "one address": [group(), rule("8.20.30.40/32", protocol="-1")],
@@ -72,12 +102,20 @@ FINE: dict[str, Sequence[dict[str, Any]]] = {
     "a site's IPv6": [group(), rule("2a00:1450:4001::/48")],
     "IPv6 of its own": [group(), rule("fc00::/7")],
     "a list of offices": [group(), rule(prefixListId="pl-1"), prefix_list("8.20.30.0/24", "10.0.0.0/8")],
+    "a list of a site's IPv6": [group(), rule(prefixListId="pl-1"), prefix_list("2a00:1450:4001::/48")],
+    "an empty list": [group(), rule(prefixListId="pl-1"), prefix_list()],
+    "what goes out, older": [group(), classic(type="egress", protocol="-1", cidrBlocks=["0.0.0.0/0"])],
     "halves of two groups": [group(), rule("8.8.0.0/16"), rule("9.9.0.0/16", securityGroupId="others")],
     "what goes out": [group(egress=[{"protocol": "-1", "cidrBlocks": ["0.0.0.0/0"]}])],
     "ssh's number over udp": [group(), rule("0.0.0.0/0", (22, 22), "udp")],
     "port 0 alone": [group(), rule("0.0.0.0/0", (0, 0))],
     "a masked block": [group(), rule("[secret]")],
 }
+
+
+def test_the_set_is_of_forty() -> None:
+    """Whoever takes one out puts another in."""
+    assert len(EXPOSED) == 40
 
 
 @pytest.mark.parametrize("name", EXPOSED)
