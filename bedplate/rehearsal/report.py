@@ -129,6 +129,11 @@ def support(token: str) -> Support:
     return KINDS[token].support
 
 
+def note(token: str) -> str:
+    """Return what the model of a type leaves out; of a fake, why it is one."""
+    return KINDS[token].note
+
+
 def document(report: Report, origin: Origin = unknown_origin) -> dict[str, object]:
     """Return a report in the form of `rehearse --json`."""
     stacks = {stack.name: _stack_document(stack, origin) for stack in report.stacks}
@@ -159,8 +164,12 @@ def _stack_document(stack: StackReport, origin: Origin) -> dict[str, object]:
         "outputs": dict(stack.exports),
         "failures": [_failure_document(stack.name, one, origin) for one in stack.failures],
         "seconds": round(stack.seconds, 3),
-        "types": {token: {"count": count, "support": support(token).value} for token, count in stack.types.items()},
+        "types": {token: _type_document(token, count) for token, count in stack.types.items()},
     }
+
+
+def _type_document(token: str, count: int) -> dict[str, object]:
+    return {"count": count, "support": support(token).value, "note": note(token)}
 
 
 def _failure_document(stack: str, failure: Failure, origin: Origin) -> dict[str, object]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from bedplate.plan.origin import Origin, unknown_origin
 from bedplate.rehearsal import urn as urns
 from bedplate.rehearsal.kind import Support
-from bedplate.rehearsal.report import Phase, Report, StackReport, support
+from bedplate.rehearsal.report import Phase, Report, StackReport, note, support
 from bedplate.rehearsal.step import PROTECTED, Failure, Op, Step
 from bedplate.report.columns import aligned, counted
 from bedplate.report.types import type_name
@@ -139,9 +139,10 @@ def _resource(urn: str) -> str:
 def _types(report: Report) -> Iterator[str]:
     counts = sum((Counter(stack.types) for stack in report.stacks), Counter[str]())
     faked = [token for token in sorted(counts) if support(token) is Support.FAKED]
-    told = f", {counted(len(faked), 'type')} faked ({', '.join(faked)})" if faked else ""
+    told = f", {counted(len(faked), 'type')} faked" if faked else ""
     yield ""
     yield (
         f"{counted(counts.total(), 'resource')} of {counted(len(counts), 'type')} in a simulated AWS{told}, "
         f"{report.seconds:.1f} s"
     )
+    yield from aligned(("faked:", type_name(token), note(token)) for token in faked)

@@ -171,6 +171,7 @@ def test_a_program_reads_the_supported_types(capsys: pytest.CaptureFixture[str])
 
     types = json.loads(capsys.readouterr().out)["types"]
     assert types["aws:ec2/subnet:Subnet"] == {"support": "rehearsed", "note": ""}
+    assert all(kind["note"] for kind in types.values() if kind["support"] == "faked")
 
 
 def test_a_missing_program_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

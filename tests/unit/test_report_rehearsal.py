@@ -2,7 +2,7 @@
 
 import pytest
 
-from bedplate.rehearsal.report import Phase, Report, StackReport
+from bedplate.rehearsal.report import Phase, Report, StackReport, document
 from bedplate.rehearsal.snapshot import Entry, Snapshot
 from bedplate.rehearsal.stack import Run
 from bedplate.rehearsal.step import Failure, Op, Step
@@ -35,6 +35,29 @@ def test_a_stack_is_one_line() -> None:
     assert head.split() == ["stack", "created", "again", "changed", "destroyed", "kept", "time"]
     assert row.split() == ["lab.shared", "1", "no", "change", "-", "1", "-", "0.8", "s"]
     assert last == "1 resource of 1 type in a simulated AWS, 1.0 s"
+
+
+def test_a_fake_is_told_with_its_reason() -> None:
+    """What is not simulated is named where its count stands, so that nobody takes it for tried."""
+    urn = "urn:pulumi:lab.us-west-2::bedplate::aws:ec2/placementGroup:PlacementGroup::train"
+    made = Snapshot({urn: Entry(urn=urn, custom=True, inputs={}, outputs={})})
+
+    *_, count, fake = rehearsal_lines(Report((_stack(create=_run(left=made)),), seconds=1.0, calls=3))
+
+    assert count == "1 resource of 1 type in a simulated AWS, 1 type faked, 1.0 s"
+    assert fake == "faked:   aws:ec2:PlacementGroup   moto has no placement groups"
+
+
+def test_a_program_reads_where_the_file_asks_for_what_failed() -> None:
+    """Beside the URN stands the line to edit; what fails outside any resource has none."""
+    failures = (Failure(SUBNET, "InvalidSubnet.Range", "no"), Failure("", "ValueError", "no"))
+
+    told = document(
+        Report((_stack(create=_run(failures=failures)),), seconds=1.0, calls=3), lambda *place: " ".join(place)
+    )
+
+    (stack,) = told["stacks"].values()  # type: ignore[attr-defined]
+    assert [one["from"] for one in stack["failures"]] == ["lab.shared a-nodes", ""]
 
 
 def test_a_second_run_that_changes_is_told() -> None:
