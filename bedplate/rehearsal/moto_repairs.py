@@ -1,9 +1,14 @@
-"""Faults of moto's inside that no call of AWS's goes round, mended for as long as the simulation runs."""
+"""Faults of moto's inside that no call of AWS's goes round, mended for as long as the simulation runs.
+
+One of them is of time: moto searches the class that answers for the names of its methods anew at each call.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any
 
+from moto.core import responses
 from moto.core.types import Base64EncodedString
 from moto.ec2.models.instances import Instance
 from moto.ec2.models.launch_templates import LaunchTemplate
@@ -23,6 +28,7 @@ def mended() -> Iterator[None]:
         repairs.enter_context(wrapped(LaunchTemplate, "create_version", _decoding))
         repairs.enter_context(wrapped(Instance, "terminate", _letting_go))
         repairs.enter_context(wrapped(SubnetBackend, "delete_subnet", _leaving_its_acl))
+        repairs.enter_context(wrapped(responses, "method_names_from_class", cache))
         repairs.enter_context(mended_transit())
         repairs.enter_context(mended_resolver())
         yield
