@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
+
 
 @contextmanager
 def replaced(owner: type | ModuleType, name: str, value: object) -> Iterator[None]:
@@ -21,7 +23,7 @@ def replaced(owner: type | ModuleType, name: str, value: object) -> Iterator[Non
 
 
 @contextmanager
-def wrapped(owner: type | ModuleType, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+def wrapped(owner: type | ModuleType, name: str, wrap: Wrap) -> Iterator[None]:
     """Put what `wrap` makes of a method in its place; put the method back at the end."""
     with replaced(owner, name, wrap(getattr(owner, name))):
         yield
