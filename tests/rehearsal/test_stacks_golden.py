@@ -2,23 +2,16 @@
 
 import pytest
 
-from bedplate.plan import FleetPlan
 from tests.conftest import DATA, Expect
-from tests.support.declared import EXAMPLES, Declared, declared, plan_of
+from tests.support.declared import EXAMPLES, Declared, declared_of
 
 FILES = (EXAMPLES / "lab.yaml", EXAMPLES / "minimal.yaml", DATA / "fleets" / "joined.yaml")
 
 
 @pytest.fixture(scope="module", params=FILES, ids=lambda path: path.stem)
-def plan(request: pytest.FixtureRequest) -> FleetPlan:
-    """Give the plan of each file in turn."""
-    return plan_of(request.param)
-
-
-@pytest.fixture(scope="module")
-def stacks(plan: FleetPlan) -> Declared:
-    """Give what the file's stacks declare."""
-    return declared(plan)
+def stacks(request: pytest.FixtureRequest) -> Declared:
+    """Give what the stacks of each file in turn declare."""
+    return declared_of(request.param)
 
 
 def test_no_resource_is_renamed_unawares(stacks: Declared, expect: Expect) -> None:

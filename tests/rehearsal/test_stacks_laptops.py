@@ -6,7 +6,7 @@ from bedplate.catalog import load_catalog
 from bedplate.plan.standing import GATEWAY_TYPE
 from bedplate.rehearsal.snapshot import Entry
 from stacks.laptop_gateway import gateway_zone
-from tests.support.declared import EXAMPLES, declared, plan_of
+from tests.support.declared import EXAMPLES, declared_of, plan_of
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
 
@@ -14,7 +14,7 @@ LAB = plan_of(EXAMPLES / "lab.yaml")
 @pytest.fixture(scope="module")
 def gateway() -> tuple[Entry, ...]:
     """Give what the larger example's gateway is made of."""
-    stacks = declared(LAB)
+    stacks = declared_of(EXAMPLES / "lab.yaml")
     assert not [entry for part in ("us-east-1", "eu-north-1") for entry in stacks[f"lab.{part}"] if _is_part(entry)]
     return tuple(entry for entry in stacks["lab.us-west-2"] if _is_part(entry))
 

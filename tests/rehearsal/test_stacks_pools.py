@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.declared import EXAMPLES, declared, plan_of
+from tests.support.declared import EXAMPLES, declared_of
 
 Inputs = dict[str, dict[str, Any]]
 
@@ -12,7 +12,7 @@ Inputs = dict[str, dict[str, Any]]
 @pytest.fixture(scope="module")
 def inputs() -> Inputs:
     """Give the inputs of each resource of the larger example's regions, by type and name."""
-    stacks = declared(plan_of(EXAMPLES / "lab.yaml"))
+    stacks = declared_of(EXAMPLES / "lab.yaml")
     return {
         f"{entry.type.rpartition(':')[2]} {entry.name}": dict(entry.inputs)
         for entries in stacks.values()

@@ -11,7 +11,7 @@ from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.snapshot import Entry
 from bedplate.rehearsal.stack import World, run
 from bedplate.spec.network import Interconnect
-from tests.support.declared import EXAMPLES, Declared, declared, plan_of
+from tests.support.declared import EXAMPLES, Declared, declared_of, plan_of
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
 SMALL = replace(plan_of(EXAMPLES / "minimal.yaml"), pools=())
@@ -21,7 +21,7 @@ ALONE = replace(LAB, sites=(), laptops=())
 @pytest.fixture(scope="module")
 def stacks() -> Declared:
     """Give what the stacks of the larger example declare."""
-    return declared(LAB)
+    return declared_of(EXAMPLES / "lab.yaml")
 
 
 def _made(stacks: Declared, part: str, kind: str) -> list[Entry]:

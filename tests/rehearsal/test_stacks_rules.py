@@ -8,7 +8,7 @@ import pytest
 
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.snapshot import Entry
-from tests.support.declared import EXAMPLES, Declared, declared, plan_of
+from tests.support.declared import EXAMPLES, Declared, declared, declared_of, plan_of
 
 KEPT = {
     "aws:efs/backupPolicy:BackupPolicy",
@@ -31,7 +31,7 @@ GROUP = "aws:autoscaling/group:Group"
 @pytest.fixture(scope="module")
 def stacks() -> Declared:
     """Give what the stacks of the larger example declare."""
-    return declared(plan_of(EXAMPLES / "lab.yaml"))
+    return declared_of(EXAMPLES / "lab.yaml")
 
 
 # The one thing of a region that the world may dial.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.plan.standing import standing
-from tests.support.declared import declared, plan_of
+from tests.support.declared import declared_of, plan_of
 
 ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ MADE_BY: Mapping[str, Mapping[str, int]] = {
 @cache
 def held(fleet: str) -> Counter[str]:
     """Return how many resources of each type all stacks of a fleet declare; of endpoints, how many interfaces."""
-    every = [entry for entries in declared(plan_of(ROOT / fleet)).values() for entry in entries]
+    every = [entry for entries in declared_of(ROOT / fleet).values() for entry in entries]
     interfaces = sum(len(entry.inputs.get("subnetIds", ())) for entry in every if entry.type == ENDPOINT)
     return Counter(entry.type for entry in every) + Counter({"interfaces": interfaces})
 

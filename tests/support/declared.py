@@ -1,6 +1,7 @@
 """What the stacks of a fleet declare: each program run as a preview, so that nothing is made in the simulated AWS."""
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from bedplate.catalog import load_catalog
@@ -34,6 +35,12 @@ Declared = Mapping[str, tuple[Entry, ...]]
 def plan_of(fleet_file: Path, record: Record = NOTHING) -> FleetPlan:
     """Return the plan of a fleet file, given what its lock holds."""
     return plan_fleet(load_fleet(fleet_file, load_catalog()).fleet, record, load_catalog())
+
+
+@cache
+def declared_of(fleet_file: Path) -> Declared:
+    """Return what each stack of a fleet file declares; worked out once in a process, and only to be looked at."""
+    return declared(plan_of(fleet_file))
 
 
 def declared(plan: FleetPlan) -> Declared:

@@ -37,7 +37,8 @@ _GATEWAYS = laptops({"region": "us-west-2"}, {"site": "cellar"})
 
 def _two_sites() -> Fleet:
     """Return a fleet of two regions and two sites, each with a gateway of its own."""
-    fleet = _fleet({name: ZONES[name][:1] for name in list(ZONES)[:2]}, sites=_TWO_SITES, vpn=_GATEWAYS)
+    regions = {name: ZONES[name][:1] for name in list(ZONES)[:2]}
+    fleet = _fleet(regions, sites=_TWO_SITES, vpn=_GATEWAYS, alarms={"email": "infra@lab.example"})
     attic = fleet.sites["attic"]
     gateway = attic.gateway.model_copy(update={"public": IPv4Address("8.20.30.41"), "asn": 65011})
     return fleet.model_copy(update={"sites": {**fleet.sites, "attic": attic.model_copy(update={"gateway": gateway})}})
