@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 from bedplate.audit.document import read_graph
@@ -46,12 +46,12 @@ def main() -> int:
     worst = 0.0
     for copies in COPIES:
         whole = json.dumps(copied(text, copies))
-        started = perf_counter()
+        started = process_time()
         json.loads(whole)
-        parsed = perf_counter()
+        parsed = process_time()
         known = read_graph(whole, "the benchmark")
         faults = audit(known)
-        took = perf_counter() - parsed
+        took = process_time() - parsed
         each = 1000 * took / len(known.nodes)
         worst = max(worst, each)
         print(f"{len(known.nodes):6,} resources {took:6.2f} s {each:6.3f} ms each", end="  ")
