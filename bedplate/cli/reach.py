@@ -35,7 +35,7 @@ def reach(  # noqa: PLR0913 - one parameter an option
     ] = None,
     json: Json = False,
 ) -> int:
-    """Walk a packet between two places, and back; status 3 where it or its answer does not arrive."""
+    """Walk a packet between two places, and back. The exit status is 3 where it or its answer does not arrive."""
     from bedplate.plan.whereabouts import flow_of
 
     flow = flow_of(protocol, port)
