@@ -14,7 +14,7 @@ _KEPT = ("kubernetes.io", "k8s.io")
 _OURS = ("bedplate", "k8s.amazonaws.com", "vpc.amazonaws.com", "nvidia.com", "amd.com", "aws.amazon.com")
 # Amazon EC2 Auto Scaling quotas and AWS tag naming limits, read 2026-11. A label or a taint is a tag of its groups,
 # under this prefix, by which they grow from zero; so many more does bedplate put on a group at most.
-MOST_TAGS, LONGEST_KEY, OWN_TAGS = 50, 128, 21
+MOST_TAGS, LONGEST_KEY, OWN_TAGS = 50, 128, 22
 PREFIX = "k8s.io/cluster-autoscaler/node-template/label/"
 
 

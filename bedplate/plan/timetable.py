@@ -10,7 +10,6 @@ from datetime import UTC, date, datetime, time, timedelta
 from bedplate.plan.pool import PoolPlan
 from bedplate.spec.day import PERMANENT
 from bedplate.spec.schedule import Schedule
-from bedplate.spec.site import Use
 
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 # AWS ends the machines of a capacity block half an hour before the block does, those of UltraServers a whole hour.
@@ -52,13 +51,8 @@ def timetable(pool: PoolPlan) -> tuple[Action, ...]:
 
 
 def _daily(pool: PoolPlan, schedule: Schedule, until: datetime | None) -> Iterator[Action]:
-    """Yield a morning and an evening; the evening is every day's, also of a day on which somebody came by hand.
-
-    In the night the autoscaler would bring Kubernetes nodes back: their group may then have none.
-    """
-    kept = pool.use is Use.KUBERNETES
-    morning = Sizes(min=pool.min, max=pool.max if kept else None)
-    evening = Sizes(min=0, max=0 if kept else None, desired=0)
+    """Yield a morning and an evening; the evening is every day's, also of a day on which somebody came by hand."""
+    morning, evening = Sizes(min=pool.min), Sizes(min=0, desired=0)
     days = ",".join(str(number) for number in weekdays(schedule.days))
     yield Action("start", morning, cron=_cron(schedule.start, days), zone=schedule.zone, until=until)
     yield Action("stop", evening, cron=_cron(schedule.stop, "*"), zone=schedule.zone, until=until)

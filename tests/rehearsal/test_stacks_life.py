@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bedplate.catalog import load_catalog
+from bedplate.checks.label import OWN_TAGS
 from bedplate.cli.verdict import judged
 from bedplate.cli.waves import waves
 from bedplate.plan import FleetPlan, Record, plan_fleet
@@ -202,6 +203,13 @@ def test_the_autoscaler_knows_machines_that_are_not_there(made: Mapping[str, Inp
     assert kept[f"{_TEMPLATE_TAG}/taint/team"] == ("vision:NoSchedule", False)
     assert train[f"{_TEMPLATE_TAG}/resources/vpc.amazonaws.com/efa"] == ("32", False)
     assert train[f"{_TEMPLATE_TAG}/taint/nvidia.com/gpu"] == ("present:NoSchedule", False)
+
+
+def test_no_group_has_more_tags_of_its_own_than_the_check_counts(made: Mapping[str, Inputs]) -> None:
+    """AWS takes 50: a training pool has all that bedplate gives, and the rest is room for the file's labels."""
+    counts = {name: len(_tags(made, name)) for name in POOLS}
+
+    assert counts["train"] == max(counts.values()) == OWN_TAGS
 
 
 def test_where_people_log_in_no_autoscaler_reads(made: Mapping[str, Inputs]) -> None:

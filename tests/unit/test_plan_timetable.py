@@ -10,7 +10,6 @@ from bedplate.catalog import load_catalog
 from bedplate.plan import Record, plan_fleet
 from bedplate.plan.pool import PoolPlan
 from bedplate.plan.timetable import Sizes, timetable, weekdays
-from bedplate.spec.site import Use
 from tests.support.sketch import group, sketch
 
 ENDS = datetime(2099, 3, 1, 11, 30, tzinfo=UTC)
@@ -43,14 +42,12 @@ def test_most_pools_know_no_clock() -> None:
     assert timetable(pool(expires="permanent")) == ()
 
 
-def test_workers_do_not_come_back_at_night() -> None:
-    """Their autoscaler would raise the group again, so its maximum goes too; people may start one by hand."""
-    hours = pool(schedule={"start": "07:00", "stop": "20:00"})
+def test_a_morning_brings_back_the_minimum() -> None:
+    """An evening ends all machines; how many there may be stays, for somebody who works late."""
+    start, stop = timetable(pool(schedule={"start": "07:00", "stop": "20:00"}))
 
-    people, workers = timetable(hours), timetable(replace(hours, use=Use.KUBERNETES))
-
-    assert [action.sizes for action in people] == [Sizes(min=1), Sizes(min=0, desired=0)]
-    assert [action.sizes for action in workers] == [Sizes(min=1, max=4), Sizes(0, 0, 0)]
+    assert (start.name, start.sizes, start.cron) == ("start", Sizes(min=1), "0 7 * * 1,2,3,4,5")
+    assert (stop.name, stop.sizes, stop.cron) == ("stop", Sizes(min=0, desired=0), "0 20 * * *")
 
 
 @pytest.mark.parametrize(
