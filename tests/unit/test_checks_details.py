@@ -144,7 +144,7 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         [("E339", "groups.train.labels")],
     ),
     "as many labels as tags": (
-        "fabric: efa", f"fabric: efa\n    labels: {{{', '.join(f'k{n}: v' for n in range(29))}}}", [],
+        "fabric: efa", f"fabric: efa\n    labels: {{{', '.join(f'k{n}: v' for n in range(28))}}}", [],
     ),
     "a driver for no GPU": ('driver: "580"', "driver: '595'", []),
     "a kubelet four versions behind": (
