@@ -12,6 +12,7 @@ from bedplate.cli.waves import waves
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.rehearsal.rehearse import rehearse
 from bedplate.rehearsal.report import Phase, Report
+from bedplate.rehearsal.step import Op
 from tests.support.sketch import cluster, group, sketch
 
 Inputs = Mapping[str, Any]
@@ -52,17 +53,24 @@ POOLS = {
 _TEMPLATE_TAG = "k8s.io/cluster-autoscaler/node-template"
 
 
-@pytest.fixture(scope="module")
-def plan() -> FleetPlan:
-    """Give the plan of a fleet with a group of each kind in one region."""
-    fleet = sketch({"us-west-2": ("us-west-2a", "us-west-2b")}, groups=GROUPS, kubernetes=cluster())
+# An edit of what the program gives a group once: people's minimum, and how long workers are held.
+EDITED = {
+    **GROUPS,
+    "desk": {**GROUPS["desk"], "nodes": {"min": 2, "max": 2}},
+    "burst": {**GROUPS["burst"], "use": "ssh"},
+}
+
+
+def _plan(groups: dict[str, Any]) -> FleetPlan:
+    fleet = sketch({"us-west-2": ("us-west-2a", "us-west-2b")}, groups=groups, kubernetes=cluster())
     return plan_fleet(fleet, Record({}), load_catalog())
 
 
 @pytest.fixture(scope="module")
-def report(plan: FleetPlan) -> Report:
-    """Give the rehearsal of that region."""
-    return rehearse(plan.account, waves(plan, ["us-west-2"]))
+def report() -> Report:
+    """Give the rehearsal of a region with a group of each kind, and of an edit to it."""
+    plan, edited = (waves(_plan(groups), ["us-west-2"]) for groups in (GROUPS, EDITED))
+    return rehearse("111122223333", plan, edited)
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +150,16 @@ def test_the_first_machine_is_held_like_all_others(name: str, made: Mapping[str,
     later = [made[f"LifecycleHook {POOLS[name]}-{hook}"] for hook in ("ready", "drained")]
 
     assert [{key: hook[key] for key in first["ready"]} for hook in later] == [first["ready"], first["drained"]]
+
+
+def test_hooks_and_hours_change_beside_their_group(report: Report) -> None:
+    """Another wait is another hook, another minimum of people's another morning: neither replaces nor undoes."""
+    steps = [step for stack in report.stacks for step in stack.changes(Phase.CHANGE)]
+    edited = {"::".join(step.urn.rsplit(":")[-3::2]) for step in steps}
+
+    assert {step.op for step in steps} == {Op.UPDATE}
+    assert {f"LifecycleHook::{POOLS['burst']}-ready", f"Schedule::{POOLS['desk']}-start"} <= edited
+    assert f"Group::{POOLS['desk']}" not in edited
 
 
 def test_a_silent_machine_does_not_come_and_does_not_stay(made: Mapping[str, Inputs]) -> None:

@@ -140,7 +140,7 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         "disk: 500", "taints: ['x:NoSchedule']", [("E338", "groups.bench.taints")],
     ),
     "more labels than tags": (
-        "fabric: efa", f"fabric: efa\n    labels: {{{', '.join(f'k{n}: v' for n in range(30))}}}",
+        "fabric: efa", f"fabric: efa\n    labels: {{{', '.join(f'k{n}: v' for n in range(29))}}}",
         [("E339", "groups.train.labels")],
     ),
     "as many labels as tags": (
