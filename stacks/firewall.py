@@ -1,15 +1,16 @@
-"""The security groups of a region: one for nodes, one for storage."""
+"""The security groups of a region: for nodes, for storage, and at home for the control plane."""
 
 import pulumi
 
 from bedplate.plan.fleet import FleetPlan, RegionPlan
-from stacks.rule import ANYWHERE, node_rules, storage_rules
+from stacks.rule import ANYWHERE, API, control_rules, node_rules, storage_rules
 from stacks.security_group import Doors
 
 
 class NodeFirewall(pulumi.ComponentResource):
     """Nodes trust one another, and let in what the plan says. Each rule is its own resource."""
 
+    doors: Doors
     group_id: pulumi.Output[str]
 
     def __init__(
@@ -20,7 +21,7 @@ class NodeFirewall(pulumi.ComponentResource):
         doors.trust_itself("nodes")
         doors.let_out(ANYWHERE)
         doors.let_in(*node_rules(plan, region))
-        self.group_id = doors.group_id
+        self.doors, self.group_id = doors, doors.group_id
         self.register_outputs({"group_id": self.group_id})
 
 
@@ -33,5 +34,25 @@ class StorageFirewall(pulumi.ComponentResource):
         super().__init__("bedplate:stacks:StorageFirewall", plan.name, None, opts)
         doors = Doors(f"{plan.name}-storage", "Shared storage of the fleet", vpc_id, self)
         doors.let_in(*storage_rules(plan))
+        self.group_id = doors.group_id
+        self.register_outputs({"group_id": self.group_id})
+
+
+class ControlFirewall(pulumi.ComponentResource):
+    """Members of the control plane trust one another; nodes, laptops and sites get to the API server."""
+
+    group_id: pulumi.Output[str]
+
+    def __init__(
+        self, plan: FleetPlan, vpc_id: pulumi.Output[str], nodes: NodeFirewall, opts: pulumi.ResourceOptions
+    ) -> None:
+        super().__init__("bedplate:stacks:ControlFirewall", plan.name, None, opts)
+        doors = Doors(f"{plan.name}-control", "Control plane of the fleet", vpc_id, self)
+        doors.trust_itself("control")
+        doors.let_out(ANYWHERE)
+        doors.let_in(*control_rules(plan))
+        doors.let_in_bearers(nodes.doors, "API from nodes", API)
+        # The API server calls kubelets and webhooks, which listen on any port.
+        nodes.doors.let_in_bearers(doors, "All from control")
         self.group_id = doors.group_id
         self.register_outputs({"group_id": self.group_id})

@@ -9,8 +9,10 @@ import pulumi
 from pulumi_aws.autoscaling._inputs import GroupInitialLifecycleHookArgs
 from pulumi_aws.autoscaling.lifecycle_hook import LifecycleHook, LifecycleHookArgs
 
+from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pool import PoolPlan
 from bedplate.spec.group import Market
+from bedplate.spec.network import Egress
 from bedplate.spec.site import Use
 from stacks.options import inside
 
@@ -32,10 +34,17 @@ class Hook:
     result: str
 
 
-def pool_hooks(pool: PoolPlan) -> tuple[Hook, Hook]:
-    """Return the two waits of a pool's machines."""
+def pool_hooks(plan: FleetPlan, pool: PoolPlan) -> tuple[Hook, ...]:
+    """Return the two waits of a pool's machines; none where they have no way to report."""
+    if plan.egress is Egress.NONE:
+        return ()
     left = _SPOT_SECONDS if pool.market is Market.SPOT else _DRAINED_SECONDS[pool.use]
     return ready_hook(_READY_SECONDS[pool.use]), drained_hook(left)
+
+
+def member_hooks(plan: FleetPlan) -> tuple[Hook, ...]:
+    """Return the wait of a machine of the control plane."""
+    return () if plan.egress is Egress.NONE else (ready_hook(_READY_SECONDS[Use.KUBERNETES]),)
 
 
 def ready_hook(seconds: int) -> Hook:

@@ -18,6 +18,7 @@ from pulumi_aws.ec2._inputs import (
 from pulumi_aws.ec2.launch_template import LaunchTemplate, LaunchTemplateArgs
 
 from bedplate.plan.pool import Volume
+from stacks.hooks import Hook, first_hooks, keep_hooks
 from stacks.options import inside
 from stacks.scaling import GROUP_METRICS, Template
 from stacks.tags import named
@@ -39,6 +40,7 @@ class LoneMachine:
     profile_arn: pulumi.Output[str]
     interface_id: pulumi.Output[str]
     user_data: pulumi.Output[str] | None = None
+    hooks: tuple[Hook, ...] = ()
 
 
 def launch_alone(
@@ -47,7 +49,10 @@ def launch_alone(
     """Make the template and the group of a machine; return the group's name."""
     launch = LaunchTemplate(machine.name, _template(machine), inside(parent))
     template = Template(launch.id, launch.latest_version.apply(str))
-    return Group(machine.name, _group(machine, template), inside(parent, after=after)).name
+    options = inside(parent, after=after, ignore=("initial_lifecycle_hooks",))
+    group = Group(machine.name, _group(machine, template), options).name
+    keep_hooks(machine.name, group, machine.hooks, parent)
+    return group
 
 
 def _template(machine: LoneMachine) -> LaunchTemplateArgs:
@@ -79,6 +84,7 @@ def _group(machine: LoneMachine, template: Template) -> GroupArgs:
         availability_zones=[machine.zone],
         launch_template=GroupLaunchTemplateArgs(id=template.id, version=template.version),
         health_check_type="EC2",
+        initial_lifecycle_hooks=first_hooks(machine.hooks),
         # An interface serves one machine at a time: the old one ends before the new one starts.
         instance_maintenance_policy=GroupInstanceMaintenancePolicyArgs(
             min_healthy_percentage=0, max_healthy_percentage=100

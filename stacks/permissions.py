@@ -3,14 +3,16 @@
 Regions are made after this policy, so what they hold is known by its name, its tags or its alias.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
 from bedplate.plan.fleet import FleetPlan
 from bedplate.spec.site import Use
 from stacks.arn import arn, bucket_arn
+from stacks.control_permissions import control_permissions
+from stacks.extent import anywhere_in, groups_of, of_fleet, regions_of
 from stacks.key import alias_name
-from stacks.policy import Conditions, Statement
-from stacks.tags import FLEET
+from stacks.policy import Statement
 
 # What Session Manager and Run Command need; AWS's AmazonSSMManagedInstanceCore also lets a node read every
 # parameter of the account. Source:
@@ -21,17 +23,30 @@ _SESSION = (
     "ssmmessages:OpenControlChannel",
     "ssmmessages:OpenDataChannel",
 )
-
-
-# A gateway carries packets; it has no business with anybody's data.
 GATEWAY = "gateway"
-KINDS = (*(use.value for use in Use), GATEWAY)
+CONTROL = "control-plane"
+KINDS = (*(use.value for use in Use), CONTROL, GATEWAY)
+
+
+def kinds(plan: FleetPlan) -> tuple[str, ...]:
+    """Return the kinds of node that a fleet has roles for."""
+    return tuple(kind for kind in KINDS if kind != CONTROL or plan.control_plane)
 
 
 def permissions(plan: FleetPlan, kind: str) -> tuple[Statement, ...]:
     """Return the statements of the policy of a kind of node."""
-    data = () if kind == GATEWAY else (*_objects(plan), *_files(plan))
-    return (*data, *_parameters(plan), *_own_life(plan), *_sessions(plan))
+    return (*_OF_KIND[kind](plan), *_parameters(plan), *_own_life(plan), *_sessions(plan))
+
+
+def _data(plan: FleetPlan) -> Iterator[Statement]:
+    yield from _objects(plan)
+    yield from _files(plan)
+
+
+def _people(plan: FleetPlan) -> Iterator[Statement]:
+    """Yield what a machine that people log in to may do: it sees who runs, to tell whose name is free."""
+    yield from _data(plan)
+    yield anywhere_in(plan, "SeeMachines", ("ec2:DescribeInstances",))
 
 
 def data_kinds(plan: FleetPlan) -> tuple[str, ...]:
@@ -75,7 +90,7 @@ def _files(plan: FleetPlan) -> Iterator[Statement]:
             "elasticfilesystem:ClientWrite",
         ),
         resources=tuple(arn(plan, "elasticfilesystem", region, "file-system/*") for region in regions),
-        conditions=_of_fleet(plan),
+        conditions=of_fleet(plan),
     )
 
 
@@ -96,11 +111,8 @@ def _own_life(plan: FleetPlan) -> Iterator[Statement]:
     yield Statement(
         sid="AnswerLifecycleHooks",
         actions=("autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"),
-        resources=tuple(
-            arn(plan, "autoscaling", region, f"autoScalingGroup:*:autoScalingGroupName/{plan.name}-*")
-            for region in _regions(plan)
-        ),
-        conditions=_of_fleet(plan),
+        resources=groups_of(plan),
+        conditions=of_fleet(plan),
     )
 
 
@@ -108,15 +120,20 @@ def _sessions(plan: FleetPlan) -> Iterator[Statement]:
     yield Statement(
         sid="ReportToSystemsManager",
         actions=("ssm:ListInstanceAssociations", "ssm:UpdateInstanceInformation"),
-        resources=tuple(arn(plan, "ec2", region, "instance/*") for region in _regions(plan)),
+        resources=tuple(arn(plan, "ec2", region, "instance/*") for region in regions_of(plan)),
     )
     # These four know no resources: a channel is its caller's own.
-    yield Statement(
-        sid="HoldSessions",
-        actions=_SESSION,
-        resources=("*",),
-        conditions={"StringEquals": {"aws:RequestedRegion": _regions(plan)}},
-    )
+    yield anywhere_in(plan, "HoldSessions", _SESSION)
+
+
+def _nothing(plan: FleetPlan) -> Iterator[Statement]:  # noqa: ARG001  # the form of the table
+    yield from ()
+
+
+# What one kind may do and no other; a gateway and the control plane have no business with anybody's data.
+_OF_KIND: Mapping[str, Callable[[FleetPlan], Iterator[Statement]]] = MappingProxyType(
+    {Use.SSH.value: _people, Use.KUBERNETES.value: _data, CONTROL: control_permissions, GATEWAY: _nothing}
+)
 
 
 def through_key(
@@ -132,11 +149,3 @@ def through_key(
             "ForAnyValue:StringEquals": {"kms:ResourceAliases": (alias_name(plan, key),)},
         },
     )
-
-
-def _of_fleet(plan: FleetPlan) -> Conditions:
-    return {"StringEquals": {f"aws:ResourceTag/{FLEET}": (plan.name,)}}
-
-
-def _regions(plan: FleetPlan) -> tuple[str, ...]:
-    return tuple(sorted(region.name for region in plan.regions))

@@ -50,7 +50,7 @@ class Pool(pulumi.ComponentResource):
             inside(self, after=(parts.egress,), ignore=owned_elsewhere(pool)),
         )
         self.group_name = group.name
-        keep_hooks(name, group.name, pool_hooks(pool), self)
+        keep_hooks(name, group.name, pool_hooks(plan, pool), self)
         wind(name, group.name, timetable(pool), self)
         watch_launches(name, group.name, parts.topic_arn, self)
         self.register_outputs({"group_name": self.group_name})

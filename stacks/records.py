@@ -1,4 +1,4 @@
-"""The fleet's names: machines of sites, gateways of laptops, file systems. Nodes tell theirs when they start."""
+"""The fleet's names: machines with fixed addresses, gateways of laptops, file systems. Nodes write their own."""
 
 from collections.abc import Iterator, Mapping
 
@@ -6,10 +6,13 @@ import pulumi
 from pulumi_aws.route53.record import Record, RecordArgs
 
 from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.hostnames import api_name
 from stacks.options import inside
 from stacks.side import Side
 
 TTL_SECONDS = 300
+# Clients dial every address of the API in turn; one that moved is forgotten within a minute.
+API_TTL_SECONDS = 60
 Addresses = pulumi.Input[list[pulumi.Input[str]]]
 
 
@@ -21,11 +24,17 @@ class FleetRecords(pulumi.ComponentResource):
     ) -> None:
         super().__init__("bedplate:stacks:FleetRecords", plan.name, None, opts)
         for name, addresses in records(plan, every):
-            args = RecordArgs(
-                zone_id=zone_id, name=f"{name}.{plan.domain}", type="A", ttl=TTL_SECONDS, records=addresses
-            )
-            Record(f"{plan.name}-{name}", args, inside(self))
+            self._record(f"{plan.name}-{name}", zone_id, f"{name}.{plan.domain}", addresses)
+        if plan.control_plane:
+            members: Addresses = [str(member.address) for member in plan.control_plane.members]
+            self._record(f"{plan.name}-kubernetes", zone_id, api_name(plan), members, API_TTL_SECONDS)
         self.register_outputs({})
+
+    def _record(
+        self, title: str, zone_id: pulumi.Output[str], name: str, addresses: Addresses, ttl: int = TTL_SECONDS
+    ) -> None:
+        args = RecordArgs(zone_id=zone_id, name=name, type="A", ttl=ttl, records=addresses)
+        Record(title, args, inside(self))
 
 
 def records(plan: FleetPlan, every: Mapping[str, Side]) -> Iterator[tuple[str, Addresses]]:

@@ -11,17 +11,20 @@ from bedplate.plan.interfaces import pool_interfaces
 from bedplate.plan.pool import PoolPlan
 from stacks.alarms import AlarmTopic
 from stacks.bucket import StoreBucket
+from stacks.control_plane import ControlMachines, ControlParts
 from stacks.egress import NatEgress
 from stacks.endpoints import ServiceEndpoints
 from stacks.files import FilesParts, SharedFiles
-from stacks.firewall import NodeFirewall, StorageFirewall
+from stacks.firewall import ControlFirewall, NodeFirewall, StorageFirewall
+from stacks.first_boot import first_boot
 from stacks.forwarding import Forwarding, forwarded
 from stacks.image import image_of
 from stacks.key import FleetKey
 from stacks.laptop_gateway import LaptopGateway, gateway_parts
+from stacks.name_office import NameOffice
 from stacks.names import SHARED
 from stacks.network import Network
-from stacks.permissions import GATEWAY
+from stacks.permissions import CONTROL, GATEWAY
 from stacks.pool import Pool, PoolParts
 from stacks.provider import in_region
 from stacks.reference import stack_of
@@ -45,8 +48,6 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
         transit = Transit(plan, region, network, here)
         pulumi.export("transit_gateway_id", transit.gateway_id)
         pulumi.export("transit_table_id", transit.table_id)
-    if region.home:
-        pulumi.export("zone_id", PrivateZone(plan, network.vpc_id, here).zone_id)
     if asks_here(plan, region):
         pulumi.export("resolver_addresses", InboundResolver(plan, region, network, here).addresses)
     if plan.endpoints:
@@ -54,6 +55,8 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
     if forwarded(plan):
         Forwarding(plan, region, network, here)
     ground = Ground(plan, region, network, egress, firewall, alarms.arn, stack_of(plan, SHARED), here)
+    if region.home:
+        _declare_home(ground)
     _declare_laptops(ground)
     _declare_storage(ground)
     _declare_pools(ground)
@@ -82,6 +85,20 @@ def _export_network(network: Network, egress: NatEgress, firewall: NodeFirewall)
     pulumi.export("node_table_ids", {zone: network.zones[zone].nodes_table_id for zone in zones})
     pulumi.export("node_group_id", firewall.group_id)
     pulumi.export("nat_addresses", egress.addresses)
+
+
+def _declare_home(ground: Ground) -> None:
+    """Declare what stands in the home region alone: the fleet's names, and the control plane."""
+    plan, network, here = ground.plan, ground.network, ground.here
+    zone = PrivateZone(plan, network.vpc_id, here)
+    pulumi.export("zone_id", zone.zone_id)
+    NameOffice(plan, zone.zone_id, ground.shared, here)
+    if plan.control_plane:
+        firewall = ControlFirewall(plan, network.vpc_id, ground.firewall, here)
+        profile = profile_of(ground.shared, CONTROL)
+        parts = ControlParts(network.node_subnet_ids, firewall, ground.egress, profile, ground.topic_arn)
+        machines = ControlMachines(plan, plan.control_plane, parts, here)
+        pulumi.export("control_plane", machines.group_names)
 
 
 def _declare_laptops(ground: Ground) -> None:
@@ -130,5 +147,5 @@ def _parts(ground: Ground, pool: PoolPlan) -> PoolParts:
     base = NodeBase(profile_of(ground.shared, pool.use.value), ground.firewall.group_id)
     catalog = load_catalog()
     image = image_of(ground.plan, pool.region, pool.types, catalog)
-    start = Start(image, pool_interfaces(pool, catalog))
+    start = Start(image, pool_interfaces(pool, catalog), first_boot(ground.plan, pool))
     return PoolParts(start, base, ground.network.node_subnet_ids, ground.egress, ground.topic_arn, catalog)

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from bedplate.plan.fleet import FleetPlan, RegionPlan
+from bedplate.plan.hostnames import API_PORT
 from bedplate.plan.zones import nodes_space
 from bedplate.spec.network import Interconnect
 
 TCP = "tcp"
 DNS, DNS_PROTOCOLS = 53, ("udp", "tcp")
-SSH, HTTPS, NFS = 22, 443, 2049
+SSH, HTTPS, NFS, API = 22, 443, 2049, API_PORT
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,13 @@ def node_rules(plan: FleetPlan, region: RegionPlan) -> tuple[Rule, ...]:
     People log in from laptops and sites, never from the internet. Nodes of other regions are trusted like those of
     this one; what stands in another region's edge is not. At 60 rules a group, that is enough for 18 regions.
     """
-    return (*_laptops(plan), *_sites(plan), *_far_nodes(plan, region))
+    return (*_people(plan, "SSH", SSH), *_far_nodes(plan, region))
+
+
+def control_rules(plan: FleetPlan) -> tuple[Rule, ...]:
+    """Return the rules of the control plane's group, but for those that name the nodes' group of its own region."""
+    far = _far_nodes(plan, plan.home, "API", API)
+    return (*_people(plan, "SSH", SSH), *_people(plan, "API", API), *far)
 
 
 def storage_rules(plan: FleetPlan) -> tuple[Rule, ...]:
@@ -46,21 +53,24 @@ def storage_rules(plan: FleetPlan) -> tuple[Rule, ...]:
     )
 
 
-def _laptops(plan: FleetPlan) -> Iterator[Rule]:
+def _people(plan: FleetPlan, what: str, port: int) -> Iterator[Rule]:
+    """Yield the rules for whoever sits at a laptop or on a site, to one port."""
+    name = what.lower()
     for pool in plan.laptops:
-        yield Rule(f"ssh-from-laptops-{pool.place}", f"SSH from the laptops of {pool.place}", pool.block, TCP, SSH)
-
-
-def _sites(plan: FleetPlan) -> Iterator[Rule]:
+        yield Rule(
+            f"{name}-from-laptops-{pool.place}", f"{what} from the laptops of {pool.place}", pool.block, TCP, port
+        )
     for site in plan.sites:
-        yield Rule(f"ssh-from-site-{site.name}", f"SSH from the site {site.name}", site.lan, TCP, SSH)
+        yield Rule(f"{name}-from-site-{site.name}", f"{what} from the site {site.name}", site.lan, TCP, port)
 
 
-def _far_nodes(plan: FleetPlan, region: RegionPlan) -> Iterator[Rule]:
+def _far_nodes(plan: FleetPlan, region: RegionPlan, what: str = "All", port: int | None = None) -> Iterator[Rule]:
     """Yield the rules for the nodes of other regions: three blocks a region, which no new zone changes."""
     if plan.interconnect is Interconnect.NONE:
         return
     for other in plan.regions:
         if other.name != region.name:
+            told = f"{what} from nodes of {other.name}"
             for block in nodes_space(other.block):
-                yield Rule(f"all-from-nodes-{other.name}-{block.prefixlen}", f"All from nodes of {other.name}", block)
+                name = f"{what.lower()}-from-nodes-{other.name}-{block.prefixlen}"
+                yield Rule(name, told, block, TCP if port else None, port)

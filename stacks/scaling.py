@@ -69,7 +69,7 @@ def group_args(
         default_instance_warmup=_WARM_SECONDS,
         health_check_type="EC2",
         health_check_grace_period=_GRACE_SECONDS,
-        initial_lifecycle_hooks=first_hooks(pool_hooks(pool)),
+        initial_lifecycle_hooks=first_hooks(pool_hooks(plan, pool)),
         instance_refresh=_refresh() if is_renewed(pool) else None,
         protect_from_scale_in=is_protected(pool),
         suspended_processes=["AZRebalance"],

@@ -8,7 +8,7 @@ from pulumi_aws.vpc.security_group_egress_rule import SecurityGroupEgressRule, S
 from pulumi_aws.vpc.security_group_ingress_rule import SecurityGroupIngressRule, SecurityGroupIngressRuleArgs
 
 from stacks.options import inside
-from stacks.rule import Rule
+from stacks.rule import TCP, Rule
 from stacks.tags import named
 
 _ALL = "-1"  # every protocol, every port
@@ -51,6 +51,20 @@ class Doors:
                 tags=named(name),
             )
             SecurityGroupEgressRule(name, args, inside(self._parent))
+
+    def let_in_bearers(self, of: "Doors", about: str, port: int | None = None) -> None:
+        """Let in whatever bears another group of this VPC, to one TCP port or to all; `about` names the rule too."""
+        title = f"{self._name}-{about.lower().replace(' ', '-')}"
+        args = SecurityGroupIngressRuleArgs(
+            security_group_id=self.group_id,
+            ip_protocol=_ALL if port is None else TCP,
+            from_port=port,
+            to_port=port,
+            referenced_security_group_id=of.group_id,
+            description=about,
+            tags=named(title),
+        )
+        SecurityGroupIngressRule(title, args, inside(self._parent))
 
     def trust_itself(self, who: str) -> None:
         """Let what bears the group talk freely; EFA wants a rule to the group itself although others cover it."""

@@ -7,7 +7,7 @@ from stacks.flow_log import FlowRole
 from stacks.key import FleetKey
 from stacks.names import SHARED
 from stacks.parameters import FleetParameters
-from stacks.permissions import KINDS
+from stacks.permissions import kinds
 from stacks.provider import in_region
 from stacks.replication import ReplicationRole, copies
 from stacks.role import NodeRole
@@ -17,7 +17,7 @@ from stacks.spending import Spending
 def declare_shared(plan: FleetPlan) -> None:
     """Declare what all regions of a fleet share."""
     here = in_region(plan, SHARED, plan.home.name)
-    roles = {kind: NodeRole(plan, kind, here) for kind in KINDS}
+    roles = {kind: NodeRole(plan, kind, here) for kind in kinds(plan)}
     FlowRole(plan, here)
     if plan.budget:
         Spending(plan, *plan.budget, here)

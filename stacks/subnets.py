@@ -7,12 +7,14 @@ import pulumi
 from pulumi_aws.ec2.route_table import RouteTable, RouteTableArgs
 from pulumi_aws.ec2.route_table_association import RouteTableAssociation, RouteTableAssociationArgs
 from pulumi_aws.ec2.subnet import Subnet, SubnetArgs
+from pulumi_aws.ec2.subnet_cidr_reservation import SubnetCidrReservation, SubnetCidrReservationArgs
 from pulumi_aws.ec2.vpc_endpoint_route_table_association import (
     VpcEndpointRouteTableAssociation,
     VpcEndpointRouteTableAssociationArgs,
 )
 
 from bedplate.plan.fleet import FleetPlan, ZonePlan
+from bedplate.plan.member import fixed_block
 from stacks.options import inside
 from stacks.tags import named
 
@@ -39,6 +41,7 @@ class ZoneSubnets(pulumi.ComponentResource):
         self.nodes_table_id = self._nodes_table(parts)
         self.edge_id = self._subnet("edge", zone.edge, parts.vpc_id, parts.edge_table_id)
         self.nodes_id = self._subnet("nodes", zone.nodes, parts.vpc_id, self.nodes_table_id)
+        self._keep_fixed(zone)
         self.register_outputs({"edge_id": self.edge_id, "nodes_id": self.nodes_id})
 
     def _nodes_table(self, parts: VpcParts) -> pulumi.Output[str]:
@@ -47,6 +50,16 @@ class ZoneSubnets(pulumi.ComponentResource):
         to_s3 = VpcEndpointRouteTableAssociationArgs(route_table_id=table.id, vpc_endpoint_id=parts.s3_endpoint_id)
         VpcEndpointRouteTableAssociation(f"{name}-s3", to_s3, inside(self))
         return table.id
+
+    def _keep_fixed(self, zone: ZonePlan) -> None:
+        """Keep AWS from handing out, to whatever starts there, the addresses that the plan gives out itself."""
+        args = SubnetCidrReservationArgs(
+            subnet_id=self.nodes_id,
+            cidr_block=str(fixed_block(zone.nodes)),
+            reservation_type="explicit",
+            description="Fixed addresses",
+        )
+        SubnetCidrReservation(f"{self._prefix}-nodes-fixed", args, inside(self))
 
     def _subnet(
         self, tier: str, block: IPv4Network, vpc_id: pulumi.Output[str], table_id: pulumi.Output[str]

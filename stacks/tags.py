@@ -9,6 +9,7 @@ STACK = "bedplate:stack"
 GROUP = "bedplate:group"
 POOL = "bedplate:pool"
 USE = "bedplate:use"
+MEMBER = "bedplate:member"
 OWNER = "owner"
 EXPIRES = "expires"
 

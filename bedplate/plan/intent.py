@@ -6,6 +6,7 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
 
 from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.hostnames import API_PORT
 from bedplate.spec.network import Egress, Interconnect
 
 
@@ -15,6 +16,7 @@ class Kind(StrEnum):
     NODES = "nodes"
     EDGE = "edge"
     LAN = "lan"
+    CONTROL = "control plane"
     LAPTOPS = "laptops"
     INTERNET = "internet"
 
@@ -49,17 +51,18 @@ class Flow:
 
 
 SSH = Flow()
+API = Flow("tcp", API_PORT)
 
 
 def spots(plan: FleetPlan) -> tuple[Spot, ...]:
-    """Return every block of a fleet that packets come from, each with an address in it."""
-    return (*_subnets(plan), *_lans(plan), *_laptops(plan))
+    """Return every block of a fleet that packets come from, each with an address in it; what lies in another first."""
+    return (*_members(plan), *_subnets(plan), *_lans(plan), *_laptops(plan))
 
 
 def carries(plan: FleetPlan, source: Spot, target: Spot) -> bool:
     """Tell whether the network is to lead packets from one spot to another."""
     if Kind.INTERNET in (source.kind, target.kind):
-        return source.kind is Kind.NODES and plan.egress is not Egress.NONE
+        return source.kind in (Kind.NODES, Kind.CONTROL) and plan.egress is not Egress.NONE
     if source.place == target.place:
         return True
     match plan.interconnect:
@@ -80,10 +83,21 @@ def reaches(plan: FleetPlan, source: Spot, target: Spot, flow: Flow = SSH) -> bo
     if not carries(plan, source, target) or source.kind is Kind.EDGE:
         return False
     if target.kind is Kind.NODES:
-        return source.kind is Kind.NODES or (source.kind in (Kind.LAN, Kind.LAPTOPS) and flow == SSH)
+        return source.kind in (Kind.NODES, Kind.CONTROL) or (source.kind in _PEOPLE and flow == SSH)
+    if target.kind is Kind.CONTROL:
+        doors = {Kind.NODES: (API,), **dict.fromkeys(_PEOPLE, (API, SSH))}
+        return source.kind is Kind.CONTROL or flow in doors.get(source.kind, ())
     if target.kind is Kind.LAPTOPS:
         return target.place not in {region.name for region in plan.regions}
     return target.kind in (Kind.LAN, Kind.INTERNET)
+
+
+_PEOPLE = (Kind.LAN, Kind.LAPTOPS)
+
+
+def _members(plan: FleetPlan) -> Iterator[Spot]:
+    for member in plan.control_plane.members if plan.control_plane else ():
+        yield Spot(member.name, Kind.CONTROL, plan.home.name, IPv4Network(member.address), member.address)
 
 
 def _subnets(plan: FleetPlan) -> Iterator[Spot]:

@@ -33,4 +33,6 @@ def _words(plan: FleetPlan) -> Iterator[tuple[str, str]]:
     yield from ((site.name, f"sites.{site.name}") for site in plan.sites)
     stores = (*(files.store for files in plan.files), *(bucket.store for bucket in plan.buckets))
     yield from ((store, f"storage.{store}") for store in stores)
+    if plan.control_plane:
+        yield "control", "kubernetes.control_plane"
     yield from ((pool.name, f"groups.{pool.group}.ladder.{pool.rung}") for pool in plan.pools)

@@ -1,9 +1,10 @@
-"""What an operator would have after a real run: networks, file systems, buckets, and what to type for it."""
+"""What an operator would have after a real run: networks, machines, stores, and what to type for it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bedplate.plan import FleetPlan
+from bedplate.plan.hostnames import API_PORT, api_name, ssh_name, ssh_pools
 from bedplate.rehearsal.report import Phase, Report
 from bedplate.report.columns import aligned
 
@@ -15,7 +16,7 @@ def outlook_lines(plan: FleetPlan, report: Report) -> Iterator[str]:
     created = (stack for stack in report.stacks if Phase.CREATE in stack.runs)
     exports = {stack.name: stack.runs[Phase.CREATE].snapshot.exports for stack in created}
     yield from ("", "what you would have:")
-    yield from aligned((*_networks(plan, exports), *_stores(plan, exports)))
+    yield from aligned((*_networks(plan, exports), *_machines(plan, exports), *_stores(plan, exports)))
 
 
 def next_line(plan: FleetPlan, report: Report) -> str:
@@ -31,6 +32,16 @@ def _networks(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
         if made := exports.get(f"{plan.name}.{region.name}"):
             out = " ".join(("out by", *made["nat_addresses"].values())) if made["nat_addresses"] else "no way out"
             yield (f"  {region.name}", str(region.block), f"{made['vpc_id']}, {out}")
+
+
+def _machines(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
+    """Yield how to log in to the first machine of each group, and where the Kubernetes API answers."""
+    for pool in ssh_pools(plan):
+        if f"{plan.name}.{pool.region}" in exports:
+            more = f", to -{pool.max}" if pool.max > 1 else ""
+            yield (f"  {pool.group}", pool.region, f"ssh {ssh_name(plan, pool, 1)}{more}")
+    if plan.control_plane and f"{plan.name}.{plan.home.name}" in exports:
+        yield ("  kubernetes", plan.home.name, f"https://{api_name(plan)}:{API_PORT}")
 
 
 def _stores(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:

@@ -5,6 +5,7 @@ from ipaddress import IPv4Network
 from itertools import groupby
 
 from bedplate.plan.fleet import FleetPlan, SitePlan, ZonePlan
+from bedplate.plan.hostnames import API_PORT, api_name
 from bedplate.plan.paths import PODS, SERVICES, edge_path, is_nested, pool_path, region_path, site_path
 from bedplate.plan.pool import PoolPlan
 from bedplate.plan.zones import SLOTS
@@ -23,6 +24,7 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
     yield from _section(_others(plan))
     yield from _section(_machines(plan))
     yield from _section(_stores(plan))
+    yield from _control_plane(plan)
     for _, pools in groupby(plan.pools, key=lambda pool: pool.group):
         yield from _group(tuple(pools))
 
@@ -102,7 +104,7 @@ def _site(plan: FleetPlan, site: SitePlan) -> Row:
 
 
 def _machines(plan: FleetPlan) -> Iterator[Row]:
-    return ((f"  {name}", str(address)) for name, address in plan.addresses.items())
+    return ((f"  {name}", str(address)) for name, address in plan.site_addresses.items())
 
 
 def _stores(plan: FleetPlan) -> Iterator[Row]:
@@ -112,6 +114,19 @@ def _stores(plan: FleetPlan) -> Iterator[Row]:
         yield (f"  {each.store}", f"NFS in {each.site}", f"mounted on {each.mount}, from {each.machine}:{each.export}")
     for bucket in plan.buckets:
         yield (f"  {bucket.store}", f"S3 in {bucket.region}", f"s3://{bucket.name}")
+
+
+def _control_plane(plan: FleetPlan) -> Iterator[str]:
+    if control := plan.control_plane:
+        machines = counted(len(control.members), "machine")
+        facts = (control.type, f"Kubernetes {control.version}", machines, f"https://{api_name(plan)}:{API_PORT}")
+        yield from ("", f"  control plane   {' · '.join(facts)}")
+        marks = ("+ " if each.name in plan.new_addresses else "  " for each in control.members)
+        rows = (
+            (f"{mark}  {each.name}", each.zone, str(each.address))
+            for mark, each in zip(marks, control.members, strict=True)
+        )
+        yield from aligned(rows)
 
 
 def _group(pools: tuple[PoolPlan, ...]) -> Iterator[str]:

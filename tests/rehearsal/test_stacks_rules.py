@@ -11,6 +11,7 @@ from bedplate.rehearsal.snapshot import Entry
 from tests.support.declared import EXAMPLES, Declared, declared, declared_of, plan_of
 
 KEPT = {
+    "aws:ebs/volume:Volume",
     "aws:efs/backupPolicy:BackupPolicy",
     "aws:efs/fileSystem:FileSystem",
     "aws:efs/fileSystemPolicy:FileSystemPolicy",
@@ -36,6 +37,8 @@ def stacks() -> Declared:
 
 # The one thing of a region that the world may dial.
 GATEWAY = "lab-laptops"
+# Machines of which there is one, at an address of their own: they are of no pool.
+LONE = (GATEWAY, "lab-control-")
 
 
 def _made(stacks: Declared, *types: str) -> Iterator[Entry]:
@@ -44,7 +47,7 @@ def _made(stacks: Declared, *types: str) -> Iterator[Entry]:
 
 
 def _pools(stacks: Declared, of: str) -> Iterator[Entry]:
-    yield from (entry for entry in _made(stacks, of) if entry.name != GATEWAY)
+    yield from (entry for entry in _made(stacks, of) if not entry.name.startswith(LONE))
 
 
 def test_everything_that_can_carry_tags_has_a_name(stacks: Declared) -> None:
@@ -127,7 +130,7 @@ def test_root_volumes_are_encrypted_gp3_of_the_groups_size(stacks: Declared) -> 
     disks = [one["ebs"] for each in _made(stacks, TEMPLATE) for one in each.inputs["blockDeviceMappings"]]
 
     assert {(disk["encrypted"], disk["volumeType"]) for disk in disks} == {("true", "gp3")}
-    assert {disk["volumeSize"] for disk in disks} == {16, 100, 500}
+    assert {disk["volumeSize"] for disk in disks} == {16, 50, 100, 500}
 
 
 def test_whoever_scales_a_pool_owns_its_desired_capacity(stacks: Declared) -> None:

@@ -14,7 +14,7 @@ from bedplate.rehearsal.rehearse import rehearse
 from bedplate.rehearsal.report import Phase, Report
 from bedplate.spec import Fleet
 from tests.support.declared import EXAMPLES, plan_of
-from tests.support.sketch import LANS, ZONES, group, laptops, sketch
+from tests.support.sketch import LANS, ZONES, cluster, group, laptops, sketch
 
 TWELVE = (
     *("us-east-1", "us-east-2", "us-west-1", "us-west-2", "ca-central-1", "sa-east-1"),
@@ -48,8 +48,8 @@ FLEETS: Mapping[str, Fleet] = MappingProxyType(
     {
         "one region": _fleet(_ONE),
         "one region and a site": _fleet(_ONE, sites=LANS, vpn=_GATEWAYS),
-        "peering": _fleet(_THREE, sites=LANS, vpn=_GATEWAYS, network={"interconnect": "peering"}),
-        "none": _fleet(_THREE, network={"interconnect": "none"}),
+        "peering": _fleet(_THREE, sites=LANS, vpn=_GATEWAYS, network={"interconnect": "peering"}, kubernetes=cluster()),
+        "none": _fleet(_THREE, network={"interconnect": "none"}, kubernetes=cluster()),
         "no sites": _fleet(_THREE, vpn=laptops({"region": "us-west-2"}), network={"egress": "none"}),
         "two sites": _two_sites(),
         "twelve regions": _fleet({name: (f"{name}a",) for name in TWELVE}),

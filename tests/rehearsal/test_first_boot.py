@@ -1,0 +1,251 @@
+"""The first boot's script, run by bash against metadata and endpoints that demand what the real ones do."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bedplate.plan.hostnames import ssh_pools
+from bedplate.rehearsal.simulation import Aws, running
+from stacks.first_boot import first_boot, member_boot
+from tests.support.declared import EXAMPLES, plan_of
+from tests.support.front_door import FrontDoor, front_door
+from tests.support.node import Node, node
+
+LAB = plan_of(EXAMPLES / "lab.yaml")
+POOL = replace(ssh_pools(LAB)[0], max=3)
+SCRIPT = first_boot(LAB, POOL)
+WORKER = next(pool for pool in LAB.pools if pool.use.value == "kubernetes")
+HOST = "workbench-gpu-{}.us-west-2.lab.internal."
+
+
+@pytest.fixture(scope="module")
+def account() -> Iterator[Aws]:
+    """Run one simulated AWS for all of this file."""
+    with running(LAB.account) as simulation:
+        yield simulation.region("us-west-2")
+
+
+class Place:
+    """A fleet's zone and machines, and the door through which they ask for them."""
+
+    def __init__(self, door: FrontDoor, root: Path, stack: ExitStack) -> None:
+        self.door, self.aws, self._root, self._stack = door, door.aws, root, stack
+        made = self.aws.call("route53", "create_hosted_zone", Name="lab.internal", CallerReference=str(root))
+        self.zone = made["HostedZone"]["Id"].rpartition("/")[2]
+        call = {"Name": "/lab/zone", "Value": self.zone, "Type": "SecureString", "Overwrite": True}
+        self.aws.call("ssm", "put_parameter", **call)
+
+    def machine(self) -> Node:
+        """Start a machine."""
+        image = self.aws.call("ec2", "describe_images", Owners=["099720109477"])["Images"][0]["ImageId"]
+        made = self.aws.call("ec2", "run_instances", ImageId=image, MinCount=1, MaxCount=1, InstanceType="m7i.large")
+        (one,) = made["Instances"]
+        folder = self._root / one["InstanceId"]
+        return self._stack.enter_context(node(folder, self.door, one["InstanceId"], one["PrivateIpAddress"]))
+
+    def end(self, machine: Node) -> None:
+        """End a machine without a word to anybody."""
+        self.aws.call("ec2", "terminate_instances", InstanceIds=[machine.facts["instance-id"]])
+
+    @property
+    def names(self) -> dict[str, tuple[str, str]]:
+        """Who has which name: the address, and the instance that owns it."""
+        listed = self.aws.call("route53", "list_resource_record_sets", HostedZoneId=self.zone)["ResourceRecordSets"]
+        found: dict[str, dict[str, str]] = {}
+        for one in (one for one in listed if one["Type"] in ("A", "TXT")):
+            found.setdefault(one["Name"], {})[one["Type"]] = one["ResourceRecords"][0]["Value"].strip('"')
+        return {name: (types.get("A", ""), types.get("TXT", "")) for name, types in found.items()}
+
+    @property
+    def reports(self) -> list[tuple[str, str, str]]:
+        """What hooks were told: group, hook, result."""
+        keys = ("AutoScalingGroupName", "LifecycleHookName", "LifecycleActionResult")
+        told = (one for one in self.door.asked if one["action"] == "CompleteLifecycleAction")
+        return [(one[keys[0]], one[keys[1]], one[keys[2]]) for one in told]
+
+
+@pytest.fixture
+def place(account: Aws, tmp_path: Path) -> Iterator[Place]:
+    """Give a fleet of no machines."""
+    with ExitStack() as stack:
+        yield Place(stack.enter_context(front_door(account)), tmp_path, stack)
+
+
+def who(machine: Node) -> tuple[str, str]:
+    """Return a machine's address and id."""
+    return machine.facts["local-ipv4"], machine.facts["instance-id"]
+
+
+def test_machines_take_the_lowest_names_that_are_free(place: Place) -> None:
+    """The first is number 1, the second number 2; both report ready."""
+    first, second = place.machine(), place.machine()
+
+    booted = [machine.boot(SCRIPT) for machine in (first, second)]
+
+    assert [status for status, _ in booted] == [0, 0], booted
+    assert place.names == {HOST.format(1): who(first), HOST.format(2): who(second)}
+    assert place.reports == [("lab-workbench-gpu-us-west-2", "ready", "CONTINUE")] * 2
+
+
+def test_machines_that_start_together_share_no_name(place: Place) -> None:
+    """Whoever comes second to a number takes the next."""
+    machines = [place.machine() for _ in range(3)]
+
+    started = [machine.start(SCRIPT) for machine in machines]
+    for each in started:
+        each.communicate(timeout=60)
+
+    assert [each.returncode for each in started] == [0, 0, 0]
+    assert set(place.names) == {HOST.format(number) for number in (1, 2, 3)}
+    assert {owner for _, owner in place.names.values()} == {machine.facts["instance-id"] for machine in machines}
+
+
+def test_a_machine_calls_itself_by_its_name(place: Place) -> None:
+    """At the prompt, in its own table of hosts, and after the next start too."""
+    machine = place.machine()
+
+    machine.boot(SCRIPT)
+
+    assert machine.noted[0] == "hostnamectl set-hostname workbench-gpu-1"
+    assert (
+        "127.0.1.1 workbench-gpu-1.us-west-2.lab.internal workbench-gpu-1" in (machine.root / "etc/hosts").read_text()
+    )
+    assert (machine.root / "etc/cloud/cloud.cfg.d/99-bedplate.cfg").read_text() == "preserve_hostname: true\n"
+
+
+def test_the_name_of_a_machine_that_is_gone_is_taken_over(place: Place) -> None:
+    """It ended without giving its name back; the two records change hands in one batch."""
+    gone, stays, new = place.machine(), place.machine(), place.machine()
+    for machine in (gone, stays):
+        machine.boot(SCRIPT)
+    place.end(gone)
+
+    status, log = new.boot(SCRIPT)
+
+    assert status == 0, log
+    assert place.names == {HOST.format(1): who(new), HOST.format(2): who(stays)}
+
+
+def test_a_second_run_keeps_the_name(place: Place) -> None:
+    """A boot that is run again, as after a lost answer, finds what it has."""
+    machine = place.machine()
+
+    booted = [machine.boot(SCRIPT)[0] for _ in range(2)]
+
+    assert booted == [0, 0]
+    assert place.names == {HOST.format(1): who(machine)}
+
+
+def test_an_address_that_no_machine_wrote_is_left_alone(place: Place) -> None:
+    """Somebody set it by hand, and nothing says that it is free."""
+    record = {"Name": HOST.format(1), "Type": "A", "TTL": 300, "ResourceRecords": [{"Value": "192.0.2.1"}]}
+    batch = {"Changes": [{"Action": "CREATE", "ResourceRecordSet": record}]}
+    place.aws.call("route53", "change_resource_record_sets", HostedZoneId=place.zone, ChangeBatch=batch)
+    machine = place.machine()
+
+    machine.boot(SCRIPT)
+
+    assert place.names == {HOST.format(1): ("192.0.2.1", ""), HOST.format(2): who(machine)}
+
+
+def test_without_a_free_name_a_machine_is_given_up(place: Place) -> None:
+    """The group's maximum is reached: the log says so, and the group is told to end it."""
+    alone = first_boot(LAB, replace(POOL, max=1))
+    place.machine().boot(alone)
+
+    status, log = place.machine().boot(alone)
+
+    assert status == 1
+    assert "all 1 names of workbench-gpu in us-west-2.lab.internal belong to machines that are still there" in log
+    assert "claim_name failed (1): this machine is given up" in log
+    assert place.reports[-1] == ("lab-workbench-gpu-us-west-2", "ready", "ABANDON")
+
+
+def test_a_refusal_is_told_in_the_log_and_secrets_are_not(place: Place) -> None:
+    """Whoever reads the console sees what AWS said, and no key."""
+    place.door.deaf.add("DescribeInstances")
+    place.machine().boot(SCRIPT)
+
+    status, log = place.machine().boot(SCRIPT)
+
+    assert status != 0
+    assert "DescribeInstances is not allowed" in log
+    assert place.reports[-1][2] == "ABANDON"
+    assert not [key for key in (place.door.keys.secret_key, place.door.keys.token) if key in log]
+
+
+def test_a_leaving_machine_gives_its_name_back(place: Place) -> None:
+    """Once its group ends it, its records go, no others, and the group need not wait any longer."""
+    leaves, stays = place.machine(), place.machine()
+    for machine in (leaves, stays):
+        machine.boot(SCRIPT)
+    leaves.facts["autoscaling/target-lifecycle-state"] = "Terminated"
+
+    status, log = leaves.boot(SCRIPT, "give_back_name")
+
+    assert status == 0, log
+    assert place.names == {HOST.format(2): who(stays)}
+    assert place.reports[-1] == ("lab-workbench-gpu-us-west-2", "drained", "CONTINUE")
+
+
+def test_the_end_is_watched_by_a_service_that_runs_the_same_script(place: Place) -> None:
+    """It starts with every boot, and runs the one step."""
+    machine = place.machine()
+
+    machine.boot(SCRIPT)
+
+    unit = (machine.root / "etc/systemd/system/bedplate-end.service").read_text()
+    assert "ExecStart=/usr/local/lib/bedplate/first-boot give_back_name\n" in unit
+    assert (machine.root / "usr/local/lib/bedplate/first-boot").read_text() == SCRIPT
+    assert machine.noted[-1] == "systemctl enable --now --no-block bedplate-end.service"
+
+
+def test_a_worker_keeps_the_name_that_ec2_gave_it(place: Place) -> None:
+    """The cloud controller knows it by no other; it asks for no name, and reports ready."""
+    machine = place.machine()
+
+    status, log = machine.boot(first_boot(LAB, WORKER))
+
+    assert status == 0, log
+    assert machine.noted == [f"hostnamectl set-hostname {machine.facts['local-hostname']}"]
+    assert place.names == {}
+    assert place.reports == [(f"lab-{WORKER.name}", "ready", "CONTINUE")]
+
+
+@pytest.mark.parametrize(
+    ("found", "formatted", "ready"), [(0, False, True), (2, True, True), (8, False, False)], ids=["data", "blank", "?"]
+)
+def test_a_member_mounts_its_volume(place: Place, found: int, *, formatted: bool, ready: bool) -> None:
+    """A blank one is formatted, one with data never is, and one that cannot be read stops everything."""
+    assert LAB.control_plane
+    machine = place.machine()
+    machine.command("blkid", f"exit {found}")
+    zone = f"{place.aws.region}a"
+    volume = place.aws.call("ec2", "create_volume", AvailabilityZone=zone, Size=32, VolumeType="gp3")["VolumeId"]
+    device = machine.root / f"dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{volume.replace('-', '')}"
+    place.door.done = lambda action: device.touch() if action == "AttachVolume" else None
+
+    status, log = machine.boot(member_boot(LAB, LAB.control_plane.members[0], volume))
+
+    assert (status == 0) is ready, log
+    assert [call.split()[-1] for call in machine.noted if call.startswith("mkfs")] == [str(device)] * formatted
+    assert (f"mount {machine.root}/var/lib/etcd" in machine.noted) is ready
+    assert place.reports == [("lab-control-1", "ready", "CONTINUE" if ready else "ABANDON")]
+    (state,) = place.aws.call("ec2", "describe_volumes", VolumeIds=[volume])["Volumes"]
+    assert [one["InstanceId"] for one in state["Attachments"]] == [machine.facts["instance-id"]]
+
+
+def test_only_what_is_signed_is_answered(place: Place) -> None:
+    """The stand-in refuses a signature that is a digit off, so that what passes it is signed well."""
+    machine = place.machine()
+    key = machine.facts["iam/security-credentials/node"]
+    machine.facts["iam/security-credentials/node"] = key.replace(place.door.keys.secret_key, "0" * 40)
+
+    status, log = machine.boot(first_boot(LAB, WORKER))
+
+    assert status != 0
+    assert "SignatureDoesNotMatch" in log
+    assert place.door.asked == []

@@ -1,0 +1,78 @@
+"""A machine that runs its first boot's script for real, in a folder of its own; what would change this one is noted."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.front_door import FrontDoor
+from tests.support.metadata import metadata_service
+
+# Commands that would change this machine: stand-ins that note how they were called.
+_NOTED = ("hostnamectl", "systemctl", "mkfs.ext4", "mount")
+_FOLDERS = ("etc/cloud/cloud.cfg.d", "etc/systemd/system", "dev/disk/by-id", "bin")
+
+
+@dataclass
+class Node:
+    """A machine: the folder that is its root, what its metadata service tells, and where its requests go."""
+
+    root: Path
+    facts: dict[str, str]
+    door: FrontDoor
+    imds: str
+
+    @property
+    def noted(self) -> list[str]:
+        """The commands that would have changed the machine, in order."""
+        log = self.root / "noted"
+        return log.read_text().splitlines() if log.exists() else []
+
+    def command(self, name: str, script: str) -> None:
+        """Put a stand-in for a command in front of the machine's own."""
+        file = self.root / "bin" / name
+        file.write_text(f"#!/bin/bash\n{script}\n")
+        file.chmod(0o755)
+
+    def start(self, script: str, *steps: str) -> subprocess.Popen[str]:
+        """Start a script, or some of its steps, without waiting for it."""
+        (self.root / "script").write_text(script)
+        env = {
+            "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}",
+            "ROOT": str(self.root),
+            "PAUSE": "0",
+            "AWS_ENDPOINT_URL": self.door.url,
+            "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.imds,
+        }
+        command = ["bash", str(self.root / "script"), *steps]
+        return subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def boot(self, script: str, *steps: str) -> tuple[int, str]:
+        """Run a script to its end; return its exit status and what it logged."""
+        running = self.start(script, *steps)
+        told, log = running.communicate(timeout=60)
+        return running.returncode, told + log
+
+
+@contextmanager
+def node(root: Path, door: FrontDoor, instance: str, address: str) -> Iterator[Node]:
+    """Give a machine of the simulated AWS, whose role's keys the door takes."""
+    keys = {"AccessKeyId": door.keys.access_key, "SecretAccessKey": door.keys.secret_key, "Token": door.keys.token}
+    facts = {
+        "instance-id": instance,
+        "placement/region": door.aws.region,
+        "local-ipv4": address,
+        "local-hostname": f"ip-{address.replace('.', '-')}.{door.aws.region}.compute.internal",
+        "iam/security-credentials/": "node",
+        "iam/security-credentials/node": json.dumps({"Code": "Success", **keys}, indent=2),
+    }
+    for folder in _FOLDERS:
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        made = Node(root, facts, door, stack.enter_context(metadata_service(facts)))
+        for name in _NOTED:
+            made.command(name, f'echo "{name} $*" >>"$ROOT/noted"')
+        yield made
