@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
 
+from moto.autoscaling.models import AutoScalingBackend
 from moto.core import responses
 from moto.core.types import Base64EncodedString
 from moto.ec2.models.instances import Instance
@@ -28,6 +29,8 @@ def mended() -> Iterator[None]:
         repairs.enter_context(wrapped(LaunchTemplate, "create_version", _decoding))
         repairs.enter_context(wrapped(Instance, "terminate", _letting_go))
         repairs.enter_context(wrapped(SubnetBackend, "delete_subnet", _leaving_its_acl))
+        repairs.enter_context(wrapped(AutoScalingBackend, "put_scheduled_update_group_action", _kept_apart))
+        repairs.enter_context(wrapped(AutoScalingBackend, "delete_scheduled_action", _dropped_apart))
         repairs.enter_context(wrapped(responses, "method_names_from_class", cache))
         repairs.enter_context(mended_transit())
         repairs.enter_context(mended_resolver())
@@ -74,3 +77,25 @@ def _leaving_its_acl(delete_subnet: Callable[..., Any]) -> Callable[..., Any]:
         return gone
 
     return deleted
+
+
+def _kept_apart(put: Callable[..., Any]) -> Callable[..., Any]:
+    """Let each group have scheduled actions of its own: moto keeps one of a name, whosesoever it is."""
+
+    def kept(backend: AutoScalingBackend, *, name: str, scheduled_action_name: str, **more: object) -> object:
+        action = put(backend, name=name, scheduled_action_name=scheduled_action_name, **more)
+        book = backend.scheduled_actions
+        book[f"{name}:{scheduled_action_name}"] = book.pop(scheduled_action_name)
+        return action
+
+    return kept
+
+
+def _dropped_apart(delete: Callable[..., Any]) -> Callable[..., Any]:
+    """Drop the group's own scheduled action."""
+
+    def dropped(backend: AutoScalingBackend, *, auto_scaling_group_name: str, scheduled_action_name: str) -> None:
+        delete(backend, auto_scaling_group_name, scheduled_action_name)
+        backend.scheduled_actions.pop(f"{auto_scaling_group_name}:{scheduled_action_name}", None)
+
+    return dropped

@@ -23,6 +23,7 @@ _BUCKET, _GROUP, _TEMPLATE = (
     "aws:autoscaling/group:Group",
     "aws:ec2/launchTemplate:LaunchTemplate",
 )
+_SCHEDULE = "aws:autoscaling/schedule:Schedule"
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +115,19 @@ def test_tags_of_a_scaling_group_come_and_go(world: World) -> None:
         "AutoScalingGroups"
     ]
     assert [(tag["Key"], tag["PropagateAtLaunch"]) for tag in found["Tags"]] == [("owner", False)]
+
+
+def test_each_group_has_scheduled_actions_of_its_own(world: World) -> None:
+    """A name is taken in one group alone: what another group does of that name stays, and goes with itself."""
+    kind, inputs = KINDS[_SCHEDULE], _sound(_SCHEDULE, world)
+    other = {**inputs, "autoscalingGroupName": services.scaling_group(world), "maxSize": 5}
+
+    name, same = kind.create(world.aws, inputs), kind.create(world.aws, other)
+    kind.delete(world.aws, name, inputs)
+
+    assert kind.read(world.aws, same, other)["maxSize"] == 5
+    with pytest.raises(Refusal, match="no scheduled action"):
+        kind.read(world.aws, name, inputs)
 
 
 def test_a_group_starts_machines_from_a_later_version(world: World) -> None:
