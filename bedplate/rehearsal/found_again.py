@@ -8,7 +8,14 @@ from types import MappingProxyType
 
 from bedplate.rehearsal.call import Call
 from bedplate.rehearsal.look import Ask, Look, Reply, alike
-from bedplate.rehearsal.looks_apart import association_found, group_found, key_found, role_found, rules_found
+from bedplate.rehearsal.looks_apart import (
+    association_found,
+    group_found,
+    key_found,
+    peering_found,
+    role_found,
+    rules_found,
+)
 
 _HUB = "TransitGatewayId"
 _ENDS = {_HUB: f"RequesterTgwInfo.{_HUB}", f"Peer{_HUB}": f"AccepterTgwInfo.{_HUB}"}
@@ -25,6 +32,7 @@ def _ec2(noun: str, same: Mapping[str, str] | None = None, *, tagged: bool = Fal
 LOOKS: Mapping[str, Callable[[Call, Ask], Reply | None]] = MappingProxyType(
     {
         "autoscaling.create_auto_scaling_group": group_found,
+        "ec2.accept_vpc_peering_connection": peering_found,
         "ec2.allocate_address": Look("describe_addresses", "Addresses", tagged=True),
         "ec2.authorize_security_group_egress": rules_found,
         "ec2.authorize_security_group_ingress": rules_found,

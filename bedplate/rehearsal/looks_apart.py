@@ -51,6 +51,14 @@ def group_found(call: Call, ask: Ask) -> Reply | None:
     return {} if there else None
 
 
+def peering_found(call: Call, ask: Ask) -> Reply | None:
+    """Return a peering of VPCs that was accepted; None while it waits for that."""
+    told = ask(replace(call, operation="describe_vpc_peering_connections", params={}))["VpcPeeringConnections"]
+    ident = call.params["VpcPeeringConnectionId"]
+    (found,) = [one for one in told if one["VpcPeeringConnectionId"] == ident]
+    return {"VpcPeeringConnection": found} if found["Status"]["Code"] == "active" else None
+
+
 def association_found(call: Call, ask: Ask) -> Reply | None:
     """Return an empty reply when a zone is resolved in the VPC that the call names; moto would list it twice."""
     told = ask(replace(call, operation="get_hosted_zone", params={"Id": call.params["HostedZoneId"]}))

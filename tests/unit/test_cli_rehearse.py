@@ -86,7 +86,8 @@ def test_a_program_reads_where_the_file_asks_for_what_breaks_a_rule(
     assert run(["rehearse", MINIMAL, "--stack", "shared", "--json"]) == 3
 
     faults = json.loads(capsys.readouterr().out)["faults"]
-    assert {told["from"] for told in faults} == {"examples/minimal.yaml:3:7 name"}
+    assert "examples/minimal.yaml:3:7 name" in {told["from"] for told in faults}
+    assert all(told["from"].startswith("examples/minimal.yaml:") for told in faults)
 
 
 def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
