@@ -19,6 +19,7 @@ from pulumi.runtime.settings import ROOT, SETTINGS
 from pulumi.runtime.stack import run_in_stack
 
 from bedplate.rehearsal.monitor import Monitor
+from bedplate.rehearsal.pending import Pending
 
 _PLACEHOLDER: Final[Any] = object()
 # Seconds in which a program that waits for nothing but itself must move on.
@@ -79,7 +80,7 @@ def tidy() -> None:
 def _settle(monitor: Monitor, setting: Setting) -> None:
     set_all_config(dict(setting.config), [])
     # set_mocks leaves these two as they are, one for the whole process: a second run would wait for the first's tasks.
-    SETTINGS.outputs = set()
+    SETTINGS.outputs = Pending()
     SETTINGS.lock = threading.Lock()
     # set_mocks makes a root stack where there is none, and there may be only one: that of run_in_stack.
     ROOT.set(_PLACEHOLDER)
