@@ -35,17 +35,31 @@ def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
 
     Raises MachineError where the machine refuses; the old file is then as it was. The umask narrows `mode`.
     """
-    temporary = path.with_name(f"{_prefix(path)}{os.getpid()}.{os.urandom(4).hex()}")
-    with told_plainly(path):
-        _sweep(path)
-        try:
-            _fill(temporary, data, mode)
-            temporary.replace(path)
-        except BaseException:
+    write_together({path: data}, mode)
+
+
+def write_together(files: Mapping[Path, bytes], mode: int = 0o644) -> None:
+    """Put each content at its path, all of them filled before the first takes its name.
+
+    What a machine refuses (a full disk, a right) it refuses before any old file is replaced; raises as `write_whole`.
+    """
+    temporaries = {path: path.with_name(f"{_prefix(path)}{os.getpid()}.{os.urandom(4).hex()}") for path in files}
+    try:
+        for path, data in files.items():
+            with told_plainly(path):
+                _sweep(path)
+                _fill(temporaries[path], data, mode)
+        for path, temporary in temporaries.items():
+            with told_plainly(path):
+                temporary.replace(path)
+    except BaseException:
+        for temporary in temporaries.values():
             with suppress(OSError):
                 temporary.unlink()
-            raise
-        _sync_folder(path.parent)
+        raise
+    for folder, path in {path.parent: path for path in files}.items():
+        with told_plainly(path):
+            _sync_folder(folder)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
-"""The catalogue that the project ships: read once a process."""
+"""The catalogue that the project ships: read once a process, and replaced as a whole."""
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from bedplate.catalog.regions import read_regions
 from bedplate.catalog.sheet import Sheet, read_sheet
 from bedplate.catalog.software import read_chips, read_drivers, read_releases
 from bedplate.catalog.timezones import read_time_zones
+from bedplate.writer import write_together
 
 FOLDER = Path(__file__).parent / "data"
 
@@ -41,3 +43,8 @@ def load_catalog() -> Catalog:
         releases=read_releases(shipped("kubernetes").rows),
         time_zones=read_time_zones(shipped("timezones").rows),
     )
+
+
+def ship(texts: Mapping[str, str]) -> None:
+    """Put new texts in the place of shipped sheets, by their names: all of them, or none where the machine refuses."""
+    write_together({FOLDER / f"{name}.txt": text.encode() for name, text in texts.items()})

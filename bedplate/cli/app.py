@@ -7,10 +7,12 @@ import typer
 
 from bedplate import __version__
 from bedplate.cli.audit_graph import audit_graph
+from bedplate.cli.catalog import refresh
 from bedplate.cli.check import check
 from bedplate.cli.cost import cost
 from bedplate.cli.diff import diff
 from bedplate.cli.graph import graph
+from bedplate.cli.image import record
 from bedplate.cli.output import show
 from bedplate.cli.plan import plan
 from bedplate.cli.quotas import quotas
@@ -30,6 +32,11 @@ EXAMPLES: tuple[tuple[Callable[..., int], str], ...] = (
     (reach, "bedplate reach titan-01.cellar us-east-1a examples/lab.yaml"),
     (audit_graph, "bedplate graph examples/lab.yaml --all | bedplate audit-graph -"),
 )
+# Commands of a noun: what the noun is, its verbs.
+NOUNS: dict[str, tuple[str, tuple[tuple[Callable[..., int], str], ...]]] = {
+    "image": ("Images that machines start from.", ((record, "bedplate image record fleet.yaml"),)),
+    "catalog": ("Facts about AWS.", ((refresh, "bedplate catalog refresh --region us-west-2"),)),
+}
 
 app = typer.Typer(
     name="bedplate",
@@ -41,6 +48,14 @@ app = typer.Typer(
 
 for command, example in EXAMPLES:
     app.command(epilog=f"Example: {example}")(command)
+
+for noun, (meaning, verbs) in NOUNS.items():
+    group = typer.Typer(help=meaning, rich_markup_mode=None)
+    for command, example in verbs:
+        group.command(epilog=f"Example: {example}")(command)
+    # A group of one verb is still a group.
+    group.callback()(lambda: None)
+    app.add_typer(group, name=noun)
 
 
 def _show_version(*, asked: bool) -> None:

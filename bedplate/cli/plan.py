@@ -76,7 +76,7 @@ def _print(decided: "FleetPlan", end: Iterable[str], *, json: bool) -> None:
     """Print the plan and how it stands to the lock; for a program the latter goes to stderr."""
     from bedplate.catalog import load_catalog
     from bedplate.plan import bill, plan_document
-    from bedplate.report.plan import plan_lines, unheard_lines
+    from bedplate.report.plan import plan_lines, unheard_lines, unpinned_lines
     from bedplate.report.price import price_lines
 
     if json:
@@ -84,4 +84,5 @@ def _print(decided: "FleetPlan", end: Iterable[str], *, json: bool) -> None:
         tell(end)
         return
     show(plan_lines(decided))
-    show(("", *price_lines(bill(decided, load_catalog())), *unheard_lines(decided), *end))
+    advice = (*unheard_lines(decided), *unpinned_lines(decided, load_catalog()))
+    show(("", *price_lines(bill(decided, load_catalog())), *advice, *end))

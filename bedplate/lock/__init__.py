@@ -1,9 +1,9 @@
-"""fleet.lock: the file beside the fleet file that remembers every block, and the hold of its one writer.
+"""fleet.lock: the file beside the fleet file that remembers every block and image, and the hold of its one writer.
 
 A lock that is not exactly what bedplate writes is refused, never repaired and never acted on.
 """
 
-from bedplate.lock.file import LockRefused, Recorded, lock_path, read_lock, record_plan
+from bedplate.lock.file import LockRefused, Recorded, lock_path, read_lock, record_images, record_plan, renew_images
 from bedplate.lock.hold import held
 
-__all__ = ["LockRefused", "Recorded", "held", "lock_path", "read_lock", "record_plan"]
+__all__ = ["LockRefused", "Recorded", "held", "lock_path", "read_lock", "record_images", "record_plan", "renew_images"]

@@ -3,6 +3,8 @@
 import re
 from ipaddress import IPv4Address, IPv4Network
 
+from bedplate.plan.images import IMAGE_ID
+
 _REGION = r"[a-z]{2}(-[a-z]+)+-\d+"
 _SLUG = r"[a-z][a-z0-9-]*"
 _PATHS = (
@@ -14,7 +16,6 @@ _PATHS = (
 _PATH = re.compile("|".join(_PATHS), re.ASCII)
 _MACHINE = re.compile(rf"control-\d\.{_REGION}", re.ASCII)
 _IMAGE_OF = re.compile(rf"{_REGION}/(x86_64|arm64)", re.ASCII)
-_IMAGE = re.compile(r"ami-([0-9a-f]{8}|[0-9a-f]{17})", re.ASCII)
 _RESTORE = "restore it from its history: `git checkout -- fleet.lock`"
 
 
@@ -56,6 +57,6 @@ def image_of(place: str, value: object) -> str:
     """Return the image of a region and architecture."""
     if not _IMAGE_OF.fullmatch(place):
         raise NotALockError(f"it names images of a place that bedplate never writes: {place!r}")
-    if not isinstance(value, str) or not _IMAGE.fullmatch(value):
+    if not isinstance(value, str) or not IMAGE_ID.fullmatch(value):
         raise NotALockError(f"{place} has {value!r}, which is no image id")
     return value

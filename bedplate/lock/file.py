@@ -70,9 +70,33 @@ def record_plan(path: Path, fleet: Fleet, catalog: Catalog, *, release_of: tuple
         left = [release(known, each, fleet).blocks for each in release_of]
         gone = {name: block for name, block in known.blocks.items() if any(name not in blocks for blocks in left)}
         plan = plan_fleet(fleet, known.without(gone), catalog)
-        if plan.recorded() != known:
-            write_whole(path, lock_text(fleet.name, plan.recorded()).encode())
+        _rewritten(path, fleet.name, known, plan.recorded())
         return Recorded(plan, gone)
+
+
+def record_images(path: Path, fleet: str, images: Mapping[str, str]) -> Record:
+    """Record images of places that have none yet, and return what the lock holds now.
+
+    The lock is read again under the hold: an image that another writer has recorded since stays. HeldError while
+    somebody else writes.
+    """
+    with held(path):
+        known = read_lock(path, fleet)
+        return _rewritten(path, fleet, known, known.with_images({**images, **known.images}))
+
+
+def renew_images(path: Path, fleet: str, images: Mapping[str, str]) -> Record:
+    """Record images in place of those that the lock holds, and return what it holds now; raises as `record_images`."""
+    with held(path):
+        known = read_lock(path, fleet)
+        return _rewritten(path, fleet, known, known.with_images(images))
+
+
+def _rewritten(path: Path, fleet: str, known: Record, record: Record) -> Record:
+    """Write the lock where it is to hold something else than is known; only for the holder."""
+    if record != known:
+        write_whole(path, lock_text(fleet, record).encode())
+    return record
 
 
 def _text(path: Path) -> str:

@@ -1,7 +1,7 @@
 """What a fleet needs of each region's quotas: at the minimum of its groups, and at their maximum."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -13,6 +13,9 @@ from bedplate.plan.pool import PoolPlan
 from bedplate.plan.standing import Standing, nat_gateways, standing
 from bedplate.spec.group import Market
 from bedplate.spec.network import Egress
+
+# What the account was granted, by region and quota code; empty where nobody could ask.
+Granted = Mapping[tuple[str, str], float]
 
 _TIB = 1024
 # `p5en.48xlarge`: family p, generation 5.

@@ -27,3 +27,7 @@ class Record:
         blocks = {path: block for path, block in self.blocks.items() if path not in paths}
         addresses = {name: one for name, one in self.addresses.items() if not any(one in block for block in gone)}
         return replace(self, blocks=MappingProxyType(blocks), addresses=MappingProxyType(addresses))
+
+    def with_images(self, images: Mapping[str, str]) -> "Record":
+        """Return the record with these images beside those it holds; one of the same place gives way."""
+        return replace(self, images=MappingProxyType({**self.images, **images}))

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network
 from itertools import groupby
 
+from bedplate.catalog import Catalog
 from bedplate.plan.fleet import FleetPlan, SitePlan, ZonePlan
 from bedplate.plan.hostnames import API_PORT, api_name
+from bedplate.plan.images import unrecorded_images
 from bedplate.plan.paths import PODS, SERVICES, edge_path, is_nested, pool_path, region_path, site_path
 from bedplate.plan.pool import PoolPlan
 from bedplate.plan.zones import SLOTS
@@ -33,6 +35,14 @@ def unheard_lines(plan: FleetPlan) -> Iterator[str]:
     """Yield what to add where alarms would ring unheard."""
     if plan.alarms is None and (plan.sites or plan.pools):
         yield "alarms ring in AWS's console alone; `alarms: {email: ...}` names somebody to be told"
+
+
+def unpinned_lines(plan: FleetPlan, catalog: Catalog) -> Iterator[str]:
+    """Yield where machines of a recorded fleet start from an image that no lock remembers."""
+    missing = unrecorded_images(plan, catalog) if plan.record.blocks else ()
+    if missing:
+        more = f" and {len(missing) - 1} more" if missing[1:] else ""
+        yield f"no image recorded for {missing[0]}{more}: Canonical's newest is taken; `bedplate image record`"
 
 
 def _section(rows: Iterable[Row]) -> Iterator[str]:

@@ -1,14 +1,11 @@
 """What a fleet needs of the account's quotas, as a table and as a document for programs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from bedplate.plan.quotas import Need
+from bedplate.plan.quotas import Granted, Need
 from bedplate.report.columns import aligned
-
-# What the account was granted, by region and quota code; empty where nobody could ask.
-Granted = Mapping[tuple[str, str], float]
 
 _RIGHT = (1, 2, 3, 4)
 _HEADING = ("minimum", "maximum", "new account")
@@ -55,8 +52,8 @@ def _granted(need: Need, granted: Granted) -> str:
 
 
 def _mark(need: Need, granted: Granted) -> str:
-    """Return ! where the minimum does not fit, + where the maximum does not; without an answer, a new account's."""
-    there = granted.get(_key(need), need.quota.default)
+    """Return ! where the minimum does not fit, + where the maximum does not: in a new account, if nobody was asked."""
+    there = granted.get(_key(need), need.most if granted else need.quota.default)
     return "!" if there < need.least else "+" if there < need.most else " "
 
 

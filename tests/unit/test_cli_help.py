@@ -4,15 +4,16 @@ import pytest
 
 from bedplate import __version__
 from bedplate.cli import run
-from bedplate.cli.app import EXAMPLES
+from bedplate.cli.app import EXAMPLES, NOUNS
 
 COMMANDS = [(command.__name__.replace("_", "-"), example) for command, example in EXAMPLES]
+VERBS = [(f"{noun} {verb.__name__}", example) for noun, (_, verbs) in NOUNS.items() for verb, example in verbs]
 
 
-@pytest.mark.parametrize(("command", "example"), COMMANDS)
+@pytest.mark.parametrize(("command", "example"), COMMANDS + VERBS)
 def test_every_command_shows_an_example(command: str, example: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The quickest way to learn a command is a line that runs."""
-    assert run([command, "--help"]) == 0
+    assert run([*command.split(), "--help"]) == 0
 
     assert f"Example: {example}" in capsys.readouterr().out
 
@@ -23,8 +24,16 @@ def test_help_names_every_command(arguments: list[str], capsys: pytest.CaptureFi
     assert run(arguments) == 0
 
     told = capsys.readouterr().out
-    assert all(f"  {command} " in told for command, _ in COMMANDS)
+    assert all(f"  {command} " in told for command in (*(name for name, _ in COMMANDS), *NOUNS))
     assert "..." not in told.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_a_noun_without_a_verb_is_told(noun: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is done for half a command."""
+    assert run([noun]) == 2
+
+    assert "Missing command" in capsys.readouterr().err
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

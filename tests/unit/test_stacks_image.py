@@ -3,7 +3,8 @@
 import pytest
 
 from bedplate.catalog import load_catalog
-from stacks.image import architecture, image_reference
+from bedplate.plan.images import architecture
+from stacks.image import image_reference
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.errors import MachineError
-from bedplate.writer import told_plainly, write_whole
+from bedplate.writer import told_plainly, write_together, write_whole
 
 HOST = os.uname().nodename
 NO_PID = 2**22 + 1  # one more than Linux ever gives
@@ -98,3 +98,24 @@ def test_an_unforeseen_error_is_not_dressed_up(tmp_path: Path) -> None:
     """What the table of lacks does not name is a defect, and comes through as it is."""
     with pytest.raises(ChildProcessError), told_plainly(tmp_path):
         raise ChildProcessError
+
+
+def test_files_written_together_all_have_their_new_content(tmp_path: Path) -> None:
+    """And nothing else is left in the folder."""
+    write_together({tmp_path / "offers.txt": b"new", tmp_path / "prices.txt": b"dear"})
+
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {
+        "offers.txt": b"new",
+        "prices.txt": b"dear",
+    }
+
+
+def test_where_one_cannot_be_written_none_is(tmp_path: Path) -> None:
+    """What the machine lacks shows before the first file takes its name."""
+    first = tmp_path / "offers.txt"
+    first.write_bytes(b"old")
+
+    with pytest.raises(MachineError, match=r"cannot write prices\.txt: the folder does not exist"):
+        write_together({first: b"new", tmp_path / "gone" / "prices.txt": b"dear"})
+
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"offers.txt": b"old"}
