@@ -6,7 +6,9 @@ from bedplate.checks.evidence import Evidence
 from bedplate.checks.fault import Fault
 from bedplate.checks.ladder import rungs_of
 from bedplate.checks.rules import fault
+from bedplate.plan.member import member_name
 from bedplate.plan.names import pool_name
+from bedplate.spec import Fleet
 from bedplate.spec.domain import LONGEST
 from bedplate.spec.site import Use
 
@@ -15,8 +17,9 @@ LONGEST_TEMPLATE = 128
 
 
 def check_names(evidence: Evidence) -> Iterator[Fault]:
-    """Tell groups whose pools or machines would have names that are too long."""
+    """Tell groups whose pools or machines would have names that are too long, or somebody else's."""
     fleet = evidence.fleet
+    yield from _taken(fleet)
     for name, group in fleet.groups.items():
         for key, rung in rungs_of(name, group):
             # A pool of one zone is named after it: one letter more than the region.
@@ -30,3 +33,13 @@ def check_names(evidence: Evidence) -> Iterator[Fault]:
                 message = f"full names of its machines have {len(host)} characters; RFC 1123 allows {LONGEST}"
                 yield fault("E248", f"groups.{name}", message)
                 break
+
+
+def _taken(fleet: Fleet) -> Iterator[Fault]:
+    """Tell groups that people log in to whose machines would be called like those of the control plane."""
+    home = next((name for name, region in fleet.regions.items() if region.home), "")
+    first = member_name(1, home)
+    for name, group in fleet.groups.items() if fleet.kubernetes else ():
+        places = {rung.region for rung in group.ladder}
+        if group.use is Use.SSH and home in places and f"{name}-1.{home}" == first:
+            yield fault("E353", f"groups.{name}", f"{first} is a machine of the control plane")

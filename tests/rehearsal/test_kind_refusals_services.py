@@ -140,3 +140,12 @@ def test_a_group_starts_machines_from_a_later_version(world: World) -> None:
     name = KINDS[_GROUP].create(world.aws, group)
 
     assert KINDS[_GROUP].read(world.aws, name, group)["desiredCapacity"] == 1
+
+
+def test_a_volume_never_shrinks(world: World) -> None:
+    """EBS grows a volume in place, and refuses to make it smaller."""
+    kind, inputs = KINDS["aws:ebs/volume:Volume"], _sound("aws:ebs/volume:Volume", world)
+    ident = kind.create(world.aws, inputs)
+
+    with pytest.raises(Refusal, match="cannot be smaller"):
+        kind.update(world.aws, ident, inputs, {**inputs, "size": inputs["size"] - 1})

@@ -119,5 +119,11 @@ LADDER_RULES = (
         "shorten the group's name",
         "EC2 API, CreateLaunchTemplate",
     ),
+    Rule(
+        "E353",
+        "name-of-control-plane",
+        "Machines of the control plane have these names already.",
+        "give the group another name",
+    ),
     Rule("W352", "maximum-never-reached", "What is reserved is all that there is.", "lower max, or add a rung"),
 )
