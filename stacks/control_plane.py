@@ -13,7 +13,7 @@ from pulumi_aws.ec2.network_interface import NetworkInterface, NetworkInterfaceA
 from bedplate.catalog import load_catalog
 from bedplate.plan.fleet import ControlPlane, FleetPlan, Member
 from bedplate.plan.hostnames import short_name
-from bedplate.plan.pool import Volume as RootVolume
+from bedplate.plan.standing import CONTROL_VOLUME, ETCD_VOLUME
 from stacks.firewall import ControlFirewall
 from stacks.first_boot import member_boot
 from stacks.hooks import member_hooks
@@ -23,10 +23,6 @@ from stacks.options import inside, kept
 from stacks.shortage import watch_launches
 from stacks.tags import MEMBER, named, stack_tags
 from stacks.user_data import encoded
-
-_DISK = RootVolume(gib=50)
-# etcd holds 8 GiB at the most, and writes its snapshots beside them. Source: etcd documentation, "System limits".
-ETCD_GIB = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +56,7 @@ class ControlMachines(pulumi.ComponentResource):
             type=self._type,
             image=image_of(self._plan, self._plan.home.name, (self._type,), load_catalog()),
             zone=member.zone,
-            volume=_DISK,
+            volume=CONTROL_VOLUME,
             tags=tags,
             profile_arn=self._parts.profile_arn,
             interface_id=self._interface(member, name),
@@ -86,7 +82,7 @@ class ControlMachines(pulumi.ComponentResource):
         title = f"{name}-etcd"
         args = VolumeArgs(
             availability_zone=member.zone,
-            size=ETCD_GIB,
+            size=ETCD_VOLUME.gib,
             type="gp3",
             encrypted=True,
             tags=named(title) | {MEMBER: member.name},

@@ -3,12 +3,12 @@
 import pulumi
 from pulumi_aws.ec2.vpc_endpoint import VpcEndpoint, VpcEndpointArgs
 
+from bedplate.plan.door import HTTPS, TCP, Rule
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from stacks.arn import arn
 from stacks.network import Network
 from stacks.options import inside
 from stacks.policy import Statement, policy
-from stacks.rule import HTTPS, TCP, Rule
 from stacks.security_group import Doors
 from stacks.tags import named
 

@@ -2,8 +2,8 @@
 
 import pulumi
 
+from bedplate.plan.door import ANYWHERE, API, control_rules, node_rules, storage_rules
 from bedplate.plan.fleet import FleetPlan, RegionPlan
-from stacks.rule import ANYWHERE, API, control_rules, node_rules, storage_rules
 from stacks.security_group import Doors
 
 

@@ -9,11 +9,11 @@ from pulumi_aws.route53.resolver_endpoint import ResolverEndpoint, ResolverEndpo
 from pulumi_aws.route53.resolver_rule import ResolverRule, ResolverRuleArgs
 from pulumi_aws.route53.resolver_rule_association import ResolverRuleAssociation, ResolverRuleAssociationArgs
 
+from bedplate.plan.door import DNS, DNS_PROTOCOLS, Rule
 from bedplate.plan.fleet import FleetPlan, NameServersPlan, RegionPlan
 from stacks.network import Network
 from stacks.options import inside
 from stacks.resolver import two_subnets
-from stacks.rule import DNS, DNS_PROTOCOLS, Rule
 from stacks.security_group import Doors
 from stacks.tags import named
 

@@ -12,13 +12,13 @@ from pulumi_aws.ec2.network_interface import NetworkInterface, NetworkInterfaceA
 from pulumi_aws.ec2.route import Route, RouteArgs
 
 from bedplate.catalog import load_catalog
+from bedplate.plan.door import ANYWHERE, Rule
 from bedplate.plan.fleet import FleetPlan, LaptopPool, RegionPlan
 from bedplate.plan.standing import GATEWAY_TYPE, GATEWAY_VOLUME
 from stacks.image import image_of
 from stacks.lone_machine import LoneMachine, launch_alone
 from stacks.network import Network
 from stacks.options import inside
-from stacks.rule import ANYWHERE, Rule
 from stacks.security_group import Doors
 from stacks.shortage import watch_launches
 from stacks.tags import named, stack_tags

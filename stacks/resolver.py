@@ -6,10 +6,10 @@ import pulumi
 from pulumi_aws.route53._inputs import ResolverEndpointIpAddressArgs
 from pulumi_aws.route53.resolver_endpoint import ResolverEndpoint, ResolverEndpointArgs
 
+from bedplate.plan.door import DNS, DNS_PROTOCOLS, Rule
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from stacks.network import Network
 from stacks.options import inside
-from stacks.rule import DNS, DNS_PROTOCOLS, Rule
 from stacks.security_group import Doors
 from stacks.tags import named
 

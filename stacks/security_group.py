@@ -7,8 +7,8 @@ from pulumi_aws.ec2.security_group import SecurityGroup, SecurityGroupArgs
 from pulumi_aws.vpc.security_group_egress_rule import SecurityGroupEgressRule, SecurityGroupEgressRuleArgs
 from pulumi_aws.vpc.security_group_ingress_rule import SecurityGroupIngressRule, SecurityGroupIngressRuleArgs
 
+from bedplate.plan.door import TCP, Rule
 from stacks.options import inside
-from stacks.rule import TCP, Rule
 from stacks.tags import named
 
 _ALL = "-1"  # every protocol, every port

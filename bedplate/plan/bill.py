@@ -9,7 +9,7 @@ from bedplate.catalog import Catalog
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pool import PoolPlan, Volume
 from bedplate.plan.span import NOTHING, Span, total
-from bedplate.plan.standing import GATEWAY_VOLUME, Standing, standing
+from bedplate.plan.standing import Standing, standing, standing_volumes
 
 # What gp3 has without paying more. Source: https://aws.amazon.com/ebs/pricing/, read 2026-11.
 _FREE = Volume(0)
@@ -95,9 +95,8 @@ def _volume(volume: Volume, catalog: Catalog) -> float:
 def _lines(plan: FleetPlan, catalog: Catalog) -> Iterator[Line]:
     for each in standing(plan):
         yield Line(each.what, each.region, each.count, each.count * _rate(each, catalog))
-    for pool in plan.laptops:
-        if pool.place in {region.name for region in plan.regions}:
-            yield Line("laptop gateway, disk", pool.place, 1, _volume(GATEWAY_VOLUME, catalog))
+    for disks in standing_volumes(plan):
+        yield Line(disks.what, disks.region, disks.count, disks.count * _volume(disks.volume, catalog))
 
 
 def _rate(each: Standing, catalog: Catalog) -> float:

@@ -8,9 +8,10 @@ from itertools import groupby
 from bedplate.catalog import Catalog
 from bedplate.catalog.quotas import QuotaFacts
 from bedplate.plan.beyond import asks_here, has_transit
+from bedplate.plan.door import control_rules, node_rules, storage_rules
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from bedplate.plan.pool import PoolPlan
-from bedplate.plan.standing import Standing, nat_gateways, standing
+from bedplate.plan.standing import Standing, nat_gateways, standing, standing_volumes
 from bedplate.spec.group import Market
 from bedplate.spec.network import Egress
 
@@ -47,7 +48,8 @@ def _of_region(plan: FleetPlan, region: RegionPlan, catalog: Catalog) -> Iterato
     for quota in catalog.quotas.values():
         if quota.market:
             yield _processors(region.name, quota, pools, stands, catalog)
-    counted = _disks(pools) | _counts(plan, region, len(pools), sum(each.count for each in stands))
+    groups = len(pools) + sum(each.count for each in stands)
+    counted = _disks(pools, _standing_gib(plan, region.name)) | _counts(plan, region, groups)
     for name, (least, most) in counted.items():
         if name in catalog.quotas:
             yield Need(region.name, catalog.quotas[name], least, most)
@@ -82,8 +84,12 @@ def _family(type_name: str, quota: QuotaFacts, catalog: Catalog) -> str:
     return letters + generation if letters + generation in named else letters
 
 
-def _disks(pools: Iterable[PoolPlan]) -> dict[str, tuple[int, int]]:
-    least = most = 0
+def _standing_gib(plan: FleetPlan, region: str) -> int:
+    return sum(each.count * each.volume.gib for each in standing_volumes(plan) if each.region == region)
+
+
+def _disks(pools: Iterable[PoolPlan], standing_gib: int) -> dict[str, tuple[int, int]]:
+    least = most = standing_gib
     for _, group in groupby(pools, key=lambda pool: pool.group):
         each = tuple(group)
         least += sum(pool.min for pool in each) * each[0].volume.gib
@@ -91,7 +97,15 @@ def _disks(pools: Iterable[PoolPlan]) -> dict[str, tuple[int, int]]:
     return {"gp3 storage, TiB": (-(-least // _TIB), -(-most // _TIB))}
 
 
-def _counts(plan: FleetPlan, region: RegionPlan, pools: int, lone: int) -> dict[str, tuple[int, int]]:
+def _rules(plan: FleetPlan, region: RegionPlan) -> int:
+    """Return how many rules the largest group has: nodes and control plane let in their own, and each other."""
+    nodes = len(node_rules(plan, region)) + 1
+    if region.home and plan.control_plane:
+        return max(nodes + 1, len(control_rules(plan)) + 2, len(storage_rules(plan)))
+    return max(nodes, len(storage_rules(plan)) if plan.files else 0)
+
+
+def _counts(plan: FleetPlan, region: RegionPlan, groups: int) -> dict[str, tuple[int, int]]:
     """Return what does not depend on how many machines there are."""
     nat = nat_gateways(plan, region)
     gateways = sum(pool.place == region.name for pool in plan.laptops)
@@ -100,9 +114,10 @@ def _counts(plan: FleetPlan, region: RegionPlan, pools: int, lone: int) -> dict[
         "elastic addresses": nat + gateways,
         "NAT gateways in a zone": int(plan.egress is not Egress.NONE),
         "interface endpoints in a VPC": len(plan.endpoints),
+        "rules in a security group": _rules(plan, region),
         "transit gateways": int(has_transit(plan)),
         "VPN connections": len(plan.sites),
-        "Auto Scaling groups": pools + lone,
+        "Auto Scaling groups": groups,
         "resolver endpoints": asks_here(plan, region) + any(site.dns for site in plan.sites),
         "file systems": sum(each.region == region.name for each in plan.files),
     }

@@ -14,6 +14,9 @@ from bedplate.spec.network import Egress
 # OpenVPN works on one core, so two are enough; every region offers this type, and its network keeps its pace.
 GATEWAY_TYPE = "c6in.large"
 GATEWAY_VOLUME = Volume(16)
+CONTROL_VOLUME = Volume(50)
+# etcd holds 8 GiB at the most, and writes its snapshots beside them. Source: etcd documentation, "System limits".
+ETCD_VOLUME = Volume(32)
 # AWS wants a resolver endpoint in two zones.
 RESOLVER_ADDRESSES = 2
 
@@ -66,6 +69,30 @@ def _at_home(plan: FleetPlan, home: str) -> Iterator[Standing]:
         yield Standing(plan.control_plane.type, home, len(plan.control_plane.members), "control plane")
 
 
+@dataclass(frozen=True, slots=True)
+class StandingVolume:
+    """So many volumes of one kind in a region, beside those of pools."""
+
+    what: str
+    region: str
+    count: int
+    volume: Volume
+
+
+def standing_volumes(plan: FleetPlan) -> tuple[StandingVolume, ...]:
+    """Return the volumes of the machines that the fleet keeps for itself."""
+    members, home = len(plan.control_plane.members) if plan.control_plane else 0, plan.home.name
+    every = (
+        *(
+            StandingVolume("laptop gateway, disk", region.name, _laptop_gateways(plan, region), GATEWAY_VOLUME)
+            for region in plan.regions
+        ),
+        StandingVolume("control plane, disks", home, members, CONTROL_VOLUME),
+        StandingVolume("control plane, etcd", home, members, ETCD_VOLUME),
+    )
+    return tuple(each for each in every if each.count)
+
+
 def nat_gateways(plan: FleetPlan, region: RegionPlan) -> int:
     """Return how many NAT gateways a region has."""
     return {Egress.SHARED: 1, Egress.PER_ZONE: len(region.zones), Egress.NONE: 0}[plan.egress]
@@ -94,5 +121,7 @@ def _attachments(plan: FleetPlan) -> int:
 
 
 def _alarms(plan: FleetPlan, region: RegionPlan, gateways: int) -> int:
-    pools = sum(pool.region == region.name for pool in plan.pools)
-    return gateways + pools + len(plan.sites)
+    groups = sum(pool.region == region.name for pool in plan.pools)
+    if region.home and plan.control_plane:
+        groups += len(plan.control_plane.members)
+    return gateways + groups + len(plan.sites)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bedplate.catalog import load_catalog
+from bedplate.plan.quotas import needs
 from bedplate.plan.standing import standing
 from tests.support.declared import declared_of, plan_of
 
@@ -47,3 +49,22 @@ def test_the_bill_counts_what_the_stacks_declare(fleet: str, rate: str) -> None:
     counted = sum(each.count for each in standing(plan_of(ROOT / fleet)) if each.rate == rate)
 
     assert counted == sum(held(fleet)[token] * each for token, each in MADE_BY[rate].items())
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_the_largest_security_group_is_known(fleet: str) -> None:
+    """A group that is full refuses whoever comes next, long after the file was judged."""
+    plan = plan_of(ROOT / fleet)
+    wanted = {need.region: need.most for need in needs(plan, load_catalog()) if need.quota.name.startswith("rules")}
+
+    found = {
+        region.name: max(
+            Counter(
+                entry.parent
+                for entry in declared_of(ROOT / fleet)[f"{plan.name}.{region.name}"]
+                if entry.type == "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+            ).values()
+        )
+        for region in plan.regions
+    }
+    assert found == wanted

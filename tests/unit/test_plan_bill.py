@@ -72,7 +72,7 @@ def test_a_faster_disk_costs_more_than_a_large_one() -> None:
 MACHINES = (1 * 1.3232, 1 * 0.8064), (8 * 1.3232, 20 * 0.8064, 64 * 55.04, 200 * 10.49264, 300 * 4.8384)
 DISKS = (500 + 100) * 0.08 / 730, (8 * 500 + 20 * 100 + 64 * 100 + 200 * 100 + 300 * 100) * 0.08 / 730
 STANDING = (
-    3 * 0.2016,  # control plane, m7i.xlarge
+    3 * 0.2016 + 3 * (50 + 32) * 0.08 / 730,  # control plane, m7i.xlarge; its disks, and etcd's
     1 * 0.1134 + 16 * 0.08 / 730,  # laptop gateway, c6in.large, and its disk
     3 * 0.045,  # a NAT gateway a region
     4 * 0.005,  # public addresses: of those, and of the laptop gateway
@@ -82,7 +82,7 @@ STANDING = (
     2 * 0.50 / 730,  # the fleet's zone, one reverse zone
     7 * 1.00 / 730,  # keys: data and alarms in each region, parameters at home
     3 * 0.40 / 730,  # secrets: the keys of each connection
-    28 * 0.10 / 730,  # alarms: 21 pools, 3 NAT gateways, 1 laptop gateway, 3 connections
+    31 * 0.10 / 730,  # alarms: 21 pools, 3 of the control plane, 3 NAT gateways, 1 laptop gateway, 3 connections
 )
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.plan import Record, plan_fleet
+from bedplate.plan.door import node_rules, storage_rules
 from bedplate.plan.fleet import FleetPlan
 from bedplate.spec.network import Egress, Interconnect
 from stacks.egress import gateway_zones
-from stacks.rule import node_rules, storage_rules
 from tests.support.declared import EXAMPLES, plan_of
 from tests.support.sketch import sketch
 
