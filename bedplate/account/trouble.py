@@ -12,6 +12,7 @@ from botocore.exceptions import (
     ConnectionError,  # noqa: A004  botocore's own, which is no OSError
     CredentialRetrievalError,
     HTTPClientError,
+    LoginError,
     NoCredentialsError,
     PartialCredentialsError,
     ProfileNotFound,
@@ -71,7 +72,7 @@ def trouble(error: BotoCoreError | ClientError, service: str) -> BedplateError:
         case ProfileNotFound():
             known = "`aws configure list-profiles` lists those that there are"
             return MachineError("AWS_PROFILE names a profile that there is not", fix=known)
-        case SSOError() | TokenRetrievalError() | CredentialRetrievalError():
+        case SSOError() | LoginError() | TokenRetrievalError() | CredentialRetrievalError():
             return _expired()
         case HTTPClientError() | ConnectionError():
             fix = f"{service} is asked over HTTPS: look at this machine's network, proxy and certificates"
@@ -108,4 +109,6 @@ def _refused(error: ClientError, service: str) -> BedplateError:
 
 
 def _expired() -> MachineError:
-    return MachineError("the AWS credentials here have expired", fix="log in anew, for instance by `aws sso login`")
+    return MachineError(
+        "the AWS credentials here have expired", fix="log in anew, for instance by `aws sso login` or `aws login`"
+    )

@@ -31,6 +31,7 @@ def _name(value: object) -> str:
         (boto.PartialCredentialsError(provider="env", cred_var=SECRET), MachineError, "not complete"),
         (boto.ProfileNotFound(profile="lab"), MachineError, "a profile that there is not"),
         (boto.UnauthorizedSSOTokenError(), MachineError, "have expired"),
+        (boto.LoginRefreshRequired(), MachineError, "have expired"),
         (boto.TokenRetrievalError(provider="sso", error_msg=SECRET), MachineError, "have expired"),
         (boto.EndpointConnectionError(endpoint_url=SECRET), MachineError, "cannot be reached"),
         (boto.ReadTimeoutError(endpoint_url=SECRET), MachineError, "cannot be reached"),

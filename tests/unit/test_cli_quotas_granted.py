@@ -9,6 +9,7 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.cli import run
 from bedplate.plan.quotas import Need, needs
+from bedplate.report.columns import WIDTH
 from tests.support.declared import EXAMPLES, plan_of
 from tests.support.stubbed import ACCOUNT, StubbedSession, stubbed_account
 
@@ -49,6 +50,7 @@ def test_what_was_granted_stands_beside_what_is_needed(
     assert "new account   granted   code" in told
     table = told.partition("\n\n")[0]
     assert "100,000" in table
+    assert [line for line in told.splitlines() if len(line) > WIDTH] == []
     assert not [line for line in table.splitlines() if line.startswith(("!", "+"))]
 
 

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.errors import InputError, MachineError
-from bedplate.lock import lock_path, read_lock, record_plan
+from bedplate.errors import HeldError, InputError, MachineError
+from bedplate.lock import held, lock_path, read_lock, record_images, record_plan, renew_images
 from bedplate.lock.file import _LARGEST
 from bedplate.plan import PlanFaults, Record, allot
 from tests.support.sketch import catalog, sketch
 
 BOTH = sketch({"us-west-2": ["us-west-2a"], "us-east-1": ["us-east-1a"]})
 WEST = sketch({"us-west-2": ["us-west-2a"]})
+OLD, NEW = "ami-0000000000000000a", "ami-0000000000000000b"
 EAST = sketch({"us-east-1": ["us-east-1a"]})
 
 
@@ -70,6 +71,35 @@ def test_what_one_release_takes_along_may_be_named_too(lock: Path) -> None:
     done = record_plan(lock, EAST, catalog(), release_of=paths)
 
     assert set(done.released) == {path for path in allot(BOTH, Record({})) if path.startswith("region/us-west-2")}
+
+
+def test_an_image_that_was_recorded_meanwhile_stays(lock: Path) -> None:
+    """Between asking AWS and writing the lock, somebody else may have been quicker."""
+    record_plan(lock, WEST, catalog())
+    record_images(lock, "lab", {"us-west-2/x86_64": OLD})
+
+    record = record_images(lock, "lab", {"us-west-2/x86_64": NEW, "us-west-2/arm64": NEW})
+
+    assert record.images == {"us-west-2/x86_64": OLD, "us-west-2/arm64": NEW}
+    assert read_lock(lock, "lab") == record
+    assert record.blocks
+
+
+def test_a_renewed_image_takes_the_place_of_the_recorded(lock: Path) -> None:
+    """Those of other places stay."""
+    record_images(lock, "lab", {"us-west-2/x86_64": OLD, "us-east-1/x86_64": OLD})
+
+    renew_images(lock, "lab", {"us-west-2/x86_64": NEW})
+
+    assert read_lock(lock, "lab").images == {"us-west-2/x86_64": NEW, "us-east-1/x86_64": OLD}
+
+
+def test_images_are_not_recorded_while_somebody_else_writes(lock: Path) -> None:
+    """One writer at a time, whatever is written."""
+    with held(lock), pytest.raises(HeldError):
+        record_images(lock, "lab", {"us-west-2/x86_64": OLD})
+
+    assert not lock.exists()
 
 
 def test_a_refused_plan_leaves_the_lock_alone(lock: Path) -> None:
