@@ -9,7 +9,7 @@ JUDGES_READY := $(JUDGES)/.ready
 # Two at a time: the tests that run a whole rehearsal take most of a core each.
 TEST_WORKERS ?= 2
 
-.PHONY: help demo test judge check format docs bench lock clean
+.PHONY: help demo test labs judge check format docs bench lock clean
 
 help:  ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -29,9 +29,12 @@ $(READY): requirements.lock
 demo: $(READY)  ## Rehearse examples/lab.yaml and a change to it: every stack created, run again, changed, destroyed
 	$(BIN)/bedplate rehearse examples/lab.yaml --changed examples/lab-grown.yaml
 
-test: $(READY)  ## Run all tests, the quick ones first
+test: $(READY)  ## Run the tests, the quick ones first
 	$(BIN)/pytest tests/unit tests/rehearsal -n $(TEST_WORKERS) --dist loadfile --cov --cov-report=term:skip-covered
 	$(BIN)/pytest tests/faults
+
+labs: $(READY)  ## Run the long tests: whole fleets of every shape, in fair and foul weather
+	$(BIN)/pytest tests/labs -n $(TEST_WORKERS) --dist loadgroup
 
 # 300 MB that a newcomer does not need: the judges stand apart, and are told nothing but files.
 $(JUDGES_READY): requirements-judges.lock

@@ -24,7 +24,7 @@ from tests.support.reached import NAMES, graph_of, plan_named, report_of
 Walked = tuple[FleetPlan, Fabric]
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in NAMES])
 def fleet(request: pytest.FixtureRequest) -> str:
     """Give the name of each fleet in turn."""
     return str(request.param)
