@@ -36,10 +36,16 @@ class FlowRole(pulumi.ComponentResource):
             description=f"Flow logs of the fleet {plan.name}",
             service="vpc-flow-logs.amazonaws.com",
             sid="BeFlowLogs",
-            permissions=(writing(plan),),
+            permissions=(finding(plan), writing(plan)),
         )
         service_role(plan, errand, self)
         self.register_outputs({})
+
+
+def finding(plan: FleetPlan) -> Statement:
+    """Return how the role finds its group: AWS asks for the right to list them, which knows no single group."""
+    groups = tuple(sorted(arn(plan, "logs", region.name, "log-group:*") for region in plan.regions))
+    return Statement(sid="FindGroups", actions=("logs:DescribeLogGroups",), resources=groups)
 
 
 def writing(plan: FleetPlan) -> Statement:

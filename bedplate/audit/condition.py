@@ -28,6 +28,8 @@ _WHO = frozenset(
 )
 _ARN_PARTS = 6
 _ACCOUNT = 4
+# How every id of a kind begins: a pattern of no more than that is everybody's. Source: AWS IAM user guide, unique ids.
+_KINDS = frozenset({"AIDA", "AROA", "o-", "vpc-", "vpce-"})
 
 
 def narrows(condition: Properties) -> bool:
@@ -63,8 +65,12 @@ def _is_someplace(texts: Iterable[str]) -> bool:
 
 
 def _is_named(word: str) -> bool:
-    """Whether a pattern names somebody: an ARN whose account is any account names nobody."""
+    """Whether a pattern names somebody: an ARN whose account is any account, or any id of a kind, names nobody."""
     arn = word.split(":")
-    if arn[0] == "arn" and len(arn) >= _ARN_PARTS:
-        return "*" not in arn[_ACCOUNT] and bool(":".join(arn[_ACCOUNT:]).strip(":*?"))
-    return bool(word.strip("*?"))
+    if arn[0] == "arn":
+        return len(arn) >= _ARN_PARTS and _is_one_account(arn[_ACCOUNT]) and bool(":".join(arn[_ACCOUNT:]).strip(":*?"))
+    return word.strip("*?") not in {"", *_KINDS}
+
+
+def _is_one_account(account: str) -> bool:
+    return not {"*", "?"} & set(account)

@@ -17,7 +17,8 @@ _ATTACHMENTS = (
     "iam.PolicyAttachment",
 )
 _TOO_MUCH = frozenset({"AdministratorAccess", "IAMFullAccess", "PowerUserAccess"})
-_ANY_ROLE = (":*", ":role/*", ":role*")
+_WILD = "*?"
+_REGION, _ARN_PARTS = 3, 6
 
 
 def check_permissions(graph: Graph) -> Iterator[StackFault]:
@@ -44,12 +45,12 @@ def _excess(node: Node, statement: Statement, path: str) -> Iterator[StackFault]
 
 
 def _grants_all(statement: Statement) -> bool:
-    return any(not action.strip("*:") for action in statement.actions) and _is_on_all(statement)
+    return any(not action.strip(f"{_WILD}:") for action in statement.actions) and _is_on_all(statement)
 
 
 def _grants_service(statement: Statement) -> bool:
-    named = (action.partition(":") for action in statement.actions if action.strip("*:"))
-    return any(not name.strip("*") for _, _, name in named) and _is_on_all(statement)
+    named = (action.partition(":") for action in statement.actions if action.strip(f"{_WILD}:"))
+    return any(not name.strip(_WILD) for _, _, name in named) and _is_on_all(statement)
 
 
 def _excepts(statement: Statement) -> bool:
@@ -58,11 +59,26 @@ def _excepts(statement: Statement) -> bool:
 
 def _passes_any_role(statement: Statement) -> bool:
     passes = any(fnmatchcase("iam:passrole", action) for action in statement.actions)
-    return passes and any(name == "*" or name.endswith(_ANY_ROLE) for name in statement.resources)
+    return passes and any(map(_is_any_role, statement.resources))
+
+
+def _is_any_role(name: str) -> bool:
+    """Whether a pattern fits every role, of whatever path."""
+    tail = name.split(":", _ARN_PARTS - 1)[-1]
+    fixed = tail.rstrip(_WILD)
+    return fixed != tail and "role/".startswith(fixed)
 
 
 def _is_on_all(statement: Statement) -> bool:
-    return any(not name.strip("*:") or name.startswith("arn:*:*:*") for name in statement.resources)
+    return any(map(_is_everything, statement.resources))
+
+
+def _is_everything(name: str) -> bool:
+    """Whether a pattern fits all that a service has in every region; an identity acts in its own account anyhow."""
+    arn = name.split(":", _ARN_PARTS - 1)
+    if len(arn) < _ARN_PARTS:
+        return name.endswith("*") and not any(field.strip(_WILD) for field in arn[2:])
+    return not arn[_REGION].strip(_WILD) and not arn[-1].strip(f"{_WILD}:/")
 
 
 _EXCESSES: tuple[tuple[str, Callable[[Statement], bool], str], ...] = (

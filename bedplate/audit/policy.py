@@ -46,13 +46,13 @@ class Statement:
     @property
     def refuses_clear_text(self) -> bool:
         """Whether it denies everybody everything that does not come over TLS, on more than the thing itself."""
-        secure = part(part(self.body, "Condition"), "Bool")
-        told = [words(value) for key, value in secure.items() if key.lower() == "aws:securetransport"]
+        condition = part(self.body, "Condition")
+        told = [test for key in ("Bool", "BoolIfExists") for test in part(condition, key).items()]
         return (
             self.body.get("Effect") == "Deny"
             and self.is_for_everybody
-            and told in ([("false",)], [("False",)])
-            and len(part(self.body, "Condition")) == 1
+            and [(key.lower(), _is_false(value)) for key, value in told] == [("aws:securetransport", True)]
+            and len(condition) == 1
         )
 
 
@@ -61,6 +61,10 @@ def statements(holder: Properties, key: str) -> Iterator[Statement]:
     document = _document(holder.get(key))
     for index, body in enumerate(parts(document.get("Statement"))):
         yield Statement(f"{key}.Statement.{index}", body)
+
+
+def _is_false(value: object) -> bool:
+    return value is False or words(value) in (("false",), ("False",))
 
 
 def is_hidden(holder: Properties, key: str) -> bool:

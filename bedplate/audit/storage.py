@@ -29,7 +29,7 @@ def check_clear_text(graph: Graph) -> Iterator[StackFault]:
     """Tell buckets and file systems that answer without TLS."""
     policies = graph.guards("s3.BucketPolicy", "bucket", "s3.Bucket")
     for node in graph.of("s3.Bucket"):
-        if not _is_guarded(_holders(node, policies.get(node.urn, ())), _covers_objects):
+        if not _is_guarded(_holders(node, policies.get(node.urn, ())), _covers_bucket):
             yield fault("S401", node.urn, "", "no policy refuses clear text")
     policies = graph.guards("efs.FileSystemPolicy", "fileSystemId", "efs.FileSystem")
     for node in graph.of("efs.FileSystem"):
@@ -49,9 +49,13 @@ def _is_guarded(holders: Iterable[Node], covers: Callable[[Statement], bool]) ->
     )
 
 
-def _covers_objects(statement: Statement) -> bool:
+def _covers_bucket(statement: Statement) -> bool:
+    """Whether a statement is of every action on a bucket, its list of objects too, and on every object in it."""
     is_whole = any(action in {"*", "s3:*"} for action in statement.actions)
-    return is_whole and any(name.endswith("*") for name in statement.resources)
+    named = [name.rpartition(":")[2].partition("/") for name in statement.resources]
+    is_on_bucket = any(not slash for _, slash, _ in named)
+    is_on_objects = any(key == "*" if slash else bucket.endswith("*") for bucket, slash, key in named)
+    return is_whole and is_on_bucket and is_on_objects
 
 
 def _covers_files(statement: Statement) -> bool:
