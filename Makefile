@@ -9,7 +9,7 @@ JUDGES_READY := $(JUDGES)/.ready
 # Two at a time: the tests that run a whole rehearsal take most of a core each.
 TEST_WORKERS ?= 2
 
-.PHONY: help demo test labs judge check format docs bench lock clean
+.PHONY: help demo test labs fuzz judge check format docs bench lock clean
 
 help:  ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -44,6 +44,9 @@ $(JUDGES_READY): requirements-judges.lock
 
 judge: $(READY) $(JUDGES_READY)  ## Let other people's judges, checkov and parliament, look at the stacks of examples/lab.yaml
 	$(BIN)/pytest tests/judges
+
+fuzz: $(READY)  ## Check 20,000 random fleets, half of them with one planted flaw; the tests draw a few hundred
+	$(BIN)/pytest tests/unit/test_checks_property.py -n $(TEST_WORKERS) --hypothesis-profile long
 
 check: $(READY)  ## Lint, types and layers
 	$(BIN)/ruff format --check .

@@ -25,8 +25,9 @@ def order(fleet_file: Path, stack: str) -> Order:
     Raises InputError for a faulty fleet file, a foreign stack, or a plan that the lock does not hold in full.
     """
     catalog = load_catalog()
-    fleet = load_fleet(fleet_file, catalog).fleet
-    plan = plan_fleet(fleet, read_lock(lock_path(fleet_file), fleet.name), catalog)
+    loaded = load_fleet(fleet_file, catalog)
+    record = read_lock(lock_path(fleet_file), loaded.fleet.name)
+    plan = loaded.judge(plan_fleet(loaded.fleet, record, catalog), catalog)
     refuse_unrecorded(plan, fleet_file)
     return Order(plan, part_of(plan, stack))
 

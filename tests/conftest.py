@@ -5,9 +5,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.offline import kept_in, shut_off
 
+# `make fuzz`: as many random fleets as a release deserves.
+settings.register_profile("long", max_examples=10_000)
 DATA = Path(__file__).parent / "data"
 
 # Checks ask for the day: 21 November 2026 at noon in every test, in this process and those that it starts.

@@ -1,4 +1,4 @@
-"""Labels, taints and tags: what AWS and Kubernetes take beside what bedplate gives."""
+"""Labels and taints: what Kubernetes takes beside what it, the drivers and bedplate give."""
 
 from collections.abc import Iterator
 
@@ -12,32 +12,21 @@ from bedplate.spec.site import Use
 # Kubernetes keeps both domains and all below them; the others are those of labels and taints that bedplate gives.
 _KEPT = ("kubernetes.io", "k8s.io")
 _OURS = ("bedplate", "k8s.amazonaws.com", "vpc.amazonaws.com", "nvidia.com", "amd.com", "aws.amazon.com")
-# Amazon EC2 Auto Scaling quotas and AWS tag naming limits, read 2026-11. A label or a taint is a tag of its groups,
-# under this prefix, by which they grow from zero; so many more does bedplate put on a group at most.
-MOST_TAGS, LONGEST_KEY, OWN_TAGS = 50, 128, 22
-PREFIX = "k8s.io/cluster-autoscaler/node-template/label/"
 
 
 def check_labels(evidence: Evidence) -> Iterator[Fault]:
-    """Tell labels and taints that nobody reads, that are somebody else's, or that are too long or too many."""
+    """Tell labels and taints that nobody reads, that are somebody else's, or that come twice."""
     for name, group in evidence.fleet.groups.items():
         key = f"groups.{name}"
-        marks = tuple(_marks(key, group))
         if group.use is not Use.KUBERNETES:
             yield from _unread(key, group)
             continue
-        for place, mark in marks:
+        for place, mark in marks(key, group):
             yield from _domain(place, mark)
-            if len(PREFIX + mark) > LONGEST_KEY:
-                message = f"{mark} has {len(mark)} characters; as a tag it may have {LONGEST_KEY - len(PREFIX)}"
-                yield fault("E339", place, message)
-        if len(marks) > MOST_TAGS - OWN_TAGS:
-            message = f"{len(marks)} labels and taints beside {OWN_TAGS} tags of bedplate's own; AWS takes {MOST_TAGS}"
-            yield fault("E339", f"{key}.labels" if group.labels else f"{key}.taints", message)
         yield from _again(key, group)
 
 
-def _marks(key: str, group: Group) -> Iterator[tuple[str, str]]:
+def marks(key: str, group: Group) -> Iterator[tuple[str, str]]:
     """Yield the keys of labels and of taints, with where they stand."""
     for label in group.labels:
         yield f"{key}.labels.{label}", label

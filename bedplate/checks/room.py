@@ -6,24 +6,26 @@ from collections.abc import Iterator, Mapping
 from bedplate.catalog import Catalog
 from bedplate.checks.evidence import Evidence
 from bedplate.checks.fault import Fault
+from bedplate.checks.pools import planned_pools
 from bedplate.checks.reservation import holds
 from bedplate.checks.rules import fault
+from bedplate.plan.endpoints import endpoint_services
 from bedplate.plan.interfaces import addresses_per_node
 from bedplate.plan.member import FIXED_PREFIX
 from bedplate.plan.pool import PoolPlan
-from bedplate.plan.pools import group_pools
 from bedplate.plan.space import block_size
 from bedplate.plan.zones import NODES_BITS, REGION_NARROWEST, REGION_WIDEST
 from bedplate.spec.group import Group
 from bedplate.spec.storage import EfsStore
 
-# What AWS keeps of every subnet (Amazon VPC user guide, subnet sizing), and what bedplate's own resolvers may take.
+# What AWS keeps of every subnet (Amazon VPC user guide, subnet sizing), and what stands there beside machines:
+# the interfaces of resolvers.
 _AWS, _RESOLVERS = 5, 4
 
 
 def check_room(evidence: Evidence) -> Iterator[Fault]:
     """Tell regions whose subnets cannot hold what groups may have there, and minimums that the first pool cannot."""
-    ladders = dict(_ladders(evidence))
+    ladders = planned_pools(evidence)
     for name, pools in ladders.items():
         yield from _first(evidence, f"groups.{name}", evidence.fleet.groups[name], pools)
     wanted = _wanted(ladders, evidence.catalog)
@@ -42,15 +44,8 @@ def zone_room(evidence: Evidence, region: str) -> int | None:
     if not REGION_WIDEST <= prefix <= REGION_NARROWEST:
         return None
     systems = sum(isinstance(store, EfsStore) and store.region == region for store in fleet.storage.values())
-    return block_size(prefix + NODES_BITS) - _AWS - block_size(FIXED_PREFIX) - _RESOLVERS - systems
-
-
-def _ladders(evidence: Evidence) -> Iterator[tuple[str, tuple[PoolPlan, ...]]]:
-    """Yield the pools of each group whose rungs all lie in regions of the fleet."""
-    fleet = evidence.fleet
-    for name, group in fleet.groups.items():
-        if all(rung.region in fleet.regions for rung in group.ladder):
-            yield name, tuple(group_pools(name, group, fleet, evidence.catalog))
+    others = _RESOLVERS + systems + len(endpoint_services(fleet))
+    return block_size(prefix + NODES_BITS) - _AWS - block_size(FIXED_PREFIX) - others
 
 
 def _first(evidence: Evidence, key: str, group: Group, pools: tuple[PoolPlan, ...]) -> Iterator[Fault]:

@@ -24,6 +24,7 @@ from bedplate.checks.reservation import check_blocks, check_reservations
 from bedplate.checks.room import check_room
 from bedplate.checks.site import check_gateways, check_sites
 from bedplate.checks.store import check_mounts, check_stores
+from bedplate.checks.tag import check_tags
 from bedplate.checks.tenure import check_tenure
 from bedplate.checks.version import check_versions
 from bedplate.checks.volume import check_volumes
@@ -53,6 +54,7 @@ CHECKERS: tuple[Checker, ...] = (
     check_volumes,
     check_tenure,
     check_labels,
+    check_tags,
     check_names,
     check_driver,
     check_stores,

@@ -24,13 +24,13 @@ def planned(loaded: Loaded) -> FleetPlan:
     """Return the fleet's plan beside what its lock holds; FleetFaults when the two do not agree."""
     record = read_lock(lock_path(loaded.path), loaded.fleet.name)
     with placing(loaded):
-        return plan_fleet(loaded.fleet, record, load_catalog())
+        return loaded.judge(plan_fleet(loaded.fleet, record, load_catalog()), load_catalog())
 
 
 def replanned(changed: Loaded, plan: FleetPlan) -> FleetPlan:
     """Return the plan of a later fleet file, as if the plan had been recorded before."""
     with placing(changed):
-        return plan_fleet(changed.fleet, plan.recorded(), load_catalog())
+        return changed.judge(plan_fleet(changed.fleet, plan.recorded(), load_catalog()), load_catalog())
 
 
 def tracing(loaded: Loaded, plan: FleetPlan) -> Origin:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from bedplate.catalog import Catalog
 from bedplate.checks.fault import Fault, Level
+from bedplate.checks.image import check_images
 from bedplate.checks.rules import applying, fault
 from bedplate.errors import InputError
 from bedplate.load.reading import Reading, read_fleet
+from bedplate.plan import FleetPlan
 from bedplate.plan.fault import PlanFault, PlanFaults
 from bedplate.plan.planner import plan_fleet
 from bedplate.plan.record import Record
@@ -34,6 +36,13 @@ class Loaded:
     def placed(self, refused: Iterable[PlanFault]) -> tuple[Fault, ...]:
         """Return what the plan refuses as faults of the file."""
         return _placed(self.reading, refused)
+
+    def judge(self, plan: FleetPlan, catalog: Catalog) -> FleetPlan:
+        """Return the plan; FleetFaults when it shows, beside its lock, what the file alone did not."""
+        found = _late(self.reading, self.fleet, plan, catalog)
+        if found:
+            raise FleetFaults(found)
+        return plan
 
 
 class FleetFaults(InputError):
@@ -62,10 +71,16 @@ def examine(path: Path, catalog: Catalog, record: Record = _NO_RECORD) -> tuple[
     if reading.fleet is None or reading.has_errors:
         return reading.faults
     try:
-        plan_fleet(reading.fleet, record, catalog)
+        plan = plan_fleet(reading.fleet, record, catalog)
     except PlanFaults as refusal:
         return (*reading.faults, *_placed(reading, refusal.faults))
-    return reading.faults
+    return (*reading.faults, *_late(reading, reading.fleet, plan, catalog))
+
+
+def _late(reading: Reading, fleet: Fleet, plan: FleetPlan, catalog: Catalog) -> tuple[Fault, ...]:
+    """Return what a plan shows to be wrong, but what the file allows; each key once, in the order of the file."""
+    found = {told.key: told for told in check_images(plan, catalog) if told.code not in fleet.allow}
+    return tuple(sorted(map(reading.placed, found.values()), key=lambda one: (one.line, one.column)))
 
 
 def _placed(reading: Reading, refused: Iterable[PlanFault]) -> tuple[Fault, ...]:

@@ -17,7 +17,7 @@ def sketch(
     *,
     blocks: Mapping[str, str] | None = None,
     sites: Mapping[str, str] | None = None,
-    network: Mapping[str, str] | None = None,
+    network: Mapping[str, object] | None = None,
     **parts: Any,  # noqa: ANN401  the raw values of other top-level keys
 ) -> Fleet:
     """Return a fleet of those regions and zones; `blocks` declares regions' blocks, `sites` gives LANs."""

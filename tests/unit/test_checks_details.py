@@ -197,6 +197,34 @@ def test_a_domain_is_asked_of_one_place(own: str, cellar: str, told: str, tmp_pa
     assert [(fault.code, fault.message) for fault in found] == ([("E249", told)] if told else [])
 
 
+# By what it shows: the edit of the base fleet, the code, and the way out that its first fault names.
+WAYS = {
+    "a size without the fabric": ("[p5.48xlarge]", "[g6.4xlarge]", "E306", "write g6.8xlarge, or drop fabric"),
+    "a type that the zones lack": (
+        "[p5.48xlarge]", "[p6-b200.48xlarge]", "E302",
+        "use us-east-1c, or write p5en.48xlarge or g7e.48xlarge",
+    ),
+    "a branch that is mended no more": ('"580"', "'570'", "W614", "write '580', mended until 2028-08-31"),
+    "a time zone of another spelling": (
+        "expires: permanent", "schedule: {start: '07:00', stop: '20:00', zone: Europe/Zuerich}", "E333",
+        "write Europe/Zurich",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WAYS)
+def test_the_way_out_is_named(what: str, tmp_path: Path) -> None:
+    """What can be typed instead, or where it can be had."""
+    old, new, code, fix = WAYS[what]
+    path = tmp_path / "fleet.yaml"
+    assert old in BASE
+    path.write_text(BASE.replace(old, new), encoding="utf-8")
+
+    found = next(told for told in examine(path, load_catalog()) if told.code == code)
+
+    assert found.fix == fix
+
+
 PEERING = "laptops at the gateway in us-west-2 reach us-west-2 alone"
 NO_POOL = "laptops at the gateway in us-west-2 and attic and cellar do not reach each other"
 NO_SITE = "attic and cellar do not reach each other"

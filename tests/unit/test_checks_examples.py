@@ -25,8 +25,9 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 }
 # Rules whose examples are no edit of a text: files that cannot be opened or are too long (test_load_source,
 # test_load_limits), strong and weak RSA keys (test_spec_sshkey), what the plan refuses (test_plan_faults), and
-# a lock that is none (test_cli_check).
-ELSEWHERE = {"E001", "E002", "E003", "E004", "E005", "E006", "E012", "E013", "E020", "E290", "E510", *PLAN_RULES}
+# a lock that is none (test_cli_check), or that lacks an image (test_checks_image).
+_FILES = {"E001", "E002", "E003", "E004", "E005", "E006", "E012", "E013", "E020"}
+ELSEWHERE = {*_FILES, "E290", "E349", "E510", *PLAN_RULES}
 
 
 def edited(edit: Edit) -> str:

@@ -54,6 +54,16 @@ def test_a_file_system_takes_an_address_of_each_zone() -> None:
     assert told({"one": sized(2 * ROOM, WEST)}, storage=storage) == [("E348", "regions.us-west-2")]
 
 
+def test_endpoints_take_an_address_of_each_zone() -> None:
+    """One for each of their services: two for the registry's."""
+    network = {"region_size": "/20", "endpoints": ("ecr",)}
+    fleets = (sketch(SMALL, network=network, groups={"one": sized(2 * ROOM - less, WEST)}) for less in (4, 3))
+
+    found = [len(list(check_room(evidence_of(fleet, load_catalog(), date(2026, 11, 21))))) for fleet in fleets]
+
+    assert found == [0, 1]
+
+
 def test_a_reservation_takes_no_more_than_it_holds() -> None:
     """Its pool grows no further, whatever the group may have elsewhere."""
     held = {**WEST, "zone": "us-west-2a", "market": "reservation", "reservation": "cr-0123456789abcdef0"}

@@ -1,16 +1,20 @@
-"""A fleet of 1,000 regions is checked in seconds: no check compares all with all."""
+"""Large fleets are checked in seconds: no check compares all with all."""
 
 import time
 from datetime import date
 from ipaddress import IPv4Network
+from typing import Any
 
 from bedplate.catalog import Catalog, RegionFacts
 from bedplate.checks.evidence import evidence_of
 from bedplate.checks.run import check_fleet
 from bedplate.spec import Fleet
+from tests.support.fleets import told
 
 NAMES = tuple(f"eu-west-{number}" for number in range(1, 1001))
 CATALOG = Catalog({name: RegionFacts(name, (f"{name}a", f"{name}b", f"{name}c"), opt_in=False) for name in NAMES}, {})
+
+LADDER = ("us-west-2", "us-east-1", "us-east-2")
 
 
 def fleet_of(names: tuple[str, ...]) -> Fleet:
@@ -51,3 +55,36 @@ def test_a_thousand_regions_and_sites_are_checked_in_seconds() -> None:
 
     assert found == []
     assert time.process_time() - start < 2.0
+
+
+def test_two_hundred_groups_of_six_rungs_are_checked_in_seconds() -> None:
+    """Reading, the models and every rule, from a file; the planted flaw in the last group is found."""
+    groups = {f"group-{number}": group_of() for number in range(200)}
+    groups["group-199"]["types"] = ["g6.4xlarge", "g6.12xlarge"]
+    regions = {name: {"zones": [f"{name}{letter}" for letter in "abc"]} for name in LADDER}
+    fleet = {
+        "version": 1,
+        "name": "wide",
+        "account": "111122223333",
+        "owner": "infra",
+        "domain": "wide.internal",
+        "network": {"supernet": "10.64.0.0/10"},
+        "regions": {**regions, "us-west-2": {**regions["us-west-2"], "home": True}},
+        "groups": groups,
+    }
+    start = time.process_time()
+
+    found = told(fleet)
+
+    assert [(one.code, one.key) for one in found] == [("E322", "groups.group-199.types.1")]
+    assert time.process_time() - start < 2.0
+
+
+def group_of() -> dict[str, Any]:
+    """Return a group with six rungs, small enough for two hundred of it to fit side by side."""
+    return {
+        "use": "ssh",
+        "types": ["g6.4xlarge", "g5.4xlarge"],
+        "nodes": {"min": 0, "max": 64},
+        "ladder": [{"region": name, "market": market} for market in ("on-demand", "spot") for name in LADDER],
+    }

@@ -2,8 +2,12 @@
 
 import pytest
 
+from bedplate.checks.tag import NODE_TAGS
+from bedplate.plan import Record, plan_fleet
 from bedplate.rehearsal.kinds.tag_limits import tag_complaints
 from bedplate.rehearsal.unknown import UNKNOWN
+from stacks.tags import node_tags
+from tests.support.sketch import catalog, group, sketch
 
 MANY = {f"key-{number}": "value" for number in range(51)}
 
@@ -42,3 +46,11 @@ def test_a_tag_beyond_a_limit_draws_one_complaint(tags: object, reason: str) -> 
 def test_tags_at_the_limits_pass(tags: object) -> None:
     """The last allowed figure is allowed, and what is unknown is not judged."""
     assert list(tag_complaints({"tags": tags})) == []
+
+
+def test_the_checks_know_how_many_tags_a_machine_has() -> None:
+    """What they reckon with is what the stacks put on, an expiry among them."""
+    fleet = sketch(groups={"one": group({"region": "us-west-2"}, expires="permanent")})
+    plan = plan_fleet(fleet, Record({}), catalog())
+
+    assert len(node_tags(plan, plan.pools[0])) == NODE_TAGS

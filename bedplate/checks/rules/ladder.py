@@ -113,6 +113,14 @@ LADDER_RULES = (
         allowable=True,
     ),
     Rule(
+        "E349",
+        "no-image",
+        "Once images are baked, machines without one would start bare among the others.",
+        "copy or bake one there, and record it in fleet.lock",
+        allowable=True,
+        late=True,
+    ),
+    Rule(
         "E350",
         "name-too-long",
         "Pools are named after group, place and market, with the fleet's name before them.",

@@ -11,6 +11,7 @@ class Rule:
 
     `source` names who says so, where it is not bedplate. A fleet may break an `allowable` rule by naming it
     under `allow`, with the reason. `at_key`: the fault is told at the key, even where its value is one word.
+    `late`: the file alone does not show whether it is broken, a plan and its lock do.
     """
 
     code: str
@@ -21,6 +22,7 @@ class Rule:
     allowable: bool = False
     at_key: bool = False
     warns: bool = False
+    late: bool = False
 
     @property
     def level(self) -> Level:
