@@ -52,7 +52,7 @@ def zone_parameter(plan: FleetPlan) -> str:
 def names_grant(plan: FleetPlan, zone_id: str) -> tuple[Statement, ...]:
     """Return what lets ssh nodes read the fleet's zone, and write addresses and owners of their own names there."""
     zone = f"arn:aws:route53:::hostedzone/{zone_id}"
-    names = tuple(pattern for pool in ssh_pools(plan) for pattern in ssh_patterns(plan, pool))
+    names = tuple(sorted(pattern for pool in ssh_pools(plan) for pattern in ssh_patterns(plan, pool)))
     write = Statement(
         sid="WriteOwnNames",
         actions=("route53:ChangeResourceRecordSets",),

@@ -50,7 +50,7 @@ EDITS = {
         "eu-north-1",
         {*ROLES, "pair-gateway", "pair-flows"},
     ),
-    "a rung": ("{region: us-west-2}]", "{region: us-east-1}, ", "pair-box-us-east-1", set()),
+    "a rung": ("{region: us-west-2}]", "{region: us-east-1}, ", "pair-box-us-east-1", {"pair-ssh-names"}),
     "a store": ("home: {kind", "logs: {kind: s3, regions: [us-east-1]}\n  ", "pair-logs", ROLES),
 }
 

@@ -120,10 +120,10 @@ def test_a_machine_writes_its_own_names_alone(plan: FleetPlan) -> None:
         f"{key}Actions": ("CREATE", "DELETE"),
     }
     assert write.conditions["ForAllValues:StringLike"][f"{key}NormalizedRecordNames"] == (
-        "workbench-gpu-?.us-west-2.lab.internal",
-        "workbench-gpu-?.us-east-1.lab.internal",
         "workbench-cpu-?.us-west-2.lab.internal",
         "workbench-cpu-??.us-west-2.lab.internal",
+        "workbench-gpu-?.us-east-1.lab.internal",
+        "workbench-gpu-?.us-west-2.lab.internal",
     )
 
 
