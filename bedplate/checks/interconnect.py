@@ -12,13 +12,13 @@ from bedplate.spec.site import Use
 
 
 def check_interconnect(evidence: Evidence) -> Iterator[Fault]:
-    """Tell what goes missing without transit gateways: peerings and private gateways serve their own VPCs alone."""
+    """Tell what goes missing without transit gateways: peerings and private gateways lead to no pool of laptops."""
     fleet = evidence.fleet
     told: list[str] = []
     if fleet.network.interconnect is Interconnect.PEERING:
         told += _across_peerings(fleet)
     if fleet.network.interconnect is not Interconnect.TRANSIT:
-        told += (*_laptops_and_sites(fleet), *_between_sites(fleet))
+        told += _laptops_and_sites(fleet)
     if told:
         yield fault("W208", "network.interconnect", "; ".join(told))
 
@@ -53,9 +53,3 @@ def _laptops_and_sites(fleet: Fleet) -> Iterator[str]:
         sites = " and ".join(sorted(fleet.sites))
         why = "a virtual private gateway leads to the region's own block, not to a pool behind it"
         yield f"laptops at the gateway in {where} and {sites} do not reach each other: {why}"
-
-
-def _between_sites(fleet: Fleet) -> Iterator[str]:
-    if len(fleet.sites) > 1:
-        why = "a virtual private gateway leads from a site to its own region alone"
-        yield f"{' and '.join(sorted(fleet.sites))} do not reach each other: {why}"

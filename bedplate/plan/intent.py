@@ -69,16 +69,17 @@ def carries(plan: FleetPlan, source: Spot, target: Spot) -> bool:
         case Interconnect.TRANSIT:
             return True
         case Interconnect.PEERING:
-            return _is_own(plan, source) and _is_own(plan, target) and bool(_regions_among(plan, source, target))
+            return _is_own(plan, source) and _is_own(plan, target)
         case Interconnect.NONE:
-            return _is_own(plan, source) and _is_own(plan, target) and len(_regions_among(plan, source, target)) == 1
+            return _is_own(plan, source) and _is_own(plan, target) and len(_regions_among(plan, source, target)) <= 1
 
 
 def reaches(plan: FleetPlan, source: Spot, target: Spot, flow: Flow = SSH) -> bool:
     """Tell whether a connection from one spot to another is to come about.
 
     Nothing known stands in an edge subnet but gateways, and nobody is to open a connection to a laptop of a
-    region's pool. What a site lets in is the site's matter.
+    region's pool: on OpenVPN's own two ports, which its security group opens to all, the gateway itself refuses it.
+    What a site lets in is the site's matter.
     """
     if not carries(plan, source, target) or source.kind is Kind.EDGE:
         return False
@@ -123,7 +124,7 @@ def _is_own(plan: FleetPlan, spot: Spot) -> bool:
 
 
 def _regions_among(plan: FleetPlan, *two: Spot) -> set[str]:
-    """Return the regions of two spots; without any they are sites, which no gateway of a VPC leads to each other."""
+    """Return the regions of two spots; without any they are sites, which a region's gateway leads to each other."""
     return {spot.place for spot in two} & {region.name for region in plan.regions}
 
 

@@ -1,12 +1,13 @@
 """Everything of a graph that decides where a packet goes, looked up by id."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from bedplate.reach.acl import Acl, acls
 from bedplate.reach.door import Door, doors
+from bedplate.reach.line import Line, announcing, is_hub, read_lines
 from bedplate.reach.packet import Packet, Prefix, prefix
 from bedplate.reach.resource import Resources
 from bedplate.reach.stand import NOBODY, Stand, interfaces, launched
@@ -44,19 +45,6 @@ class Peer:
     name: str
     ends: tuple[str, str]
     live: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A VPN connection on a virtual private gateway: the VPC at its near end, and the blocks at its far end."""
-
-    ident: str
-    name: str
-    gateway: str
-    vpc: str
-    blocks: tuple[Prefix, ...]
-    fixed: bool
-    """Whether its blocks are written down, not announced by BGP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +103,24 @@ class Fabric:
 
     def line_for(self, packet: Packet) -> Line | None:
         """Return the VPN connection by which a site sends a packet to a VPC with a gateway of its own."""
-        lines = [each for each in self.lines if any(block.holds(packet.source) for block in each.blocks)]
+        lines = (each for each in self.lines if each.leads_to(packet.source))
         return next((each for each in lines if self.vpcs[each.vpc].block.holds(packet.target)), None)
+
+    def lines_across(self, packet: Packet) -> tuple[Line, Line] | None:
+        """Return the two VPN connections by which a virtual private gateway leads from site to site."""
+        ways = product((each for each in self.lines if each.leads_to(packet.source)), self.lines)
+        return next((two for two in ways if is_hub(*two) and two[1].leads_to(packet.target)), None)
+
+    def is_in_one_site(self, packet: Packet) -> bool:
+        """Tell whether both ends of a packet lie behind one VPN connection."""
+        hubs = (set(self.hubs.leading_to(address)) for address in (packet.source, packet.target))
+        return bool(set.intersection(*hubs)) or any(
+            each.leads_to(packet.source) and each.leads_to(packet.target) for each in self.lines
+        )
+
+    def knows_site_of(self, address: int) -> bool:
+        """Tell whether a VPN connection leads to an address."""
+        return any(each.leads_to(address) for each in self.lines) or any(self.hubs.leading_to(address))
 
     def subnet(self, ident: str) -> Subnet | None:
         """Return the subnet of an id."""
@@ -140,7 +144,7 @@ def read_fabric(graph: Iterable[Mapping[str, Any]]) -> Fabric:
         if each.text("cidrBlock")
     }
     publics = frozenset(each.id for each in resources.of("ec2/subnet:Subnet") if each.flag("mapPublicIpOnLaunch"))
-    lines = tuple(_lines(resources))
+    lines = tuple(read_lines(resources))
     tables = _learnt(resources, lines, vpc_tables(resources))
     return Fabric(
         vpcs=vpcs,
@@ -156,7 +160,7 @@ def read_fabric(graph: Iterable[Mapping[str, Any]]) -> Fabric:
             if each.text("connectivityType") != "private"
         },
         peers=_peers(resources),
-        lines=tuple(_announcing(lines, tables)),
+        lines=tuple(announcing(lines, tables, resources)),
         hubs=read_hubs(resources),
     )
 
@@ -189,28 +193,6 @@ def _peers(resources: Resources) -> dict[str, Peer]:
         )
         for each in resources.of("ec2/vpcPeeringConnection:VpcPeeringConnection")
     }
-
-
-def _lines(resources: Resources) -> Iterable[Line]:
-    vpcs = {each.id: each.text("vpcId") for each in resources.of("ec2/vpnGateway:VpnGateway")}
-    for each in resources.of("ec2/vpnGatewayAttachment:VpnGatewayAttachment"):
-        vpcs[each.text("vpnGatewayId")] = each.text("vpcId")
-    blocks: defaultdict[str, list[Prefix]] = defaultdict(list)
-    for each in resources.of("ec2/vpnConnectionRoute:VpnConnectionRoute"):
-        blocks[each.text("vpnConnectionId")].append(prefix(each.text("destinationCidrBlock")))
-    for each in resources.of("ec2/vpnConnection:VpnConnection"):
-        gateway = each.text("vpnGatewayId")
-        if gateway:
-            fixed = each.flag("staticRoutesOnly")
-            yield Line(each.id, each.label, gateway, vpcs.get(gateway, ""), tuple(blocks[each.id]), fixed=fixed)
-
-
-def _announcing(lines: Iterable[Line], tables: Mapping[str, Table]) -> Iterable[Line]:
-    """Yield the lines with what their sites announce: no graph holds that, so what route tables expect is taken."""
-    for line in lines:
-        routes = (route for each in tables.values() for route in each.routes)
-        heard = (route.to for route in routes if (route.via, route.ident) == (Via.VPN, line.gateway))
-        yield line if line.fixed else replace(line, blocks=(*line.blocks, *dict.fromkeys(heard)))
 
 
 def _learnt(resources: Resources, lines: tuple[Line, ...], tables: dict[str, Table]) -> dict[str, Table]:

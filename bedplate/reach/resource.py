@@ -17,6 +17,9 @@ class Resource:
     id: str
     values: Values
     region: str = ""
+    urn: str = ""
+    after: tuple[str, ...] = ()
+    """The URNs of what it depends on."""
 
     @property
     def label(self) -> str:
@@ -64,6 +67,8 @@ class Resources:
                 str(node.get("id") or ""),
                 values,
                 region,
+                str(node.get("urn") or ""),
+                tuple(str(urn) for urn in node.get("dependencies") or ()),
             )
             self._by_type[found.type].append(found)
 

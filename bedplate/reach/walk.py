@@ -1,12 +1,14 @@
 """One packet's way, from where it is sent to where it arrives or ends."""
 
-from bedplate.reach.fabric import Fabric, Line, Subnet, Vpc
+from bedplate.reach.fabric import Fabric, Subnet, Vpc
+from bedplate.reach.line import Line
 from bedplate.reach.packet import Packet, is_private
 from bedplate.reach.stand import Stand
 from bedplate.reach.table import Route, Via
 from bedplate.reach.trace import Hop, Trace, Trip
 from bedplate.reach.transit import Attachment, Joined
 
+_UNKNOWN = "nothing knows the source: it is in no VPC, behind no gateway and on no site with a VPN connection"
 _ROUNDS = 16  # a packet that is handed on more often than this goes round in a circle
 
 
@@ -77,6 +79,8 @@ class _Walker:
         return self._arrive(subnet, stand)
 
     def _from_site(self) -> str:
+        if self._fabric.is_in_one_site(self._packet):
+            return "the site, which it never leaves"
         joined = self._fabric.attachment_for(self._packet)
         if joined is not None:
             self._pass(joined.name, "over the VPN connection")
@@ -85,7 +89,17 @@ class _Walker:
         if line is not None:
             self._pass(line.name, "over the VPN connection")
             return self._deliver(self._fabric.vpcs[line.vpc])
-        raise Ended("nothing knows the source: it is in no VPC, behind no gateway and on no site with a VPN connection")
+        return self._across()
+
+    def _across(self) -> str:
+        """Go from site to site by a virtual private gateway."""
+        lines = self._fabric.lines_across(self._packet)
+        if lines is None:
+            known = self._fabric.knows_site_of(self._packet.source)
+            raise Ended("no VPN connection of its site leads there" if known else _UNKNOWN)
+        for line in lines:
+            self._pass(line.name, "over the VPN connection")
+        return "the site"
 
     def _by_table(self, subnet: Subnet, stand: Stand) -> str:
         """Leave a subnet by the route that its table has."""

@@ -40,7 +40,7 @@ NETWORK_RULES = (
     Rule(
         "W208",
         "carries-less",
-        "Peerings and virtual private gateways serve their own VPCs alone: no laptop pool, no other site.",
+        "Peerings and virtual private gateways lead to their VPCs' own blocks alone: to no laptop pool behind one.",
         "write `interconnect: transit`",
         "Amazon VPC peering guide, limitations; AWS Site-to-Site VPN user guide, virtual private gateways",
         allowable=True,
