@@ -78,7 +78,8 @@ def reaches(plan: FleetPlan, source: Spot, target: Spot, flow: Flow = SSH) -> bo
     """Tell whether a connection from one spot to another is to come about.
 
     Nothing known stands in an edge subnet but gateways, and nobody is to open a connection to a laptop of a
-    region's pool: on OpenVPN's own two ports, which its security group opens to all, the gateway itself has to refuse it.
+    region's pool: on OpenVPN's own two ports, which its security group opens to all, the gateway itself has to
+    refuse it.
     What a site lets in is the site's matter.
     """
     if not carries(plan, source, target) or source.kind is Kind.EDGE:

@@ -80,10 +80,10 @@ def test_an_operator_is_told_what_there_would_be(fleet: str) -> None:
 
 
 def clear(spot: Spot, fabric: Fabric) -> Spot:
-    """Return a spot at an address that no interface bears: what AWS draws for one may be anything."""
+    """Return a spot at an address that no interface bears, for AWS may draw any; one of a single machine is its own."""
     borne = {stand.address for stand in fabric.stands.values()}
     free = (address for address in islice(spot.block.hosts(), 9, None) if int(address) not in borne)
-    return replace(spot, address=next(free))
+    return replace(spot, address=next(free, spot.address))
 
 
 def over_aws(plan: FleetPlan, fabric: Fabric) -> list[tuple[Spot, Spot]]:
