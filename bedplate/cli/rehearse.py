@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bedplate.audit.fault import StackFault
+    from bedplate.cli.later import Later
     from bedplate.cli.waves import Waves
     from bedplate.plan.origin import Origin
     from bedplate.rehearsal.report import Report
@@ -79,9 +80,10 @@ def _rehearse_fleet(
     path: Path, asked: tuple[str, ...], changed: Path | None, faults_asked: tuple[str, ...], *, json: bool
 ) -> int:
     from bedplate.catalog import load_catalog
-    from bedplate.cli.opening import opened, planned, replanned, tracing
+    from bedplate.cli.later import later_fleet
+    from bedplate.cli.opening import opened, planned, tracing
     from bedplate.cli.verdict import judged
-    from bedplate.cli.waves import waves, waves_of_change
+    from bedplate.cli.waves import waves
     from bedplate.cli.weather import weather_of
     from bedplate.plan import bill
     from bedplate.report.outlook import next_line, outlook_lines
@@ -89,11 +91,10 @@ def _rehearse_fleet(
 
     loaded = opened(path)
     plan = planned(loaded)
-    before = waves(plan, asked)
-    after = waves_of_change(replanned(opened(changed), plan), asked) if changed else ()
-    report = _act(plan.account, before, after, weather_of(plan, faults_asked))
+    later = later_fleet(changed, loaded, plan, asked) if changed else None
+    report = _act(plan.account, waves(plan, asked), later.waves if later else (), weather_of(plan, faults_asked))
     faults = judged(report)
-    _print(report, tracing(loaded, plan), faults, json=json)
+    _print(report, tracing(loaded, plan), faults, later, json=json)
     if report.ok and not json:
         show((*outlook_lines(plan, report), *price_lines(bill(plan, load_catalog())), next_line(plan, report)))
     return _status(report, faults)
@@ -107,17 +108,28 @@ def _act(account: str, before: "Waves", after: "Waves", weather: "Weather") -> "
         return act(account, before, after, watch, weather)
 
 
-def _print(report: "Report", origin: "Origin", faults: "Iterable[StackFault] | None" = None, *, json: bool) -> None:
+def _print(
+    report: "Report",
+    origin: "Origin",
+    faults: "Iterable[StackFault] | None" = None,
+    later: "Later | None" = None,
+    *,
+    json: bool,
+) -> None:
     """Print what a rehearsal came to, and what the checks say of it where they were asked."""
+    from bedplate.plan.origin import unknown_origin
     from bedplate.rehearsal.report import document
     from bedplate.report.audit import judgement_lines, traced_fault_document
+    from bedplate.report.diff import diff_document, diff_lines
     from bedplate.report.rehearsal import rehearsal_lines
 
     if json:
         status = {"ok": _status(report, faults or ()) == 0, "faults": traced_fault_document(faults or (), origin)}
-        show_document(document(report, origin) | status)
+        show_document(document(report, origin) | status | (diff_document(later.edits) if later else {}))
         return
-    show(rehearsal_lines(report, origin))
+    if later:
+        show((*diff_lines(later.edits), ""))
+    show(rehearsal_lines(report, origin, later.key if later else unknown_origin))
     if faults is not None and not report.unexplained:
         show(judgement_lines(faults, origin))
 

@@ -5,7 +5,7 @@ from bedplate.cli.output import show_document
 
 def schema() -> int:
     """Print the fleet file's JSON Schema, for editors."""
-    from bedplate.spec.schema import fleet_schema
+    from bedplate.report.schema import schema_document
 
-    show_document(fleet_schema())
+    show_document(schema_document())
     return 0

@@ -13,13 +13,15 @@ def unknown_origin(stack: str, name: str) -> str:  # noqa: ARG001  # the form of
     return ""
 
 
-def origin(plan: FleetPlan, stack: str, name: str) -> str:
+def origin(plan: FleetPlan, stack: str, name: str, *earlier: FleetPlan) -> str:
     """Return the key of the file that a resource of a stack comes from: the nearest that its name tells.
 
-    Where the name tells nothing it is the key of the stack's region, and at last the fleet's own name.
+    Where the name tells nothing it is the key of the stack's region, and at last the fleet's own name. `earlier`
+    plans know what the plan no longer has.
     """
     word = name.removeprefix(f"{plan.name}-")
-    known = {thing: key for thing, key in _words(plan) if word == thing or word.startswith(f"{thing}-")}
+    words = (pair for each in (*earlier, plan) for pair in _words(each))
+    known = {thing: key for thing, key in words if word == thing or word.startswith(f"{thing}-")}
     if known:
         return known[max(known, key=len)]
     part = stack.removeprefix(f"{plan.name}.")

@@ -1,7 +1,7 @@
 """A rehearsal as an operator reads it: a line a stack, what changed, what failed, and what comes next."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from bedplate.plan.origin import Origin, unknown_origin
 from bedplate.rehearsal import urn as urns
@@ -19,12 +19,12 @@ NONE = "-"
 PARTS_OF_REPLACE = {Op.CREATE_REPLACEMENT, Op.DELETE_REPLACED}
 
 
-def rehearsal_lines(report: Report, origin: Origin = unknown_origin) -> Iterator[str]:
-    """Yield a table of the stacks, then each change, each failure, and what was made of what."""
+def rehearsal_lines(report: Report, origin: Origin = unknown_origin, key: Origin = unknown_origin) -> Iterator[str]:
+    """Yield a table of the stacks, then each change beside its key, each failure, and what was made of what."""
     yield from aligned([HEAD, *(_row(stack) for stack in report.stacks)], right=FIGURES)
     for stack in report.stacks:
         yield from again_lines(stack)
-        yield from change_lines(stack)
+        yield from change_lines(stack, key)
     for stack in report.stacks:
         yield from failure_lines(stack, origin)
     yield from weather_lines(report)
@@ -39,14 +39,14 @@ def again_lines(stack: StackReport) -> Iterator[str]:
         yield from _step_lines(steps)
 
 
-def change_lines(stack: StackReport) -> Iterator[str]:
-    """Yield what `--changed` did to each resource in the cloud, and which of its inputs moved."""
+def change_lines(stack: StackReport, key: Origin = unknown_origin) -> Iterator[str]:
+    """Yield what `--changed` did to each resource in the cloud, which of its inputs moved, and whose key it is."""
     steps = _changed(stack)
     if any(step.op is Op.CREATE and urns.parse(step.urn).type == urns.STACK_TYPE for step in _all(stack)):
         yield from ("", f"{stack.name} is new, with {counted(len(steps), 'resource')}")
     elif steps:
         yield from ("", f"what the change does to {stack.name}:")
-        yield from _step_lines(steps)
+        yield from _step_lines(steps, lambda name: key(stack.name, name))
 
 
 def failure_lines(stack: StackReport, origin: Origin = unknown_origin) -> Iterator[str]:
@@ -115,8 +115,11 @@ def _told(steps: Iterable[Step]) -> tuple[Step, ...]:
     return tuple(step for step in steps if step.op not in PARTS_OF_REPLACE)
 
 
-def _step_lines(steps: Iterable[Step]) -> Iterator[str]:
-    yield from aligned((f"  {step.op.value}", _resource(step.urn), ", ".join(step.keys)) for step in steps)
+def _step_lines(steps: Iterable[Step], key: Callable[[str], str] = lambda _: "") -> Iterator[str]:
+    yield from aligned(
+        (f"  {step.op.value}", _resource(step.urn), ", ".join(step.keys), key(urns.parse(step.urn).name))
+        for step in steps
+    )
 
 
 def _again(stack: StackReport) -> str:

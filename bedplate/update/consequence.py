@@ -34,7 +34,7 @@ def _consequence(edit: Edit, fleet: Fleet) -> Consequence:
 
 
 def _effect(edit: Edit, policy: Policy, fleet: Fleet) -> Effect:
-    if _only_widens(edit):
+    if policy.grows and _only_grows(edit.old, edit.new):
         return Effect.FREE
     if policy.rolls and not any(is_rolled(group) for group in _touched(edit, fleet)):
         return Effect.NEW_NODES
@@ -57,9 +57,8 @@ def _touched(edit: Edit, fleet: Fleet) -> tuple[Group, ...]:
     return (fleet.groups[rest.partition(".")[0]],)
 
 
-def _only_widens(edit: Edit) -> bool:
-    """Tell whether a block only grew, so that all that lay in it still does."""
-    if edit.key != "network.supernet":
-        return False
-    old, new = edit.old, edit.new
-    return isinstance(old, IPv4Network) and isinstance(new, IPv4Network) and old.subnet_of(new)
+def _only_grows(old: object, new: object) -> bool:
+    """Tell whether a number got larger, or a block only wider, so that all that lay in it still does."""
+    if isinstance(old, IPv4Network) and isinstance(new, IPv4Network):
+        return old.subnet_of(new)
+    return isinstance(old, int) and isinstance(new, int) and old < new

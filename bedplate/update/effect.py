@@ -34,7 +34,8 @@ class Policy:
 
     `key` is dotted, `*` stands for a name or a place in a list; `does` says in a clause what is touched, `way` what
     to do instead where the edit is refused. `rolls` marks what machines start with: where a group is not rolled
-    (people's machines, and those of a fabric), only its new nodes have it.
+    (people's machines, and those of a fabric), only its new nodes have it. `grows` marks what is free where a number
+    gets larger, or a block holds the one that was.
     """
 
     key: str
@@ -43,3 +44,4 @@ class Policy:
     does: str
     way: str = ""
     rolls: bool = False
+    grows: bool = False

@@ -33,6 +33,10 @@ def _refused(key: str, does: str, way: str, *events: Event) -> tuple[Policy, ...
     return tuple(Policy(key, event, Effect.REFUSED, does, way) for event in events or (Event.CHANGED,))
 
 
+def _shrinks(key: str, does: str) -> Policy:
+    return Policy(key, Event.CHANGED, Effect.REMOVES, does, grows=True)
+
+
 _BOTH = (Event.ADDED, Event.REMOVED)
 _EVERY = tuple(Event)
 
@@ -59,16 +63,27 @@ _FLEET = (
     *_free("image.kubernetes", "the next image; what runs stays", *_EVERY),
 )
 _NETWORK = (
-    *_refused(
-        "network.supernet", "what is recorded would lie outside it", "one that holds every recorded block is free"
+    Policy(
+        "network.supernet",
+        Event.CHANGED,
+        Effect.REFUSED,
+        "what is recorded would lie outside it",
+        "one that holds every recorded block is free",
+        grows=True,
     ),
     *_replaces("network.interconnect", "every link between regions and sites: they are apart meanwhile"),
-    *_replaces("network.egress", "NAT gateways and the addresses that others know nodes by"),
+    *_replaces(
+        "network.egress", "NAT gateways and the addresses that others know nodes by; with none, nothing gets out"
+    ),
     *_free("network.endpoints", "endpoints come, or go and nodes ask over the internet again", *_EVERY),
     *_free("network.region_size", "regions that have a block keep it"),
     *_comes_and_goes("regions.*", "a region comes; no other is touched", "all that stands there, but for data"),
-    *_replaces("regions.*.home", "all that is shared: parameters, names, the control plane"),
-    *_comes_and_goes("regions.*.zones", "subnets come; no other is touched", "its subnets, and what stands in them"),
+    *_refused("regions.*.home", "all that is shared would move, and keys and etcd's volumes are protected", _DATA),
+    *_comes_and_goes(
+        "regions.*.zones",
+        "subnets come; no other is touched",
+        "its subnets, and what stands in them; refused while etcd is there",
+    ),
     *_free("regions.*.zones", "their order says nothing"),
     *_refused("regions.*.block", "it would renumber the region", _RELEASE, *_EVERY),
 )
@@ -95,7 +110,7 @@ _GROUPS = (
     *_started_with("groups.*.types", "what machines are", *_EVERY),
     *_started_with("groups.*.similar", "what machines may be"),
     *_free("groups.*.nodes.min", "how many machines are kept"),
-    *_free("groups.*.nodes.max", "how many machines there may be"),
+    _shrinks("groups.*.nodes.max", "how many machines there may be: AWS ends those above it"),
     *_started_with("groups.*.disk", "the root volume"),
     *_started_with("groups.*.disk_throughput", "the root volume"),
     *_started_with("groups.*.disk_iops", "the root volume"),
@@ -107,7 +122,9 @@ _GROUPS = (
     *_replaces("groups.*.ladder.*.reservation", _ANOTHER_POOL, *_EVERY),
     *_replaces("groups.*.ladder.*.zone", _ANOTHER_POOL, *_EVERY),
     *_started_with("groups.*.ladder.*.max_price", "what is paid on spot", *_EVERY),
-    *_free("groups.*.ladder.*.reserved", "how many machines its pool may have", *_EVERY),
+    _shrinks("groups.*.ladder.*.reserved", "how many machines its pool may have: AWS ends those above it"),
+    Policy("groups.*.ladder.*.reserved", Event.ADDED, Effect.REMOVES, "machines above it, where its pool has any"),
+    *_free("groups.*.ladder.*.reserved", "how many machines its pool may have", Event.REMOVED),
     *_free("groups.*.ladder.*.ends", "when the pool is emptied", *_EVERY),
     *_free("groups.*.labels", "tags; nodes register them when they start"),
     *_free("groups.*.taints", "tags; nodes register them when they start", *_EVERY),
@@ -142,10 +159,18 @@ _REST = (
     *_replaces("vpn.laptops.gateways.*.site", _ANOTHER_GATEWAY, *_EVERY),
     *_free("vpn.laptops.gateways", "their order says nothing"),
     *_refused("vpn.laptops.pool", "it would renumber the pools", _RELEASE),
-    *_comes_and_goes("kubernetes", "the control plane comes", "the control plane, but for etcd's volumes"),
+    *_free("kubernetes", "the control plane comes", Event.ADDED),
+    *_refused("kubernetes", "etcd's volumes are protected", _DATA, Event.REMOVED),
     *_free("kubernetes.version", "nothing in AWS; nodes are upgraded by their roles"),
     Policy("kubernetes.control_plane.type", Event.CHANGED, Effect.NEW_NODES, "each machine, when it is next replaced"),
-    *_replaces("kubernetes.control_plane.count", "machines come, or the last ones go, but for etcd's volumes"),
+    Policy(
+        "kubernetes.control_plane.count",
+        Event.CHANGED,
+        Effect.REFUSED,
+        "the last machines would go, and etcd's volumes are protected",
+        _DATA,
+        grows=True,
+    ),
     *_refused("kubernetes.pods", "it would renumber the pods", _RELEASE, *_EVERY),
     *_refused("kubernetes.services", "it would renumber the services", _RELEASE),
 )

@@ -52,8 +52,23 @@ def test_a_changed_fleet_shows_its_steps(tmp_path: Path, capsys: pytest.CaptureF
     assert run(["rehearse", MINIMAL, "--stack", "shared", "--changed", str(changed)]) == 0
 
     told = capsys.readouterr().out
-    assert "what the change does to" in told
-    assert "update" in told
+    edits, _, steps = told.partition("what the change does to")
+    assert edits.startswith(
+        "new nodes only: what runs stays as it is\n    owner   ada@lab.example -> new-ada@lab.example"
+    )
+    (role,) = (line for line in steps.splitlines() if "aws:iam:Role solo-ssh" in line)
+    assert role.split() == ["update", "aws:iam:Role", "solo-ssh", "tags", "name"]
+
+
+def test_a_program_reads_what_was_edited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Beside the steps, in the form of `diff`."""
+    changed = tmp_path / "changed.yaml"
+    changed.write_text((ROOT / MINIMAL).read_text().replace("max: 4", "max: 5"), encoding="utf-8")
+
+    assert run(["rehearse", MINIMAL, "--stack", "shared", "--changed", str(changed), "--json"]) == 0
+
+    (edit,) = json.loads(capsys.readouterr().out)["edits"]
+    assert (edit["key"], edit["old"], edit["new"], edit["effect"]) == ("groups.workbench.nodes.max", 4, 5, "free")
 
 
 def test_a_fleet_keeps_every_rule_about_what_its_stacks_hold(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """Where in the fleet file a resource comes from."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,14 @@ def plan() -> FleetPlan:
 def test_a_name_tells_its_origin(plan: FleetPlan, stack: str, name: str, key: str) -> None:
     """The longest word of the file that a name begins with is where it comes from."""
     assert origin(plan, stack, name) == key
+
+
+def test_what_a_plan_no_longer_has_is_known_from_an_earlier_one(plan: FleetPlan) -> None:
+    """Where a change takes a thing away, its key is that of the file before."""
+    later = replace(plan, files=())
+
+    assert origin(later, "lab.us-west-2", "lab-home", plan) == "storage.home"
+    assert origin(later, "lab.us-west-2", "lab-home") == "regions.us-west-2"
 
 
 def test_an_origin_has_a_line() -> None:

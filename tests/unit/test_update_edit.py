@@ -93,6 +93,14 @@ def test_a_wider_supernet_is_free() -> None:
     assert [one.effect for one in consequences(after, before)] == [Effect.REFUSED]
 
 
+def test_a_larger_maximum_is_free() -> None:
+    """And a smaller one ends machines: AWS keeps none above it."""
+    before, after = of(), of(nodes={"min": 1, "max": 9})
+
+    assert [one.effect for one in consequences(before, after)] == [Effect.FREE]
+    assert [one.effect for one in consequences(after, before)] == [Effect.REMOVES]
+
+
 def test_the_hardest_is_told_first() -> None:
     """Whoever reads one line reads what costs most."""
     before = sketch(groups={"a": group(WEST), "b": group(WEST)})
