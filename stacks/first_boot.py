@@ -9,7 +9,7 @@ from pathlib import Path
 from shlex import quote
 
 from bedplate.plan.fleet import FleetPlan, Member
-from bedplate.plan.hostnames import ssh_name
+from bedplate.plan.hostnames import highest, ssh_name
 from bedplate.plan.pool import PoolPlan
 from bedplate.spec.network import Egress
 from bedplate.spec.site import Use
@@ -23,7 +23,7 @@ def first_boot(plan: FleetPlan, pool: PoolPlan) -> str:
     if pool.use is Use.KUBERNETES:
         return _script(plan, ("take_ec2_name", "report_ready"), group)
     place = ssh_name(plan, pool, 1).partition(".")[2]
-    names = {"LABEL": pool.group, "PLACE": place, "HIGHEST": str(pool.max)}
+    names = {"LABEL": pool.group, "PLACE": place, "HIGHEST": str(highest(plan, pool))}
     return _script(plan, ("claim_name", "take_claimed_name", "watch_for_end", "report_ready"), group | names)
 
 

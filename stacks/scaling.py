@@ -107,7 +107,6 @@ def _refresh() -> GroupInstanceRefreshArgs:
         min_healthy_percentage=_KEPT_PERCENT,
         checkpoint_percentages=list(_CHECKPOINTS),
         checkpoint_delay=str(_CHECKPOINT_SECONDS),
-        skip_matching=True,
     )
     return GroupInstanceRefreshArgs(strategy="Rolling", preferences=preferences)
 

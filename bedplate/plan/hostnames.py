@@ -31,7 +31,17 @@ def ssh_name(plan: FleetPlan, pool: PoolPlan, number: int) -> str:
     return f"{pool.group}-{number}.{pool.region}.{plan.domain}"
 
 
+def highest(plan: FleetPlan, pool: PoolPlan) -> int:
+    """Return the highest number of a pool's machines: all pools of its group in its region share the names.
+
+    A reservation's pool may hold fewer machines than its group; any other tells the group's maximum.
+    """
+    alike = [one for one in plan.pools if one.group == pool.group]
+    here = sum(one.max for one in alike if one.region == pool.region)
+    return min([here, *(one.max for one in alike if one.offer.reservation is None)])
+
+
 def ssh_patterns(plan: FleetPlan, pool: PoolPlan) -> tuple[str, ...]:
     """Return patterns that hold the names of a pool's machines, a `?` a digit of the highest number."""
-    digits = range(1, len(str(pool.max)) + 1)
+    digits = range(1, len(str(highest(plan, pool))) + 1)
     return tuple(f"{pool.group}-{'?' * count}.{pool.region}.{plan.domain}" for count in digits)

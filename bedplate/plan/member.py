@@ -4,7 +4,7 @@ Every nodes subnet keeps its second block of sixteen addresses for machines whos
 none of them by itself.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Network
 
 from bedplate.plan.fleet import Member, RegionPlan, ZonePlan
@@ -18,18 +18,21 @@ def fixed_block(nodes: IPv4Network) -> IPv4Network:
     return IPv4Network((int(nodes.network_address) + size, FIXED_PREFIX))
 
 
-def members(home: RegionPlan, count: int, recorded: Mapping[str, IPv4Address]) -> tuple[Member, ...]:
+def members(
+    home: RegionPlan, count: int, recorded: Mapping[str, IPv4Address], offering: Container[str]
+) -> tuple[Member, ...]:
     """Return the control plane's machines, those first that the lock knows in a zone of today's file.
 
-    A new one stands in the zone that has the fewest, the one allotted first among equals, at its lowest address
-    that nobody ever had.
+    A new one stands, of the zones `offering` its type, in the one that has the fewest, the one allotted first among
+    equals, at its lowest address that nobody ever had; in any zone where none of them offers it.
     """
     zones = sorted(home.zones, key=lambda zone: zone.nodes)
+    fit = [zone for zone in zones if zone.name in offering] or zones
     names = [member_name(number, home.name) for number in range(1, count + 1)]
     found = {name: Member(name, zone.name, recorded[name]) for name, zone in _kept(names, zones, recorded)}
     taken = {*recorded.values()}
     for name in (name for name in names if name not in found):
-        found[name] = _placed(name, zones, tuple(found.values()), taken)
+        found[name] = _placed(name, fit, tuple(found.values()), taken)
         taken.add(found[name].address)
     return tuple(found[name] for name in names)
 

@@ -57,7 +57,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         exports=exports(fleet),
         endpoints=endpoint_services(fleet),
         boundary=fleet.identity.permissions_boundary,
-        control_plane=_control_plane(fleet, regions, record),
+        control_plane=_control_plane(fleet, regions, record, catalog),
     )
 
 
@@ -97,13 +97,16 @@ def _addresses(site: Site) -> Mapping[str, IPv4Address]:
     return MappingProxyType({name: machine.address for name, machine in site.machines.items()})
 
 
-def _control_plane(fleet: Fleet, regions: tuple[RegionPlan, ...], record: Record) -> ControlPlane | None:
+def _control_plane(
+    fleet: Fleet, regions: tuple[RegionPlan, ...], record: Record, catalog: Catalog
+) -> ControlPlane | None:
     cluster = fleet.kubernetes
     if cluster is None:
         return None
     home = next(region for region in regions if region.home)
-    machines = members(home, cluster.control_plane.count, record.addresses)
-    return ControlPlane(cluster.control_plane.type, cluster.version, machines)
+    asked = cluster.control_plane
+    machines = members(home, asked.count, record.addresses, catalog.offered(asked.type, home.name))
+    return ControlPlane(asked.type, cluster.version, machines)
 
 
 def _laptops(fleet: Fleet, blocks: Blocks) -> tuple[LaptopPool, ...]:

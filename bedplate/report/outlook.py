@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bedplate.plan import FleetPlan
-from bedplate.plan.hostnames import API_PORT, api_name, ssh_name, ssh_pools
+from bedplate.plan.hostnames import API_PORT, api_name, highest, ssh_name, ssh_pools
 from bedplate.rehearsal.report import Phase, Report
 from bedplate.report.columns import aligned
 
@@ -38,7 +38,8 @@ def _machines(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
     """Yield how to log in to the first machine of each group, and where the Kubernetes API answers."""
     for pool in ssh_pools(plan):
         if f"{plan.name}.{pool.region}" in exports:
-            more = f", to -{pool.max}" if pool.max > 1 else ""
+            last = highest(plan, pool)
+            more = f", to -{last}" if last > 1 else ""
             yield (f"  {pool.group}", pool.region, f"ssh {ssh_name(plan, pool, 1)}{more}")
     if plan.control_plane and f"{plan.name}.{plan.home.name}" in exports:
         yield ("  kubernetes", plan.home.name, f"https://{api_name(plan)}:{API_PORT}")

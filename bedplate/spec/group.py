@@ -19,6 +19,9 @@ from bedplate.spec.text import (
     ZoneName,
 )
 
+# What one mixed instances policy may name. Source: Auto Scaling API reference, LaunchTemplate (overrides), 2026-11.
+MOST_TYPES = 40
+
 
 class Market(StrEnum):
     """How instances are bought."""
@@ -94,7 +97,10 @@ class Group(Spec):
 
     use: Use = Field(strict=False, title="Use", description="ssh: people log in; kubernetes: workers.")
     types: tuple[InstanceType, ...] = Field(
-        min_length=1, title="Instance types", description="EC2 instance types that serve equally well."
+        min_length=1,
+        max_length=MOST_TYPES,
+        title="Instance types",
+        description="EC2 instance types that serve equally well.",
     )
     nodes: Nodes = Field(title="Nodes", description="How many machines, over all rungs.")
     similar: bool = Field(

@@ -14,8 +14,9 @@ from tests.support.declared import EXAMPLES, plan_of
 from tests.support.front_door import FrontDoor, front_door
 from tests.support.node import Node, node
 
-LAB = plan_of(EXAMPLES / "lab.yaml")
-POOL = replace(ssh_pools(LAB)[0], max=3)
+PLAN = plan_of(EXAMPLES / "lab.yaml")
+POOL = replace(ssh_pools(PLAN)[0], max=3)
+LAB = replace(PLAN, pools=(POOL, *(pool for pool in PLAN.pools if pool.group != POOL.group)))
 SCRIPT = first_boot(LAB, POOL)
 WORKER = next(pool for pool in LAB.pools if pool.use.value == "kubernetes")
 HOST = "workbench-gpu-{}.us-west-2.lab.internal."
@@ -153,7 +154,8 @@ def test_an_address_that_no_machine_wrote_is_left_alone(place: Place) -> None:
 
 def test_without_a_free_name_a_machine_is_given_up(place: Place) -> None:
     """The group's maximum is reached: the log says so, and the group is told to end it."""
-    alone = first_boot(LAB, replace(POOL, max=1))
+    only = replace(POOL, max=1)
+    alone = first_boot(replace(LAB, pools=(only,)), only)
     place.machine().boot(alone)
 
     status, log = place.machine().boot(alone)
