@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bedplate.catalog import load_catalog
+from bedplate.catalog import Catalog, load_catalog
 from bedplate.errors import InputError
 from bedplate.load import load_fleet
 from bedplate.lock import lock_path, read_lock
 from bedplate.plan import FleetPlan, plan_fleet
+from bedplate.plan.images import indispensable_images
 from stacks.names import part_of
 
 
@@ -22,13 +23,14 @@ class Order:
 def order(fleet_file: Path, stack: str) -> Order:
     """Return the part of the fleet that a stack's name asks for.
 
-    Raises InputError for a faulty fleet file, a foreign stack, or a plan that the lock does not hold in full.
+    Raises InputError for a faulty fleet file, a foreign stack, or a plan or an image that the lock does not hold.
     """
     catalog = load_catalog()
     loaded = load_fleet(fleet_file, catalog)
     record = read_lock(lock_path(fleet_file), loaded.fleet.name)
     plan = loaded.judge(plan_fleet(loaded.fleet, record, catalog), catalog)
     refuse_unrecorded(plan, fleet_file)
+    refuse_unpinned(plan, catalog, fleet_file)
     return Order(plan, part_of(plan, stack))
 
 
@@ -39,4 +41,14 @@ def refuse_unrecorded(plan: FleetPlan, fleet_file: Path) -> None:
             f"not recorded in {lock_path(fleet_file).name}: {', '.join(plan.news)}",
             where=str(fleet_file),
             fix=f"run `bedplate plan --write {fleet_file.name}` first, and commit the lock",
+        )
+
+
+def refuse_unpinned(plan: FleetPlan, catalog: Catalog, fleet_file: Path) -> None:
+    """Raise InputError when a group of similar types lacks its image's id: Auto Scaling takes no parameter for it."""
+    if places := indispensable_images(plan, catalog):
+        raise InputError(
+            f"similar types need an image in {lock_path(fleet_file).name}: {', '.join(places)}",
+            where=str(fleet_file),
+            fix=f"run `bedplate image record {fleet_file.name}` first, and commit the lock",
         )

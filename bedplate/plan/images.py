@@ -37,6 +37,16 @@ def unrecorded_images(plan: FleetPlan, catalog: Catalog) -> tuple[str, ...]:
     return tuple(place for place in image_places(plan, catalog) if place not in plan.record.images)
 
 
+def indispensable_images(plan: FleetPlan, catalog: Catalog) -> tuple[str, ...]:
+    """Return the places of which the lock remembers no image, and where a parameter cannot stand for it.
+
+    Auto Scaling takes none where it chooses types by what they have. Source: its user guide, "Use AWS Systems Manager
+    parameters instead of AMI IDs in launch templates", limitations.
+    """
+    chosen = {f"{pool.region}/{architecture(pool.types, catalog)}" for pool in plan.pools if pool.offer.similar}
+    return tuple(sorted(chosen - plan.record.images.keys()))
+
+
 def _machines(plan: FleetPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield from ((pool.region, pool.types) for pool in plan.pools)
     regions = {region.name for region in plan.regions}

@@ -224,8 +224,9 @@ def test_the_autoscaler_knows_machines_that_are_not_there(made: Mapping[str, Inp
     assert train[f"{_TEMPLATE_TAG}/taint/nvidia.com/gpu"] == ("present:NoSchedule", False)
 
 
-def test_no_group_of_workers_has_more_tags_than_the_check_counts(plan: FleetPlan, made: Mapping[str, Inputs]) -> None:
+def test_no_group_of_workers_has_more_tags_than_the_check_counts(made: Mapping[str, Inputs]) -> None:
     """AWS takes 50: the check reckons with what a pool with an expiry gets, one more than a pool without."""
+    plan = _plan(GROUPS)
     workers = [pool for pool in plan.pools if pool.use is Use.KUBERNETES]
 
     over = {pool.group: tag_count(plan.name, pool, load_catalog()) - len(_tags(made, pool.group)) for pool in workers}

@@ -89,6 +89,13 @@ def _bought_twice(world: World) -> dict[str, Any]:
     return {"launchTemplate": None, "mixedInstancesPolicy": {"launchTemplate": spec}}
 
 
+def _chosen_by_size(world: World) -> dict[str, Any]:
+    spec = {"launchTemplateId": services.template(world)}
+    chosen = [{"instanceRequirements": _SOUND_NEEDS}]
+    policy = {"launchTemplate": {"launchTemplateSpecification": spec, "overrides": chosen}}
+    return {"launchTemplate": None, "mixedInstancesPolicy": policy}
+
+
 def _far_group(world: World) -> str:
     return world.made("create_security_group", "GroupId", GroupName="far", Description="far", VpcId=world.far_vpc)
 
@@ -233,6 +240,16 @@ REFUSALS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ...] = 
     ("volume of no zone", _VOLUME, lambda _world: {"availabilityZone": "us-west-2z"}, "InvalidZone.NotFound"),
     ("volume of no key", _VOLUME, lambda _world: {"kmsKeyId": _GHOST_KEY}, "NotFoundException"),
     ("two markets", _GROUP, _bought_twice, "ValidationError"),
+    ("requirements of a parameter's image", _GROUP, _chosen_by_size, "ValidationError"),
+    (
+        "matching a parameter's image",
+        _GROUP,
+        lambda world: {
+            "launchTemplate": {"id": services.template(world)},
+            **_refreshed(minHealthyPercentage=90, skipMatching=True),
+        },
+        "ValidationError",
+    ),
     (
         "version of no form",
         _GROUP,

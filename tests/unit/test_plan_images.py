@@ -2,7 +2,7 @@
 
 from bedplate.catalog import load_catalog
 from bedplate.plan import Record, plan_fleet
-from bedplate.plan.images import image_parameter, image_places, unrecorded_images
+from bedplate.plan.images import image_parameter, image_places, indispensable_images, unrecorded_images
 from tests.support.sketch import cluster, group, laptops, sketch
 
 WEST: dict[str, object] = {"region": "us-west-2", "zone": "us-west-2a"}
@@ -43,3 +43,14 @@ def test_each_architecture_has_its_parameter() -> None:
     """Canonical calls x86_64 by another name."""
     assert "/24.04/stable/current/amd64/" in image_parameter("x86_64")
     assert "/24.04/stable/current/arm64/" in image_parameter("arm64")
+
+
+def test_similar_types_start_from_recorded_images_alone() -> None:
+    """Auto Scaling takes no parameter where it chooses types; other groups start without a record."""
+    alike = group(WEST, EAST, types=("c7i.4xlarge",), similar=True)
+    groups = {"sim": alike, "arm": group(WEST, types=("m7g.large",))}
+    record = Record({}, images={"us-west-2/x86_64": "ami-0000000000000000a"})
+
+    plan = plan_fleet(sketch(groups=groups), record, load_catalog())
+
+    assert indispensable_images(plan, load_catalog()) == ("us-east-1/x86_64",)

@@ -1,5 +1,6 @@
 """What a live run refuses before it declares anything."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.load import FleetFaults, load_fleet
-from bedplate.lock import lock_path, record_plan
+from bedplate.lock import lock_path, record_images, record_plan
 from stacks.live import order
 from tests.support.declared import EXAMPLES
 
@@ -45,6 +46,22 @@ def test_blocks_that_the_lock_lacks_are_never_deployed(fleet_file: Path) -> None
         order(fleet_file, "solo.us-west-2")
 
     assert "bedplate plan --write" in caught.value.fix
+
+
+def test_similar_types_wait_for_their_image(fleet_file: Path) -> None:
+    """AWS would refuse their group half way through the stack; once the image is recorded they go ahead."""
+    told = fleet_file.read_text(encoding="utf-8")
+    types = re.compile(r"( +)types: .*")
+    fleet_file.write_text(types.sub(r"\1types: [c7i.xlarge]\n\1similar: true", told, count=1), encoding="utf-8")
+    record_plan(lock_path(fleet_file), load_fleet(fleet_file, load_catalog()).fleet, load_catalog())
+
+    with pytest.raises(InputError, match="us-west-2/x86_64") as caught:
+        order(fleet_file, "solo.us-west-2")
+
+    assert "bedplate image record" in caught.value.fix
+    images = {"us-west-2/x86_64": "ami-0123456789abcdef0"}
+    record_images(lock_path(fleet_file), "solo", images)
+    assert order(fleet_file, "solo.us-west-2").plan.record.images == images
 
 
 def test_a_stack_of_another_fleet_is_refused(recorded: Path) -> None:

@@ -30,6 +30,8 @@ def refuse_unfit(aws: Aws, inputs: Props) -> None:
     types = _types(policy.get("overrides") or [], data)
     if not data.get("ImageId") or not types:
         _refuse(f"The launch template {_name(spec)} has no image or no instance type")
+    if reason := _unresolvable(data, types, inputs):
+        _refuse(reason)
     named = [one for one in types if one]
     refuse_unoffered(aws, named, zones)
     if reason := unstartable(aws, inputs, data, named, zones):
@@ -70,6 +72,19 @@ def _types(overrides: Iterable[Mapping[str, Any]], data: Mapping[str, Any]) -> l
     own = data.get("InstanceType") or ("" if data.get("InstanceRequirements") else None)
     listed = ["" if one.get("instanceRequirements") else one.get("instanceType") or own for one in overrides]
     return [one for one in (listed or [own]) if one is not None]
+
+
+def _unresolvable(data: Mapping[str, Any], types: Iterable[str], inputs: Props) -> str:
+    """Return why a parameter cannot stand for the image, which a refresh would say only when it begins.
+
+    Source: EC2 Auto Scaling user guide, "Use AWS Systems Manager parameters instead of AMI IDs in launch templates".
+    """
+    if not str(data.get("ImageId")).startswith("resolve:ssm:"):
+        return ""
+    preferences = (inputs.get("instanceRefresh") or {}).get("preferences") or {}
+    if "" in types:
+        return "Its image is a parameter: that goes with no instance requirements"
+    return "Its image is a parameter: that goes with no skipMatching" if preferences.get("skipMatching") else ""
 
 
 def _refuse_strange_groups(aws: Aws, groups: Iterable[str], networks: Iterable[str]) -> None:
