@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from bedplate.catalog import Catalog
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.pool import PoolPlan, Volume
+from bedplate.plan.pool import PoolPlan, Volume, together
 from bedplate.plan.span import NOTHING, Span, total
 from bedplate.plan.standing import Standing, standing, standing_volumes
 
@@ -80,7 +80,7 @@ def _disks(pools: tuple[PoolPlan, ...], catalog: Catalog) -> Span:
 
 
 def _counts(pools: tuple[PoolPlan, ...]) -> tuple[int, int]:
-    return sum(pool.min for pool in pools), max(pool.max for pool in pools)
+    return sum(pool.min for pool in pools), together(pools)
 
 
 def _volume(volume: Volume, catalog: Catalog) -> float:

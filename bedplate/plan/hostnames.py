@@ -1,7 +1,7 @@
 """Names by which people and machines call what the fleet runs, below its domain; this never asks a name server."""
 
 from bedplate.plan.fleet import FleetPlan, Member
-from bedplate.plan.pool import PoolPlan
+from bedplate.plan.pool import PoolPlan, together
 from bedplate.spec.site import Use
 
 API_PORT = 6443
@@ -32,13 +32,9 @@ def ssh_name(plan: FleetPlan, pool: PoolPlan, number: int) -> str:
 
 
 def highest(plan: FleetPlan, pool: PoolPlan) -> int:
-    """Return the highest number of a pool's machines: all pools of its group in its region share the names.
-
-    A reservation's pool may hold fewer machines than its group; any other tells the group's maximum.
-    """
-    alike = [one for one in plan.pools if one.group == pool.group]
-    here = sum(one.max for one in alike if one.region == pool.region)
-    return min([here, *(one.max for one in alike if one.offer.reservation is None)])
+    """Return the highest number of a pool's machines: all pools of its group in its region share the names."""
+    place = (pool.group, pool.region)
+    return together([pool, *(one for one in plan.pools if (one.group, one.region) == place and one.name != pool.name)])
 
 
 def ssh_patterns(plan: FleetPlan, pool: PoolPlan) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """A pool: the machines that one rung of a ladder may bring, as one Auto Scaling group makes them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -50,8 +50,8 @@ class Tenure:
 class PoolPlan:
     """One Auto Scaling group: a rung of a group's ladder, in one zone where the fabric needs it.
 
-    `labels` and `taints` (`key=value:effect`) are those that the file asks for; what a node registers beside them
-    follows from its type.
+    `max` is what this pool may hold, `most` what its group may, over all its pools. `labels` and `taints`
+    (`key=value:effect`) are those that the file asks for; what a node registers beside them follows from its type.
     """
 
     name: str
@@ -62,6 +62,7 @@ class PoolPlan:
     offer: Offer
     min: int
     max: int
+    most: int
     volume: Volume
     fabric: Fabric | None
     tenure: Tenure
@@ -79,3 +80,8 @@ class PoolPlan:
     def types(self) -> tuple[str, ...]:
         """The instance types that serve equally well, in the order of the file."""
         return self.offer.types
+
+
+def together(pools: Collection[PoolPlan]) -> int:
+    """Return how many machines pools of one group may have at once: all that they hold, never more than the group."""
+    return min(sum(pool.max for pool in pools), *(pool.most for pool in pools))

@@ -36,6 +36,7 @@ def group_pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iter
             offer=_offer(group, rung),
             min=0 if number else group.nodes.min,
             max=min(group.nodes.max, rung.reserved or group.nodes.max),
+            most=group.nodes.max,
             volume=Volume(group.disk, group.disk_throughput, group.disk_iops),
             fabric=group.fabric,
             tenure=Tenure(group.owner or fleet.owner, group.expires, group.schedule),

@@ -10,7 +10,7 @@ from bedplate.catalog.quotas import QuotaFacts
 from bedplate.plan.beyond import asks_here, has_transit
 from bedplate.plan.door import control_rules, node_rules, storage_rules
 from bedplate.plan.fleet import FleetPlan, RegionPlan
-from bedplate.plan.pool import PoolPlan
+from bedplate.plan.pool import PoolPlan, together
 from bedplate.plan.standing import Standing, nat_gateways, standing, standing_volumes
 from bedplate.spec.group import Market
 from bedplate.spec.network import Egress
@@ -66,7 +66,7 @@ def _processors(
         each = tuple(group)
         vcpus = _vcpus(each[0].types, quota, catalog)
         least += sum(pool.min for pool in each) * vcpus
-        most += max(pool.max for pool in each) * vcpus
+        most += together(each) * vcpus
     return Need(region, quota, least, most)
 
 
@@ -93,7 +93,7 @@ def _disks(pools: Iterable[PoolPlan], standing_gib: int) -> dict[str, tuple[int,
     for _, group in groupby(pools, key=lambda pool: pool.group):
         each = tuple(group)
         least += sum(pool.min for pool in each) * each[0].volume.gib
-        most += max(pool.max for pool in each) * each[0].volume.gib
+        most += together(each) * each[0].volume.gib
     return {"gp3 storage, TiB": (-(-least // _TIB), -(-most // _TIB))}
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from bedplate.plan.bill import Bill, Line
 from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.pool import together
 from bedplate.plan.span import Span
 from bedplate.report.columns import aligned, counted
 
@@ -67,7 +68,7 @@ def _rows(plan: FleetPlan, bill: Bill) -> Iterator[Row]:
     yield ("USD an hour", "minimum", "at most", "")
     for group, pools in groupby(plan.pools, key=lambda pool: pool.group):
         each = tuple(pools)
-        least, most = sum(pool.min for pool in each), max(pool.max for pool in each)
+        least, most = sum(pool.min for pool in each), together(each)
         yield _row(group, bill.groups[group], f"{least} to {most} of {_types(each[0].types)}")
         for pool in each:
             place = pool.name.removeprefix(f"{group}-").removesuffix(f"-{pool.offer.reservation}")

@@ -6,6 +6,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.plan import Bill, Record, bill, plan_fleet
+from bedplate.plan.quotas import needs
 from bedplate.plan.span import Span
 from tests.support.declared import plan_of
 from tests.support.sketch import catalog, group, sketch
@@ -51,6 +52,20 @@ def test_types_without_a_price_are_listed() -> None:
 
     assert priced.unknown == ("p10.large", "p9.48xlarge")
     assert priced.hourly == Span(0.8048, 3.2192)
+
+
+def test_reservations_that_a_group_fills_together_are_paid_together() -> None:
+    """Two of 64 and 16 machines hold the 72 that the group may have: the bound is neither 64 nor 80."""
+    block = {"zone": "us-west-2a", "market": "reservation", "reservation": "cr-0123456789abcdef0", "reserved": 64}
+    other = {**block, "reservation": "cr-0123456789abcdef1", "reserved": 16}
+    one = group({**WEST, **block}, {**WEST, **other}, types=["g6.xlarge"], nodes={"min": 0, "max": 72})
+    known = load_catalog()
+    plan = plan_fleet(sketch(groups={"gpu": one}), Record({}), known)
+
+    (vcpus,) = (need for need in needs(plan, known) if need.quota.name == "on-demand G and VT vCPUs")
+
+    assert bill(plan, known).groups["gpu"].max == pytest.approx(72 * 0.8048)
+    assert vcpus.most == 72 * 4
 
 
 def test_a_fleet_without_groups_costs_no_machines() -> None:

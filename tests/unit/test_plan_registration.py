@@ -26,6 +26,7 @@ def pool(*types: str, fabric: Fabric | None = None, similar: bool = False) -> Po
         offer=Offer(Market.ON_DEMAND, types, similar=similar),
         min=0,
         max=4,
+        most=4,
         volume=Volume(200),
         fabric=fabric,
         tenure=Tenure("ops@lab.example"),
