@@ -8,7 +8,7 @@ from bedplate.checks.evidence import Evidence
 from bedplate.checks.fault import Fault
 from bedplate.checks.rules import fault
 
-# How long after the fact its budgets may learn of a cost (AWS Budgets, read 2026-11).
+# How long after the fact its budgets may learn of a cost (AWS Budgets).
 HOURS_TO_NOTICE = 24
 
 

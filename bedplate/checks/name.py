@@ -12,7 +12,7 @@ from bedplate.spec import Fleet
 from bedplate.spec.domain import LONGEST
 from bedplate.spec.site import Use
 
-# Amazon EC2 API reference, CreateLaunchTemplate, read 2026-11; an Auto Scaling group's may have 255.
+# Amazon EC2 API reference, CreateLaunchTemplate; an Auto Scaling group's may have 255.
 LONGEST_TEMPLATE = 128
 
 

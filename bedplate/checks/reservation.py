@@ -12,7 +12,7 @@ from bedplate.checks.market import RESERVED
 from bedplate.checks.rules import fault
 from bedplate.spec.group import Group, Market, Rung
 
-# Amazon EC2 user guide, Capacity Blocks for ML, read 2026-11: instances of one block, and the types that are sold.
+# Amazon EC2 user guide, Capacity Blocks for ML: instances of one block, and the types that are sold.
 MOST_OF_BLOCK = 64
 BLOCK_FAMILIES = frozenset(
     {"p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300", "p6e-gb200", "p6e-gb300", "trn1", "trn2"}

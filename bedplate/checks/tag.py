@@ -13,7 +13,7 @@ from bedplate.plan.pool import PoolPlan
 from bedplate.plan.registration import pool_registration
 from bedplate.spec.site import Use
 
-# AWS tag naming limits and EC2 Auto Scaling quotas, read 2026-11.
+# AWS tag naming limits and EC2 Auto Scaling quotas.
 MOST_TAGS, LONGEST_KEY = 50, 128
 # What every machine of a pool is tagged with: fleet, stack, owner, name, group, pool, use, expiry.
 NODE_TAGS = 8

@@ -7,7 +7,7 @@ from bedplate.checks.fault import Fault
 from bedplate.checks.rules import fault
 from bedplate.spec.group import Group
 
-# Amazon EBS user guide, General Purpose SSD volumes, read 2026-11: 3,000 operations whatever the size, then 500 a
+# Amazon EBS user guide, General Purpose SSD volumes: 3,000 operations whatever the size, then 500 a
 # GiB; and a quarter of a MiB/s an operation.
 FREE_IOPS, IOPS_A_GIB, IOPS_A_MIB = 3000, 500, 4
 

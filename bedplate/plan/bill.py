@@ -11,7 +11,7 @@ from bedplate.plan.pool import PoolPlan, Volume, together
 from bedplate.plan.span import NOTHING, Span, total
 from bedplate.plan.standing import Standing, standing, standing_volumes
 
-# What gp3 has without paying more. Source: https://aws.amazon.com/ebs/pricing/, read 2026-11.
+# What gp3 has without paying more. Source: https://aws.amazon.com/ebs/pricing/.
 _FREE = Volume(0)
 
 

@@ -22,7 +22,7 @@ _TIB = 1024
 # `p5en.48xlarge`: family p, generation 5.
 _FAMILY = re.compile(r"([a-z]+)-?(\d*)")
 # Machines in a reservation count as machines on demand do; those in a capacity block count nowhere.
-# Source: EC2 user guide, On-Demand Instance quotas and Capacity Blocks considerations, read 2026-11.
+# Source: EC2 user guide, On-Demand Instance quotas and Capacity Blocks considerations.
 _COUNTS_AS = {Market.ON_DEMAND: "on-demand", Market.RESERVATION: "on-demand", Market.SPOT: "spot"}
 
 
