@@ -55,7 +55,7 @@ Owner = Annotated[
         "an AWS tag",
     ),
 ]
-# One label of a host name.
+# One label of a host name. `laptops` is how the pool behind a gateway is called, as in `bedplate reach laptops.cellar`.
 HostLabel = Annotated[
     str,
     Syntax(
@@ -66,7 +66,7 @@ HostLabel = Annotated[
         "titan-01",
         63,
         "RFC 1123",
-        frozenset({"localhost"}),
+        frozenset({"laptops", "localhost"}),
     ),
 ]
 DomainName = Annotated[
