@@ -4,7 +4,7 @@
 set -euo pipefail
 shopt -s inherit_errexit
 
-readonly PAUSE=${PAUSE:-3} ROOT=${ROOT:-}
+readonly PAUSE=${PAUSE:-3} TRIES=${TRIES:-20} ROOT=${ROOT:-}
 readonly IMDS=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}/latest
 step=start instance='' region='' claimed=''
 declare -A address=() owner=() address_ttl=() owner_ttl=()
@@ -159,12 +159,18 @@ take() {
   submit "$(without "$1")$(change CREATE "$name" A 60 "$own")$(change CREATE "$name" TXT 60 "\"$instance\"")"
 }
 
+# A machine that ends may hold its name for minutes: whoever comes in its place waits for it.
 claim_name() {
-  local zone number
-  for try in {1..20}; do
+  local zone number reason="no name could be taken"
+  for ((try = 1; try <= TRIES; try++)); do
     if zone=$(parameter zone) && read_names; then
       number=$(lowest_free)
-      [[ -n $number ]] || fail "all $HIGHEST names of $LABEL in $PLACE belong to machines that are still there"
+      if [[ -z $number ]]; then
+        reason="all $HIGHEST names of $LABEL in $PLACE belong to machines that are still there"
+        say "$reason"
+        rest "$try"
+        continue
+      fi
       claimed=$LABEL-$number.$PLACE
       [[ ${owner[$number]-} != "$instance" ]] || return 0
       if take "$number" >/dev/null; then
@@ -174,7 +180,7 @@ claim_name() {
     fi
     rest "$try"
   done
-  fail "no name could be taken"
+  fail "$reason"
 }
 
 give_back_name() {

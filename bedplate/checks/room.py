@@ -69,15 +69,29 @@ def _addresses(pool: PoolPlan, catalog: Catalog) -> int:
 def _wanted(
     ladders: Mapping[str, tuple[PoolPlan, ...]], catalog: Catalog
 ) -> Mapping[tuple[str, str], Mapping[str, int]]:
-    """Return how many addresses each group may take in each region and zone: its largest pool there, spread evenly."""
+    """Return how many addresses each group may take in each region and zone, wherever its machines find capacity."""
     wanted: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for name, pools in ladders.items():
-        for pool in pools:
-            share = -(-pool.max * _addresses(pool, catalog) // max(1, len(pool.zones)))
-            for zone in pool.zones:
-                groups = wanted[pool.region, zone]
-                groups[name] = max(share, groups.get(name, 0))
+        for place in dict.fromkeys((pool.region, zone) for pool in pools for zone in pool.zones):
+            wanted[place][name] = _fullest([pool for pool in pools if place in _places(pool)], catalog)
     return wanted
+
+
+def _places(pool: PoolPlan) -> tuple[tuple[str, str], ...]:
+    return tuple((pool.region, zone) for zone in pool.zones)
+
+
+def _fullest(pools: list[PoolPlan], catalog: Catalog) -> int:
+    """Return the addresses of one group in one zone at the worst: first the pools that have no other zone.
+
+    A pool of several zones spreads evenly, and all together hold no more machines than the group may have.
+    """
+    left, addresses = pools[0].most, 0
+    for pool in sorted(pools, key=lambda pool: len(pool.zones)):
+        machines = min(pool.max, left)
+        left -= machines
+        addresses += -(-machines // len(pool.zones)) * _addresses(pool, catalog)
+    return addresses
 
 
 def _crowded(region: str, zones: Mapping[str, Mapping[str, int]], room: int) -> Iterator[Fault]:

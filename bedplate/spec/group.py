@@ -74,7 +74,7 @@ class Rung(Spec):
     )
     max_price: float | None = Field(
         default=None,
-        gt=0,
+        ge=0.001,
         le=1000,
         strict=False,
         title="Maximum price",

@@ -44,6 +44,7 @@ class Node:
             "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}",
             "ROOT": str(self.root),
             "PAUSE": "0",
+            "TRIES": "8",
             "AWS_ENDPOINT_URL": self.door.url,
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.imds,
         }
