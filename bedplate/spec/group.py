@@ -8,16 +8,8 @@ from bedplate.spec.base import Spec, Table
 from bedplate.spec.day import Expiry, Moment
 from bedplate.spec.schedule import Schedule
 from bedplate.spec.site import Use
-from bedplate.spec.text import (
-    InstanceType,
-    LabelKey,
-    LabelValue,
-    Owner,
-    RegionName,
-    ReservationId,
-    Taint,
-    ZoneName,
-)
+from bedplate.spec.software import LabelKey, LabelValue, Taint
+from bedplate.spec.text import InstanceType, Owner, RegionName, ReservationId, ZoneName
 
 # What one mixed instances policy may name. Source: Auto Scaling API reference, LaunchTemplate (overrides), 2026-11.
 MOST_TYPES = 40

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from bedplate.spec.base import Spec
-from bedplate.spec.text import DriverBranch, KernelSeries, KubernetesVersion
+from bedplate.spec.software import DriverBranch, KernelSeries, KubernetesVersion
 
 
 class Image(Spec):

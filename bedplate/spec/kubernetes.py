@@ -4,7 +4,8 @@ from pydantic import Field
 
 from bedplate.spec.address import Prefix
 from bedplate.spec.base import Spec
-from bedplate.spec.text import InstanceType, KubernetesVersion
+from bedplate.spec.software import KubernetesVersion
+from bedplate.spec.text import InstanceType
 
 
 class ControlPlane(Spec):
