@@ -43,8 +43,7 @@ class Site:
     @property
     def kind(self) -> object:
         """The kind of store that the node is, if it is one."""
-        kind = self.node.child("kind")
-        return kind.value if kind else None
+        return _kind(self.node)
 
     @property
     def lacking(self) -> str:
@@ -54,14 +53,21 @@ class Site:
 
 def find(tree: Node, loc: tuple[str | int, ...]) -> Site:
     """Return the site of an error; the tag by which pydantic tells kinds of storage apart is no part of it."""
-    site = Site(tree)
+    node, above = tree, None
+    path: tuple[str | int, ...] = ()
     for part in loc:
-        child = site.node.child(part)
+        child = node.child(part)
         if child:
-            site = Site(child, site.node.key, (*site.path, part), beside=site.kind)
-        elif part != site.kind:
-            return Site(site.node, site.parent, site.path, str(part))
-    return site
+            node, above, path = child, node, (*path, part)
+        elif part != _kind(node):
+            return Site(node, above.key if above else "", path, str(part))
+    return Site(node, above.key if above else "", path, beside=_kind(above) if above else None)
+
+
+def _kind(node: Node) -> object:
+    """Return the kind of store that a node is, if it is one."""
+    kind = node.child("kind")
+    return kind.value if kind else None
 
 
 def shape_fault(error: ErrorDetails, site: Site) -> Fault:
