@@ -14,6 +14,8 @@ from bedplate.update.policies import POLICIES
 from tests.support.lived import Apart, Lived, Row, apart, edited, living, rows
 from tests.support.observed import observed
 
+# Its fleets are made once, by the one worker that has all of them.
+pytestmark = pytest.mark.xdist_group("promises")
 TABLES = {
     "groups": rows("groups.yaml"),
     "stores": rows("stores.yaml"),
