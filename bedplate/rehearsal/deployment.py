@@ -118,10 +118,11 @@ class Deployment:
         self._bury([*gone, *self._doomed()])
 
     def destroy(self) -> None:
-        """Delete everything but what is protected and what that needs to live."""
+        """Delete everything but what is protected and what that needs to live; exports go with the last resource."""
         kept = closure((urn for urn, entry in self.before.entries.items() if entry.protect), self.before.entries)
         rest = [entry for urn, entry in self.before.entries.items() if urn not in kept]
         self._bury([*rest, *self._doomed()])
+        self.exports = dict(self.before.exports) if self._changer.old.keys() - self._changer.deleted else {}
 
     def _bury(self, entries: list[Entry]) -> None:
         """Delete entries, dependents first; what a failed deletion leaves behind keeps what it needs."""

@@ -11,13 +11,14 @@ from typing import Any
 from moto.autoscaling.models import AutoScalingBackend
 from moto.core import responses
 from moto.core.types import Base64EncodedString
+from moto.ec2.models import nat_gateways
 from moto.ec2.models.instances import Instance
 from moto.ec2.models.launch_templates import LaunchTemplate
 from moto.ec2.models.subnets import SubnetBackend
 
 from bedplate.rehearsal.moto_resolver import mended_resolver
 from bedplate.rehearsal.moto_transit import mended_transit
-from bedplate.rehearsal.replaced import wrapped
+from bedplate.rehearsal.replaced import replaced, wrapped
 
 _OWN_INTERFACE = "Primary network interface"
 
@@ -29,6 +30,7 @@ def mended() -> Iterator[None]:
         repairs.enter_context(wrapped(LaunchTemplate, "create_version", _decoding))
         repairs.enter_context(wrapped(Instance, "terminate", _letting_go))
         repairs.enter_context(wrapped(SubnetBackend, "delete_subnet", _leaving_its_acl))
+        repairs.enter_context(replaced(nat_gateways, "random_private_ip", _left_to_its_subnet))
         repairs.enter_context(wrapped(AutoScalingBackend, "put_scheduled_update_group_action", _kept_apart))
         repairs.enter_context(wrapped(AutoScalingBackend, "delete_scheduled_action", _dropped_apart))
         repairs.enter_context(wrapped(responses, "method_names_from_class", cache))
@@ -77,6 +79,11 @@ def _leaving_its_acl(delete_subnet: Callable[..., Any]) -> Callable[..., Any]:
         return gone
 
     return deleted
+
+
+def _left_to_its_subnet() -> str:
+    """Let a NAT gateway's interface take an address of its subnet: moto draws one of anybody's."""
+    return ""
 
 
 def _kept_apart(put: Callable[..., Any]) -> Callable[..., Any]:

@@ -106,6 +106,21 @@ def test_destruction_keeps_what_is_protected_and_what_that_needs(world: World) -
     assert {one.name for one in done.snapshot.entries.values() if one.is_in_cloud} == {"note", "kept"}
 
 
+@pytest.mark.parametrize(("protect", "left"), [(True, {"told": "once"}), (False, {})])
+def test_a_stack_tells_its_exports_for_as_long_as_it_stands(world: World, *, protect: bool, left: object) -> None:
+    """Exports outlive a destruction that leaves something, as in the engine's state, and go with the last resource."""
+
+    def program() -> None:
+        parameter("held" if protect else "free", opts=ResourceOptions(protect=protect))
+        pulumi.export("told", "once")
+
+    up(world, program)
+
+    done = destroy(stack(program), world)
+
+    assert done.snapshot.exports == left
+
+
 def test_a_retained_resource_is_forgotten_and_lives_on(world: World) -> None:
     """Its deletion is a step of the state alone."""
     up(world, lambda: parameter("note", opts=ResourceOptions(retain_on_delete=True)))
