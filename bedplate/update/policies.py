@@ -6,6 +6,7 @@ from types import MappingProxyType
 from bedplate.update.effect import Effect, Event, Policy
 
 _RELEASE = "on purpose: `bedplate plan --write --release PATH`, after what stands in it is gone"
+_RECORDED = "the block that the lock holds, where it lies in the supernet, may be written or left out"
 _DATA = "move the data first; then `pulumi state unprotect` what is told, and run again"
 # An entry of a list is known by what it says, so that these are told as one that goes and one that comes.
 _ANOTHER_POOL = "another pool: one goes, with its machines, and one comes"
@@ -85,7 +86,8 @@ _NETWORK = (
         "its subnets, and what stands in them; refused while etcd is there",
     ),
     *_free("regions.*.zones", "their order says nothing"),
-    *_refused("regions.*.block", "it would renumber the region", _RELEASE, *_EVERY),
+    *_refused("regions.*.block", "it would renumber the region", _RELEASE),
+    *_refused("regions.*.block", "it would renumber the region", _RECORDED, *_BOTH),
 )
 _SITES = (
     *_comes_and_goes("sites.*", "connections come; no other is touched", "its connections, with their keys"),
@@ -171,7 +173,8 @@ _REST = (
         _DATA,
         grows=True,
     ),
-    *_refused("kubernetes.pods", "it would renumber the pods", _RELEASE, *_EVERY),
+    *_refused("kubernetes.pods", "it would renumber the pods", _RELEASE, Event.CHANGED, Event.ADDED),
+    *_free("kubernetes.pods", "the block that is recorded stays", Event.REMOVED),
     *_refused("kubernetes.services", "it would renumber the services", _RELEASE),
 )
 

@@ -1,10 +1,12 @@
 """Every key's promise, held against what the rehearsal does to a fleet that lives."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
 from functools import reduce
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from bedplate.catalog import load_catalog
 from bedplate.load import FleetFaults, load_fleet
@@ -26,12 +28,34 @@ ROWS = [(name, row) for name, table in TABLES.items() for row in table]
 APART = apart()
 
 
+class Stage:
+    """Holds one fleet at a time, as there is one simulated AWS; tests come table by table, so each is made once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._name = ""
+        self._held = ExitStack()
+
+    def fleet(self, name: str) -> Lived:
+        """Return the fleet that a table's edits begin with, made in the simulated AWS."""
+        if name != self._name:
+            self._held.close()
+            (start, *_) = TABLES[name]
+            (folder := self._folder / name).mkdir()
+            self._lived = self._held.enter_context(living(start.before, folder / "fleet.yaml"))
+            self._name = name
+        return self._lived
+
+    def close(self) -> None:
+        """Let go of the fleet."""
+        self._held.close()
+
+
 @pytest.fixture(scope="module")
-def lived(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
-    """Give the fleet that a table's edits begin with, made in the simulated AWS."""
-    (start, *_) = TABLES[request.param]
-    with living(start.before, tmp_path_factory.mktemp("lived") / "fleet.yaml") as fleet:
-        yield fleet
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Give what holds the fleets of the tables."""
+    with closing(Stage(tmp_path_factory.mktemp("lived"))) as held:
+        yield held
 
 
 def promised(row: Row, folder: Path) -> tuple[Consequence, ...]:
@@ -75,6 +99,25 @@ def whole(file: list[Row]) -> str:
     return reduce(lambda text, row: edited(text, row.change), file, file[0].before)
 
 
+def cases() -> Iterator[ParameterSet]:
+    """Yield the edits of each table: those that are free together, each other one alone."""
+    for name, table in TABLES.items():
+        yield pytest.param(name, tuple(row for row in table if is_free(row)), id=f"what is free in {name}")
+        yield from (pytest.param(name, (row,), id=row.promise) for row in table if not is_free(row))
+
+
+def is_seen_free(lived: Lived, file: list[Row]) -> bool:
+    """Tell whether edits in one file touch nothing."""
+    return observed(lived, file[0].before, whole(file)) is Effect.FREE
+
+
+def effects(lived: Lived, edits: tuple[Row, ...]) -> dict[str, Effect]:
+    """Return what edits do; several are seen at once, and each alone where together they touch anything."""
+    if len(edits) > 1 and all(is_seen_free(lived, file) for file in together(edits)):
+        return dict.fromkeys((row.promise for row in edits), Effect.FREE)
+    return {row.promise: observed(lived, row.before, row.after) for row in edits}
+
+
 def test_every_promise_is_tried() -> None:
     """By an edit that meets it, or by one that shows what it is instead."""
     tried = sorted([row.promise for _, row in ROWS] + [one.row.promise for one in APART])
@@ -99,34 +142,9 @@ def test_a_promise_that_no_edit_meets(one: Apart, tmp_path: Path) -> None:
     assert [fault.code for fault in refused.value.faults if fault.code.startswith("E")] == [one.refused]
 
 
-@pytest.mark.parametrize("lived", [pytest.param(name, id=name) for name in TABLES], indirect=True)
-def test_what_is_free_touches_nothing(lived: Lived, request: pytest.FixtureRequest) -> None:
-    """All such edits of a table are seen at once; where they touch anything, each alone, to name those that do."""
-    name = request.node.callspec.id
-    files = together(row for row in TABLES[name] if is_free(row))
-
-    hard = [row for file in files if observed(lived, file[0].before, whole(file)) is not Effect.FREE for row in file]
-
-    assert [row.promise for row in hard if observed(lived, row.before, row.after) is not Effect.FREE] == []
-    assert not hard
-
-
-@pytest.mark.parametrize(
-    ("lived", "row"),
-    [pytest.param(name, row, id=row.promise) for name, row in ROWS if not is_free(row)],
-    indirect=["lived"],
-)
-def test_what_is_promised_is_what_happens(lived: Lived, row: Row, tmp_path: Path) -> None:
-    """No harder on what lives, and no easier."""
-    (one, *others) = promised(row, tmp_path)
-
-    assert observed(lived, row.before, row.after) is one.effect
-    assert {other.effect for other in others} <= {one.effect}
-
-
-@pytest.mark.parametrize("lived", ["groups"], indirect=True)
-def test_looking_leaves_no_trace(lived: Lived) -> None:
+def test_looking_leaves_no_trace(stage: Stage) -> None:
     """What a fleet would become is seen without a change to what it is."""
+    lived = stage.fleet("groups")
     row = next(row for row in TABLES["groups"] if row.promise == "groups.*.fabric added")
     before = {name: dict(snapshot.entries) for name, snapshot in lived.world.snapshots.items()}
 
@@ -134,3 +152,11 @@ def test_looking_leaves_no_trace(lived: Lived) -> None:
 
     assert first is again is Effect.REPLACES
     assert {name: dict(snapshot.entries) for name, snapshot in lived.world.snapshots.items()} == before
+
+
+@pytest.mark.parametrize(("name", "edits"), list(cases()))
+def test_what_is_promised_is_what_happens(name: str, edits: tuple[Row, ...], stage: Stage, tmp_path: Path) -> None:
+    """No harder on what lives, and no easier."""
+    expected = {row.promise: promised(row, tmp_path)[0].effect for row in edits}
+
+    assert effects(stage.fleet(name), edits) == expected
