@@ -56,6 +56,11 @@ class Modelling:
         """The keys at the top of the file under which something was taken out."""
         return frozenset(key.partition(".")[0] for key in self.dropped)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether more faults are told than anybody reads, so that what is left of the tree is of no use."""
+        return len(self.faults) > MOST_FAULTS
+
     def drop(self, nodes: Iterable[Node]) -> None:
         """Take values out of the tree."""
         keys = {node.key for node in nodes}
@@ -100,6 +105,8 @@ def model(tree: Node, known: Iterable[Fault]) -> Modelling:
             modelling.fleet = Fleet.model_validate({**STAND_INS, **modelling.tree.plain_mapping()})
         except ValidationError as error:
             modelling.refuse(error)
+            if modelling.is_full:
+                break
         else:
             break
     return modelling

@@ -7,6 +7,7 @@ import pytest
 
 from bedplate.catalog import Catalog, InstanceFacts, RegionFacts, load_catalog
 from bedplate.catalog.shipped import shipped
+from tests.support.pace import pace
 
 TYPE_NAME = re.compile(r"[a-z][a-z0-9-]*\.(nano|micro|small|medium|large|\d*xlarge|metal(-\d+xl)?)")
 REGION_NAME = re.compile(r"[a-z]{2}-[a-z]+-\d")
@@ -110,12 +111,12 @@ def test_bare_metal_sizes_have_no_hypervisor(catalog: Catalog) -> None:
 
 
 def test_reading_the_catalogue_is_quick() -> None:
-    """Every command reads it: 40 ms of processor time is the most it may take."""
+    """Every command reads it: 40 ms of a core at full speed is the most it may take."""
     start = process_time()
 
     load_catalog.__wrapped__()
 
-    assert process_time() - start < 0.04
+    assert process_time() - start < 0.04 * pace()
 
 
 def test_every_nvidia_gpu_of_ec2_has_its_generation(catalog: Catalog) -> None:

@@ -10,18 +10,20 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LARGEST = 1024 * 1024
-# Time is the child's own, of its processor: other work on the machine does not count.
+# Time is the child's own, of its processor. A start alone takes a quarter of a second on a core at full speed; where
+# the machine is slower, or busy, it tells by how much.
 _CHILD = """
-import json, resource, sys
+import json, resource, sys, time
 from pathlib import Path
 from bedplate.catalog import load_catalog
 from bedplate.load import examine
+limit = max(1.0, 4 * time.process_time())
 codes = [told.code for told in examine(Path(sys.argv[1]), load_catalog())]
 used = resource.getrusage(resource.RUSAGE_SELF)
 # Not ru_maxrss: that begins with the memory of the process that started this one.
 peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
 seconds, megabytes = used.ru_utime + used.ru_stime, int(peak.split()[1]) / 1024
-print(json.dumps({"codes": codes, "seconds": seconds, "megabytes": megabytes}))
+print(json.dumps({"codes": codes, "seconds": seconds, "limit": limit, "megabytes": megabytes}))
 """
 
 
@@ -55,7 +57,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "a number of 1 MiB": ("E601", _repeat("version: ", "9")),
     "keys that are all unknown": ("E020", "".join(f"k{n}: 1\n" for n in range(14_000))),
     "types that are all unknown": (
-        "E020",
+        "E107",
         "groups:\n  g: {use: ssh, nodes: {min: 0, max: 1}, ladder: [{region: us-west-2}], types: ["
         + ",".join(f"p{n}.large" for n in range(29_000))
         + "]}\n",
@@ -71,7 +73,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_costs_little(name: str, tmp_path: Path) -> None:
-    """Under 1 s and 200 MB, the start of the interpreter included, with an answer that says why."""
+    """Under 1 s of a core at full speed, and 200 MB, the start of Python included, with an answer that says why."""
     code, text = HOSTILE[name]
     path = tmp_path / "fleet.yaml"
     path.write_text(text, encoding="utf-8")
@@ -82,5 +84,5 @@ def test_a_hostile_file_costs_little(name: str, tmp_path: Path) -> None:
 
     answer = json.loads(child.stdout)
     assert code in answer["codes"]
-    assert answer["seconds"] < 1.0
+    assert answer["seconds"] < answer["limit"]
     assert answer["megabytes"] < 200
