@@ -40,6 +40,13 @@ LOOKS: Mapping[str, Callable[[Call, Ask], Reply | None]] = MappingProxyType(
         "ec2.create_internet_gateway": _ec2("internet_gateway", tagged=True),
         "ec2.create_security_group": _ec2("security_group", alike("GroupName", "VpcId"), bare=True),
         "ec2.create_subnet": _ec2("subnet", alike("CidrBlock", "VpcId")),
+        "ec2.create_subnet_cidr_reservation": Look(
+            "get_subnet_cidr_reservations",
+            "SubnetIpv4CidrReservations",
+            "SubnetCidrReservation",
+            alike("Cidr"),
+            given=("SubnetId",),
+        ),
         "ec2.create_transit_gateway": _ec2("transit_gateway", tagged=True),
         "ec2.create_transit_gateway_peering_attachment": _ec2("transit_gateway_peering_attachment", _ENDS),
         "ec2.create_transit_gateway_route_table": _ec2("transit_gateway_route_table", alike(_HUB), tagged=True),
