@@ -112,11 +112,13 @@ def test_bare_metal_sizes_have_no_hypervisor(catalog: Catalog) -> None:
 
 def test_reading_the_catalogue_is_quick() -> None:
     """Every command reads it: 40 ms of a core at full speed is the most it may take."""
-    start = process_time()
+    taken = []
+    for _ in range(3):  # the collector of a large test process may look in between
+        start = process_time()
+        load_catalog.__wrapped__()
+        taken.append(process_time() - start)
 
-    load_catalog.__wrapped__()
-
-    assert process_time() - start < 0.04 * pace()
+    assert min(taken) < 0.04 * pace()
 
 
 def test_every_nvidia_gpu_of_ec2_has_its_generation(catalog: Catalog) -> None:
