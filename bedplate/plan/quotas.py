@@ -7,11 +7,11 @@ from itertools import groupby
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.quotas import QuotaFacts
-from bedplate.plan.beyond import asks_here, has_transit
+from bedplate.plan.beyond import has_transit
 from bedplate.plan.door import control_rules, node_rules, storage_rules
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from bedplate.plan.pool import PoolPlan, together
-from bedplate.plan.standing import Standing, nat_gateways, standing, standing_volumes
+from bedplate.plan.standing import Standing, laptop_gateways, nat_gateways, resolvers, standing, standing_volumes
 from bedplate.spec.group import Market
 from bedplate.spec.network import Egress
 
@@ -108,17 +108,16 @@ def _rules(plan: FleetPlan, region: RegionPlan) -> int:
 def _counts(plan: FleetPlan, region: RegionPlan, groups: int) -> dict[str, tuple[int, int]]:
     """Return what does not depend on how many machines there are."""
     nat = nat_gateways(plan, region)
-    gateways = sum(pool.place == region.name for pool in plan.laptops)
     counts = {
         "VPCs": 1,
-        "elastic addresses": nat + gateways,
+        "elastic addresses": nat + laptop_gateways(plan, region),
         "NAT gateways in a zone": int(plan.egress is not Egress.NONE),
         "interface endpoints in a VPC": len(plan.endpoints),
         "rules in a security group": _rules(plan, region),
         "transit gateways": int(has_transit(plan)),
         "VPN connections": len(plan.sites),
         "Auto Scaling groups": groups,
-        "resolver endpoints": asks_here(plan, region) + any(site.dns for site in plan.sites),
+        "resolver endpoints": resolvers(plan, region),
         "file systems": sum(each.region == region.name for each in plan.files),
     }
     return {name: (count, count) for name, count in counts.items()}

@@ -43,14 +43,14 @@ def standing(plan: FleetPlan) -> tuple[Standing, ...]:
 
 
 def _in_region(plan: FleetPlan, region: RegionPlan) -> Iterator[Standing]:
-    gateways, sites = _laptop_gateways(plan, region), len(plan.sites)
+    gateways, sites = laptop_gateways(plan, region), len(plan.sites)
     nat = nat_gateways(plan, region)
     counts = {
         "nat-gateway": nat,
         "public-address": nat + gateways,
         "transit-attachment": _attachments(plan),
         "vpn-connection": sites,
-        "resolver-address": RESOLVER_ADDRESSES * _resolvers(plan, region),
+        "resolver-address": RESOLVER_ADDRESSES * resolvers(plan, region),
         "interface-endpoint": len(plan.endpoints) * len(region.zones),
         "key": 2,
         "alarm": _alarms(plan, region, nat + gateways),
@@ -84,7 +84,7 @@ def standing_volumes(plan: FleetPlan) -> tuple[StandingVolume, ...]:
     members, home = len(plan.control_plane.members) if plan.control_plane else 0, plan.home.name
     every = (
         *(
-            StandingVolume("laptop gateway, disk", region.name, _laptop_gateways(plan, region), GATEWAY_VOLUME)
+            StandingVolume("laptop gateway, disk", region.name, laptop_gateways(plan, region), GATEWAY_VOLUME)
             for region in plan.regions
         ),
         StandingVolume("control plane, disks", home, members, CONTROL_VOLUME),
@@ -103,12 +103,13 @@ def reverse_zones(plan: FleetPlan) -> frozenset[str]:
     return frozenset(address.reverse_pointer.partition(".")[2] for address in plan.site_addresses.values())
 
 
-def _resolvers(plan: FleetPlan, region: RegionPlan) -> int:
+def resolvers(plan: FleetPlan, region: RegionPlan) -> int:
     """Return the resolver endpoints of a region: one that answers, one that asks the sites' own servers."""
     return asks_here(plan, region) + any(site.dns for site in plan.sites)
 
 
-def _laptop_gateways(plan: FleetPlan, region: RegionPlan) -> int:
+def laptop_gateways(plan: FleetPlan, region: RegionPlan) -> int:
+    """Return how many gateways for laptops a region has."""
     return sum(pool.place == region.name for pool in plan.laptops)
 
 
