@@ -1,8 +1,9 @@
-"""What one entry of fleet.lock may say: a path and its block, a machine and its address, a place and its image."""
+"""What one entry of fleet.lock may say: a path and its block, a machine and its address, a person and an id."""
 
 import re
 from ipaddress import IPv4Address, IPv4Network
 
+from bedplate.plan.accounts import NUMBERS
 from bedplate.plan.images import IMAGE_ID
 
 _REGION = r"[a-z]{2}(-[a-z]+)+-\d+"
@@ -16,6 +17,9 @@ _PATHS = (
 _PATH = re.compile("|".join(_PATHS), re.ASCII)
 _MACHINE = re.compile(rf"control-\d\.{_REGION}", re.ASCII)
 _IMAGE_OF = re.compile(rf"{_REGION}/(x86_64|arm64)", re.ASCII)
+_ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
+_NODE = re.compile(r"[a-z0-9][a-z0-9-]*\.[a-z][a-z0-9-]*", re.ASCII)
+HOST_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]{40,1400}={0,2}", re.ASCII)
 _RESTORE = "restore it from its history: `git checkout -- fleet.lock`"
 
 
@@ -60,3 +64,33 @@ def image_of(place: str, value: object) -> str:
     if not isinstance(value, str) or not IMAGE_ID.fullmatch(value):
         raise NotALockError(f"{place} has {value!r}, which is no image id")
     return value
+
+
+def number_of(name: str, value: object) -> int:
+    """Return the user id of a person, or the id of a group."""
+    if not _ACCOUNT.fullmatch(name):
+        raise NotALockError(f"it names an account that bedplate never writes: {name!r}")
+    if type(value) is not int or value not in NUMBERS:
+        raise NotALockError(f"{name} has {value!r}, which is no id from {NUMBERS.start} to {NUMBERS.stop - 1}")
+    return value
+
+
+def keys_of(name: str, value: object) -> tuple[str, ...]:
+    """Return the public host keys of a machine."""
+    if not _NODE.fullmatch(name):
+        raise NotALockError(f"it names a machine that bedplate never writes: {name!r}")
+    if not isinstance(value, list) or not value or not all(isinstance(key, str) for key in value):
+        raise NotALockError(f"{name} has {value!r}, which is no list of host keys")
+    if any(not HOST_KEY.fullmatch(key) for key in value):
+        raise NotALockError(f"{name} has a line that is no public host key")
+    return tuple(value)
+
+
+def gateway_of(region: str, value: object) -> IPv4Address:
+    """Return the public address of a region's gateway for laptops."""
+    if not re.fullmatch(_REGION, region, re.ASCII):
+        raise NotALockError(f"it names a region that bedplate never writes: {region!r}")
+    try:
+        return IPv4Address(value if isinstance(value, str) else "")
+    except ValueError as error:
+        raise NotALockError(f"{region} has no address: {error}") from None

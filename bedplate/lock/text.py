@@ -6,14 +6,14 @@ from ipaddress import IPv4Address, IPv4Network
 from itertools import pairwise
 from typing import Any
 
-from bedplate.lock.entry import NotALockError, address_of, block_of, image_of
+from bedplate.lock.entry import NotALockError, address_of, block_of, gateway_of, image_of, keys_of, number_of
 from bedplate.plan import Record
 from bedplate.plan.paths import is_nested
 
 VERSION = 1
 _KEYS = {"version", "fleet", "blocks"}
 # Locks written before these were known lack them.
-_MORE_KEYS = {"addresses", "images"}
+_MORE_KEYS = {"addresses", "images", "people", "groups", "host_keys", "gateways"}
 
 
 def lock_text(fleet: str, record: Record) -> str:
@@ -21,7 +21,17 @@ def lock_text(fleet: str, record: Record) -> str:
     blocks = {path: str(record.blocks[path]) for path in sorted(record.blocks)}
     addresses = {name: str(record.addresses[name]) for name in sorted(record.addresses)}
     images = {place: record.images[place] for place in sorted(record.images)}
-    document = {"version": VERSION, "fleet": fleet, "blocks": blocks, "addresses": addresses, "images": images}
+    document = {
+        "version": VERSION,
+        "fleet": fleet,
+        "blocks": blocks,
+        "addresses": addresses,
+        "images": images,
+        "people": dict(sorted(record.people.items())),
+        "groups": dict(sorted(record.groups.items())),
+        "host_keys": {name: list(record.host_keys[name]) for name in sorted(record.host_keys)},
+        "gateways": {region: str(record.gateways[region]) for region in sorted(record.gateways)},
+    }
     return json.dumps(document, indent=1) + "\n"
 
 
@@ -33,11 +43,17 @@ def parse_lock(text: str, fleet: str) -> Record:
         blocks={path: block_of(path, value) for path, value in _entries(document, "blocks", "paths")},
         addresses={name: address_of(name, value) for name, value in _entries(document, "addresses", "machines")},
         images={place: image_of(place, value) for place, value in _entries(document, "images", "places")},
+        people={name: number_of(name, value) for name, value in _entries(document, "people", "people")},
+        groups={name: number_of(name, value) for name, value in _entries(document, "groups", "groups")},
+        host_keys={name: keys_of(name, value) for name, value in _entries(document, "host_keys", "machines")},
+        gateways={region: gateway_of(region, value) for region, value in _entries(document, "gateways", "regions")},
     )
     _check_apart((path, block) for path, block in record.blocks.items() if not is_nested(path))
     _check_apart((path, block) for path, block in record.blocks.items() if is_nested(path))
     _check_nesting(record.blocks)
     _check_addresses(record.addresses)
+    _check_numbers(record.people)
+    _check_numbers(record.groups)
     return record
 
 
@@ -106,3 +122,11 @@ def _check_addresses(addresses: Mapping[str, IPv4Address]) -> None:
     for name, address in addresses.items():
         if owners.setdefault(address, name) != name:
             raise NotALockError(f"{owners[address]} and {name} have the one address {address}")
+
+
+def _check_numbers(numbers: Mapping[str, int]) -> None:
+    owners: dict[int, str] = {}
+    for name, number in numbers.items():
+        if number in owners:
+            raise NotALockError(f"{owners[number]} and {name} have the same id, {number}")
+        owners[number] = name

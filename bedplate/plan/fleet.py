@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
 
+from bedplate.plan.accounts import NO_ACCOUNTS, Accounts
 from bedplate.plan.pool import PoolPlan
 from bedplate.plan.record import Record
 from bedplate.spec.network import Egress, Interconnect
@@ -156,6 +157,7 @@ class FleetPlan:
     boundary: str | None = None
     """The ARN of the policy that bounds every role of the fleet."""
     control_plane: ControlPlane | None = None
+    accounts: Accounts = NO_ACCOUNTS
 
     @property
     def home(self) -> RegionPlan:
@@ -202,4 +204,7 @@ class FleetPlan:
         """Return what the lock is to hold from now on: all it held, and the news."""
         blocks = MappingProxyType({**self.record.blocks, **self.news})
         addresses = MappingProxyType({**self.record.addresses, **self._members})
-        return replace(self.record, blocks=blocks, addresses=addresses)
+        uids = {person.name: person.uid for person in self.accounts.people}
+        people = MappingProxyType({**self.record.people, **uids})
+        groups = MappingProxyType({**self.record.groups, **self.accounts.groups})
+        return replace(self.record, blocks=blocks, addresses=addresses, people=people, groups=groups)

@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from bedplate.catalog import Catalog
 from bedplate.plan import paths
+from bedplate.plan.accounts import accounts
 from bedplate.plan.allot import allot
 from bedplate.plan.endpoints import endpoint_services
 from bedplate.plan.fleet import (
@@ -58,6 +59,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         endpoints=endpoint_services(fleet),
         boundary=fleet.identity.permissions_boundary,
         control_plane=_control_plane(fleet, regions, record, catalog),
+        accounts=accounts(fleet, record),
     )
 
 

@@ -1,4 +1,4 @@
-"""What fleet.lock remembers: every block and address that was ever allotted, and the image of each region."""
+"""What fleet.lock remembers: whatever was ever allotted, and what was learnt once and is trusted from then on."""
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
@@ -7,6 +7,8 @@ from types import MappingProxyType
 
 NO_ADDRESSES: Mapping[str, IPv4Address] = MappingProxyType({})
 NO_IMAGES: Mapping[str, str] = MappingProxyType({})
+NO_NUMBERS: Mapping[str, int] = MappingProxyType({})
+NO_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +16,17 @@ class Record:
     """What was decided for good, for today's file and for earlier ones.
 
     `blocks` by path (`region/us-west-2/zone/us-west-2a/edge`), fixed `addresses` by machine (`control-1.us-west-2`),
-    `images` by region and architecture (`us-west-2/x86_64`).
+    `images` by region and architecture (`us-west-2/x86_64`), user ids of `people` and group ids of `groups` by name,
+    public `host_keys` by machine (`ssh-ed25519 AAAA...`), public addresses of laptop `gateways` by region.
     """
 
     blocks: Mapping[str, IPv4Network]
     addresses: Mapping[str, IPv4Address] = field(default_factory=lambda: NO_ADDRESSES)
     images: Mapping[str, str] = field(default_factory=lambda: NO_IMAGES)
+    people: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
+    groups: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
+    host_keys: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NO_KEYS)
+    gateways: Mapping[str, IPv4Address] = field(default_factory=lambda: NO_ADDRESSES)
 
     def without(self, paths: Container[str]) -> "Record":
         """Return the record without the blocks of these paths and without the addresses that lie in them."""

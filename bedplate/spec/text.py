@@ -155,6 +155,20 @@ UserName = Annotated[
         RESERVED_USERS,
     ),
 ]
+# A group of people: one number space with nobody else, so a group may be called neither like a person nor a system's.
+GroupName = Annotated[
+    str,
+    Syntax(
+        "E513",
+        "group name",
+        r"[a-z_][a-z0-9_-]*",
+        "a-z, 0-9, _ and -, a letter or _ first",
+        "vision",
+        32,
+        "Linux",
+        RESERVED_USERS,
+    ),
+]
 SshKey = Annotated[
     str,
     AfterValidator(check_key),
