@@ -4,7 +4,7 @@ Files on shared storage belong to numbers, not to names: an id is never given to
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bedplate.plan.record import NO_NUMBERS, Record
 from bedplate.spec import Fleet
@@ -31,8 +31,8 @@ class Accounts:
     """Everybody: who has an account, the groups they belong to with their ids, and who had one, by name and id."""
 
     people: tuple[Account, ...] = ()
-    groups: Mapping[str, int] = NO_NUMBERS
-    departed: Mapping[str, int] = NO_NUMBERS
+    groups: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
+    departed: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
 
 
 NO_ACCOUNTS = Accounts()
