@@ -1,7 +1,7 @@
 """The plan of a fleet: regions, zones, sites, pools and stores with every name and address decided."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
 
@@ -9,7 +9,9 @@ from bedplate.plan.accounts import NO_ACCOUNTS, Accounts
 from bedplate.plan.pool import PoolPlan
 from bedplate.plan.record import Record
 from bedplate.spec.network import Egress, Interconnect
-from bedplate.spec.site import Dials, Use
+from bedplate.spec.site import Dials, Gpus, Use
+
+NO_GPUS: Mapping[str, Gpus] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class SitePlan:
     machines: Mapping[str, IPv4Address]
     uses: Mapping[str, Use | None]
     dns: NameServersPlan | None = None
+    gpus: Mapping[str, Gpus] = field(default_factory=lambda: NO_GPUS)
 
 
 @dataclass(frozen=True, slots=True)

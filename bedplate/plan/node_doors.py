@@ -1,0 +1,99 @@
+"""Whom a machine's own packet filter lets in, from the plan: what no rule names is dropped."""
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+
+from bedplate.plan.door import ANYWHERE, NFS, SSH, TCP, Rule
+from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.hostnames import API_PORT
+from bedplate.plan.node import Duty
+from bedplate.plan.zones import nodes_space
+from bedplate.spec.network import Interconnect
+
+EXPORTER_PORT = 9100
+# Where OpenVPN listens: its own port, and the one that hotels and airports let out.
+OPENVPN = (("udp", 1194), (TCP, 443))
+# IKE, and ESP within UDP where an address is translated. Source: RFC 7296 section 2, RFC 3948.
+_IKE = (500, 4500)
+
+
+def doors(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> tuple[Rule, ...]:
+    """Return who may open a connection to a machine of these duties in a region or on a site."""
+    return (
+        *_people(plan),
+        *_watchers(plan, place),
+        *_fellows(plan, place, duties),
+        *_control(plan, duties),
+        *_mounting(plan, place, duties),
+        *_gateways(duties),
+    )
+
+
+def blocks_of(plan: FleetPlan, place: str) -> tuple[tuple[str, IPv4Network], ...]:
+    """Return the blocks of nodes of a region, or the LAN of a site, each with a name."""
+    for site in plan.sites:
+        if site.name == place:
+            return ((place, site.lan),)
+    return tuple((f"{place}-{block.prefixlen}", block) for block in nodes_space(plan.region(place).block))
+
+
+def _places(plan: FleetPlan, place: str) -> Iterator[str]:
+    """Yield the machine's own place and every other that the network leads to."""
+    yield place
+    if plan.interconnect is not Interconnect.NONE:
+        every = (*(region.name for region in plan.regions), *(site.name for site in plan.sites))
+        yield from (each for each in every if each != place)
+
+
+def _people(plan: FleetPlan) -> Iterator[Rule]:
+    """Yield the doors of whoever logs in: laptops, sites, and the fleet's own nodes."""
+    for pool in plan.laptops:
+        yield Rule(f"ssh-from-laptops-{pool.place}", f"SSH from the laptops of {pool.place}", pool.block, TCP, SSH)
+    for place in (*(region.name for region in plan.regions), *(site.name for site in plan.sites)):
+        for name, block in blocks_of(plan, place):
+            yield Rule(f"ssh-from-{name}", f"SSH from {place}", block, TCP, SSH)
+
+
+def _watchers(plan: FleetPlan, place: str) -> Iterator[Rule]:
+    for each in _places(plan, place):
+        for name, block in blocks_of(plan, each):
+            yield Rule(f"metrics-from-{name}", f"Metrics for {each}", block, TCP, EXPORTER_PORT)
+
+
+def _fellows(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> Iterator[Rule]:
+    """Yield the doors among machines that compute together: everything, as their security group has it."""
+    if not duties & {Duty.WORKBENCH, Duty.WORKER}:
+        return
+    for each in _places(plan, place):
+        for name, block in blocks_of(plan, each):
+            yield Rule(f"all-from-{name}", f"All from nodes of {each}", block)
+
+
+def _control(plan: FleetPlan, duties: frozenset[Duty]) -> Iterator[Rule]:
+    if Duty.CONTROL not in duties:
+        return
+    for member in plan.control_plane.members if plan.control_plane else ():
+        yield Rule(f"all-from-{member.name}", f"All from {member.name}", IPv4Network(member.address))
+    for place in (*(region.name for region in plan.regions), *(site.name for site in plan.sites)):
+        for name, block in blocks_of(plan, place):
+            yield Rule(f"api-from-{name}", f"Kubernetes API for {place}", block, TCP, API_PORT)
+    for pool in plan.laptops:
+        yield Rule(
+            f"api-from-laptops-{pool.place}", f"Kubernetes API for laptops of {pool.place}", pool.block, TCP, API_PORT
+        )
+
+
+def _mounting(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> Iterator[Rule]:
+    if Duty.FILES in duties:
+        for name, block in blocks_of(plan, place):
+            yield Rule(f"nfs-from-{name}", f"NFS for {place}", block, TCP, NFS)
+
+
+def _gateways(duties: frozenset[Duty]) -> Iterator[Rule]:
+    if Duty.LAPTOPS in duties:
+        for protocol, port in OPENVPN:
+            yield Rule(f"openvpn-{protocol}", f"OpenVPN over {protocol}", ANYWHERE.block, protocol, port)
+    if Duty.TUNNELS in duties:
+        for port in _IKE:
+            yield Rule(f"ike-{port}", "IKE from the far ends of tunnels", ANYWHERE.block, "udp", port)
+        yield Rule("esp", "ESP from the far ends of tunnels", ANYWHERE.block, "esp")

@@ -1,0 +1,104 @@
+"""Every machine that a fleet's plan knows by name, as roles configure it: of sites, of the cloud, numbered or fixed."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from ipaddress import IPv4Address
+from types import MappingProxyType
+
+from bedplate.catalog.catalog import Catalog
+from bedplate.catalog.nearest import nearest
+from bedplate.errors import InputError
+from bedplate.plan.fleet import FleetPlan, SitePlan
+from bedplate.plan.hostnames import highest, ssh_pools
+from bedplate.plan.node import Duty, Ground, Hardware, NodePlan
+from bedplate.plan.node_doors import doors
+from bedplate.plan.node_stores import buckets, mounts, shares
+from bedplate.plan.pool import PoolPlan
+from bedplate.spec.site import Use
+
+_DUTY_OF = {Use.SSH: Duty.WORKBENCH, Use.KUBERNETES: Duty.WORKER}
+GATEWAY = "laptops"
+
+
+def standing_nodes(plan: FleetPlan) -> tuple[NodePlan, ...]:
+    """Return the machines that always stand: those of sites, the control plane's, the gateways of laptops."""
+    return (*_of_sites(plan), *_of_control(plan), *_of_gateways(plan))
+
+
+def pool_nodes(plan: FleetPlan, catalog: Catalog) -> Iterator[NodePlan]:
+    """Yield the machines that people log in to in the cloud, up to the highest number that each place may have."""
+    for pool in ssh_pools(plan):
+        for number in range(1, highest(plan, pool) + 1):
+            yield pool_node(plan, pool, f"{pool.group}-{number}.{pool.region}", catalog)
+
+
+def node_of(plan: FleetPlan, name: str, catalog: Catalog) -> NodePlan:
+    """Return the machine of that name, with or without the domain; InputError, with the nearest name, for none."""
+    short = name.removesuffix(f".{plan.domain}")
+    known = {node.name: node for node in (*standing_nodes(plan), *pool_nodes(plan, catalog))}
+    if short not in known:
+        near = nearest(short, known)
+        fix = f"write {near}" if near else "`bedplate node list` shows what there is"
+        raise InputError(f"{name} is no machine of the fleet {plan.name}", fix=fix)
+    return known[short]
+
+
+def _of_sites(plan: FleetPlan) -> Iterator[NodePlan]:
+    for site in plan.sites:
+        for label, address in site.machines.items():
+            node = _node(plan, f"{label}.{site.name}", Ground.METAL, _site_duties(plan, site, label), address)
+            gpus = site.gpus.get(label)
+            yield replace(node, gpus=Hardware(gpus.model, gpus.count)) if gpus else node
+
+
+def _site_duties(plan: FleetPlan, site: SitePlan, label: str) -> frozenset[Duty]:
+    use = site.uses[label]
+    found = {_DUTY_OF[use]} if use else set()
+    if label == site.gateway:
+        found.add(Duty.TUNNELS)
+        found.update(Duty.LAPTOPS for pool in plan.laptops if pool.place == site.name)
+    if any((each.site, each.machine) == (site.name, label) for each in plan.exports):
+        found.add(Duty.FILES)
+    return frozenset(found)
+
+
+def _of_control(plan: FleetPlan) -> Iterator[NodePlan]:
+    for member in plan.control_plane.members if plan.control_plane else ():
+        yield _node(plan, member.name, Ground.CLOUD, frozenset({Duty.CONTROL}), member.address)
+
+
+def _of_gateways(plan: FleetPlan) -> Iterator[NodePlan]:
+    regions = {region.name for region in plan.regions}
+    for pool in plan.laptops:
+        if pool.place in regions:
+            yield _node(plan, f"{GATEWAY}.{pool.place}", Ground.CLOUD, frozenset({Duty.LAPTOPS}), None)
+
+
+def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> NodePlan:
+    """Return a machine of a pool under a name of its own, with the GPUs of the pool's first type."""
+    facts = catalog.types.get(pool.types[0])
+    gpus = Hardware(facts.gpu.name, facts.gpu.count) if facts and facts.gpu else None
+    node = _node(plan, name, Ground.CLOUD, frozenset({_DUTY_OF[pool.use]}), None)
+    return replace(node, gpus=gpus, owner=pool.tenure.owner, expires=pool.tenure.expires)
+
+
+def _node(plan: FleetPlan, name: str, ground: Ground, duties: frozenset[Duty], address: IPv4Address | None) -> NodePlan:
+    label, _, place = name.partition(".")
+    region = place if ground is Ground.CLOUD else plan.home.name
+    hosts = {f"{each}.{plan.domain}": one for each, one in plan.addresses.items()}
+    return NodePlan(
+        fleet=plan.name,
+        domain=plan.domain,
+        owner=plan.owner,
+        name=name,
+        ground=ground,
+        duties=duties,
+        region=region,
+        address=address,
+        accounts=plan.accounts,
+        hosts=MappingProxyType(hosts),
+        doors=doors(plan, place, duties),
+        mounts=mounts(plan, label, place, ground, duties),
+        shares=shares(plan, label, place) if ground is Ground.METAL else (),
+        buckets=buckets(plan, region, duties),
+    )

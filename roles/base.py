@@ -1,0 +1,31 @@
+"""What every role is: three stages, each of which runs for all roles of a node before the next begins.
+
+Install needs no running systemd, so the bake of an image runs the same code as a live node; activate needs it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from pyinfra.api.operation import OperationMeta
+
+Changes = Sequence[OperationMeta]
+NO_CHANGES: Changes = ()
+
+
+class Role(ABC):
+    """One service on a node; subclasses are frozen dataclasses of what the plan says about it."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def install(self) -> None:
+        """Put packages on the node; needs no systemd and knows nothing of this one node."""
+
+    @abstractmethod
+    def configure(self) -> Changes:
+        """Write what this node's services read; return the operations whose change activate answers."""
+
+    @abstractmethod
+    def activate(self, changes: Changes) -> None:
+        """Start what is to run, and restart what reads what has changed."""
