@@ -1,0 +1,66 @@
+"""The laboratory itself: what it measures the daemons by must see a fault when there is one."""
+
+import subprocess
+from collections.abc import Iterator
+from time import sleep
+
+import pytest
+
+from tests.support.netlab import Lab, LabHost
+from tests.support.netlab_probe import capture, megabits, packets, pinging
+
+NEAR, FAR = "192.0.2.1", "192.0.2.2"
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[LabHost, LabHost]]:
+    """Give two hosts on one wire."""
+    with Lab("wire") as lab:
+        near, far = lab.host("near"), lab.host("far")
+        lab.wire((near, "wan0", f"{NEAR}/24"), (far, "wan0", f"{FAR}/24"))
+        yield near, far
+
+
+def test_a_cut_wire_is_silent_until_it_is_healed(pair: tuple[LabHost, LabHost]) -> None:
+    """A cut of a second is seen as a silence of about a second, and as pings lost; before and after it all is well."""
+    near, _ = pair
+    pings = pinging(near, FAR)
+    pings.wait_for_answer(5)
+    near.cut("wan0")
+    sleep(1)
+    near.heal()
+    pings.wait_for_answer(5)
+
+    answers = pings.stop()
+
+    assert 0.9 < answers.longest < 3
+    assert len(answers.silences) == 1
+    assert answers.lost >= 10
+    assert near.pings(FAR)
+
+
+def test_a_capture_holds_what_passed_the_wire(pair: tuple[LabHost, LabHost]) -> None:
+    """Packets that passed are found by what they are, and only those."""
+    near, far = pair
+
+    with capture(far, "wan0") as file:
+        near.pings(FAR, times=2)
+
+    assert len(packets(file, "icmp[icmptype] == icmp-echo")) == 2
+    assert not packets(file, "udp")
+
+
+def test_a_stream_has_a_pace(pair: tuple[LabHost, LabHost]) -> None:
+    """A stream over a plain wire carries something."""
+    assert megabits(*pair, FAR, seconds=1) > 1
+
+
+def test_nothing_is_left_behind() -> None:
+    """A laboratory that was closed leaves no namespace, no program and no folder."""
+    with Lab("gone") as lab:
+        host = lab.host("only")
+        program = host.start("sleep", "60", log="sleep.log")
+
+    assert not program.runs
+    assert not lab.folder.exists()
+    assert host.namespace not in subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
