@@ -3,7 +3,6 @@
 import re
 from ipaddress import IPv4Address, IPv4Network
 
-from bedplate.plan.accounts import NUMBERS
 from bedplate.plan.images import IMAGE_ID
 
 _REGION = r"[a-z]{2}(-[a-z]+)+-\d+"
@@ -66,12 +65,12 @@ def image_of(place: str, value: object) -> str:
     return value
 
 
-def number_of(name: str, value: object) -> int:
-    """Return the user id of a person, or the id of a group."""
+def number_of(name: str, value: object, ids: range) -> int:
+    """Return the user id of a person, or the id of a group: one of `ids`."""
     if not _ACCOUNT.fullmatch(name):
         raise NotALockError(f"it names an account that bedplate never writes: {name!r}")
-    if type(value) is not int or value not in NUMBERS:
-        raise NotALockError(f"{name} has {value!r}, which is no id from {NUMBERS.start} to {NUMBERS.stop - 1}")
+    if type(value) is not int or value not in ids:
+        raise NotALockError(f"{name} has {value!r}, which is no id from {ids.start} to {ids.stop - 1}")
     return value
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from bedplate.lock.entry import NotALockError, address_of, block_of, gateway_of, image_of, keys_of, number_of
 from bedplate.plan import Record
+from bedplate.plan.accounts import GROUP_IDS, PEOPLE_IDS
 from bedplate.plan.paths import is_nested
 
 VERSION = 1
@@ -43,8 +44,8 @@ def parse_lock(text: str, fleet: str) -> Record:
         blocks={path: block_of(path, value) for path, value in _entries(document, "blocks", "paths")},
         addresses={name: address_of(name, value) for name, value in _entries(document, "addresses", "machines")},
         images={place: image_of(place, value) for place, value in _entries(document, "images", "places")},
-        people={name: number_of(name, value) for name, value in _entries(document, "people", "people")},
-        groups={name: number_of(name, value) for name, value in _entries(document, "groups", "groups")},
+        people={name: number_of(name, value, PEOPLE_IDS) for name, value in _entries(document, "people", "people")},
+        groups={name: number_of(name, value, GROUP_IDS) for name, value in _entries(document, "groups", "groups")},
         host_keys={name: keys_of(name, value) for name, value in _entries(document, "host_keys", "machines")},
         gateways={region: gateway_of(region, value) for region, value in _entries(document, "gateways", "regions")},
     )
@@ -54,6 +55,8 @@ def parse_lock(text: str, fleet: str) -> Record:
     _check_addresses(record.addresses)
     _check_numbers(record.people)
     _check_numbers(record.groups)
+    if both := record.people.keys() & record.groups.keys():
+        raise NotALockError(f"it knows {min(both)} as a person and as a group")
     return record
 
 

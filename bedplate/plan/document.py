@@ -8,11 +8,13 @@ from bedplate.plan.pool import PoolPlan
 
 
 def plan_document(plan: FleetPlan) -> dict[str, Any]:
-    """Return blocks by path, addresses by machine, and pools, all as JSON's own types."""
+    """Return blocks by path, addresses by machine, pools, and ids of people and groups, all as JSON's own types."""
     return {
         "blocks": {path: str(block) for path, block in plan.blocks.items()},
         "addresses": {name: str(address) for name, address in plan.addresses.items()},
         "pools": [_pool(plan.name, pool) for pool in plan.pools],
+        "people": dict(plan.accounts.uids),
+        "groups": dict(plan.accounts.groups),
     }
 
 

@@ -1,4 +1,4 @@
-"""What the address plan refuses, and why: faults that only a fleet file and its lock together can show."""
+"""What the plan refuses, and why: faults that only a fleet file and its lock together can show."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +16,8 @@ PLAN_RULES: Mapping[str, str] = MappingProxyType(
         "E234": "subnets-do-not-fit",
         "E235": "zone-slots-exhausted",
         "E236": "tunnels-exhausted",
+        "E517": "ids-exhausted",
+        "E518": "name-recorded",
     }
 )
 

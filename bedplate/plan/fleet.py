@@ -194,6 +194,16 @@ class FleetPlan:
         return {name: one for name, one in self._members.items() if self.record.addresses.get(name) != one}
 
     @property
+    def new_people(self) -> Mapping[str, int]:
+        """User ids that the lock does not hold yet, by name."""
+        return {name: uid for name, uid in self.accounts.uids.items() if name not in self.record.people}
+
+    @property
+    def new_groups(self) -> Mapping[str, int]:
+        """Ids of groups that the lock does not hold yet, by name."""
+        return {name: gid for name, gid in self.accounts.groups.items() if name not in self.record.groups}
+
+    @property
     def news(self) -> Mapping[str, IPv4Network]:
         """Blocks that the lock does not hold yet, by path."""
         return {path: block for path, block in self.blocks.items() if path not in self.record.blocks}
@@ -207,7 +217,6 @@ class FleetPlan:
         """Return what the lock is to hold from now on: all it held, and the news."""
         blocks = MappingProxyType({**self.record.blocks, **self.news})
         addresses = MappingProxyType({**self.record.addresses, **self._members})
-        uids = {person.name: person.uid for person in self.accounts.people}
-        people = MappingProxyType({**self.record.people, **uids})
+        people = MappingProxyType({**self.record.people, **self.accounts.uids})
         groups = MappingProxyType({**self.record.groups, **self.accounts.groups})
         return replace(self.record, blocks=blocks, addresses=addresses, people=people, groups=groups)

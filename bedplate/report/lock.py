@@ -17,7 +17,8 @@ def difference_lines(plan: FleetPlan) -> Iterator[str]:
         yield "no longer in the file, and held until `bedplate plan --write --release PATH` gives it back:"
         yield from aligned((f"- {path}", str(plan.retired[path])) for path in retired)
     if fresh := _fresh(plan):
-        yield f"not recorded yet: {', '.join(fresh)} (`bedplate plan --write`)"
+        yield f"not recorded yet: {', '.join(fresh)}"
+        yield "`bedplate plan --write` records it"
     elif not retired:
         yield "fleet.lock holds all of it"
 
@@ -51,8 +52,11 @@ def _region(path: str) -> str:
 
 def _fresh(plan: FleetPlan) -> tuple[str, ...]:
     blocks, addresses = roots(plan.news), len(plan.new_addresses)
+    people, groups = len(plan.new_people), len(plan.new_groups)
     told = {
         named(blocks, "block"): blocks,
         counted(addresses, "address", "addresses"): addresses,
+        counted(people, "person", "people"): people,
+        counted(groups, "group"): groups,
     }
     return tuple(words for words, count in told.items() if count)

@@ -26,6 +26,7 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
     yield from _section(_others(plan))
     yield from _section(_machines(plan))
     yield from _section(_stores(plan))
+    yield from _section(_people(plan))
     yield from _control_plane(plan)
     for _, pools in groupby(plan.pools, key=lambda pool: pool.group):
         yield from _group(tuple(pools))
@@ -124,6 +125,16 @@ def _stores(plan: FleetPlan) -> Iterator[Row]:
         yield (f"  {each.store}", f"NFS in {each.site}", f"mounted on {each.mount}, from {each.machine}:{each.export}")
     for bucket in plan.buckets:
         yield (f"  {bucket.store}", f"S3 in {bucket.region}", f"s3://{bucket.name}")
+
+
+def _people(plan: FleetPlan) -> Iterator[Row]:
+    """Yield who has an account, and the groups, each with the id that files on shared storage belong to."""
+    for person in plan.accounts.people:
+        mark = "+ " if person.name in plan.new_people else "  "
+        office = ("administrator",) if person.admin else ()
+        yield (mark + person.name, f"id {person.uid}", ", ".join((*office, *person.groups)))
+    for group, gid in plan.accounts.groups.items():
+        yield (("+ " if group in plan.new_groups else "  ") + group, f"id {gid}", "a group")
 
 
 def _control_plane(plan: FleetPlan) -> Iterator[str]:

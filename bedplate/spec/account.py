@@ -1,4 +1,4 @@
-"""Accounts that a node has before any person: nobody may be called like one of them."""
+"""Accounts and groups that a node has before any person: nobody, and no group, may be called like one of them."""
 
 # Words to a line: Debian's and Ubuntu's base system and its packages; logins and groups of cloud images; services.
 _NAMES = (
@@ -7,5 +7,8 @@ _NAMES = (
     "systemd-network systemd-resolve systemd-timesync",
     "ubuntu debian admin ec2-user ssm-user sudo adm wheel dialout",
     "docker kvm etcd kube openvpn strongswan munge slurm nvidia nvidia-persistenced",
+    "tty disk kmem fax voice cdrom floppy tape audio dip operator src shadow utmp video sasl plugdev staff",
+    "users nogroup input sgx render netdev crontab ssl-cert systemd-journal _ssh _chrony _rpc statd tss polkitd",
+    "prometheus stunnel4 efs rdma bedplate",
 )
 RESERVED_USERS = frozenset(name for line in _NAMES for name in line.split())

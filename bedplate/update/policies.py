@@ -51,6 +51,7 @@ _FLEET = (
     *_free("people.*", "nodes learn it at their next apply", *_BOTH),
     *_free("people.*.admin", "nodes learn it at their next apply"),
     *_free("people.*.keys", "nodes learn it at their next apply", *_EVERY),
+    *_free("people.*.groups", "nodes learn it at their next apply; a group keeps its id for ever", *_EVERY),
     *_free("budget", "the budget and its warnings", *_BOTH),
     *_free("budget.monthly", "the budget and its warnings"),
     *_free("budget.email", "the budget and its warnings"),

@@ -51,7 +51,7 @@ def fleets(draw: Draw) -> dict[str, Any]:
         "sites": _sites(draw),
         "groups": draw(groups(zones, reach, 40 if size > 18 else 300)),
         "storage": _storage(draw, sorted(regions)),
-        "people": {"ada": {"admin": True, "keys": [ADA]}, **draw(_maybe({"bob": {"keys": [BOB]}}))},
+        "people": _people(draw),
         "kubernetes": _cluster(draw),
         "image": _image(draw),
         **draw(_maybe({"vpn": {"laptops": {"gateways": [{"region": HOME}, {"site": "cellar"}], "pool": "/22"}}})),
@@ -59,6 +59,11 @@ def fleets(draw: Draw) -> dict[str, Any]:
         **draw(_maybe({"alarms": {"email": "ada@lab.example"}})),
     }
     return fleet
+
+
+def _people(draw: Draw) -> dict[str, Any]:
+    groups = draw(st.lists(st.sampled_from(["vision", "speech", "robots_2"]), unique=True))
+    return {"ada": {"admin": True, "keys": [ADA]}, **draw(_maybe({"bob": {"keys": [BOB], "groups": groups}}))}
 
 
 def _maybe(values: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:

@@ -28,6 +28,8 @@ ELSEWHERE = {
     "E290",
     "E349",
     "E510",
+    "E517",
+    "E518",
 }
 # `make fuzz` draws 10,000 of each kind; else a few hundred do.
 VALID, FLAWED = (max(few, settings().max_examples) for few in (100, 400))

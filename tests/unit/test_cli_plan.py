@@ -112,7 +112,9 @@ def test_a_program_reads_blocks_addresses_and_pools(capsys: pytest.CaptureFixtur
     assert document["blocks"]["region/us-west-2"] == "10.64.0.0/16"
     assert document["addresses"]["titan-01.cellar"] == "192.168.40.21"
     assert document["pools"][0]["stack"] == "lab.us-west-2"
-    assert err.splitlines()[-1].startswith("not recorded yet: ")
+    assert document["people"] == {"ada": 20000, "grace": 20001}
+    assert document["groups"] == {}
+    assert err.splitlines()[-2].startswith("not recorded yet: ")
 
 
 def test_a_wrong_file_has_no_plan(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:

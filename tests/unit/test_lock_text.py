@@ -22,6 +22,12 @@ RECORD = Record(
     },
     addresses={"control-1.us-west-2": IPv4Address("10.64.32.16")},
     images={"us-west-2/x86_64": "ami-0123456789abcdef0"},
+    people={"ada": 20000, "bob": 20001},
+    groups={"vision": 50000},
+    host_keys={
+        "titan-01.cellar": ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl",)
+    },
+    gateways={"us-west-2": IPv4Address("8.20.30.41")},
 )
 TEXT = lock_text("lab", RECORD)
 
@@ -127,10 +133,9 @@ def test_what_is_no_lock_is_refused(text: str, reason: str) -> None:
         parse_lock(text, "lab")
 
 
-def test_a_lock_without_addresses_and_images_is_read() -> None:
-    """Locks of before these were recorded lack both."""
-    document = json.loads(TEXT)
-    del document["addresses"], document["images"]
+def test_a_lock_of_blocks_alone_is_read() -> None:
+    """Locks of before more was recorded lack the rest."""
+    document = {key: json.loads(TEXT)[key] for key in ("version", "fleet", "blocks")}
 
     assert parse_lock(json.dumps(document), "lab").blocks == RECORD.blocks
 
@@ -144,8 +149,22 @@ def test_a_lock_without_addresses_and_images_is_read() -> None:
         ("images", {"us-west-2/x86_64": "latest"}),
         ("images", {"us-west-2": "ami-0123456789abcdef0"}),
         ("images", ["ami-0123456789abcdef0"]),
+        ("people", {"ada": 50000}),
+        ("people", {"ada": "20000"}),
+        ("people", {"ada": True}),
+        ("people", {"Ada": 20000}),
+        ("people", {"ada": 20000, "bob": 20000}),
+        ("people", {"vision": 20000}),
+        ("groups", {"vision": 20000}),
+        ("groups", {"vision": 50000, "speech": 50000}),
+        ("host_keys", {"titan-01": ["ssh-ed25519 AAAA"]}),
+        ("host_keys", {"titan-01.cellar": ["ssh-dss AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh"]}),
+        ("host_keys", {"titan-01.cellar": []}),
+        ("host_keys", {"titan-01.cellar": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh"}),
+        ("gateways", {"us-west-2": "8.20.30"}),
+        ("gateways", {"cellar": "8.20.30.41"}),
     ],
 )
-def test_an_address_or_image_of_another_form_is_refused(key: str, entry: object) -> None:
+def test_an_entry_of_another_form_is_refused(key: str, entry: object) -> None:
     """Only bedplate writes the lock, so what it never writes is damage."""
     assert not is_lock(json.dumps(json.loads(TEXT) | {key: entry}))

@@ -1,14 +1,18 @@
-"""What the address plan refuses, with the key to change and the fix."""
+"""What the plan refuses, with the key to change and the fix."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
+from typing import Any
 
 import pytest
 
 from bedplate.plan import PlanFault, PlanFaults, Record, allot
+from bedplate.plan.accounts import GROUP_IDS, PEOPLE_IDS, accounts
 from bedplate.plan.fault import PLAN_RULES
+from bedplate.plan.record import NO_NUMBERS
 from bedplate.spec import Fleet
+from tests.support.fleets import ADA as KEY
 from tests.support.sketch import cluster, laptops, sketch
 
 WEST = "region/us-west-2"
@@ -21,10 +25,20 @@ def rooms(count: int) -> dict[str, str]:
     return {f"s{number}": f"192.{168 + number // 256}.{number % 256}.0/24" for number in range(count)}
 
 
-def refusals(fleet: Fleet, record: Mapping[str, str]) -> tuple[PlanFault, ...]:
+def people(*names: str, **groups: str) -> dict[str, Any]:
+    """Return people of these names, and those who are in a group each."""
+    return {name: {"keys": (KEY,), "groups": tuple(groups.get(name, "").split())} for name in (*names, *groups)}
+
+
+def refusals(fleet: Fleet, record: Mapping[str, str], ids: Mapping[str, int] = NO_NUMBERS) -> tuple[PlanFault, ...]:
     """Return the faults of a fleet under a record; none when it is planned."""
+    blocks = {path: IPv4Network(block) for path, block in record.items()}
+    uids = {name: number for name, number in ids.items() if number in PEOPLE_IDS}
+    gids = {name: number for name, number in ids.items() if number in GROUP_IDS}
+    known = Record(blocks, people=uids, groups=gids)
     try:
-        allot(fleet, Record({path: IPv4Network(block) for path, block in record.items()}))
+        allot(fleet, known)
+        accounts(fleet, known)
     except PlanFaults as refusal:
         return refusal.faults
     return ()
@@ -40,6 +54,7 @@ class Case:
     bad: Fleet
     good: Fleet
     record: Mapping[str, str] = field(default_factory=dict)
+    ids: Mapping[str, int] = field(default_factory=dict)
 
 
 CASES = (
@@ -150,13 +165,45 @@ CASES = (
         bad=sketch(MANY, sites=rooms(410)),
         good=sketch(MANY, sites=rooms(409)),
     ),
+    Case(
+        code="E517",
+        key="people.eve",
+        message="no id is left for eve: 20000 to 49999 were all given before",
+        bad=sketch(people=people("ada", "bob", "eve")),
+        good=sketch(people=people("ada", "bob", "carl")),
+        ids={"ada": 20000, "carl": 49998},
+    ),
+    Case(
+        code="E517",
+        key="people.ada.groups.1",
+        message="no id is left for speech: 50000 to 59999 were all given before",
+        bad=sketch(people=people(ada="vision speech")),
+        good=sketch(people=people(ada="vision robots")),
+        ids={"robots": 59998},
+    ),
+    Case(
+        code="E518",
+        key="people.vision",
+        message="the lock knows vision as a group, whose files may still be about",
+        bad=sketch(people=people("vision")),
+        good=sketch(people=people(ada="vision")),
+        ids={"vision": 50000},
+    ),
+    Case(
+        code="E518",
+        key="people.ada.groups.0",
+        message="the lock knows bob as a person, whose files may still be about",
+        bad=sketch(people=people(ada="bob")),
+        good=sketch(people=people("ada", "bob")),
+        ids={"bob": 20007},
+    ),
 )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code}-{case.key}")
 def test_a_refusal_names_the_key_and_the_reason(case: Case) -> None:
     """Each fault is told once, where the file says what cannot be."""
-    (fault,) = refusals(case.bad, case.record)
+    (fault,) = refusals(case.bad, case.record, case.ids)
 
     assert (fault.code, fault.key) == (case.code, case.key)
     assert case.message in fault.message
@@ -166,7 +213,7 @@ def test_a_refusal_names_the_key_and_the_reason(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code}-{case.key}")
 def test_the_nearest_good_fleet_is_planned(case: Case) -> None:
     """No rule refuses more than it must."""
-    assert refusals(case.good, case.record) == ()
+    assert refusals(case.good, case.record, case.ids) == ()
 
 
 def test_every_rule_has_a_case() -> None:

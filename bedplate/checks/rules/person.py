@@ -49,4 +49,14 @@ PERSON_RULES = (
         "give each person a key of their own",
     ),
     Rule("W512", "no-administrator", "Nobody could mend a node.", "write `admin: true` for somebody"),
+    Rule("E513", "group-name", "It is a group on every node.", "write it as vision", "groupadd(8)"),
+    Rule(
+        "E514",
+        "group-like-person",
+        "Everybody has a group of their own, called like them.",
+        "call the group otherwise",
+    ),
+    Rule("E515", "group-twice", "To be in a group again changes nothing.", "delete one of them"),
+    Rule("E517", "ids-exhausted", "An id is never given to anybody else.", "take names that the lock knows"),
+    Rule("E518", "name-recorded", "Files belong to whoever had the name before.", "choose another name"),
 )
