@@ -3,7 +3,26 @@
 A lock that is not exactly what bedplate writes is refused, never repaired and never acted on.
 """
 
-from bedplate.lock.file import LockRefused, Recorded, lock_path, read_lock, record_images, record_plan, renew_images
+from bedplate.lock.file import (
+    LockRefused,
+    Recorded,
+    lock_path,
+    read_lock,
+    record_doors,
+    record_images,
+    record_plan,
+    renew_images,
+)
 from bedplate.lock.hold import held
 
-__all__ = ["LockRefused", "Recorded", "held", "lock_path", "read_lock", "record_images", "record_plan", "renew_images"]
+__all__ = [
+    "LockRefused",
+    "Recorded",
+    "held",
+    "lock_path",
+    "read_lock",
+    "record_doors",
+    "record_images",
+    "record_plan",
+    "renew_images",
+]

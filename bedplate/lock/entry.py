@@ -93,3 +93,10 @@ def gateway_of(region: str, value: object) -> IPv4Address:
         return IPv4Address(value if isinstance(value, str) else "")
     except ValueError as error:
         raise NotALockError(f"{region} has no address: {error}") from None
+
+
+def resolvers_of(region: str, value: object) -> tuple[IPv4Address, ...]:
+    """Return the addresses of a region's resolver, those that answer laptops and sites."""
+    if not isinstance(value, list) or not value:
+        raise NotALockError(f"{region} has {value!r}, which is no list of addresses")
+    return tuple(gateway_of(region, each) for each in value)

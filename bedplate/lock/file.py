@@ -4,7 +4,7 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from bedplate.catalog import Catalog
@@ -90,6 +90,18 @@ def renew_images(path: Path, fleet: str, images: Mapping[str, str]) -> Record:
     with held(path):
         known = read_lock(path, fleet)
         return _rewritten(path, fleet, known, known.with_images(images))
+
+
+def record_doors(
+    path: Path, fleet: str, gateways: Mapping[str, IPv4Address], resolvers: Mapping[str, tuple[IPv4Address, ...]]
+) -> Record:
+    """Record where laptops dial and ask for names, region by region, and return what the lock holds now.
+
+    Raises as `record_images`.
+    """
+    with held(path):
+        known = read_lock(path, fleet)
+        return _rewritten(path, fleet, known, known.with_doors(gateways, resolvers))
 
 
 def _rewritten(path: Path, fleet: str, known: Record, record: Record) -> Record:

@@ -6,7 +6,16 @@ from ipaddress import IPv4Address, IPv4Network
 from itertools import pairwise
 from typing import Any
 
-from bedplate.lock.entry import NotALockError, address_of, block_of, gateway_of, image_of, keys_of, number_of
+from bedplate.lock.entry import (
+    NotALockError,
+    address_of,
+    block_of,
+    gateway_of,
+    image_of,
+    keys_of,
+    number_of,
+    resolvers_of,
+)
 from bedplate.plan import Record
 from bedplate.plan.accounts import GROUP_IDS, PEOPLE_IDS
 from bedplate.plan.paths import is_nested
@@ -14,7 +23,7 @@ from bedplate.plan.paths import is_nested
 VERSION = 1
 _KEYS = {"version", "fleet", "blocks"}
 # Locks written before these were known lack them.
-_MORE_KEYS = {"addresses", "images", "people", "groups", "host_keys", "gateways"}
+_MORE_KEYS = {"addresses", "images", "people", "groups", "host_keys", "gateways", "resolvers"}
 
 
 def lock_text(fleet: str, record: Record) -> str:
@@ -32,6 +41,7 @@ def lock_text(fleet: str, record: Record) -> str:
         "groups": dict(sorted(record.groups.items())),
         "host_keys": {name: list(record.host_keys[name]) for name in sorted(record.host_keys)},
         "gateways": {region: str(record.gateways[region]) for region in sorted(record.gateways)},
+        "resolvers": {region: list(map(str, record.resolvers[region])) for region in sorted(record.resolvers)},
     }
     return json.dumps(document, indent=1) + "\n"
 
@@ -48,6 +58,7 @@ def parse_lock(text: str, fleet: str) -> Record:
         groups={name: number_of(name, value, GROUP_IDS) for name, value in _entries(document, "groups", "groups")},
         host_keys={name: keys_of(name, value) for name, value in _entries(document, "host_keys", "machines")},
         gateways={region: gateway_of(region, value) for region, value in _entries(document, "gateways", "regions")},
+        resolvers={region: resolvers_of(region, value) for region, value in _entries(document, "resolvers", "regions")},
     )
     _check_apart((path, block) for path, block in record.blocks.items() if not is_nested(path))
     _check_apart((path, block) for path, block in record.blocks.items() if is_nested(path))

@@ -9,6 +9,7 @@ NO_ADDRESSES: Mapping[str, IPv4Address] = MappingProxyType({})
 NO_IMAGES: Mapping[str, str] = MappingProxyType({})
 NO_NUMBERS: Mapping[str, int] = MappingProxyType({})
 NO_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+NO_RESOLVERS: Mapping[str, tuple[IPv4Address, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,8 @@ class Record:
 
     `blocks` by path (`region/us-west-2/zone/us-west-2a/edge`), fixed `addresses` by machine (`control-1.us-west-2`),
     `images` by region and architecture (`us-west-2/x86_64`), user ids of `people` and group ids of `groups` by name,
-    public `host_keys` by machine (`ssh-ed25519 AAAA...`), public addresses of laptop `gateways` by region.
+    public `host_keys` by machine (`ssh-ed25519 AAAA...`), public addresses of laptop `gateways` by region,
+    addresses of the `resolvers` that answer laptops and sites by region.
     """
 
     blocks: Mapping[str, IPv4Network]
@@ -27,6 +29,7 @@ class Record:
     groups: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
     host_keys: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NO_KEYS)
     gateways: Mapping[str, IPv4Address] = field(default_factory=lambda: NO_ADDRESSES)
+    resolvers: Mapping[str, tuple[IPv4Address, ...]] = field(default_factory=lambda: NO_RESOLVERS)
 
     def without(self, paths: Container[str]) -> "Record":
         """Return the record without the blocks of these paths and without the addresses that lie in them."""
@@ -38,3 +41,13 @@ class Record:
     def with_images(self, images: Mapping[str, str]) -> "Record":
         """Return the record with these images beside those it holds; one of the same place gives way."""
         return replace(self, images=MappingProxyType({**self.images, **images}))
+
+    def with_doors(
+        self, gateways: Mapping[str, IPv4Address], resolvers: Mapping[str, tuple[IPv4Address, ...]]
+    ) -> "Record":
+        """Return the record with these gateways and resolvers beside those it holds; one of a region gives way."""
+        return replace(
+            self,
+            gateways=MappingProxyType({**self.gateways, **gateways}),
+            resolvers=MappingProxyType({**self.resolvers, **resolvers}),
+        )

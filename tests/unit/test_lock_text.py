@@ -28,6 +28,7 @@ RECORD = Record(
         "titan-01.cellar": ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl",)
     },
     gateways={"us-west-2": IPv4Address("8.20.30.41")},
+    resolvers={"us-west-2": (IPv4Address("10.64.32.5"), IPv4Address("10.64.64.7"))},
 )
 TEXT = lock_text("lab", RECORD)
 
@@ -163,6 +164,9 @@ def test_a_lock_of_blocks_alone_is_read() -> None:
         ("host_keys", {"titan-01.cellar": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh"}),
         ("gateways", {"us-west-2": "8.20.30"}),
         ("gateways", {"cellar": "8.20.30.41"}),
+        ("resolvers", {"us-west-2": "10.64.32.5"}),
+        ("resolvers", {"us-west-2": []}),
+        ("resolvers", {"us-west-2": ["10.64.32"]}),
     ],
 )
 def test_an_entry_of_another_form_is_refused(key: str, entry: object) -> None:

@@ -1,0 +1,104 @@
+"""The gateways of laptops: what each hands out of its pool, where it leads, and whom it tells laptops to ask for names.
+
+Pure: what only AWS knows, public addresses and resolvers, comes from the record, and is left empty until it is there.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network
+
+from bedplate.plan.beyond import asks_here
+from bedplate.plan.fleet import FleetPlan, LaptopPool
+from bedplate.plan.intent import Kind, Spot, carries, spots
+
+# What the name of every gateway's certificate begins with, and no laptop's.
+NAME_PREFIX = "gateway."
+
+
+class Transport(StrEnum):
+    """How a laptop's packets are carried: UDP, or TCP where a network lets nothing else out."""
+
+    UDP = "udp"
+    TCP = "tcp"
+
+    @property
+    def port(self) -> int:
+        """The port that a gateway listens on."""
+        return {Transport.UDP: 1194, Transport.TCP: 443}[self]
+
+
+@dataclass(frozen=True, slots=True)
+class LaptopGateway:
+    """A gateway of laptops: `place` is a region or a site, `routes` are the blocks that its laptops reach.
+
+    `public` is None and `resolvers` are empty until the record holds them. `domains` are those that laptops ask the
+    resolvers for, the fleet's own first.
+    """
+
+    fleet: str
+    place: str
+    pool: IPv4Network
+    routes: tuple[IPv4Network, ...]
+    domains: tuple[str, ...]
+    public: IPv4Address | None
+    resolvers: tuple[IPv4Address, ...]
+
+    @property
+    def name(self) -> str:
+        """The name that its certificate bears."""
+        return f"{NAME_PREFIX}{self.place}.{self.domains[0]}"
+
+    @property
+    def most(self) -> int:
+        """How many laptops have an address of their own."""
+        # A network's first and last address are nobody's, and one is the gateway's.
+        return self.block(Transport.UDP).num_addresses - 3
+
+    def block(self, transport: Transport) -> IPv4Network:
+        """Return the half of the pool that one transport serves: each is a network device of its own."""
+        lower, upper = self.pool.subnets()
+        return {Transport.UDP: lower, Transport.TCP: upper}[transport]
+
+    def address(self, transport: Transport, slot: int) -> IPv4Address:
+        """Return the address of the laptop in a slot, from 0 on; IndexError from `most` on."""
+        if not 0 <= slot < self.most:
+            raise IndexError(slot)
+        return self.block(transport)[2 + slot]
+
+
+def laptop_gateways(plan: FleetPlan) -> tuple[LaptopGateway, ...]:
+    """Return the gateways of a fleet, in the order in which laptops try them."""
+    return tuple(_gateway(plan, pool) for pool in plan.laptops)
+
+
+def resolver_region(plan: FleetPlan, place: str) -> str:
+    """Return the region whose resolver answers the laptops of a gateway: the gateway's own if it has one, or home."""
+    asked = {region.name for region in plan.regions if asks_here(plan, region)}
+    return place if place in asked else plan.home.name
+
+
+def _gateway(plan: FleetPlan, pool: LaptopPool) -> LaptopGateway:
+    sites = {site.name: site.public for site in plan.sites}
+    return LaptopGateway(
+        fleet=plan.name,
+        place=pool.place,
+        pool=pool.block,
+        routes=tuple(_routes(plan, pool)),
+        domains=(plan.domain, *(site.dns.domain for site in plan.sites if site.dns)),
+        public=sites.get(pool.place) or plan.record.gateways.get(pool.place),
+        resolvers=plan.record.resolvers.get(resolver_region(plan, pool.place), ()),
+    )
+
+
+def _routes(plan: FleetPlan, pool: LaptopPool) -> Iterator[IPv4Network]:
+    """Yield the blocks of the places that the network leads laptops to; never another gateway's pool."""
+    every = spots(plan)
+    laptop = next(spot for spot in every if spot.kind is Kind.LAPTOPS and spot.place == pool.place)
+    reached = {spot.place for spot in every if spot.kind is not Kind.LAPTOPS and _leads(plan, laptop, spot)}
+    yield from (region.block for region in plan.regions if region.name in reached)
+    yield from (site.lan for site in plan.sites if site.name in reached)
+
+
+def _leads(plan: FleetPlan, laptop: Spot, spot: Spot) -> bool:
+    return carries(plan, laptop, spot) and carries(plan, spot, laptop)

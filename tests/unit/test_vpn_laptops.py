@@ -1,0 +1,177 @@
+"""What gateways of laptops and laptops themselves are told, from the plan alone."""
+
+import shutil
+import subprocess
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+import pytest
+
+from bedplate.catalog import load_catalog
+from bedplate.errors import InputError
+from bedplate.plan import Record, plan_fleet
+from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateways
+from bedplate.plan.node_doors import OPENVPN
+from tests.conftest import Expect
+from tests.support.laptop_plans import HOME, PUBLIC, RESOLVERS, lab_gateways, unrecorded
+from tests.support.sketch import laptops, sketch
+from vpn.laptops.guard import guard_rules
+from vpn.laptops.profile import LaptopKeys, client_profile
+from vpn.laptops.server import Laptop, address_files, server_conf
+from vpn.laptops.unit import daemon_unit
+
+KEYS = LaptopKeys("who signs\n", "certificate\n", "private key\n", "hidden key\n")
+EVERY = [(place, transport) for place in (0, 1) for transport in Transport]
+
+
+def _gateways(interconnect: str) -> tuple[LaptopGateway, ...]:
+    fleet = sketch(
+        sites={"cellar": "192.168.40.0/22", "attic": "192.168.60.0/24"},
+        network={"interconnect": interconnect},
+        vpn=laptops({"region": HOME}, {"region": "us-east-1"}, {"site": "cellar"}),
+    )
+    return laptop_gateways(plan_fleet(fleet, Record({}), load_catalog()))
+
+
+@pytest.mark.parametrize(("number", "transport"), EVERY, ids=[f"{place}-{each}" for place, each in EVERY])
+def test_a_gateway_is_told_what_the_plan_says(number: int, transport: Transport, expect: Expect) -> None:
+    """Its half of the pool, the plan's blocks, who answers for names; and nothing that is not the fleet's."""
+    gateway = lab_gateways()[number]
+
+    text = server_conf(gateway, transport)
+
+    expect(f"laptops/{gateway.place}-{transport}.conf", text)
+
+
+def test_a_profile_names_every_gateway(expect: Expect) -> None:
+    """Over UDP first, for a laptop moves on within seconds; then over TCP, for networks that let nothing else out."""
+    expect("laptops/ada.laptop.ovpn", client_profile(lab_gateways(), "ada.laptop", KEYS))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_packet_filter_is_one_that_nftables_takes(number: int, expect: Expect) -> None:
+    """Its text is as it was read, and the kernel's own parser finds no fault with it."""
+    gateway = lab_gateways()[number]
+    text = guard_rules(gateway)
+
+    checked = subprocess.run([_nft(), "-c", "-f", "-"], input=text, text=True, capture_output=True, check=False)
+
+    assert (checked.returncode, checked.stderr) == (0, "")
+    expect(f"laptops/{gateway.place}.nft", text)
+
+
+def test_the_daemons_run_with_a_routers_rights_alone(expect: Expect) -> None:
+    """Never as root: what they may do beyond any program is to make a network device and to listen below 1024."""
+    unit = daemon_unit()
+
+    expect("laptops/bedplate-laptops@.service", unit)
+    assert "AmbientCapabilities=CAP_NET_ADMIN CAP_NET_BIND_SERVICE\n" in unit
+
+
+@pytest.mark.parametrize(
+    ("interconnect", "routes"),
+    [
+        ("transit", [5, 5, 5]),
+        ("peering", [1, 1, 5]),
+        ("none", [1, 1, 5]),
+    ],
+)
+def test_laptops_are_led_to_what_their_gateway_reaches(interconnect: str, routes: list[int]) -> None:
+    """Three regions and two sites where transit gateways lead there; never to a pool, their own or another's."""
+    gateways = _gateways(interconnect)
+
+    assert [len(gateway.routes) for gateway in gateways] == routes
+    assert not any(block.overlaps(each.pool) for one in gateways for block in one.routes for each in gateways)
+
+
+def test_resolvers_are_the_gateways_own_or_those_at_home() -> None:
+    """Where no transit gateway leads home, a region's gateway has a resolver beside it."""
+    resolvers = {HOME: RESOLVERS, "us-east-1": (IPv4Address("10.65.32.9"),)}
+    fleet = sketch(network={"interconnect": "none"}, vpn=laptops({"region": HOME}, {"region": "us-east-1"}))
+    plan = plan_fleet(fleet, Record({}, resolvers=resolvers), load_catalog())
+
+    assert [gateway.resolvers for gateway in laptop_gateways(plan)] == [RESOLVERS, resolvers["us-east-1"]]
+
+
+@pytest.mark.parametrize("transport", Transport)
+def test_every_laptop_has_an_address_of_its_own(transport: Transport) -> None:
+    """It follows from the laptop's slot alone, never from when it connects; the gateway's own is nobody's."""
+    gateway = lab_gateways()[0]
+    block = gateway.block(transport)
+
+    given = [gateway.address(transport, slot) for slot in range(gateway.most)]
+
+    assert len(set(given)) == gateway.most == 509
+    assert set(given) == set(block.hosts()) - {block[1]}
+
+
+@pytest.mark.parametrize(("pool", "most"), [("/16", 32765), ("/22", 509), ("/29", 1)])
+def test_a_pool_is_halved_between_transports(pool: str, most: int) -> None:
+    """A laptop that goes over to TCP gets an address behind another device: the halves never meet."""
+    fleet = sketch(network={"supernet": "10.0.0.0/8"}, vpn=laptops({"region": HOME}, pool=pool))
+    (gateway,) = laptop_gateways(plan_fleet(fleet, Record({}), load_catalog()))
+
+    assert gateway.most == most
+    assert not gateway.block(Transport.UDP).overlaps(gateway.block(Transport.TCP))
+
+
+def test_a_laptop_beyond_the_pool_is_refused() -> None:
+    """The message says whose room has run out, and what to do."""
+    gateway = lab_gateways()[0]
+
+    with pytest.raises(InputError, match=r"no room for grace\.desk: 10\.121\.0\.0/22 of us-west-2 .* 509 laptops"):
+        address_files(gateway, Transport.UDP, [Laptop("ada.laptop", 508), Laptop("grace.desk", 509)])
+
+
+def test_a_file_for_each_laptop_gives_its_address() -> None:
+    """The last laptop of the pool has room still."""
+    gateway = lab_gateways()[0]
+
+    files = address_files(gateway, Transport.TCP, [Laptop("ada.laptop", 0), Laptop("grace.desk", 508)])
+
+    assert files == {
+        "ada.laptop": "ifconfig-push 10.121.2.2 255.255.254.0\n",
+        "grace.desk": "ifconfig-push 10.121.3.254 255.255.254.0\n",
+    }
+
+
+def test_without_recorded_addresses_nothing_is_written() -> None:
+    """A profile that dials nobody, or a gateway that names nobody to ask, would look as if it worked."""
+    home, site = lab_gateways(unrecorded())
+
+    with pytest.raises(InputError, match="no public address of the gateway in us-west-2") as told:
+        client_profile((home, site), "ada.laptop", KEYS)
+    with pytest.raises(InputError, match="does not say who answers the laptops of cellar"):
+        server_conf(site, Transport.UDP)
+
+    assert "bedplate vpn record" in told.value.fix
+
+
+def test_a_site_s_gateway_is_known_without_a_record() -> None:
+    """The fleet file says where it is."""
+    home, site = lab_gateways()
+
+    assert (home.public, site.public) == (PUBLIC, IPv4Address("8.20.30.40"))
+    assert IPv4Network("192.168.40.0/22") in site.routes
+
+
+def test_what_a_value_says_is_never_read_as_a_template() -> None:
+    """A certificate is text, whatever stands in it."""
+    told = client_profile(lab_gateways(), "ada.laptop", LaptopKeys("{{ 7*7 }}", "${x}", "%{x}", "{0.__class__}"))
+
+    assert all(word in told for word in ("{{ 7*7 }}", "${x}", "%{x}", "{0.__class__}"))
+
+
+def test_a_private_key_is_in_no_repr() -> None:
+    """What shows keys by chance shows the public part alone."""
+    assert "private" not in repr(KEYS)
+    assert "hidden" not in repr(KEYS)
+
+
+def test_gateways_listen_where_their_doors_are_open() -> None:
+    """The packet filter of the node and the daemon agree on protocols and ports."""
+    assert {(str(each), each.port) for each in Transport} == set(OPENVPN)
+
+
+def _nft() -> Path:
+    return Path(shutil.which("nft", path="/usr/sbin:/sbin") or "nft is not here")

@@ -1,0 +1,48 @@
+"""`bedplate-vpn take | status | metrics FILE`: what an operator's machine asks of a gateway over SSH, and its timer."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from .book import parse_book, take
+from .metrics import write_metrics
+from .place import Place
+from .status import status
+from .trouble import Trouble
+
+
+def main() -> int:
+    """Do what is asked, and return the exit status: 2 where it is refused, 6 where a daemon did not answer."""
+    asked = _arguments()
+    place = Place(asked.settings, asked.sockets)
+    try:
+        _do(asked, place)
+    except Trouble as trouble:
+        sys.stderr.write(f"{trouble}\n")
+        return trouble.status
+    return 0
+
+
+def _do(asked: argparse.Namespace, place: Place) -> None:
+    if asked.what == "take":
+        sys.stdout.write(json.dumps(take(place, parse_book(sys.stdin.read()))))
+    elif asked.what == "status":
+        sys.stdout.write(json.dumps(status(place).document()))
+    else:
+        write_metrics(asked.file, status(place))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bedplate-vpn")
+    parser.add_argument("--settings", type=Path, default=Place.settings)
+    parser.add_argument("--sockets", type=Path, default=Place.sockets)
+    what = parser.add_subparsers(dest="what", required=True)
+    what.add_parser("take", help="put the book on standard input in force")
+    what.add_parser("status", help="print how this gateway is, as JSON")
+    what.add_parser("metrics", help="write how this gateway is for Prometheus").add_argument("file", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""Where a gateway of laptops keeps its settings, and where its daemons listen for the keeper."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+TRANSPORTS = ("udp", "tcp")
+
+
+@dataclass(frozen=True)
+class Place:
+    """The two folders of a gateway; the standard ones but in tests."""
+
+    settings: Path = Path("/etc/bedplate/laptops")
+    sockets: Path = Path("/run/bedplate-laptops")
+
+    @property
+    def crl(self) -> Path:
+        """The list of revoked certificates."""
+        return self.settings / "crl.pem"
+
+    @property
+    def certificate(self) -> Path:
+        """The gateway's own certificate."""
+        return self.settings / "server.crt"
+
+    @property
+    def trusted(self) -> Path:
+        """The authority that signs laptops and the list."""
+        return self.settings / "ca.crt"
+
+    def addresses(self, transport: str) -> Path:
+        """Return the folder of the files that let laptops in, one each."""
+        return self.settings / f"{transport}.laptops"
+
+    def socket(self, transport: str) -> Path:
+        """Return the socket of the daemon of a transport."""
+        return self.sockets / transport / "management"

@@ -1,0 +1,45 @@
+"""The laptops that one daemon serves just now, as its management socket tells them, and how one is cut off."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .management import ask
+
+_CLIENT, _ROUTE = "CLIENT_LIST", "ROUTING_TABLE"
+_KILLED = "SUCCESS:"
+
+
+@dataclass(frozen=True)
+class Session:
+    """A laptop's session: bytes from and to it, and since when it stands and last sent or got a packet, in Unix time.
+
+    `last` is None while nothing but the session's own keepalives has crossed.
+    """
+
+    name: str
+    address: str
+    received: int
+    sent: int
+    since: int
+    last: int | None
+
+
+def sessions(socket: Path) -> tuple[Session, ...] | None:
+    """Return the sessions of the daemon at a socket, or None where it does not run."""
+    told = ask(socket, "status 3")
+    if told is None:
+        return None
+    rows = [line.split("\t") for line in told]
+    last = {row[1]: int(row[5]) for row in rows if row[0] == _ROUTE}
+    return tuple(_session(row, last) for row in rows if row[0] == _CLIENT)
+
+
+def cut(socket: Path, name: str) -> int:
+    """End every session of a laptop at the daemon of that socket, and return how many there were."""
+    told = ask(socket, f"kill {name}") or ("",)
+    return told[-1].startswith(_KILLED)
+
+
+def _session(row: list[str], last: dict[str, int]) -> Session:
+    _, name, _, address, _, received, sent, _, since, *_ = row
+    return Session(name, address, int(received), int(sent), int(since), last.get(address))

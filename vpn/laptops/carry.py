@@ -1,0 +1,81 @@
+"""What every gateway of laptops is sent whenever keys change: who is let in, and who is cut off, to all at once.
+
+Never opens a way to a gateway itself; each is sent everything, so that what one missed it has after the next time.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+from bedplate.errors import BedplateError, PartError
+from bedplate.plan.laptops import LaptopGateway, Transport
+from vpn.laptops.server import Laptop, address_files
+
+TAKE = "sudo -n bedplate-vpn take"
+
+
+class Way(Protocol):
+    """A way to one gateway."""
+
+    def run(self, command: str, told: str) -> str:
+        """Run a command there with `told` on its standard input, and return what it prints; raises BedplateError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """Whom gateways let in from now on: the list of revoked certificates (PEM), and every laptop that stays."""
+
+    crl: str
+    laptops: tuple[Laptop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What came of it, by the place of the gateway: sessions that were cut, by laptop; or why it was not reached."""
+
+    cut: Mapping[str, Mapping[str, int]]
+    failures: Mapping[str, BedplateError]
+
+    def check(self) -> None:
+        """Raise PartError, naming every gateway that was not reached."""
+        if self.failures:
+            told = "; ".join(f"{place}: {error.what}" for place, error in self.failures.items())
+            raise PartError(
+                f"not every gateway was told: {told}", fix="run `bedplate vpn sync` again once it can be reached"
+            )
+
+
+def carry(
+    gateways: Sequence[LaptopGateway],
+    book: Book,
+    way: Callable[[LaptopGateway], Way],
+    *,
+    cut: Iterable[str] = (),
+) -> Carried:
+    """Send the book to every gateway at once; whoever is not in it, or named by `cut`, loses the live session."""
+    ending = tuple(cut)
+    texts = {gateway.place: book_text(gateway, book, ending) for gateway in gateways}
+
+    def send(gateway: LaptopGateway) -> Mapping[str, int] | BedplateError:
+        try:
+            told: Mapping[str, int] = json.loads(way(gateway).run(TAKE, texts[gateway.place]))["cut"]
+        except BedplateError as error:
+            return error
+        except (ValueError, KeyError, TypeError):
+            return PartError("it answered something else than was asked", fix="apply the role openvpn to it")
+        return told
+
+    with ThreadPoolExecutor(max(1, len(gateways))) as pool:
+        answers = dict(zip(texts, pool.map(send, gateways), strict=True))
+    return Carried(
+        cut={place: each for place, each in answers.items() if not isinstance(each, BedplateError)},
+        failures={place: each for place, each in answers.items() if isinstance(each, BedplateError)},
+    )
+
+
+def book_text(gateway: LaptopGateway, book: Book, cut: Iterable[str] = ()) -> str:
+    """Return what one gateway is sent; InputError where its pool has no room for a laptop."""
+    laptops = {str(transport): address_files(gateway, transport, book.laptops) for transport in Transport}
+    return json.dumps({"crl": book.crl, "laptops": laptops, "cut": sorted(cut)})
