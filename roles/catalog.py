@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from bedplate.plan.node import NodePlan
 from roles.base import Role
 from roles.baseline.role import Baseline
+from roles.hardened.role import Hardened
 
 
 def roles_of(node: NodePlan) -> tuple[Role, ...]:
@@ -14,3 +15,5 @@ def roles_of(node: NodePlan) -> tuple[Role, ...]:
 
 def _roles(node: NodePlan) -> Iterator[Role]:
     yield Baseline(host=node.host)
+    # The last: its activation is on trial, and the time of the trial runs until the operator has come in again.
+    yield Hardened(doors=node.doors, duties=node.duties)

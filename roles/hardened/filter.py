@@ -1,0 +1,62 @@
+"""The packet filter of a node as nftables reads it: what no door of the plan lets in is dropped.
+
+Knows one table, `inet bedplate`, and never touches another: kube-proxy's, docker's and the guards of gateways stay.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network, collapse_addresses
+
+from bedplate.plan.door import Rule
+from bedplate.plan.node import Duty
+from roles.hardened.shipped import rendered
+
+# Kubernetes forwards packets of pods; gateways bring tables of their own for what they forward.
+FORWARDERS = frozenset({Duty.WORKER, Duty.CONTROL, Duty.TUNNELS, Duty.LAPTOPS})
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Connections of one protocol and port; without blocks they may come from anywhere."""
+
+    name: str
+    protocol: str | None
+    port: int | None
+    blocks: tuple[IPv4Network, ...]
+
+    @property
+    def matches(self) -> str:
+        """What a packet must look like, in nftables' words."""
+        parts = [f"ip saddr @{self.name}"] if self.blocks else []
+        if self.port is not None:
+            parts.append(f"{self.protocol} dport {self.port}")
+        elif self.protocol is not None:
+            parts.append(f"meta l4proto {self.protocol}")
+        return " ".join(parts) or "meta nfproto ipv4"
+
+
+def doors_of(rules: Iterable[Rule]) -> tuple[Door, ...]:
+    """Return the rules as doors, one a protocol and port; a block within another is said once."""
+    blocks: dict[tuple[str, int], list[IPv4Network]] = {}
+    for rule in rules:
+        blocks.setdefault((rule.protocol or "", rule.port or 0), []).append(rule.block)
+    return tuple(_door(*key, blocks[key]) for key in sorted(blocks))
+
+
+def ruleset(rules: Iterable[Rule], duties: frozenset[Duty]) -> str:
+    """Return the text that nftables loads, whole or not at all."""
+    return rendered("filter.nft.j2", doors=doors_of(rules), forwards=bool(duties & FORWARDERS))
+
+
+def _door(protocol: str, port: int, blocks: list[IPv4Network]) -> Door:
+    name = "_".join(_words(protocol, port))
+    everywhere = any(block.prefixlen == 0 for block in blocks)
+    narrowed = () if everywhere else tuple(collapse_addresses(blocks))
+    return Door(name, protocol or None, port or None, narrowed)
+
+
+def _words(protocol: str, port: int) -> Iterator[str]:
+    yield "from"
+    yield protocol or "all"
+    if port:
+        yield str(port)

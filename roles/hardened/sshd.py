@@ -1,0 +1,18 @@
+"""sshd's settings on a node: keys only, nobody as root, algorithms that are modern on both distributions."""
+
+from bedplate.plan.node import Duty
+from roles.hardened.shipped import rendered
+
+# Root's own, so that nobody adds a key to an account but the fleet file.
+KEYS = "/etc/ssh/authorized_keys.d/%u"
+# The accounts that images of Ubuntu and Debian come with. Source: cloud-init's default_user of each.
+IMAGE_ACCOUNTS = ("ubuntu", "debian", "admin")
+# People reach notebooks through a workbench, and what lies behind a gateway through the gateway; a tunnel to one's own
+# machine is enough for both.
+_PASSED_THROUGH = frozenset({Duty.WORKBENCH, Duty.TUNNELS, Duty.LAPTOPS})
+
+
+def settings(duties: frozenset[Duty]) -> str:
+    """Return the drop-in of sshd_config."""
+    forwarding = "local" if duties & _PASSED_THROUGH else "no"
+    return rendered("sshd.conf.j2", keys=KEYS, forwarding=forwarding, own_keys=(",".join(IMAGE_ACCOUNTS),))

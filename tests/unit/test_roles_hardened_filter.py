@@ -1,0 +1,87 @@
+"""The packet filter's text."""
+
+from ipaddress import IPv4Network
+
+import pytest
+
+from bedplate.plan.door import ANYWHERE, Rule
+from bedplate.plan.node import Duty
+from roles.hardened.filter import FORWARDERS, Door, doors_of, ruleset
+
+LAN = IPv4Network("192.168.40.0/22")
+SSH = Rule("ssh-from-cellar", "SSH from the cellar", LAN, "tcp", 22)
+IKE = Rule("ike-500", "IKE", ANYWHERE.block, "udp", 500)
+ESP = Rule("esp", "ESP", ANYWHERE.block, "esp")
+ALL = Rule("all-from-nodes", "All", IPv4Network("10.64.32.0/19"))
+
+
+def chain(text: str, name: str) -> list[str]:
+    """Return the rules of a chain, without its first line."""
+    _, _, rest = text.partition(f"chain {name} {{\n")
+    return [line.strip() for line in rest.partition("\n\t}")[0].splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        (SSH, "ip saddr @from_tcp_22 tcp dport 22 accept"),
+        (IKE, "udp dport 500 accept"),
+        (ESP, "meta l4proto esp accept"),
+        (ALL, "ip saddr @from_all accept"),
+    ],
+    ids=["port-from-block", "port-from-anywhere", "protocol", "everything-from-block"],
+)
+def test_each_kind_of_door_is_said(rule: Rule, line: str) -> None:
+    """A door names its sources, its protocol and its port, each only where the plan narrows it."""
+    assert line in chain(ruleset((rule,), frozenset()), "input")
+
+
+def test_what_no_door_lets_in_is_dropped() -> None:
+    """Without doors nothing new comes in but pings, neighbours and addresses."""
+    text = ruleset((), frozenset())
+
+    accepts = [line for line in chain(text, "input") if line.endswith("accept") and not line.startswith("icmp")]
+    assert accepts == ['iif "lo" accept', "ct state established,related accept", "udp sport 67 udp dport 68 accept"]
+    assert "type filter hook input priority filter; policy drop;" in text
+    assert "set " not in text
+
+
+def test_blocks_of_one_port_are_one_set() -> None:
+    """A block within another is said once, and neighbours are joined."""
+    halves = [Rule(name, name, block, "tcp", 22) for name, block in zip("ab", LAN.subnets(1), strict=True)]
+
+    found = doors_of((*halves, SSH))
+
+    assert found == (Door("from_tcp_22", "tcp", 22, (LAN,)),)
+
+
+def test_everywhere_swallows_every_block() -> None:
+    """A port that is open to all needs no set."""
+    anywhere = Rule("any", "any", ANYWHERE.block, "tcp", 22)
+
+    assert doors_of((SSH, anywhere)) == (Door("from_tcp_22", "tcp", 22, ()),)
+
+
+def test_the_order_of_doors_changes_nothing() -> None:
+    """The same doors in another order are the same text, so that an apply finds nothing to do."""
+    rules = (SSH, IKE, ESP, ALL)
+
+    assert ruleset(rules, frozenset()) == ruleset(rules[::-1], frozenset())
+
+
+def test_only_the_fleet_s_own_table_is_replaced() -> None:
+    """What Kubernetes, docker and the guards of gateways have loaded stays."""
+    text = ruleset((SSH,), frozenset())
+
+    assert "flush" not in text
+    assert [line for line in text.splitlines() if line.startswith(("table", "delete"))] == [
+        "table inet bedplate",
+        "delete table inet bedplate",
+        "table inet bedplate {",
+    ]
+
+
+@pytest.mark.parametrize("duty", sorted(Duty))
+def test_packets_are_passed_on_only_by_whom_they_are_to_pass(duty: Duty) -> None:
+    """Kubernetes and gateways forward by rules of their own; every other machine forwards nothing."""
+    assert ("hook forward" in ruleset((), frozenset({duty}))) is (duty not in FORWARDERS)
