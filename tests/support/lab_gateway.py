@@ -1,0 +1,130 @@
+"""A gateway of the product in a laboratory: the files that it would have, laid, and its units carried out."""
+
+import signal
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from tests.support.lab_unit import LabUnit, read_unit
+from tests.support.netlab import LabHost
+from tests.support.netlab_program import LabProgram, until
+from vpn.sites.files import files_of
+from vpn.sites.gateway import Charon, Gateway
+from vpn.sites.rendered import Places, RenderedFile
+from vpn.sites.units import service_name
+
+
+class Amend(Protocol):
+    """A change to a rendered file, for what no product would do: shortened lives, planted defects."""
+
+    def __call__(self, file: RenderedFile) -> str:
+        """Return the text to lay in the file's place."""
+
+
+def as_rendered(file: RenderedFile) -> str:
+    """Change nothing."""
+    return file.text
+
+
+@dataclass
+class LabGateway:
+    """A gateway, and the programs of its charons by name."""
+
+    host: LabHost
+    gateway: Gateway
+    amend: Amend = as_rendered
+    daemons: dict[str, LabProgram] = field(default_factory=dict)
+    timers: dict[str, LabProgram] = field(default_factory=dict)
+
+    @property
+    def places(self) -> Places:
+        """Where its files lie."""
+        root = PurePosixPath(self.host.folder)
+        return Places(etc=root / "etc", run=root / "run", lib=root / "lib", log=root / "charon.log")
+
+    @property
+    def log(self) -> str:
+        """What its charons wrote down."""
+        file = self.host.folder / "charon.log"
+        return file.read_text(errors="replace") if file.exists() else ""
+
+    def lay(self) -> None:
+        """Lay every file anew; those of the machine as a whole go into the host's folder too."""
+        (self.host.folder / "run").mkdir(exist_ok=True)
+        for file in files_of(self.gateway, self.places):
+            path = self._here(file)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(self.amend(file))
+            path.chmod(file.mode)
+
+    def guard(self) -> None:
+        """Put up the guard, and the kernel's settings: what a boot does before anything passes."""
+        self.host.run("nft", "-f", str(self._root("/etc/nftables.d/bedplate-guard.nft")))
+        self.host.run("sysctl", "-q", "-p", str(self._root("/etc/sysctl.d/60-bedplate-gateway.conf")))
+
+    def start(self, *, loads: bool = True) -> None:
+        """Start every charon as its unit does, and its timer; without `loads` it knows no connections."""
+        for charon in self.gateway.charons:
+            self._start(charon, loads)
+
+    def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """End every charon, and the timers that are bound to them."""
+        for program in (*self.timers.values(), *self.daemons.values()):
+            program.end(how)
+
+    def load(self) -> None:
+        """Have every charon read its connections and keys anew, as a reload of its unit does."""
+        for charon in self.gateway.charons:
+            unit = self._unit(f"{service_name(charon)}.service")
+            for command in unit.commands("ExecReload"):
+                self.host.run(*command, env=unit.env)
+
+    def dial(self) -> None:
+        """Look once whether the tunnels stand, as the timer does."""
+        for charon in self.gateway.charons:
+            unit = self._unit(f"{service_name(charon)}-dial.service")
+            for command in unit.commands("ExecStart"):
+                self.host.tries(*command, env=unit.env)
+
+    def swanctl(self, *words: str) -> str:
+        """Give an order to every charon, and return what they told."""
+        told = ""
+        for charon in self.gateway.charons:
+            unit = self._unit(f"{service_name(charon)}.service")
+            told += self.host.run("swanctl", *words, "--uri", self.places.socket(charon.name), env=unit.env)
+        return told
+
+    @property
+    def sas(self) -> int:
+        """How many IKE_SAs stand."""
+        return self.swanctl("--list-sas").count("ESTABLISHED")
+
+    def _start(self, charon: Charon, loads: bool) -> None:  # noqa: FBT001  carried on from start
+        unit = self._unit(f"{service_name(charon)}.service")
+        socket = Path(self.places.socket(charon.name).removeprefix("unix://"))
+        socket.unlink(missing_ok=True)
+        (command,) = unit.commands("ExecStart")
+        daemon = self.host.start(*command, log=f"{charon.name}.out", env=unit.env)
+        until(socket.exists, 15, f"charon {charon.name} does not listen")
+        for post in unit.commands("ExecStartPost", daemon.pid):
+            if loads or "--load-all" not in post:
+                self.host.run(*post, env=unit.env)
+        self.daemons[charon.name] = daemon
+        self.timers[charon.name] = self._timer(charon)
+
+    def _timer(self, charon: Charon) -> LabProgram:
+        timer = self._unit(f"{service_name(charon)}-dial.timer")
+        unit = self._unit(f"{service_name(charon)}-dial.service")
+        (command,) = unit.commands("ExecStart")
+        first, every = timer.seconds("OnActiveSec"), timer.seconds("OnUnitInactiveSec")
+        loop = f"sleep {first}; while :; do {' '.join(command)}; sleep {every}; done"
+        return self.host.start("bash", "-c", loop, log=f"{charon.name}-dial.out", env=unit.env)
+
+    def _unit(self, name: str) -> LabUnit:
+        return read_unit(self._root(f"/etc/systemd/system/{name}").read_text())
+
+    def _here(self, file: RenderedFile) -> Path:
+        return Path(file.path) if file.path.is_relative_to(self.host.folder) else self._root(str(file.path))
+
+    def _root(self, path: str) -> Path:
+        return self.host.folder / "root" / path.lstrip("/")

@@ -1,0 +1,93 @@
+"""The text that a site's gateway runs by: whole, for both ways to encrypt, and only its own secrets in it."""
+
+from dataclasses import replace
+
+import pytest
+
+from bedplate.plan import FleetPlan
+from bedplate.spec.site import Dials
+from tests.conftest import Expect
+from tests.support.settings_text import read_settings
+from tests.support.site_side import LAB, cellar, ends_of
+from vpn.sites.engine import Engine
+from vpn.sites.files import files_of
+from vpn.sites.gateway import Gateway
+from vpn.sites.proof import Papers, SharedKey
+from vpn.sites.rendered import PRIVATE
+
+ENGINES = [pytest.param(engine, id=engine.value) for engine in Engine]
+
+
+def _whole(gateway: Gateway) -> str:
+    return "".join(f"===== {file.path} {file.mode:o}\n{file.text}" for file in files_of(gateway))
+
+
+def _with_site(dials: Dials) -> FleetPlan:
+    return replace(LAB, sites=tuple(replace(site, dials=dials) for site in LAB.sites))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_text_is_as_expected(engine: Engine, expect: Expect) -> None:
+    """Every file of the larger example's gateway is known to the letter."""
+    expect(f"vpn/cellar-{engine.value}.txt", _whole(cellar(engine)))
+
+
+def test_a_region_more_changes_nothing_of_the_others() -> None:
+    """What serves one tunnel is the same text whether or not the site has tunnels to another region."""
+    fewer = replace(LAB, tunnels=tuple(one for one in LAB.tunnels if one.region != "us-west-2"))
+    all_files = {file.path: file.text for file in files_of(cellar(Engine.DAEMON))}
+
+    few_files = {file.path: file.text for file in files_of(cellar(Engine.DAEMON, fewer))}
+
+    own = [path for path in few_files if "us-east-1" in str(path)]
+    assert own
+    assert all(all_files[path] == few_files[path] for path in own)
+    assert not [path for path in few_files if "us-west-2" in str(path)]
+
+
+def test_one_end_dials() -> None:
+    """A gateway whose site dials opens its tunnels and keeps them open; one that AWS dials waits, and looks later."""
+    for dials, action, every in ((Dials.SITE, "start", "5s"), (Dials.AWS, "none", "15s")):
+        files = {file.path.name: file.text for file in files_of(cellar(Engine.KERNEL, _with_site(dials)))}
+
+        connections = read_settings(files["swanctl.conf"])["connections"]
+
+        assert {one["children"][name]["start_action"] for name, one in connections.items()} == {action}
+        assert {one["children"][name]["close_action"] for name, one in connections.items()} == {action}
+        assert f"OnUnitInactiveSec={every}" in files["bedplate-ipsec-tunnels-dial.timer"]
+
+
+def test_keys_are_for_root_alone() -> None:
+    """A file that holds a key is for root to read, and no file shows its text, or a value its key, when printed."""
+    gateway = cellar(Engine.DAEMON)
+    keys = {each.proof.text for each in gateway.tunnels if isinstance(each.proof, SharedKey)}
+
+    holding = [file for file in files_of(gateway) if any(key in file.text for key in keys)]
+
+    assert len(holding) == len(gateway.tunnels) == len(keys)
+    assert {file.mode for file in holding} == {PRIVATE}
+    assert not any(key in repr((gateway, holding, ends_of(LAB))) for key in (*keys, "key.of"))
+
+
+def test_papers_lie_where_swanctl_looks() -> None:
+    """Of certificates, each authority and each list is a file of its own, and all of them are demanded."""
+    papers = Papers("mine\n", "key\n", ("issuing\n", "root\n"), ("issued\n", "authorities\n"))
+    gateway = cellar(Engine.KERNEL)
+    (first, *_) = gateway.tunnels
+    files = {str(file.path): file for file in files_of(replace(gateway, tunnels=(replace(first, proof=papers),)))}
+
+    folder = "/etc/bedplate/ipsec/tunnels"
+    (connection,) = read_settings(files[f"{folder}/swanctl.conf"].text)["connections"].values()
+
+    assert connection["remote"]["cacerts"] == "us-west-2-1-1.crt,us-west-2-1-2.crt"
+    assert connection["remote"]["revocation"] == "strict"
+    assert files[f"{folder}/x509ca/us-west-2-1-2.crt"].text == "root\n"
+    assert files[f"{folder}/x509crl/us-west-2-1-2.crl"].text == "authorities\n"
+    assert files[f"{folder}/private/us-west-2-1.key"].mode == PRIVATE
+    assert not read_settings(files[f"{folder}/swanctl.conf"].text)["secrets"]
+
+
+def test_a_key_of_no_bytes_is_refused() -> None:
+    """An empty key would let in whoever has an empty key."""
+    with pytest.raises(ValueError, match="no bytes"):
+        SharedKey(b"")

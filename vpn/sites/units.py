@@ -1,0 +1,43 @@
+"""What systemd runs for a charon: the daemon, and a timer that dials what does not stand."""
+
+from pathlib import PurePosixPath
+
+from vpn.sites.gateway import Charon, Gateway
+from vpn.sites.pace import CALLER, WAITER, Dialling
+from vpn.sites.rendered import Places, RenderedFile
+from vpn.sites.template import filled
+
+_SYSTEMD = PurePosixPath("/etc/systemd/system")
+
+
+def service_name(charon: Charon) -> str:
+    """Return the unit of a charon, without its ending."""
+    return f"bedplate-ipsec-{charon.name}"
+
+
+def dialling_of(charon: Charon) -> Dialling:
+    """Return how often a charon's tunnels are looked after."""
+    return CALLER if charon.dials else WAITER
+
+
+def units_of(gateway: Gateway, charon: Charon, places: Places) -> tuple[RenderedFile, ...]:
+    """Return the units of a charon."""
+    service = service_name(charon)
+    dial = f"{service}-dial"
+    values = {
+        "charon": charon,
+        "service": service,
+        "dial": dial,
+        "dialling": dialling_of(charon),
+        "folder": places.folder(charon.name),
+        "socket": places.socket(charon.name),
+        "table": places.table(charon.name),
+        "source": gateway.address,
+        "places": places,
+    }
+    templates = {
+        f"{service}.service": "charon.service.j2",
+        f"{dial}.service": "dial.service.j2",
+        f"{dial}.timer": "dial.timer.j2",
+    }
+    return tuple(RenderedFile(_SYSTEMD / name, filled(file, **values)) for name, file in templates.items())
