@@ -5,7 +5,7 @@ Never follows a symbolic link at the path, and never leaves what it wrote looser
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -43,11 +43,13 @@ def write_together(files: Mapping[Path, bytes], mode: int = 0o644) -> None:
 
     What a machine refuses (a full disk, a right) it refuses before any old file is replaced; raises as `write_whole`.
     """
-    temporaries = {path: path.with_name(f"{_prefix(path)}{os.getpid()}.{os.urandom(4).hex()}") for path in files}
+    temporaries = {path: path.with_name(f".{path.name}{_mark()}{os.getpid()}.{os.urandom(4).hex()}") for path in files}
     try:
+        for folder, paths in _by_folder(files).items():
+            with told_plainly(paths[0]):
+                _sweep(folder, {path.name for path in paths})
         for path, data in files.items():
             with told_plainly(path):
-                _sweep(path)
                 _fill(temporaries[path], data, mode)
         for path, temporary in temporaries.items():
             with told_plainly(path):
@@ -57,8 +59,8 @@ def write_together(files: Mapping[Path, bytes], mode: int = 0o644) -> None:
             with suppress(OSError):
                 temporary.unlink()
         raise
-    for folder, path in {path.parent: path for path in files}.items():
-        with told_plainly(path):
+    for folder, paths in _by_folder(files).items():
+        with told_plainly(paths[0]):
             _sync_folder(folder)
 
 
@@ -105,15 +107,23 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _prefix(path: Path) -> str:
+def _by_folder(paths: Iterable[Path]) -> dict[Path, list[Path]]:
+    folders: dict[Path, list[Path]] = {}
+    for path in paths:
+        folders.setdefault(path.parent, []).append(path)
+    return folders
+
+
+def _mark() -> str:
     # The host is in it: on a shared disk a process number of another machine says nothing here.
-    return f".{path.name}.{os.uname().nodename}.tmp."
+    return f".{os.uname().nodename}.tmp."
 
 
-def _sweep(path: Path) -> None:
-    """Remove what writers that were killed have left beside the path."""
-    prefix = _prefix(path)
-    for left in path.parent.iterdir():
-        pid, _, _ = left.name.removeprefix(prefix).partition(".")
-        if left.name.startswith(prefix) and pid.isdecimal() and not is_alive(int(pid)):
+def _sweep(folder: Path, names: Container[str]) -> None:
+    """Remove what writers that were killed have left beside files of these names."""
+    mark = _mark()
+    for left in folder.iterdir():
+        name, _, rest = left.name.removeprefix(".").partition(mark)
+        pid = rest.partition(".")[0]
+        if rest and name in names and pid.isdecimal() and not is_alive(int(pid)):
             left.unlink(missing_ok=True)

@@ -1,0 +1,121 @@
+"""The keys of the fleet's VPN: an authority, the certificates it issues, their revocation, and the journal of it all.
+
+What is there is read here, and begun; `vpn.signing` changes it. Nothing is printed, sent anywhere, or taken from a
+clock: moments and passphrases are given.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+
+from bedplate.errors import InputError
+from bedplate.lock.hold import held
+from vpn.authority import LIFE, Authority, authority_under, new_authority
+from vpn.bundle import Bundle, parse_bundle
+from vpn.certificate import Issuer, key_text
+from vpn.entry import Begun, Listed
+from vpn.journal import Journal, new_journal
+from vpn.key_store import AUTHORITY, TLS_CRYPT, KeyStore
+from vpn.passphrase import Passphrase, lock_of, unlocked
+from vpn.pki_folder import PkiFolder, read_authority, read_journal
+from vpn.revocation import end_of, list_text, signed_list
+from vpn.roll import Roll, roll_of
+from vpn.tls_crypt import new_server_key
+
+# A folder that is committed leaves out what is secret, and what lasts a moment.
+_IGNORED = "keys/\n.*.held\n.*.tmp.*\n"
+Stores = Callable[[Begun], KeyStore]
+
+
+@dataclass(frozen=True, slots=True)
+class Pki:
+    """What a fleet's folder holds at one moment."""
+
+    folder: PkiFolder
+    store: KeyStore
+    authority: Authority
+    journal: Journal
+    roll: Roll
+
+
+def begin(
+    folder: PkiFolder, begun: Begun, store: KeyStore, *, lock: bytes | None = None, root: Issuer | None = None
+) -> None:
+    """Make a fleet's authority and its first list, under a root where one is given; `begun.authority` is filled in.
+
+    The certificate is written last: a run that was killed has begun nothing. InputError where there is one already.
+    """
+    folder.make()
+    with held(folder.journal):
+        folder.check_unused()
+        own = authority_under(root, begun.fleet, begun.at) if root else new_authority(begun.fleet, begun.at)
+        authority = Authority(own.certificate, root.certificate if root else None)
+        store.write({AUTHORITY: key_text(own.key, lock), TLS_CRYPT: new_server_key()})
+        folder.write(_first_texts(folder, own, root, _named(begun, authority)))
+        folder.write({folder.authority: authority.chain})
+
+
+def open_pki(folder: PkiFolder, fleet: str, stores: Stores) -> Pki:
+    """Return what the folder holds; NoAuthority, DamagedJournal, or InputError where it is another fleet's."""
+    authority = read_authority(folder)
+    journal = read_journal(folder, public_key(authority))
+    begun = journal.begun
+    if begun.fleet != fleet or begun != _named(begun, authority):
+        raise InputError(
+            f"{folder.path.name} is of another fleet or authority: {begun.fleet}",
+            where=str(folder.path),
+            fix="put the fleet's own folder beside the fleet file",
+        )
+    return Pki(folder, stores(begun), authority, journal, roll_of(journal))
+
+
+def opened_issuer(pki: Pki, passphrase: Passphrase) -> tuple[Issuer, bytes | None]:
+    """Return the authority with its key, and the passphrase that locks it; InputError where they do not fit."""
+    text = pki.store.read(AUTHORITY)
+    if text is None:
+        fix = "sign where it is kept, or put it back; without it only a new authority helps"
+        raise InputError("the authority's private key is not here", where=str(pki.folder.path), fix=fix)
+    lock = lock_of(text, passphrase)
+    key = unlocked(text, lock, "the authority's private key")
+    if key.public_key() != public_key(pki.authority):
+        raise InputError(
+            "the private key is of another authority", fix="put back the one that belongs to authority.crt"
+        )
+    return Issuer(pki.authority.certificate, key), lock
+
+
+def bundle_of(pki: Pki, name: str, passphrase: Passphrase) -> Bundle:
+    """Return what a laptop or gateway proves itself by, its key unlocked; InputError where the store has none."""
+    text = pki.store.read(name)
+    if text is None:
+        raise InputError(
+            f"there is no key of {name}", fix=f"`bedplate vpn renew` makes one; {name} may have to be added"
+        )
+    bundle = parse_bundle(text)
+    key = unlocked(bundle.key, lock_of(bundle.key, passphrase), f"the private key of {name}")
+    return Bundle(bundle.certificate, key_text(key), bundle.tls_crypt)
+
+
+def public_key(authority: Authority) -> ec.EllipticCurvePublicKey:
+    """Return the key that an authority's signatures are checked by; InputError where it is of another kind."""
+    key = authority.certificate.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise InputError("authority.crt has no key on an elliptic curve", fix="take back the one that is committed")
+    return key
+
+
+def _named(begun: Begun, authority: Authority) -> Begun:
+    return Begun(begun.at, begun.fleet, authority.certificate.fingerprint(SHA256()).hex(), begun.keys)
+
+
+def _first_texts(folder: PkiFolder, own: Issuer, root: Issuer | None, begun: Begun) -> dict[Path, str]:
+    """Return the files of an authority that has issued nothing; a root's list lasts as long as what it signed."""
+    revoked = signed_list(own, (), 1, begun.at)
+    journal = new_journal(begun).with_entries((Listed(begun.at, 1, end_of(revoked)),)).text(own.key)
+    roots = list_text(signed_list(root, (), 1, begun.at, LIFE)) if root else ""
+    kept = {folder.root_list: roots} if roots else {}
+    kept[folder.path / ".gitignore"] = _IGNORED
+    return {**kept, folder.lists: list_text(revoked) + roots, folder.copy: journal, folder.journal: journal}

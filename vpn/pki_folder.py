@@ -1,0 +1,145 @@
+"""`fleet.pki`, the folder beside the fleet file: authority, journal and revocation list as files that anybody may read.
+
+Reads strictly and writes whole. What lies under `keys/` is the key store's.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from bedplate.errors import InputError
+from bedplate.writer import told_plainly, write_together
+from vpn.authority import Authority
+from vpn.journal import DamagedError, Journal, parse_journal
+
+_NAME = "fleet.pki"
+# What a journal holds before anything was issued: its beginning, the first list, the seal.
+_EMPTY_LINES = 3
+
+
+class NoAuthority(InputError):
+    """A fleet whose VPN has no authority yet."""
+
+
+class DamagedJournal(InputError):
+    """A journal that is not as it was written; it stays as it is, and nothing is done on its word."""
+
+
+@dataclass(frozen=True, slots=True)
+class PkiFolder:
+    """The paths of the files."""
+
+    path: Path
+
+    @property
+    def journal(self) -> Path:
+        """Who was issued what."""
+        return self.path / "journal"
+
+    @property
+    def copy(self) -> Path:
+        """The journal a second time: what an operator goes back to when the first was damaged."""
+        return self.path / "journal.copy"
+
+    @property
+    def authority(self) -> Path:
+        """The certificates to trust."""
+        return self.path / "authority.crt"
+
+    @property
+    def lists(self) -> Path:
+        """What was revoked: the authority's list, then the root's where there is one."""
+        return self.path / "crl.pem"
+
+    @property
+    def root_list(self) -> Path:
+        """The root's own list, signed when it signed the authority."""
+        return self.path / "root.crl.pem"
+
+    @property
+    def keys(self) -> Path:
+        """The folder of private keys."""
+        return self.path / "keys"
+
+    def write(self, texts: Mapping[Path, str]) -> None:
+        """Write files, all of them filled before the first takes its name."""
+        write_together({path: text.encode() for path, text in texts.items()})
+
+    def make(self) -> None:
+        """Make the folder itself, where there is none."""
+        with told_plainly(self.path):
+            self.path.mkdir(exist_ok=True)
+
+    def check_unused(self) -> None:
+        """Raise InputError where there is an authority already."""
+        if os.path.lexists(self.authority) or _has_entries(self.journal) or _has_entries(self.copy):
+            raise InputError(
+                f"{self.path.name} holds an authority already",
+                where=str(self.path),
+                fix="keep it: every profile hangs on it; to begin anew, move the folder away",
+            )
+
+
+def folder_of(fleet_file: Path) -> PkiFolder:
+    """Return the folder of a fleet file: beside it."""
+    return PkiFolder(fleet_file.with_name(_NAME))
+
+
+def read_authority(folder: PkiFolder) -> Authority:
+    """Return the authority; NoAuthority where none was begun."""
+    if not os.path.lexists(folder.authority):
+        raise NoAuthority(
+            "this fleet's VPN has no authority yet", where=str(folder.path), fix="`bedplate vpn init` makes one"
+        )
+    try:
+        issuing, *root = x509.load_pem_x509_certificates(_text(folder.authority).encode())
+    except ValueError:
+        fix = "take it back from where it is committed"
+        raise InputError("authority.crt is no certificate", where=str(folder.authority), fix=fix) from None
+    return Authority(issuing, root[0] if root else None)
+
+
+def read_journal(folder: PkiFolder, key: ec.EllipticCurvePublicKey) -> Journal:
+    """Return the journal; DamagedJournal when it is not whole, or older than its copy, with the way back."""
+    text = _text(folder.journal)
+    try:
+        journal = parse_journal(text, key)
+    except DamagedError as error:
+        raise _refusal(folder, str(error), _copied(folder, key)) from None
+    copy = None if text == _text(folder.copy) else _copied(folder, key)
+    # A run that was killed leaves a copy that is one change behind.
+    if copy is not None and copy.lines != journal.lines[: len(copy.lines)]:
+        raise _refusal(folder, "its copy tells more, so an older one was put in its place", copy)
+    return journal
+
+
+def _copied(folder: PkiFolder, key: ec.EllipticCurvePublicKey) -> Journal | None:
+    try:
+        return parse_journal(_text(folder.copy), key)
+    except DamagedError:
+        return None
+
+
+def _refusal(folder: PkiFolder, why: str, copy: Journal | None) -> DamagedJournal:
+    fix = "take it back from where it is committed or saved, together with journal.copy"
+    if copy is not None:
+        there = f"{folder.copy} is whole, with {len(copy.lines)} lines up to {copy.entries[-1].at:%Y-%m-%d %H:%M} UTC"
+        fix = f"{there}: `mv journal journal.damaged && cp journal.copy journal` in {folder.path}"
+    return DamagedJournal(f"the VPN's journal is refused: {why}", where=str(folder.journal), fix=fix)
+
+
+def _text(path: Path) -> str:
+    """Return a file's text; an absent journal is an empty one, which is damaged."""
+    try:
+        with told_plainly(path, "read"):
+            return path.read_text(encoding="ascii") if os.path.lexists(path) else ""
+    except UnicodeDecodeError:
+        return ""
+
+
+def _has_entries(path: Path) -> bool:
+    return len(_text(path).splitlines()) > _EMPTY_LINES

@@ -1,0 +1,110 @@
+"""Revocation lists: which certificates no longer count, signed and dated. Who carries them is no matter of this module.
+
+A list has an end, and a daemon that reads one past its end lets nobody in: hence the early renewal and the two limits.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from bedplate.errors import InputError
+from vpn.certificate import HASH, SLACK, Issuer, authority_identifier
+
+LIFE = timedelta(days=90)
+WARNING, FAILURE = timedelta(days=14), timedelta(days=3)
+
+
+class Reason(StrEnum):
+    """Why a certificate was revoked, as RFC 5280 section 5.3.1 names it."""
+
+    LOST = "keyCompromise"
+    LEFT = "affiliationChanged"
+    REPLACED = "superseded"
+
+
+@dataclass(frozen=True, slots=True)
+class Revocation:
+    """A certificate that no longer counts, since when and why."""
+
+    serial: int
+    at: datetime
+    reason: Reason
+
+
+class Freshness(StrEnum):
+    """How near a list is to its end."""
+
+    FRESH = "fresh"
+    DUE = "due"
+    WARNING = "warning"
+    FAILURE = "failure"
+
+
+def signed_list(
+    issuer: Issuer, revoked: Iterable[Revocation], number: int, now: datetime, life: timedelta = LIFE
+) -> x509.CertificateRevocationList:
+    """Return the list of an issuer; `number` is greater than that of each list before."""
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(issuer.certificate.subject)
+        .last_update(now - SLACK)
+        .next_update(min(now + life, issuer.certificate.not_valid_after_utc))
+        .add_extension(x509.CRLNumber(number), critical=False)
+        .add_extension(authority_identifier(issuer.certificate), critical=False)
+    )
+    for each in revoked:
+        builder = builder.add_revoked_certificate(_row(each))
+    return builder.sign(issuer.key, HASH())
+
+
+def list_text(revocations: x509.CertificateRevocationList) -> str:
+    """Return a list in PEM."""
+    return revocations.public_bytes(Encoding.PEM).decode()
+
+
+def read_lists(text: str) -> tuple[x509.CertificateRevocationList, ...]:
+    """Return the lists of a PEM text, the authority's first; InputError for anything else."""
+    end = "-----END X509 CRL-----\n"
+    parts = [part + end for part in text.split(end)[:-1]]
+    try:
+        lists = tuple(x509.load_pem_x509_crl(part.encode()) for part in parts)
+    except ValueError:
+        lists = ()
+    if not lists or text.rpartition(end)[2].strip():
+        raise InputError("it is no list of revoked certificates in PEM", fix="`bedplate vpn sync` signs a new one")
+    return lists
+
+
+def freshness(revocations: x509.CertificateRevocationList, now: datetime) -> Freshness:
+    """Tell how near a list is to its end: due for renewal from the half of its life on."""
+    left = end_of(revocations) - now
+    if left <= FAILURE:
+        return Freshness.FAILURE
+    if left <= WARNING:
+        return Freshness.WARNING
+    is_due = left <= (end_of(revocations) - revocations.last_update_utc) / 2
+    return Freshness.DUE if is_due else Freshness.FRESH
+
+
+def end_of(revocations: x509.CertificateRevocationList) -> datetime:
+    """Return when a list ends; one that names no end has ended."""
+    return revocations.next_update_utc or revocations.last_update_utc
+
+
+def number_of(revocations: x509.CertificateRevocationList) -> int:
+    """Return the number of a list."""
+    return revocations.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+
+
+def _row(revocation: Revocation) -> x509.RevokedCertificate:
+    return (
+        x509.RevokedCertificateBuilder()
+        .serial_number(revocation.serial)
+        .revocation_date(revocation.at)
+        .add_extension(x509.CRLReason(x509.ReasonFlags(revocation.reason.value)), critical=False)
+        .build()
+    )

@@ -1,0 +1,67 @@
+"""What the journal comes to: which certificates count, whose they are, and what the next one is called."""
+
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import count
+
+from vpn.entry import Issued, Listed, Revoked
+from vpn.journal import Journal
+from vpn.revocation import Revocation
+
+# Below the number of the certificate, bits that nobody can guess: a journal that was lost repeats no serial.
+_RANDOM_BITS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """All certificates by serial, and what became of them."""
+
+    issued: Mapping[int, Issued]
+    revoked: Mapping[int, Revoked]
+    listed: Listed | None
+    newest: datetime
+    """When the journal last grew: whoever signs before that has a clock that is behind."""
+
+    def current(self, name: str) -> Issued | None:
+        """Return the newest certificate of a name, unless it was revoked."""
+        newest = next((each for each in reversed(tuple(self.issued.values())) if each.name == name), None)
+        return None if newest is None or newest.serial in self.revoked else newest
+
+    def valid(self, now: datetime) -> Iterator[Issued]:
+        """Yield the certificates that open a door today, in the order in which they were issued."""
+        return (each for each in self.issued.values() if each.serial not in self.revoked and each.until > now)
+
+    def holders(self) -> Mapping[str, Issued]:
+        """Return the newest certificate of each name that was not revoked, ended ones too, by name."""
+        newest = {each.name: each for each in self.issued.values()}
+        return {name: each for name, each in sorted(newest.items()) if each.serial not in self.revoked}
+
+    def revocations(self, now: datetime) -> Iterator[Revocation]:
+        """Yield what a list has to hold: a certificate that has ended needs no revocation (RFC 5280 section 3.3)."""
+        for each in self.revoked.values():
+            if self.issued[each.serial].until > now:
+                yield Revocation(each.serial, each.at, each.reason)
+
+    def next_serials(self) -> Iterator[int]:
+        """Yield serials that were never given and that nobody can foresee; they grow."""
+        return (number << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS) for number in count(len(self.issued) + 1))
+
+    def slots(self, names: Iterable[str]) -> Mapping[str, int]:
+        """Return a number for each laptop: the one it had before, or the lowest that no other holds."""
+        held = {each.name: each.slot for each in self.holders().values() if each.slot is not None}
+        taken = set(held.values())
+        free = (number for number in count() if number not in taken)
+        return {name: held[name] if name in held else next(free) for name in names}
+
+
+def roll_of(journal: Journal) -> Roll:
+    """Return what a journal comes to."""
+    listed = [entry for entry in journal.entries if isinstance(entry, Listed)]
+    return Roll(
+        issued={entry.serial: entry for entry in journal.entries if isinstance(entry, Issued)},
+        revoked={entry.serial: entry for entry in journal.entries if isinstance(entry, Revoked)},
+        listed=listed[-1] if listed else None,
+        newest=max(entry.at for entry in journal.entries),
+    )
