@@ -1,4 +1,8 @@
-"""What every compliance check is told: the machine, as testinfra's `host`, and what it ought to be, as `node`."""
+"""What every compliance check is told: the machine, as testinfra's `host`, and what it ought to be, as `node`.
+
+A rule is a test: its docstring is the promise, its name the rule's, its file's the role's. Rules that do not concern a
+machine (subject.py) are not run for it, and are counted. A machine that is not reached is named, and judged by none.
+"""
 
 from pathlib import Path
 
@@ -6,26 +10,71 @@ import pytest
 from testinfra.host import Host
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.opening import opened, planned
+from bedplate.cli.opening import planned
+from bedplate.errors import BedplateError
+from bedplate.load import load_fleet
 from bedplate.plan import FleetPlan
 from bedplate.plan.node import NodePlan
 from bedplate.plan.nodes import node_of
+from tests.compliance.ledger import Ledger
+from tests.compliance.subject import MARK
+
+_PLAN = pytest.StashKey[FleetPlan]()
+_LEDGER = pytest.StashKey[Ledger]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the fleet file that says what each machine ought to be."""
     parser.addoption("--fleet", default="fleet.yaml", help="the fleet file that the machines belong to")
     parser.addoption("--node", default=None, help="the machine's name in the plan, where its host name is another")
+    parser.addoption("--findings", default=None, metavar="FILE", help="write there what was found, as JSON")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Open the ledger."""
+    config.addinivalue_line("markers", f"{MARK}(has): which machines the rule is about, by their plan")
+    config.stash[_LEDGER] = Ledger(config.getoption("--findings"))
+    config.pluginmanager.register(config.stash[_LEDGER])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the rules that concern each machine that is reached."""
+    kept = [item for item in items if isinstance(item, pytest.Function) and _is_wanted(config, item)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    items[:] = kept
 
 
 @pytest.fixture(scope="session")
 def plan(request: pytest.FixtureRequest) -> FleetPlan:
     """Give the plan of the fleet."""
-    return planned(opened(Path(request.config.getoption("--fleet"))))
+    return _plan(request.config)
 
 
 @pytest.fixture
-def node(request: pytest.FixtureRequest, host: Host, plan: FleetPlan) -> NodePlan:
+def node(request: pytest.FixtureRequest, host: Host) -> NodePlan:
     """Give what the machine under test ought to be."""
-    name = request.config.getoption("--node") or host.backend.hostname
-    return node_of(plan, name, load_catalog())
+    return _node(request.config, host)
+
+
+def _is_wanted(config: pytest.Config, rule: pytest.Function) -> bool:
+    host = rule.callspec.params["_testinfra_host"]
+    return config.stash[_LEDGER].admits(rule, host, _node(config, host))
+
+
+def _node(config: pytest.Config, host: Host) -> NodePlan:
+    name = config.getoption("--node") or host.backend.hostname
+    try:
+        return node_of(_plan(config), name, load_catalog())
+    except BedplateError as error:
+        raise pytest.UsageError(f"{error.what}; {error.fix}") from None
+
+
+def _plan(config: pytest.Config) -> FleetPlan:
+    """Return the plan of the fleet, made once."""
+    if _PLAN not in config.stash:
+        try:
+            config.stash[_PLAN] = planned(load_fleet(Path(config.getoption("--fleet")), load_catalog()))
+        except BedplateError as error:
+            raise pytest.UsageError(f"{error.what}; {error.fix}") from None
+    return config.stash[_PLAN]

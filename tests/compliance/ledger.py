@@ -1,0 +1,144 @@
+"""What the checks find, machine by machine, as pytest runs them; written as JSON at the end where somebody asks.
+
+Never judges: a rule that fails is violated, one that gives a reason for not looking is not judged.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from testinfra.backend.base import CommandResult
+from testinfra.host import Host
+
+from bedplate.errors import PartError
+from bedplate.nodes.verdict import Findings, Outcome, Verdict
+from bedplate.plan.node import NodePlan
+from bedplate.writer import write_whole
+from tests.compliance.subject import MARK
+
+_OUTCOMES = {"passed": Outcome.KEPT, "failed": Outcome.VIOLATED, "skipped": Outcome.UNJUDGED}
+
+
+@dataclass
+class Page:
+    """One machine's page: what was found so far."""
+
+    node: str
+    unreached: str
+    verdicts: list[Verdict] = field(default_factory=list)
+    apart: int = 0
+
+    def findings(self) -> Findings:
+        """Return the page as it is now."""
+        return Findings(self.node, tuple(self.verdicts), self.apart, self.unreached)
+
+
+class Ledger:
+    """The pages of all machines under test, kept by the hooks of pytest."""
+
+    def __init__(self, target: str | None) -> None:
+        self._target = target
+        self._pages: dict[str, Page] = {}
+
+    def admits(self, item: pytest.Function, host: Host, node: NodePlan) -> bool:
+        """Tell whether a rule is to be run on a machine: it is reached, and the rule concerns it."""
+        if node.name not in self._pages:
+            self._pages[node.name] = Page(node.name, silence(host))
+        page = self._pages[node.name]
+        if page.unreached:
+            return False
+        if not all(mark.args[0](node) for mark in item.iter_markers(MARK)):
+            page.apart += 1
+            return False
+        item.user_properties.extend(_about(item, node))
+        return True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Note a machine that is lost on the way."""
+        report = yield
+        lost = _lost(call.excinfo.value) if call.excinfo else ""
+        if lost:
+            self._pages[_told(report)["node"]].unreached = lost
+        return report
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Ask no more of a machine that was lost."""
+        page = self._pages[_told(item)["node"]]
+        if page.unreached:
+            pytest.skip(f"not reached any more: {page.unreached}")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write down what became of a rule."""
+        if report.when == "call" or (report.when == "setup" and not report.passed):
+            told = _told(report)
+            words, outcome = _words(report), _OUTCOMES[report.outcome]
+            page = self._pages[told["node"]]
+            seconds = round(report.duration, 3)
+            page.verdicts.append(Verdict(told["role"], told["rule"], told["promise"], outcome, words, seconds))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Tell which machines were not reached, and how many rules do not concern each of the others."""
+        for page in self._pages.values():
+            text = f"not reached: {page.unreached}" if page.unreached else f"{page.apart} rules do not concern it"
+            terminalreporter.write_line(f"{page.node}: {text}")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Hand over what was found; a machine that was not reached is no success."""
+        findings = [page.findings() for page in self._pages.values()]
+        if self._target:
+            write_whole(Path(self._target), f"[{', '.join(each.text() for each in findings)}]".encode())
+        if session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED} and self._is_partial():
+            session.exitstatus = PartError.exit_code
+
+    def _is_partial(self) -> bool:
+        return any(page.unreached for page in self._pages.values())
+
+
+def silence(host: Host) -> str:
+    """Say why a machine runs nothing for us; empty where it does."""
+    try:
+        answer = host.run("true")
+    except RuntimeError as error:
+        return _lost(error) or str(error)
+    return "" if answer.succeeded else _last(answer.stderr)
+
+
+def _lost(error: BaseException) -> str:
+    """Say what OpenSSH told of a machine that it did not reach; testinfra hands its answer over in the error."""
+    answer = error.args[0] if isinstance(error, RuntimeError) and error.args else None
+    return _last(answer.stderr) if isinstance(answer, CommandResult) else ""
+
+
+def _last(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1].strip() if lines else "it does not say why"
+
+
+def _about(item: pytest.Function, node: NodePlan) -> tuple[tuple[str, str], ...]:
+    """Return what a rule is called; junit's files hold it as well."""
+    promise = " ".join((item.function.__doc__ or "").split())
+    role, rule = (_name(name) for name in (item.path.stem, item.originalname))
+    return ("node", node.name), ("role", role), ("rule", rule), ("promise", promise)
+
+
+def _name(name: str) -> str:
+    return name.removeprefix("test_").replace("_", "-")
+
+
+def _told(of: pytest.Item | pytest.TestReport) -> dict[str, str]:
+    return {key: str(value) for key, value in of.user_properties}
+
+
+def _words(report: pytest.TestReport) -> str:
+    """Return what is otherwise than promised, or why nobody looked, without the way there."""
+    if report.passed:
+        return ""
+    if isinstance(report.longrepr, tuple):
+        return report.longrepr[2].removeprefix("Skipped: ")
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return (crash.message if crash else str(report.longrepr)).removeprefix("AssertionError: ")

@@ -1,0 +1,20 @@
+"""Which nodes a rule is about: one that does not concern a node is not run for it, and the report counts it."""
+
+from collections.abc import Callable
+
+import pytest
+
+from bedplate.plan.node import Duty, NodePlan
+
+Concern = Callable[[NodePlan], bool]
+MARK = "concerns"
+
+
+def concerns(has: Concern) -> pytest.MarkDecorator:
+    """Limit a rule, or as `pytestmark` all rules of a file, to nodes whose plan has what it is about."""
+    return pytest.MarkDecorator(pytest.Mark(MARK, (has,), {}, _ispytest=True), _ispytest=True)
+
+
+def on_duty(*duties: Duty) -> pytest.MarkDecorator:
+    """Limit a rule to nodes that have one of these duties."""
+    return concerns(lambda node: not node.duties.isdisjoint(duties))
