@@ -1,0 +1,85 @@
+"""A stand of test nodes: Debian 12 machines on this one, with the operator's desk before them.
+
+Nodes of one stand reach one another and, by the desk, the world; stands reach nothing of each other. Everything is
+taken down at the end, and goes by itself when this process is killed.
+"""
+
+from contextlib import ExitStack
+from ipaddress import IPv4Address
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.netlab import Lab
+from tests.support.stand.desk import Desk
+from tests.support.stand.fresh import ADMIN, make_key, prepared
+from tests.support.stand.layer import baked
+from tests.support.stand.machine import Machine
+from tests.support.stand.node import Node
+from tests.support.stand.overlay import mounted
+
+_DESK = IPv4Address("192.168.43.254")
+
+
+class Stand:
+    """Test nodes by name; `layers` are what their roots lie over (layer.bare, layer.baked), `desk` the operator's."""
+
+    def __init__(self, layers: tuple[Path, ...] | None = None, desk: IPv4Address = _DESK) -> None:
+        self._open = ExitStack()
+        self._lab = Lab("stand")
+        self._open.callback(self._lab.close)
+        self._layers = layers or baked()
+        self.desk = Desk(self._lab, desk)
+        self._open.callback(self.desk.close)
+        self.folder = self._lab.folder
+        self.key = self.folder / "operator"
+        self.ssh_config = self.folder / "ssh_config"
+        self.known_hosts = self.folder / "known_hosts"
+        self._public = make_key(self.key, "operator")
+        self.nodes: dict[str, Node] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def boot(self, name: str, address: IPv4Address | str, *also: str) -> Node:
+        """Boot a fresh machine; `also` are more names by which the desk finds it."""
+        at = IPv4Address(address)
+        host = self._lab.host(name)
+        self.desk.wire(host, at)
+        root = self._open.enter_context(mounted(self._layers, host.folder / "disk"))
+        machine = Machine(root, host.namespace, host.folder / "console.log")
+        node = Node(name, at, prepared(root, self._public), machine, self.desk, self.ssh_config)
+        self._introduce(node, (name, *also))
+        self._open.callback(machine.crash)
+        machine.boot()
+        self.nodes[name] = node
+        return node
+
+    def close(self) -> None:
+        """Take everything down, the newest first."""
+        self._open.close()
+
+    def _introduce(self, node: Node, names: tuple[str, ...]) -> None:
+        for name in names:
+            self.desk.resolve(name, node.address)
+        kind, key, *_ = node.host_key.split()
+        with self.known_hosts.open("a", encoding="utf-8") as known:
+            known.write(f"{','.join((*names, str(node.address)))} {kind} {key}\n")
+        with self.ssh_config.open("a", encoding="utf-8") as config:
+            config.write(self._stanza(node, names))
+
+    def _stanza(self, node: Node, names: tuple[str, ...]) -> str:
+        lines = (
+            f"Host {' '.join(names)} {node.address}",
+            f"HostName {node.address}",
+            f"User {ADMIN}",
+            f"IdentityFile {self.key}",
+            f"UserKnownHostsFile {self.known_hosts}",
+            *("IdentitiesOnly yes", "StrictHostKeyChecking yes", "BatchMode yes", "ConnectTimeout 10"),
+        )
+        return "\n  ".join(lines) + "\n"
