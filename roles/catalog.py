@@ -14,6 +14,6 @@ def roles_of(node: NodePlan) -> tuple[Role, ...]:
 
 
 def _roles(node: NodePlan) -> Iterator[Role]:
-    yield Baseline(host=node.host)
+    yield Baseline(node)
     # The last: its activation is on trial, and the time of the trial runs until the operator has come in again.
     yield Hardened(doors=node.doors, duties=node.duties)

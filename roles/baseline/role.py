@@ -3,25 +3,63 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pyinfra.operations import server
+from pyinfra.context import host
+from pyinfra.facts.server import LinuxName
+from pyinfra.operations import server, systemd
+from pyinfra.operations.util import any_changed
 
-from roles.base import NO_CHANGES, Changes, Role
+from bedplate.plan.node import Duty, NodePlan
+from roles.base import Changes, Role
+from roles.baseline.clock import clock_file, keep_time
+from roles.baseline.first_boot import keep_names
+from roles.baseline.greeting import greeting
+from roles.baseline.hosts import hosts
+from roles.baseline.kernel import AT_WORK, EVERYWHERE, Setting, kernel_file, set_kernel
+from roles.baseline.limits import JOURNAL, JOURNALD, LIMITS, MANAGER
+from roles.baseline.locale import speak
+from roles.baseline.sources import sign_sources
+from roles.baseline.swap import swap_off, without_swap_at_boot
+from roles.baseline.upgrades import upgrades
+from roles.packages import install
+from roles.shipped import ship
+
+PACKAGES = ("ca-certificates", "chrony", "locales", "needrestart", "unattended-upgrades")
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline(Role):
     """The ground of every node."""
 
-    host: str
+    node: NodePlan
     name: ClassVar[str] = "baseline"
 
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """The kernel's settings: more where people's work runs."""
+        works = self.node.duties & {Duty.WORKBENCH, Duty.WORKER}
+        return (*EVERYWHERE, *AT_WORK) if works else EVERYWHERE
+
     def install(self) -> None:
-        """Install nothing yet."""
+        """Install what keeps time and upgrades; whom packages are taken from, and who restarts, is settled before."""
+        sign_sources()
+        ship(*upgrades())
+        install("Packages of every node", PACKAGES)
 
     def configure(self) -> Changes:
-        """Write the node's name."""
-        return NO_CHANGES
+        """Write what the node is called, its clock, its limits; return the settings that daemons have read before."""
+        speak()
+        keep_names()
+        without_swap_at_boot()
+        ship(hosts(self.node), *greeting(self.node), LIMITS)
+        clock = clock_file(self.node.ground, host.get_fact(LinuxName))
+        return ship(clock, JOURNAL, kernel_file(self.settings), MANAGER)
 
-    def activate(self, changes: Changes) -> None:  # noqa: ARG002  # the form of a stage
-        """Take the name at once."""
-        server.hostname(name="Host name", hostname=self.host)
+    def activate(self, changes: Changes) -> None:
+        """Take the name at once, and let daemons read what has changed."""
+        server.hostname(name="Host name", hostname=self.node.host)
+        clock, journal, settings, manager = (changes[at : at + 1] for at in range(4))
+        keep_time(clock)
+        systemd.service(name="Journal takes its limits", service=JOURNALD, restarted=True, _if=any_changed(*journal))
+        set_kernel(self.settings, settings)
+        systemd.daemon_reload(name="Services take their limits", _if=any_changed(*manager))
+        swap_off()

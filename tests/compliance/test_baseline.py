@@ -1,10 +1,255 @@
 """Every node: its name, its time, its packages, its limits."""
 
+import re
+from ipaddress import ip_address
+
+import pytest
 from testinfra.host import Host
 
-from bedplate.plan.node import NodePlan
+from bedplate.plan.node import Duty, Ground, NodePlan
+from tests.compliance.subject import concerns, on_duty
+
+# needrestart's settings are Perl: whoever reads them runs them. Prints the units that it may restart.
+_NEEDRESTART = """perl -e 'our %nrconf; do "/etc/needrestart/needrestart.conf"; die $@ if $@;
+my $left = $nrconf{override_rc};
+for my $unit (@ARGV) { print "$unit\n" unless grep { $unit =~ /$_/ and !$left->{$_} } keys %$left }'"""
+_DAEMONS = ("kubelet", "containerd", "slurmd", "docker")
+_STOOD_ON = (
+    "nvidia-headless-595-server-open",
+    "linux-image-6.8.0-31-generic",
+    "containerd.io",
+    "kubelet",
+    "libibverbs1",
+)
 
 
 def test_the_node_knows_its_name(host: Host, node: NodePlan) -> None:
     """Logs and prompts name the machine as the plan does."""
     assert host.check_output("hostname") == node.host
+
+
+def test_the_node_finds_itself(host: Host, node: NodePlan) -> None:
+    """The machine's full name is an address of its own, whoever answers names or does not."""
+    found = host.check_output("getent -s files hosts %s", node.full_name).split()[0]
+
+    assert ip_address(found).is_loopback if node.address is None else found == str(node.address)
+
+
+def test_the_node_finds_machines_that_never_move(host: Host, node: NodePlan) -> None:
+    """Every machine of a fixed address is found while no name server answers."""
+    known = {line.split()[1]: line.split()[0] for line in host.file("/etc/hosts").content_string.splitlines() if line}
+
+    assert {name: known.get(name) for name in node.hosts} == {name: str(at) for name, at in node.hosts.items()}
+
+
+def test_the_greeting_says_what_the_node_is_and_whose(host: Host, node: NodePlan) -> None:
+    """Whoever logs in reads the machine's name, its owner, and until when it stands."""
+    text = host.file("/etc/motd").content_string
+
+    assert all(each in text for each in (node.full_name, node.owner, node.expires or ""))
+
+
+def test_messages_are_in_plain_english(host: Host) -> None:
+    """Logs of all machines sort and read alike."""
+    assert "LANG=C.UTF-8" in host.file("/etc/default/locale").content_string.splitlines()
+
+
+def test_the_locale_of_most_laptops_is_known(host: Host) -> None:
+    """A session that brings en_US.UTF-8 along meets no warning."""
+    assert "en_US.utf8" in host.check_output("locale -a").splitlines()
+
+
+def test_times_are_in_utc(host: Host) -> None:
+    """Times of machines in different places compare."""
+    assert host.check_output("date +%Z") == "UTC"
+
+
+def test_the_clock_is_kept_from_every_boot_on(host: Host) -> None:
+    """Chrony starts with the machine, and runs unless the machine is a container, whose host keeps the clock."""
+    chrony = host.service("chrony")
+
+    assert chrony.is_enabled
+    assert chrony.is_running or _is_container(host)
+
+
+def test_time_comes_from_the_nearest_clock(host: Host, node: NodePlan) -> None:
+    """In the cloud AWS's own clock is asked and no other; on sites the distribution's pool."""
+    sources = re.findall(
+        r"^(?:server|pool|peer) (\S+)", host.check_output("chronyd -p -f /etc/chrony/chrony.conf"), re.MULTILINE
+    )
+
+    if node.ground is Ground.CLOUD:
+        assert sources == ["169.254.169.123"]
+    else:
+        assert sources
+        assert all(re.fullmatch(r"2\.debian\.pool\.ntp\.org|ntp\.ubuntu\.com", source) for source in sources)
+
+
+def test_every_source_names_the_key_that_signs_it(host: Host) -> None:
+    """No key of the machine is good for every source."""
+    assert [source for source in _sources(host) if "signed-by" not in source.lower()] == []
+
+
+def test_no_source_is_trusted_without_a_signature(host: Host) -> None:
+    """A source that is not signed gives no package, whatever its file says."""
+    blind = re.compile(r"\b(trusted|allow-insecure|allow-weak|allow-downgrade-to-insecure)\b", re.IGNORECASE)
+
+    assert [source for source in _sources(host) if blind.search(source)] == []
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "Acquire::AllowInsecureRepositories",
+        "Acquire::AllowWeakRepositories",
+        "Acquire::AllowDowngradeToInsecureRepositories",
+        "APT::Get::AllowUnauthenticated",
+    ],
+)
+def test_apt_takes_nothing_unsigned(host: Host, setting: str) -> None:
+    """No setting of apt opens what sources close."""
+    assert _apt(host, setting) == ["false"]
+
+
+def test_the_driver_comes_from_one_archive(host: Host) -> None:
+    """NVIDIA's own repository never gives a driver: two sources of one driver end as two versions."""
+    text = host.file("/etc/apt/preferences.d/bedplate").content_string
+
+    stanza = re.search(r"^Package: (.*)\nPin: origin (.*)\nPin-Priority: -1$", text, re.MULTILINE)
+    assert stanza is not None
+    assert stanza[2] == "developer.download.nvidia.com"
+    assert {"nvidia-*", "libnvidia-*"} <= set(stanza[1].split())
+
+
+def test_security_upgrades_come_by_themselves(host: Host) -> None:
+    """Each day lists are fetched and security's packages installed."""
+    assert _apt(host, "APT::Periodic::Update-Package-Lists") == ["1"]
+    assert _apt(host, "APT::Periodic::Unattended-Upgrade") == ["1"]
+    assert all(host.service(f"{timer}.timer").is_enabled for timer in ("apt-daily", "apt-daily-upgrade"))
+
+
+def test_nothing_but_security_comes_by_itself(host: Host) -> None:
+    """No other archive is named, and no machine boots by itself."""
+    origins = [*_apt(host, "Unattended-Upgrade::Origins-Pattern"), *_apt(host, "Unattended-Upgrade::Allowed-Origins")]
+
+    assert origins
+    assert all("-security" in origin for origin in origins)
+    assert _apt(host, "Unattended-Upgrade::Automatic-Reboot") == ["false"]
+
+
+@pytest.mark.parametrize("package", _STOOD_ON)
+def test_what_jobs_stand_on_is_not_upgraded_in_the_night(host: Host, package: str) -> None:
+    """Driver, kernel, containers and fabric change with the image or by an apply."""
+    assert any(re.match(name, package) for name in _apt(host, "Unattended-Upgrade::Package-Blacklist"))
+
+
+@pytest.mark.parametrize("daemon", _DAEMONS)
+def test_no_upgrade_restarts_what_runs_jobs(host: Host, daemon: str) -> None:
+    """Needrestart leaves kubelet, containerd, slurmd and dockerd alone."""
+    assert host.check_output(f"{_NEEDRESTART} {daemon}.service") == ""
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("Storage", "persistent"), ("SystemMaxUse", "2G"), ("MaxRetentionSec", "90day")]
+)
+def test_the_journal_outlives_a_boot_and_stays_small(host: Host, setting: str, value: str) -> None:
+    """The last word of all files counts, as journald reads them."""
+    said = host.check_output("systemd-analyze cat-config systemd/journald.conf").splitlines()
+
+    assert [line for line in said if line.startswith(f"{setting}=")][-1:] == [f"{setting}={value}"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("kernel.panic", "10"),
+        ("net.core.rmem_max", "67108864"),
+        ("net.core.wmem_max", "67108864"),
+        ("net.ipv4.tcp_rmem", "4096 131072 67108864"),
+        ("net.ipv4.tcp_wmem", "4096 65536 67108864"),
+        ("net.ipv4.tcp_mtu_probing", "1"),
+    ],
+)
+def test_the_kernel_is_set_for_fast_networks(host: Host, key: str, value: str) -> None:
+    """The file sets it at each boot, and the running kernel obeys wherever this machine may set it."""
+    assert _is_set(host, key, value)
+
+
+@on_duty(Duty.WORKBENCH, Duty.WORKER)
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("fs.inotify.max_user_instances", "8192"),
+        ("fs.inotify.max_user_watches", "1048576"),
+        ("kernel.numa_balancing", "0"),
+        ("vm.max_map_count", "1048576"),
+        ("vm.swappiness", "1"),
+        ("vm.zone_reclaim_mode", "0"),
+    ],
+)
+def test_the_kernel_is_set_for_work(host: Host, key: str, value: str) -> None:
+    """Where people's work runs, memory and watched files are for it."""
+    assert _is_set(host, key, value)
+
+
+def test_sessions_may_lock_all_memory(host: Host) -> None:
+    """RDMA registers memory by locking it, for root as for people."""
+    limits = host.check_output("cat /etc/security/limits.conf /etc/security/limits.d/*.conf").splitlines()
+    said = {line.split()[0]: line.split()[3] for line in limits if re.match(r"[^#\s]+\s+(-|hard)\s+memlock\s", line)}
+
+    assert said == {"*": "unlimited", "root": "unlimited"}
+
+
+def test_services_may_lock_all_memory(host: Host) -> None:
+    """What systemd starts has the same limit as what people start."""
+    assert host.check_output("systemctl show --property DefaultLimitMEMLOCK --value") == "infinity"
+
+
+def test_nothing_is_swapped_to(host: Host) -> None:
+    """Memory that runs out ends the job that took it; a container's host keeps its own."""
+    assert host.check_output("tail -n +2 /proc/swaps") == "" or _is_container(host)
+
+
+def test_no_boot_turns_swap_on(host: Host) -> None:
+    """Systemd may not start swap, and fstab names none."""
+    assert host.file("/etc/systemd/system/swap.target").linked_to == "/dev/null"
+    assert host.run("grep -Eq '^[^#]\\S*\\s+\\S+\\s+swap\\s' /etc/fstab").rc != 0
+
+
+@concerns(lambda node: node.ground is Ground.CLOUD)
+def test_the_next_boot_leaves_names_alone(host: Host) -> None:
+    """cloud-init, where there is one, gives the machine no other name."""
+    folder = host.file("/etc/cloud/cloud.cfg.d")
+
+    assert not folder.exists or _cloud_init_says(host, "preserve_hostname: true")
+
+
+def _cloud_init_says(host: Host, line: str) -> bool:
+    """Tell whether cloud-init's settings have a line, the last of its key."""
+    key = line.partition(":")[0]
+    said = host.run("cat /etc/cloud/cloud.cfg /etc/cloud/cloud.cfg.d/*.cfg").stdout.splitlines()
+    return [each.strip() for each in said if each.startswith(f"{key}:")][-1:] == [line]
+
+
+def _is_container(host: Host) -> bool:
+    return str(host.run("systemd-detect-virt --container").stdout).strip() != "none"
+
+
+def _sources(host: Host) -> list[str]:
+    """Return each source: a line of the older form, a stanza of the newer one."""
+    lines = host.run("cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list").stdout.splitlines()
+    stanzas = re.split(r"\n\s*\n", host.run("awk 1 /etc/apt/sources.list.d/*.sources").stdout)
+    return [*(line for line in lines if line.startswith("deb")), *(each for each in stanzas if "Types:" in each)]
+
+
+def _apt(host: Host, setting: str) -> list[str]:
+    """Return the values of a setting, of a list each, as apt reads all its files."""
+    dumped = host.check_output("apt-config dump --no-empty --format '%%v%%n' %s", setting)
+    return [str(each) for each in dumped.splitlines()]
+
+
+def _is_set(host: Host, key: str, value: str) -> bool:
+    path = f"/proc/sys/{key.replace('.', '/')}"
+    filed = rf"^{re.escape(key)} = {re.escape(value)}$"
+    obeys = host.run(f"test ! -w {path} || test \"$(xargs < {path})\" = '{value}'").rc == 0
+    return obeys and bool(re.search(filed, host.file("/etc/sysctl.d/60-bedplate.conf").content_string, re.MULTILINE))

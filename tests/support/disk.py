@@ -5,13 +5,16 @@ It knows no permissions of its own and runs no program: commands that it does no
 
 import hashlib
 import posixpath
-import re
 import shlex
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from pyinfra.facts import files
+
+from roles.shipped import Marks
 
 _RECORDED = datetime(2026, 11, 21, tzinfo=UTC).replace(tzinfo=None)
 _FACT_OF = {files.File: "file", files.Directory: "directory", files.Link: "link", files.Socket: "socket"}
@@ -71,25 +74,31 @@ class Disk:
 
     def answers(self, fact: type) -> bool:
         """Say whether a fact is about files."""
-        return fact in _FACT_OF or fact in _DIGEST_OF or fact in {files.FileContents, files.FindInFile}
+        return fact in _FACT_OF or fact in _DIGEST_OF or fact in {files.FileContents, files.FindInFile, Marks}
 
-    def answer(self, fact: type, path: str, pattern: str = "") -> object:
+    def answer(self, fact: type, arguments: Mapping[str, Any]) -> object:
         """Return what a node with this disk would answer, in the form of the processed fact."""
-        entry = self.entries.get(path.rstrip("/") or "/")
+        if fact is Marks:
+            return {each: _mark(self.entries[each]) for each in arguments["paths"] if self._is_file(each)}
+        entry = self.entries.get(arguments["path"].rstrip("/") or "/")
         if fact in _FACT_OF:
             return _described(entry, _FACT_OF[fact])
         text = entry.content if entry and entry.kind == "file" else None
+        if text is None:
+            return None
         if fact in _DIGEST_OF:
-            return None if text is None else _DIGEST_OF[fact](text.encode(), usedforsecurity=False).hexdigest()
-        if fact is files.FileContents:
-            return None if text is None else text.splitlines()
-        return None if text is None else _found(text, pattern)
+            return _DIGEST_OF[fact](text.encode(), usedforsecurity=False).hexdigest()
+        return _found(text, arguments["pattern"]) if fact is files.FindInFile else text.splitlines()
 
     def take(self, command: str) -> None:
         """Do what an operation's command does to files, where it is one of those that this disk knows."""
-        words = shlex.split(command) if command.split(" ", 1)[0] in _COMMANDS else []
-        if words:
-            _COMMANDS[words[0]](self, [word for word in words[1:] if not word.startswith("-")])
+        for part in command.split(" && "):
+            words = shlex.split(part) if part.split(" ", 1)[0] in _COMMANDS else []
+            if words:
+                _COMMANDS[words[0]](self, [word for word in words[1:] if not word.startswith("-")])
+
+    def _is_file(self, path: str) -> bool:
+        return path in self.entries and self.entries[path].kind == "file"
 
     def _folders(self, path: str) -> None:
         while path not in self.entries:
@@ -123,6 +132,14 @@ class Disk:
         target, path = words
         self.write(path, Entry("link", target, mode=777))
 
+    def _mv(self, words: list[str]) -> None:
+        source, target = words
+        self.write(target, self.entries.pop(source))
+
+    def _install(self, words: list[str]) -> None:
+        mode, _, path = words
+        self.write(path, Entry(mode=int(mode)))
+
     def _touch(self, paths: list[str]) -> None:
         for path in paths:
             self.write(path, self.entries.get(path, Entry()))
@@ -134,6 +151,8 @@ _COMMANDS: Mapping[str, Callable[[Disk, list[str]], None]] = {
     "chown": Disk._chown,  # noqa: SLF001
     "chgrp": Disk._chgrp,  # noqa: SLF001
     "rm": Disk._rm,  # noqa: SLF001
+    "mv": Disk._mv,  # noqa: SLF001
+    "install": Disk._install,  # noqa: SLF001
     "ln": Disk._ln,  # noqa: SLF001
     "touch": Disk._touch,  # noqa: SLF001
 }
@@ -149,5 +168,11 @@ def _described(entry: Entry | None, kind: str) -> dict[str, object] | bool | Non
     return {"user": entry.user, "group": entry.group, "mode": entry.mode, "size": len(entry.content), **times, **link}
 
 
+def _mark(entry: Entry) -> str:
+    return f"{entry.mode} {entry.user}:{entry.group} {hashlib.sha256(entry.content.encode()).hexdigest()}"
+
+
 def _found(text: str, pattern: str) -> list[str]:
-    return [line for line in text.splitlines() if re.search(pattern, line)]
+    """Return the matching lines, as the node's own grep finds them."""
+    asked = subprocess.run(["grep", "-e", pattern], input=text, capture_output=True, text=True, check=False)
+    return asked.stdout.splitlines()

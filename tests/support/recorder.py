@@ -111,7 +111,7 @@ class _RecordedHost(Host):
         fact: FactBase[Any] = name_or_cls()
         arguments = bound(fact, args, kwargs)
         if self.recorder.disk.answers(name_or_cls):
-            return self.recorder.disk.answer(name_or_cls, **arguments)
+            return self.recorder.disk.answer(name_or_cls, arguments)
         return self.recorder.answers.ask(fact, arguments)
 
 

@@ -1,0 +1,94 @@
+"""Where packages come from: every source names the key that signs it, and none is trusted without a signature.
+
+Which mirror a machine asks is its own matter: addresses stay as they are.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyinfra.api.facts import FactBase
+from pyinfra.context import host
+from pyinfra.facts.server import OsRelease
+
+from roles.base import Changes
+from roles.shipped import Shipped, ship
+
+_FOLDER = "/etc/apt/sources.list.d"
+# Options of a source that take it without a good signature: sources.list(5).
+_BLIND = ("trusted", "allow-insecure", "allow-weak", "allow-downgrade-to-insecure")
+_LINE = re.compile(r"^(?P<kind>deb(?:-src)?)\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<rest>\S+\s+(?P<suite>\S+).*)$")
+_FIELD = re.compile(r"^(?P<name>[A-Za-z-]+):\s*(?P<value>.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A distribution's own archive: the name of its release, and the keyring that signs it."""
+
+    codename: str
+    keyring: str
+
+    def holds(self, suites: str) -> bool:
+        """Say whether suites, apart by spaces, are of this release: `noble`, `noble-security`."""
+        return all(re.fullmatch(rf"{re.escape(self.codename)}(-[a-z-]+)?(/\S*)?", suite) for suite in suites.split())
+
+
+class SourceFiles(FactBase[Mapping[str, str]]):
+    """The text of each file that names sources, by its path."""
+
+    default = dict
+
+    def command(self) -> str:
+        """Put the file's name before each of its lines."""
+        return f"grep -sH '' /etc/apt/sources.list {_FOLDER}/*.list {_FOLDER}/*.sources || true"
+
+    def process(self, output: Iterable[str]) -> Mapping[str, str]:
+        """Gather the lines of each file."""
+        found: dict[str, str] = {}
+        for line in output:
+            path, _, text = line.partition(":")
+            found[path] = f"{found.get(path, '')}{text}\n"
+        return found
+
+
+def sign_sources() -> Changes:
+    """Declare that every source of the distribution names its keyring, and that none is trusted blindly."""
+    release = host.get_fact(OsRelease)
+    archive = Archive(release["version_codename"], f"/usr/share/keyrings/{release['id']}-archive-keyring.gpg")
+    texts = {path: (text, signed(text, path, archive)) for path, text in host.get_fact(SourceFiles).items()}
+    return ship(*(Shipped(f"Signed sources in {path}", path, new) for path, (old, new) in texts.items() if new != old))
+
+
+def signed(text: str, path: str, archive: Archive) -> str:
+    """Return a file of sources with a key for each source of the archive, and without blind trust."""
+    if path.endswith(".sources"):
+        return "\n\n".join(_stanza(each.strip("\n"), archive) for each in re.split(r"\n{2,}", text)) + "\n"
+    return "".join(f"{_one_line(line, archive)}\n" for line in text.splitlines())
+
+
+def _one_line(line: str, archive: Archive) -> str:
+    found = _LINE.match(line)
+    if not found:
+        return line
+    options = [each for each in (found["options"] or "").split() if _name(each) not in _BLIND]
+    if archive.holds(found["suite"]) and "signed-by" not in map(_name, options):
+        options.append(f"signed-by={archive.keyring}")
+    told = f"[{' '.join(options)}] " if options else ""
+    return f"{found['kind']} {told}{found['rest']}"
+
+
+def _name(option: str) -> str:
+    return option.partition("=")[0].lower().rstrip("+-")
+
+
+def _stanza(text: str, archive: Archive) -> str:
+    lines = [line for line in text.splitlines() if _field(line)[0] not in _BLIND]
+    fields = dict(map(_field, lines))
+    if archive.holds(fields.get("suites", "")) and fields.get("suites") and "signed-by" not in fields:
+        lines.append(f"Signed-By: {archive.keyring}")
+    return "\n".join(lines)
+
+
+def _field(line: str) -> tuple[str, str]:
+    found = _FIELD.match(line)
+    return (found["name"].lower(), found["value"]) if found else ("", "")

@@ -1,0 +1,22 @@
+"""Packages of a role, in one call of apt; lists are fetched only when something is missing."""
+
+from collections.abc import Sequence
+
+from pyinfra.api.operation import OperationMeta
+from pyinfra.context import host
+from pyinfra.facts.deb import DebPackages
+from pyinfra.operations import apt
+
+LISTS_SECONDS = 3600
+
+
+def install(name: str, packages: Sequence[str]) -> OperationMeta:
+    """Declare that packages are installed, without those that they merely recommend."""
+    missing = set(packages) - set(host.get_fact(DebPackages))
+    return apt.packages(
+        name=name,
+        packages=list(packages),
+        update=bool(missing),
+        cache_time=LISTS_SECONDS,
+        no_recommends=True,
+    )
