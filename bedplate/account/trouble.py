@@ -55,7 +55,12 @@ _THROTTLED = (
     "ThrottledException",
     "TooManyRequestsException",
 )
-_NOT_THERE = ("NoSuchResourceException", "ParameterNotFound", "ParameterVersionNotFound")
+_NOT_THERE = (
+    "NoSuchResourceException",
+    "ParameterNotFound",
+    "ParameterVersionNotFound",
+    "ResourceNotFoundException",
+)
 # The prefix of a service's actions in a policy, where it is not the service's name at boto3.
 _PREFIXES: Mapping[str, str] = MappingProxyType({"service-quotas": "servicequotas"})
 
