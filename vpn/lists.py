@@ -14,11 +14,18 @@ from vpn.pki_folder import PkiFolder
 from vpn.revocation import Freshness, freshness, number_of, read_lists
 
 
+def read_list(pki: Pki) -> x509.CertificateRevocationList | None:
+    """Return the authority's list, whatever it is worth; None where none can be read."""
+    try:
+        return read_lists(_text(pki.folder.lists))[0]
+    except InputError:
+        return None
+
+
 def current_list(pki: Pki, now: datetime) -> x509.CertificateRevocationList | None:
     """Return the authority's list where it is the last that was signed and not yet due for renewal."""
-    try:
-        found = read_lists(_text(pki.folder.lists))[0]
-    except InputError:
+    found = read_list(pki)
+    if found is None:
         return None
     is_last = pki.roll.listed is not None and number_of(found) == pki.roll.listed.number
     is_own = is_last and found.is_signature_valid(public_key(pki.authority))

@@ -18,7 +18,7 @@ from vpn.bundle import Bundle, parse_bundle
 from vpn.certificate import Issuer, key_text
 from vpn.entry import Begun, Listed
 from vpn.journal import Journal, new_journal
-from vpn.key_store import AUTHORITY, TLS_CRYPT, KeyStore
+from vpn.key_store import AUTHORITY, FOLDER, TLS_CRYPT, KeyStore
 from vpn.passphrase import Passphrase, lock_of, unlocked
 from vpn.pki_folder import PkiFolder, read_authority, read_journal
 from vpn.revocation import end_of, list_text, signed_list
@@ -51,6 +51,7 @@ def begin(
     folder.make()
     with held(folder.journal):
         folder.check_unused()
+        _check_free(begun, store)
         own = authority_under(root, begun.fleet, begun.at) if root else new_authority(begun.fleet, begun.at)
         authority = Authority(own.certificate, root.certificate if root else None)
         store.write({AUTHORITY: key_text(own.key, lock), TLS_CRYPT: new_server_key()})
@@ -105,6 +106,15 @@ def public_key(authority: Authority) -> ec.EllipticCurvePublicKey:
     if not isinstance(key, ec.EllipticCurvePublicKey):
         raise InputError("authority.crt has no key on an elliptic curve", fix="take back the one that is committed")
     return key
+
+
+def _check_free(begun: Begun, store: KeyStore) -> None:
+    """Raise InputError where the account keeps an authority that this folder knows nothing of."""
+    if begun.keys != FOLDER and store.read(AUTHORITY) is not None:
+        raise InputError(
+            f"the account keeps an authority of {begun.fleet} already",
+            fix="put the fleet.pki it belongs to beside the fleet file; only if that is lost, delete the key in AWS",
+        )
 
 
 def _named(begun: Begun, authority: Authority) -> Begun:

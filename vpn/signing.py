@@ -54,6 +54,12 @@ def renew(pki: Pki, subjects: Sequence[Subject], now: datetime, passphrase: Pass
         return _issued(desk, subjects)
 
 
+def issue_anew(pki: Pki, subjects: Sequence[Subject], now: datetime, passphrase: Passphrase) -> tuple[Issued, ...]:
+    """Issue a certificate to each, whether they had one or not: gateways, whose names the plan decides."""
+    with _desk(pki, now, passphrase) as desk:
+        return _issued(desk, subjects)
+
+
 def revoke(pki: Pki, names: Iterable[str], reason: Reason, now: datetime, passphrase: Passphrase) -> tuple[Issued, ...]:
     """Revoke every certificate of these names that counts, in a new list; return them, none where all had ended."""
     with _desk(pki, now, passphrase) as desk:

@@ -19,6 +19,12 @@ from bedplate.cli.quotas import quotas
 from bedplate.cli.reach import reach
 from bedplate.cli.rehearse import rehearse
 from bedplate.cli.schema import schema
+from bedplate.cli.vpn_add import add, renew
+from bedplate.cli.vpn_init import init
+from bedplate.cli.vpn_list import list as list_certificates
+from bedplate.cli.vpn_revoke import revoke
+from bedplate.cli.vpn_show import show as show_profile
+from bedplate.cli.vpn_sync import sync
 
 EXAMPLES: tuple[tuple[Callable[..., int], str], ...] = (
     (check, "bedplate check examples/lab.yaml"),
@@ -35,6 +41,18 @@ EXAMPLES: tuple[tuple[Callable[..., int], str], ...] = (
 # Commands of a noun: what the noun is, its verbs.
 NOUNS: dict[str, tuple[str, tuple[tuple[Callable[..., int], str], ...]]] = {
     "image": ("Images that machines start from.", ((record, "bedplate image record fleet.yaml"),)),
+    "vpn": (
+        "Keys of the VPN: who may join by a laptop.",
+        (
+            (init, "bedplate vpn init fleet.yaml"),
+            (add, "bedplate vpn add ada fleet.yaml --device phone"),
+            (renew, "bedplate vpn renew ada"),
+            (revoke, "bedplate vpn revoke ada --device phone"),
+            (list_certificates, "bedplate vpn list"),
+            (show_profile, "bedplate vpn show ada > ada.ovpn"),
+            (sync, "bedplate vpn sync"),
+        ),
+    ),
     "catalog": ("Facts about AWS.", ((refresh, "bedplate catalog refresh --region us-west-2"),)),
 }
 

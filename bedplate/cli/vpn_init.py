@@ -1,0 +1,74 @@
+"""`bedplate vpn init`: the authority that a fleet's gateways and laptops hang on."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bedplate.cli.options import DEFAULT_FLEET, FleetFile
+from bedplate.cli.output import show
+from bedplate.cli.vpn_opening import (
+    FOLDER,
+    PARAMETERS,
+    SECRETS,
+    PassphraseFile,
+    keys_of,
+    known_passphrase,
+    new_passphrase,
+    now,
+    store_of,
+)
+
+if TYPE_CHECKING:
+    from vpn.certificate import Issuer
+    from vpn.pki_folder import PkiFolder
+
+
+class Keys(StrEnum):
+    """Where private keys are kept."""
+
+    FOLDER = FOLDER
+    PARAMETERS = PARAMETERS
+    SECRETS = SECRETS
+
+
+def init(
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            "--root", metavar="FILE", help="The key of a root kept elsewhere, FILE.crt beside it; made if new."
+        ),
+    ] = None,
+    keys: Annotated[Keys, typer.Option("--keys", help="Where private keys are kept.")] = Keys.FOLDER,
+    locked: Annotated[bool, typer.Option("--locked", help="Lock private keys by a passphrase.")] = False,
+    passphrase_file: PassphraseFile = None,
+) -> int:
+    """Make the fleet's authority, once."""
+    from bedplate.cli.opening import opened, planned
+    from bedplate.report.vpn import begun_lines
+    from vpn.entry import Begun
+    from vpn.pki import begin
+    from vpn.pki_folder import folder_of
+
+    plan = planned(opened(fleet))
+    folder = folder_of(fleet)
+    folder.check_unused()
+    lock = new_passphrase(passphrase_file) if locked else None
+    top = _root(root, plan.name, folder, lock)
+    begin(folder, Begun(now(), plan.name, "", keys.value), store_of(keys, plan, folder), lock=lock, root=top)
+    show(begun_lines(keys_of(plan, fleet), root))
+    return 0
+
+
+def _root(file: Path | None, fleet: str, folder: "PkiFolder", lock: bytes | None) -> "Issuer | None":
+    """Return the root whose key lies in a file, or a new one written there; None where none is named."""
+    from vpn.root import read_root, write_new_root
+
+    if file is None:
+        return None
+    if file.exists():
+        return read_root(file, now(), known_passphrase(None))
+    return write_new_root(file, fleet, folder, now(), lock)

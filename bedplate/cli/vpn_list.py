@@ -1,0 +1,21 @@
+"""`bedplate vpn list`: whose certificates there are, until when, and what is amiss."""
+
+from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json
+from bedplate.cli.output import show, show_document
+from bedplate.cli.vpn_opening import keys_of, now
+from bedplate.errors import ViolationError
+
+
+def list(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:  # noqa: A001  # the verb
+    """Show certificates, and how long they last."""
+    from bedplate.cli.opening import opened, planned
+    from bedplate.report.vpn import roll_document, roll_lines
+    from vpn.standing import standing
+
+    loaded = opened(fleet)
+    told = standing(keys_of(planned(loaded), fleet), loaded.fleet.people, now())
+    if json:
+        show_document(roll_document(told))
+    else:
+        show(roll_lines(told))
+    return ViolationError.exit_code if told.is_failing else 0

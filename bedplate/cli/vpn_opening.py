@@ -1,0 +1,99 @@
+"""What every command of the VPN's keys begins with: the fleet, its keys, the moment, and whoever knows a passphrase."""
+
+import sys
+from datetime import UTC, datetime
+from getpass import getpass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bedplate.errors import InputError
+from bedplate.writer import told_plainly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bedplate.plan import FleetPlan
+    from vpn.key_store import KeyStore
+    from vpn.passphrase import Passphrase
+    from vpn.pki import Pki
+    from vpn.pki_folder import PkiFolder
+
+FOLDER, PARAMETERS, SECRETS = "folder", "parameters", "secrets"
+SHORTEST = 12
+
+User = Annotated[str, typer.Argument(metavar="USER", help="A person of the fleet file.")]
+Device = Annotated[str, typer.Option("--device", metavar="NAME", help="Which of their machines.")]
+PassphraseFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--passphrase-file",
+        metavar="FILE",
+        envvar="BEDPLATE_VPN_PASSPHRASE_FILE",
+        help="Where the passphrase of locked keys stands; else it is asked for.",
+    ),
+]
+
+
+def now() -> datetime:
+    """Return this moment, to the second: what is signed is dated by the machine's own clock and nothing else."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def keys_of(plan: "FleetPlan", fleet_file: Path) -> "Pki":
+    """Return the VPN's keys of a fleet; raises as `open_pki`."""
+    from vpn.pki import open_pki
+    from vpn.pki_folder import folder_of
+
+    folder = folder_of(fleet_file)
+    return open_pki(folder, plan.name, lambda begun: store_of(begun.keys, plan, folder))
+
+
+def store_of(kind: str, plan: "FleetPlan", folder: "PkiFolder") -> "KeyStore":
+    """Return the place where private keys lie; InputError for a kind that there is not, or in another account."""
+    from vpn.key_store import FolderKeys
+
+    if kind == FOLDER:
+        return FolderKeys(folder.keys)
+    return _in_account(kind, plan)
+
+
+def _in_account(kind: str, plan: "FleetPlan") -> "KeyStore":
+    from bedplate.account.door import check_account, open_door
+    from bedplate.account.keys import ParameterKeys, SecretKeys
+
+    stores: Mapping[str, Callable[..., KeyStore]] = {PARAMETERS: ParameterKeys, SECRETS: SecretKeys}
+    if kind not in stores:
+        raise InputError(f"keys are kept in no {kind!r}", fix=f"{FOLDER}, {PARAMETERS} or {SECRETS}")
+    door = open_door()
+    check_account(door, plan.account, plan.home.name)
+    return stores[kind](door, plan.home.name, plan.name)
+
+
+def known_passphrase(file: Path | None) -> "Passphrase":
+    """Return what knows the passphrase that keys are locked by: the file, or whoever sits at the terminal."""
+    return lambda: _read(file) if file else _asked("passphrase of the VPN's keys: ")
+
+
+def new_passphrase(file: Path | None) -> bytes:
+    """Return a passphrase for new keys, asked for twice at a terminal; InputError for a short one."""
+    told = _read(file) if file else _asked("passphrase for the VPN's keys: ")
+    if len(told) < SHORTEST:
+        raise InputError(f"a passphrase of {len(told)} characters", fix=f"take {SHORTEST} or more")
+    if not file and _asked("once more: ") != told:
+        raise InputError("the two differ", fix="type the same twice")
+    return told
+
+
+def _read(file: Path) -> bytes:
+    if not file.exists():
+        raise InputError("there is no such file of a passphrase", where=str(file), fix="name it: --passphrase-file")
+    with told_plainly(file, "read"):
+        return file.read_bytes().strip()
+
+
+def _asked(question: str) -> bytes:
+    if not sys.stdin.isatty():
+        raise InputError("the keys are locked, and nobody is here to be asked", fix="name a file: --passphrase-file")
+    return getpass(question).encode()

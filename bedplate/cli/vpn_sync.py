@@ -1,0 +1,42 @@
+"""`bedplate vpn sync`: the VPN's keys beside the fleet file: who left is revoked, gateways are told."""
+
+from typing import TYPE_CHECKING
+
+from bedplate.cli.options import DEFAULT_FLEET, FleetFile
+from bedplate.cli.output import show
+from bedplate.cli.vpn_opening import PassphraseFile, keys_of, known_passphrase, now
+
+if TYPE_CHECKING:
+    from vpn.due import Due
+    from vpn.passphrase import Passphrase
+    from vpn.pki import Pki
+
+
+def sync(fleet: FleetFile = DEFAULT_FLEET, *, passphrase_file: PassphraseFile = None) -> int:
+    """Bring keys and gateways up to the fleet file."""
+    from bedplate.cli.opening import opened, planned
+    from bedplate.cli.vpn_gateways import tell_gateways
+    from vpn.due import due
+    from vpn.told import gateways_of
+
+    loaded = opened(fleet)
+    plan = planned(loaded)
+    pki = keys_of(plan, fleet)
+    wanted = due(pki.roll, loaded.fleet.people, gateways_of(plan), now())
+    _signed(pki, wanted, known_passphrase(passphrase_file))
+    tell_gateways(plan, keys_of(plan, fleet), cut=wanted.left)
+    return 0
+
+
+def _signed(pki: "Pki", wanted: "Due", passphrase: "Passphrase") -> None:
+    """Sign what is due, and say it; a list past the half of its life too."""
+    from bedplate.report.vpn import issued_lines, relisted_lines, revoked_lines
+    from vpn.revocation import Reason
+    from vpn.signing import issue_anew, relist, revoke
+
+    for names, reason in ((wanted.left, Reason.LEFT), (wanted.gone, Reason.REPLACED)):
+        if names:
+            show(revoked_lines(revoke(pki, names, reason, now(), passphrase)))
+    if wanted.lacking:
+        show(issued_lines(issue_anew(pki, wanted.lacking, now(), passphrase), now()))
+    show(relisted_lines(signed=relist(pki, now(), passphrase)))

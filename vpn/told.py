@@ -1,0 +1,43 @@
+"""What the keys and the plan together make of a fleet's gateways: what each is to be told, and how it is reached."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from bedplate.plan import FleetPlan
+from bedplate.plan.laptops import LaptopGateway, laptop_gateways
+from bedplate.plan.node import Duty
+from bedplate.plan.nodes import standing_nodes
+from vpn.laptops.carry import Book
+from vpn.laptops.server import Laptop
+from vpn.lists import deployable_lists
+from vpn.pki import Pki
+from vpn.roll import Roll
+from vpn.subject import Subject, Use
+
+
+def book_of(pki: Pki, now: datetime) -> Book:
+    """Return whom gateways let in from now on; InputError where the list there is may not be deployed."""
+    return Book(deployable_lists(pki, now), tuple(laptops_of(pki.roll, now)))
+
+
+def laptops_of(roll: Roll, now: datetime) -> Iterator[Laptop]:
+    """Yield every laptop that has a valid certificate, once."""
+    valid = {each.name for each in roll.valid(now)}
+    for name, held in roll.holders().items():
+        if name in valid and held.use is Use.CLIENT and held.slot is not None:
+            yield Laptop(name, held.slot)
+
+
+def gateways_of(plan: FleetPlan) -> tuple[Subject, ...]:
+    """Return whom the certificates of the fleet's gateways name."""
+    found = laptop_gateways(plan)
+    return tuple(Subject(each.name, Use.SERVER, (each.public,) if each.public else ()) for each in found)
+
+
+def host_of(plan: FleetPlan, gateway: LaptopGateway) -> str:
+    """Return the name by which ssh knows the machine that is a gateway."""
+    return next(
+        node.name
+        for node in standing_nodes(plan)
+        if Duty.LAPTOPS in node.duties and node.name.partition(".")[2] == gateway.place
+    )
