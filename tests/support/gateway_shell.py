@@ -1,0 +1,35 @@
+"""A stand-in for the operator's ssh: what is sent to a gateway's name is done here, by the gateway's real keeper.
+
+Each host is a folder; one that is not there is a host that cannot be reached.
+"""
+
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_SHELL = """#!{python} -S
+import os, sys
+host, command = sys.argv[-2:]
+folder = os.path.join({hosts!r}, host)
+if command != "sudo -n bedplate-vpn take":
+    sys.exit(f"{{command}}: not found")
+if not os.path.isdir(folder):
+    sys.stderr.write(f"ssh: connect to host {{host}} port 22: Connection timed out\\n")
+    sys.exit(255)
+os.environ["PYTHONPATH"] = {root!r}
+keeper = [sys.executable, "-S", "-m", "vpn.keeper", "--settings", folder, "--sockets", folder, "take"]
+os.execv(sys.executable, keeper)
+"""
+
+
+def shell_to(hosts: Path, patch: pytest.MonkeyPatch) -> None:
+    """Put the stand-in before the operator's ssh; each folder below `hosts` is a gateway."""
+    tools = hosts.with_name("tools")
+    tools.mkdir()
+    shell = tools / "ssh"
+    shell.write_text(_SHELL.format(python=sys.executable, hosts=str(hosts), root=str(ROOT)))
+    shell.chmod(shell.stat().st_mode | stat.S_IXUSR)
+    patch.setenv("PATH", f"{tools}:/usr/bin:/bin")
