@@ -1,0 +1,151 @@
+"""A line to a node: an ssh process, with our agent at its far end as root. One question at a time, one answer each."""
+
+import shlex
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from io import BufferedReader, BufferedWriter
+from pathlib import Path
+from threading import Event, Lock, Thread, Timer
+from typing import IO, cast
+
+from bedplate.nodes.event import Kind, Trouble
+from roles.engine.agent import READY, receive, send
+from roles.engine.trouble import login_trouble
+
+_AGENT = Path(__file__).with_name("agent.py").read_bytes()
+_START = 'import sys;exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())),"bedplate","exec"))'
+_AS_ROOT = f"p='{_START}'; if [ $(id -u) = 0 ]; then exec python3 -I -c \"$p\"; else exec sudo -n -H -- python3 -I -c \"$p\"; fi"
+BEAT = 5.0
+_LOGIN_SECONDS = 60
+_NOISE = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a line wants of its agent: the node's lock (`alone`, `shared`, `none`), for whom, and where it keeps things."""
+
+    lock: str
+    who: str
+    patience: float = 90.0
+    folder: str = "/run/bedplate"
+    memory: str = "/var/lib/bedplate"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a command ended on the node."""
+
+    status: int
+    out: str
+    err: str
+    unconfirmed: bool
+
+
+class Line:
+    """An open line; raises Trouble once the other end is gone.
+
+    `argv` runs what it is given on the node: there it is the node's Python, as root, which reads the agent.
+    """
+
+    def __init__(self, node: str, argv: Sequence[str], opening: Opening) -> None:
+        self.node = node
+        self._writing = Lock()
+        self._closed = Event()
+        self._process = subprocess.Popen(  # noqa: S603  ssh, with the arguments that we made
+            (*argv, f"sh -c {shlex.quote(_AS_ROOT)}"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        self._in = cast("BufferedWriter", self._process.stdin)
+        self._out = cast("BufferedReader", self._process.stdout)
+        try:
+            self.unfinished = self._greeted(opening)
+        except BaseException:
+            self.close()
+            raise
+        Thread(target=self._keep_beating, daemon=True).start()
+
+    def run(self, command: str, *, given: bytes = b"", timeout: float | None = None, note: str = "") -> Result:
+        """Run a line of the shell; `note` is remembered on the node before it runs."""
+        header, body = self._ask({"do": "run", "command": command, "timeout": timeout, "note": note}, given)
+        if "refused" in header:
+            return Result(1, "", str(header["refused"]), unconfirmed=False)
+        split = int(str(header["split"]))
+        out, err = (part.decode(errors="replace") for part in (body[:split], body[split:]))
+        return Result(int(str(header["status"])), out, err, bool(header["unconfirmed"]))
+
+    def put(self, path: str, content: bytes, *, note: str = "") -> str:
+        """Write a file on the node; return why it could not, or nothing."""
+        header, _ = self._ask({"do": "put", "path": path, "note": note}, content)
+        return str(header.get("refused", ""))
+
+    def get(self, path: str) -> bytes:
+        """Return a file of the node; OSError where there is none."""
+        header, body = self._ask({"do": "get", "path": path})
+        if "refused" in header:
+            raise OSError(header["refused"])
+        return body
+
+    def finish(self) -> None:
+        """Tell the node that all that was begun is done."""
+        self._ask({"do": "end"})
+
+    def close(self) -> None:
+        """Hang up; the far end finishes the command that it is running."""
+        self._closed.set()
+        with suppress(OSError):
+            self._in.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=2)
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        for stream in (self._out, self._process.stderr):
+            with suppress(OSError):
+                cast("IO[bytes]", stream).close()
+
+    def _greeted(self, opening: Opening) -> tuple[str, ...]:
+        watch = Timer(opening.patience + _LOGIN_SECONDS, self._process.kill)
+        watch.start()
+        try:
+            self._in.write(f"{len(_AGENT)}\n".encode() + _AGENT)
+            send(self._in, {name: getattr(opening, name) for name in opening.__slots__})
+            self._skip_noise()
+            header, _ = receive(self._out)
+        except (EOFError, OSError):
+            raise login_trouble(self.node, self._said()) from None
+        finally:
+            watch.cancel()
+        if header["held"]:
+            what = f"it is being worked on by {header['held']}"
+            raise Trouble(Kind.HELD, what, "wait until that has ended, then run yours again")
+        return tuple(cast("list[str]", header["unfinished"]))
+
+    def _skip_noise(self) -> None:
+        """Read up to the agent's first line: a shell may greet whoever logs in."""
+        found = b""
+        while not found.endswith(READY):
+            byte = self._out.read(1)
+            if not byte or len(found) > _NOISE:
+                raise EOFError
+            found += byte
+
+    def _said(self) -> str:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=2)
+        self._process.kill()
+        return cast("IO[bytes]", self._process.stderr).read(_NOISE).decode(errors="replace")
+
+    def _ask(self, header: dict[str, object], body: bytes = b"") -> tuple[dict[str, object], bytes]:
+        try:
+            with self._writing:
+                send(self._in, header, body)
+            return receive(self._out)
+        except (EOFError, OSError, ValueError):
+            what = "the connection was cut; what it was doing is finished there, and remembered"
+            raise Trouble(Kind.CUT, what, "apply again: it goes on where it stopped") from None
+
+    def _keep_beating(self) -> None:
+        while not self._closed.wait(BEAT):
+            with suppress(OSError, ValueError), self._writing:
+                send(self._in, {"do": "beat"})

@@ -1,0 +1,120 @@
+"""What keeps an apply from a node, in words for an operator, from what ssh, sudo, the shell and apt say.
+
+Passes on the last lines of a failure at most, never what was sent.
+"""
+
+import re
+from dataclasses import dataclass
+
+from bedplate.nodes.event import Kind, Trouble
+
+_SHOWN_LINES, _SHOWN_WIDTH = 3, 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Saying:
+    pattern: str
+    kind: Kind
+    what: str
+    fix: str
+
+
+_LOGIN = (
+    _Saying(
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        Kind.REFUSED,
+        "its host key is not the recorded one: it is another machine, or was made anew, or somebody is in between",
+        "compare with the machine's console; where it was made anew: `bedplate node trust {node} SHA256:... --replace`",
+    ),
+    _Saying(
+        r"No .* host key is known|Host key verification failed",
+        Kind.REFUSED,
+        "its host key is not known",
+        "read the fingerprint at its console, then `bedplate node trust {node} SHA256:...`",
+    ),
+    _Saying(
+        r"Permission denied \(",
+        Kind.UNREACHED,
+        "it does not let this account in",
+        "name another by --user, or a key by --identity; a fresh machine of the cloud knows `ubuntu` alone",
+    ),
+    _Saying(
+        "Could not resolve hostname",
+        Kind.UNREACHED,
+        "its name does not resolve here",
+        "open the VPN; `bedplate node list --live` tells which machines are there",
+    ),
+    _Saying(
+        r"Connection (timed out|refused|reset)|No route to host|Network is unreachable|Operation timed out",
+        Kind.UNREACHED,
+        "it does not answer",
+        "is it on, and is the VPN open? `bedplate reach` tells the path",
+    ),
+    _Saying(
+        r"a (terminal|password) is required|no password was provided",
+        Kind.UNREACHED,
+        "sudo asks for a password",
+        "let the account become root without one: `bedplate node bootstrap {node}` shows how",
+    ),
+    _Saying(
+        "is not in the sudoers file|is not allowed to execute|may not run sudo",
+        Kind.UNREACHED,
+        "this account may not become root",
+        "apply as an administrator, or name the first account by --user",
+    ),
+    _Saying("sudo: (command )?not found|sudo: No such file", Kind.UNREACHED, "it has no sudo", "install sudo there"),
+    _Saying(r"python3: (command )?not found", Kind.UNREACHED, "it has no Python", "install python3 there"),
+)
+_WORK = (
+    _Saying(
+        "No space left on device|Disk quota exceeded",
+        Kind.FAILED,
+        "its disk is full",
+        "make room on it (`df -h`), then apply again",
+    ),
+    _Saying(
+        "Could not get lock|Unable to acquire the dpkg frontend lock",
+        Kind.FAILED,
+        "another program installs packages there, and did not end in time",
+        "look who: `ps -C apt,apt-get,dpkg,unattended-upgr`; then apply again",
+    ),
+    _Saying(
+        "Temporary failure resolving|Could not connect to|Failed to fetch|Unable to connect to|Could not resolve '",
+        Kind.FAILED,
+        "it cannot reach a package archive",
+        "look at its way out and at its apt sources, then apply again",
+    ),
+    _Saying(
+        "Unable to locate package|has no installation candidate",
+        Kind.FAILED,
+        "its package archives do not have what is wanted",
+        "look at its apt sources, then apply again",
+    ),
+)
+
+
+def login_trouble(node: str, said: str) -> Trouble:
+    """Return why there is no way into a node, from what ssh and the far end said."""
+    return _recognised(node, said, _LOGIN) or Trouble(
+        Kind.UNREACHED, f"it cannot be logged in to: {_end(said) or 'nobody said why'}", "try it by hand: `ssh -v`"
+    )
+
+
+def work_trouble(node: str, operation: str, said: str) -> Trouble:
+    """Return why an operation failed on a node, from what its command said."""
+    known = _recognised(node, said, _WORK)
+    if known is None:
+        return Trouble(Kind.FAILED, f"{operation}: {_end(said) or 'it failed without a word'}")
+    return Trouble(known.kind, f"{operation}: {known.what}", known.fix)
+
+
+def _recognised(node: str, said: str, sayings: tuple[_Saying, ...]) -> Trouble | None:
+    for each in sayings:
+        if re.search(each.pattern, said):
+            return Trouble(each.kind, each.what, each.fix.format(node=node))
+    return None
+
+
+def _end(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return " / ".join(lines[-_SHOWN_LINES:])[-_SHOWN_WIDTH:]

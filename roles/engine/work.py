@@ -1,0 +1,125 @@
+"""The work on one node: plan what is to change, change it, and let a change that might shut us out be confirmed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from time import monotonic
+
+from pyinfra.api.exceptions import PyinfraError
+from pyinfra.api.operations import run_host_op
+from pyinfra.api.state import State
+from pyinfra.context import ctx_host
+
+from bedplate.nodes.event import Event, Kind, Step, Trouble
+from roles.catalog import roles_of
+from roles.engine.crew import Lost, NodeHost
+from roles.engine.foretelling import count_as_change, foretell, name_of
+from roles.engine.line import Line, Opening
+from roles.engine.trouble import work_trouble
+from roles.stages import deploy
+
+Tell = Callable[[Event], None]
+
+
+@dataclass
+class Work:
+    """One node's share of an order; `tell` is given each event."""
+
+    state: State
+    host: NodeHost
+    tell: Tell
+    began: float = field(default_factory=monotonic)
+
+    def open(self, is_stopped: Callable[[], bool]) -> None:
+        """Log in; raises Trouble."""
+        self._heed(is_stopped)
+        self.host.connect()
+        self.state.activate_host(self.host)
+        self.host.connector.tell = lambda words: self._tell(Step.NOTE, words=words)
+        self._tell(Step.OPENED)
+
+    def close(self) -> None:
+        """Hang up."""
+        if self.host.connected:
+            self.host.disconnect()
+
+    def plan(self, only: frozenset[str] | None) -> None:
+        """Let the roles look at the node and say what is to be; raises Trouble."""
+        with ctx_host.use(self.host):
+            self._guarded("looking at it", lambda: deploy(roles_of(self.host.data.node), only=only))
+
+    def changes(self) -> tuple[str, ...]:
+        """Return the keys of the operations that would change something now."""
+        with ctx_host.use(self.host):
+            return foretell(self.state, self.host, self.host.connector.line.unfinished)
+
+    def check(self) -> None:
+        """Tell what would change."""
+        changes = self.changes()
+        for key in changes:
+            self._tell(Step.OPERATION, name=name_of(self.state, self.host, key))
+        self._end(len(changes))
+
+    def carry_out(self, is_stopped: Callable[[], bool]) -> None:
+        """Do what is to be done; raises Trouble at the first operation that fails."""
+        if not self.changes():
+            self._end(0)
+            return
+        with ctx_host.use(self.host):
+            changed = sum([self._one(key, is_stopped) for key in list(self.host.op_hash_order)])
+        self.host.connector.line.finish()
+        self._end(changed)
+
+    def _one(self, key: str, is_stopped: Callable[[], bool]) -> bool:
+        """Carry out one operation; tell whether it changed anything."""
+        self._heed(is_stopped)
+        connector, name = self.host.connector, name_of(self.state, self.host, key)
+        connector.operation, connector.said = name, ""
+        self._tell(Step.BEGINS, name=name)
+        fine = self._guarded(name, lambda: run_host_op(self.state, self.host, key))
+        if not fine:
+            raise work_trouble(self.host.name, name, connector.said)
+        meta = self.state.get_op_data_for_host(self.host, key).operation_meta
+        changed = meta.did_change()
+        if changed:
+            self._tell(Step.OPERATION, name=name)
+        elif name in connector.line.unfinished:
+            count_as_change(meta)
+        if connector.unconfirmed:
+            self._confirm(name)
+        return changed
+
+    def _guarded(self, what: str, act: Callable[[], object]) -> object:
+        try:
+            return act()
+        except Lost:
+            raise work_trouble(self.host.name, what, self.host.connector.said) from None
+        except PyinfraError as error:
+            raise Trouble(Kind.FAILED, f"{what}: {error}") from None
+
+    def _confirm(self, name: str) -> None:
+        """Come in anew, as anybody would, and say so to whoever waits for it."""
+        opening: Opening = replace(self.host.data.opening, lock="none")
+        try:
+            line = Line(self.host.name, self.host.data.argv, opening)
+        except Trouble as trouble:
+            what = f"{name}: after it nobody can log in any more ({trouble.what})"
+            fix = "the node goes back to what it had within two minutes; let the plan let you in"
+            raise Trouble(Kind.FAILED, what, fix) from None
+        try:
+            result = line.run(f"set -- {opening.folder}/unconfirmed; for each in $1/*; do \"$each\" || exit; done")
+        finally:
+            line.close()
+        if result.status:
+            raise work_trouble(self.host.name, f"{name}: confirming it", result.err)
+        self.host.connector.unconfirmed = False
+
+    def _end(self, changed: int) -> None:
+        total, seconds = len(self.host.op_hash_order), monotonic() - self.began
+        self.tell(Event(self.host.name, Step.DONE, changed=changed, unchanged=total - changed, seconds=seconds))
+
+    def _tell(self, step: Step, *, name: str = "", words: str = "") -> None:
+        self.tell(Event(self.host.name, step, name=name, words=words))
+
+    def _heed(self, is_stopped: Callable[[], bool]) -> None:
+        if is_stopped():
+            raise Trouble(Kind.STOPPED, "it was stopped between two operations", "apply again: it goes on there")
