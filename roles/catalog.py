@@ -17,3 +17,8 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     yield Baseline(node)
     # The last: its activation is on trial, and the time of the trial runs until the operator has come in again.
     yield Hardened(doors=node.doors, duties=node.duties)
+
+
+def names_of(node: NodePlan) -> tuple[str, ...]:
+    """Return the names of a node's roles."""
+    return tuple(role.name for role in _roles(node))

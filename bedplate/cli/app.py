@@ -13,6 +13,7 @@ from bedplate.cli.cost import cost
 from bedplate.cli.diff import diff
 from bedplate.cli.graph import graph
 from bedplate.cli.image import record
+from bedplate.cli.node_apply import apply
 from bedplate.cli.output import show
 from bedplate.cli.plan import plan
 from bedplate.cli.quotas import quotas
@@ -40,6 +41,10 @@ EXAMPLES: tuple[tuple[Callable[..., int], str], ...] = (
 )
 # Commands of a noun: what the noun is, its verbs.
 NOUNS: dict[str, tuple[str, tuple[tuple[Callable[..., int], str], ...]]] = {
+    "node": (
+        "The fleet's machines.",
+        ((apply, "bedplate node apply titan-01.cellar --check --fleet examples/lab.yaml"),),
+    ),
     "image": ("Images that machines start from.", ((record, "bedplate image record fleet.yaml"),)),
     "vpn": (
         "Keys of the VPN: who may join by a laptop.",

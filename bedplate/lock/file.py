@@ -104,6 +104,20 @@ def record_doors(
         return _rewritten(path, fleet, known, known.with_doors(gateways, resolvers))
 
 
+def record_host_keys(path: Path, fleet: str, machine: str, keys: tuple[str, ...], *, replace_known: bool) -> Record:
+    """Record the host keys of a machine, and return what the lock holds now; raises as `record_images`.
+
+    InputError where other keys are recorded and are not to be replaced: another writer may have done so since.
+    """
+    with held(path):
+        known = read_lock(path, fleet)
+        before = known.host_keys.get(machine)
+        if before and before != keys and not replace_known:
+            fix = "where the machine was made anew, add --replace"
+            raise InputError(f"another host key of {machine} is recorded", where=str(path), fix=fix)
+        return _rewritten(path, fleet, known, known.with_host_keys(machine, keys))
+
+
 def _rewritten(path: Path, fleet: str, known: Record, record: Record) -> Record:
     """Write the lock where it is to hold something else than is known; only for the holder."""
     if record != known:

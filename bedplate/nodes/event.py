@@ -27,7 +27,7 @@ class Kind(StrEnum):
     STOPPED = "stopped"
 
 
-class Trouble(Exception):  # noqa: N818  it is what happened, whoever is to blame
+class Trouble(Exception):
     """Why a node's apply ended early: `what` happened, and the `fix`."""
 
     def __init__(self, kind: Kind, what: str, fix: str = "") -> None:

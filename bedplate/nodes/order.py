@@ -1,4 +1,4 @@
-"""What the process that works is ordered to do: handed over whole on its input, so that nothing shows in a list of processes."""
+"""What the process that works is ordered to do: handed over on its input, so that no list of processes shows it."""
 
 import copyreg
 import pickle

@@ -51,3 +51,7 @@ class Record:
             gateways=MappingProxyType({**self.gateways, **gateways}),
             resolvers=MappingProxyType({**self.resolvers, **resolvers}),
         )
+
+    def with_host_keys(self, machine: str, keys: tuple[str, ...]) -> "Record":
+        """Return the record with these public host keys of a machine, in place of those that it had."""
+        return replace(self, host_keys=MappingProxyType({**self.host_keys, machine: keys}))

@@ -16,6 +16,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable  # noqa: TC003  what is sent over has no type checker before it
+from contextlib import suppress
+from pathlib import Path
 from typing import IO
 
 READY = b"bedplate-agent 1\n"
@@ -41,7 +44,8 @@ def receive(stream: IO[bytes]) -> tuple[dict[str, object], bytes]:
     sizes = _SIZES.unpack(_exactly(stream, _SIZES.size))
     if max(sizes) > _LARGEST:
         raise EOFError
-    return json.loads(_exactly(stream, sizes[0])), _exactly(stream, sizes[1])
+    header: dict[str, object] = json.loads(_exactly(stream, sizes[0]))
+    return header, _exactly(stream, sizes[1])
 
 
 def _exactly(stream: IO[bytes], count: int) -> bytes:
@@ -59,12 +63,12 @@ class Agent:
 
     def __init__(self, folder: str, memory: str) -> None:
         os.environ.update(LC_ALL="C.UTF-8", DEBIAN_FRONTEND="noninteractive")
-        self.folder = folder
-        self.lock = os.path.join(folder, "apply.lock")
-        self.unconfirmed = os.path.join(folder, "unconfirmed")
-        self.journal = os.path.join(memory, "unfinished")
-        for each in (folder, memory):
-            os.makedirs(each, mode=0o755, exist_ok=True)
+        self.folder = Path(folder)
+        self.lock = self.folder / "apply.lock"
+        self.unconfirmed = self.folder / "unconfirmed"
+        self.journal = Path(memory) / "unfinished"
+        for each in (self.folder, self.journal.parent):
+            each.mkdir(mode=0o755, parents=True, exist_ok=True)
 
     def seize(self, mode: str, who: str, patience: float) -> str:
         """Take the node's lock; return who has it where it is not to be had, and nothing where it is ours.
@@ -92,13 +96,12 @@ class Agent:
         os.utime(self.lock)
 
     def _is_beating(self) -> bool:
-        return time.time() - os.stat(self.lock).st_mtime < STALE
+        return time.time() - self.lock.stat().st_mtime < STALE
 
     def unfinished(self) -> list[str]:
         """Return the names of operations that an earlier apply began before it was cut off."""
         try:
-            with open(self.journal, encoding="utf-8") as lines:
-                return lines.read().splitlines()
+            return self.journal.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
             return []
 
@@ -106,19 +109,18 @@ class Agent:
         """Remember an operation before it changes anything: what answers its change may never come to run."""
         if name in self.unfinished():
             return
-        with open(self.journal, "a", encoding="utf-8") as lines:
+        with self.journal.open("a", encoding="utf-8") as lines:
             lines.write(name + "\n")
             lines.flush()
             os.fsync(lines.fileno())
 
     def end(self, *_: object) -> tuple[dict[str, object], bytes]:
         """Forget what was begun: all of it is done."""
-        if os.path.exists(self.journal):
-            os.unlink(self.journal)
+        self.journal.unlink(missing_ok=True)
         return {}, b""
 
     def run(self, header: dict[str, object], body: bytes) -> tuple[dict[str, object], bytes]:
-        """Run a command of the shell; its output goes by way of files, so that a service it leaves behind holds nobody."""
+        """Run a line of the shell; its output goes by way of files, so that a service it leaves behind holds nobody."""
         with tempfile.TemporaryFile(dir=self.folder) as out, tempfile.TemporaryFile(dir=self.folder) as err:
             process = subprocess.Popen(  # noqa: S602  the command is a line for the shell, and comes from whoever is root
                 str(header["command"]),
@@ -141,12 +143,13 @@ class Agent:
 
     def has_unconfirmed(self) -> bool:
         """Tell whether a role waits for somebody to come in anew before it takes its change for good."""
-        return os.path.isdir(self.unconfirmed) and bool(os.listdir(self.unconfirmed))
+        return self.unconfirmed.is_dir() and any(self.unconfirmed.iterdir())
 
     def put(self, header: dict[str, object], body: bytes) -> tuple[dict[str, object], bytes]:
         """Write a file whole or not at all; one that is there keeps its owner and its mode."""
-        path = os.path.realpath(str(header["path"]))
-        handle, beside = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".bedplate-")
+        path = Path(str(header["path"])).resolve()
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".bedplate-")
+        beside = Path(name)
         try:
             with os.fdopen(handle, "wb") as file:
                 _like(handle, path)
@@ -155,22 +158,21 @@ class Agent:
                 os.fsync(handle)
             _take_place(beside, path, body)
         finally:
-            if os.path.exists(beside):
-                os.unlink(beside)
+            beside.unlink(missing_ok=True)
         return {}, b""
 
     def get(self, header: dict[str, object], _body: bytes) -> tuple[dict[str, object], bytes]:
         """Read a file."""
-        with open(str(header["path"]), "rb") as file:
-            return {}, file.read()
+        return {}, Path(str(header["path"])).read_bytes()
 
     def answer(self, header: dict[str, object], body: bytes) -> tuple[dict[str, object], bytes]:
         """Do what one frame asks; what the system refuses is told as its answer."""
-        doing = {"run": self.run, "put": self.put, "get": self.get, "end": self.end}[str(header["do"])]
+        doing: dict[str, Callable[[dict[str, object], bytes], tuple[dict[str, object], bytes]]]
+        doing = {"run": self.run, "put": self.put, "get": self.get, "end": self.end}
         try:
             if header.get("note"):
                 self.note(str(header["note"]))
-            return doing(header, body)
+            return doing[str(header["do"])](header, body)
         except OSError as error:
             return {"refused": str(error)}, b""
 
@@ -180,9 +182,9 @@ def _content(file: IO[bytes]) -> bytes:
     return file.read()
 
 
-def _like(handle: int, path: str) -> None:
+def _like(handle: int, path: Path) -> None:
     try:
-        before = os.stat(path)
+        before = path.stat()
     except FileNotFoundError:
         os.fchmod(handle, 0o644)
     else:
@@ -190,15 +192,14 @@ def _like(handle: int, path: str) -> None:
         os.fchmod(handle, before.st_mode & 0o7777)
 
 
-def _take_place(beside: str, path: str, body: bytes) -> None:
+def _take_place(beside: Path, path: Path, body: bytes) -> None:
     try:
-        os.replace(beside, path)
+        beside.replace(path)
     except OSError as error:
         # A file that is mounted over cannot be replaced, only written to.
         if error.errno not in (errno.EBUSY, errno.EXDEV):
             raise
-        with open(path, "wb") as file:
-            file.write(body)
+        path.write_bytes(body)
 
 
 def _listen(agent: Agent, mode: str, frames: "queue.Queue[tuple[dict[str, object], bytes] | None]") -> None:
@@ -239,9 +240,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
+    with suppress(BrokenPipeError, EOFError):
         main()
-    except (BrokenPipeError, EOFError):
-        pass
     # An orderly end would wait for the thread that listens.
     os._exit(0)

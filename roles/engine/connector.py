@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from io import IOBase
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 from pyinfra.api.command import StringCommand
 from pyinfra.connectors.base import BaseConnector
@@ -98,7 +98,9 @@ class NodeConnector(BaseConnector):
             result = self._known[text]
         else:
             self._known.clear()
-            result = self._patiently(lambda: self.line.run(text, given=_bytes(given), timeout=timeout, note=self.operation))
+            result = self._patiently(
+                lambda: self.line.run(text, given=_bytes(given), timeout=timeout, note=self.operation)
+            )
         if result.status not in fine:
             self.said = result.err or result.out
         self.unconfirmed = result.unconfirmed
@@ -179,4 +181,4 @@ def _write(target: str | IOBase, content: bytes) -> None:
     try:
         cast("BinaryIO", target).write(content)
     except TypeError:  # a text was asked for
-        cast("BinaryIO", target).write(content.decode())  # type: ignore[arg-type]
+        cast("TextIO", target).write(content.decode())

@@ -15,7 +15,7 @@ from roles.engine.connector import NodeConnector
 from roles.engine.line import Opening
 
 
-class Lost(Exception):  # noqa: N818  what happened to a host
+class Lost(Exception):
     """A question to the node failed: its connector knows what was said."""
 
 
@@ -24,7 +24,7 @@ class NodeHost(Host):
 
     connector: NodeConnector
 
-    def get_fact(self, name_or_cls, *args, **kwargs):  # type: ignore[no-untyped-def,override]  # noqa: ANN001, ANN002, ANN003, ANN201
+    def get_fact(self, name_or_cls, *args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN201
         """Ask, as pyinfra does."""
         with self.connector.asking():
             return super().get_fact(name_or_cls, *args, **kwargs)
@@ -33,7 +33,9 @@ class NodeHost(Host):
 class Crew(Inventory):
     """The nodes, all by our own connector."""
 
-    def make_hosts_and_groups(self, names: Iterable[tuple[str, dict[str, object]]], groups: Mapping[str, object]) -> None:
+    def make_hosts_and_groups(
+        self, names: Iterable[tuple[str, dict[str, object]]], groups: Mapping[str, object]
+    ) -> None:
         """Make the hosts; there are no groups."""
         del groups
         self.hosts = {}
@@ -44,6 +46,11 @@ class Crew(Inventory):
 
 class Watch(State):
     """pyinfra's books of all nodes; one that fails is nobody else's matter."""
+
+    @property
+    def crew(self) -> tuple[NodeHost, ...]:
+        """The nodes, in the order in which they were named."""
+        return tuple(host for host in self.inventory if isinstance(host, NodeHost))
 
     def fail_hosts(self, hosts_to_fail: set[Host], activated_count: int | None = None) -> None:
         """Note a node that failed, and end the work on it."""
@@ -56,9 +63,7 @@ class Watch(State):
 
 def assemble(targets: Sequence[Target], opening: Opening) -> Watch:
     """Return pyinfra's state of these nodes; no line is open yet."""
-    names = [
-        (each.node.name, {"node": each.node, "argv": each.argv, "opening": opening}) for each in targets
-    ]
-    state = Watch(Crew((names, {})), Config(PARALLEL=max(1, len(names))))
+    names = [(each.node.name, {"node": each.node, "argv": each.argv, "opening": opening}) for each in targets]
+    state = Watch(Crew((names, {})), Config(PARALLEL=max(1, len(names))))  # type: ignore[no-untyped-call]
     state.is_executing = False
     return state

@@ -35,7 +35,9 @@ def count_as_change(meta: OperationMeta) -> None:
 def _would_change(state: State, host: Host, key: str, unfinished: Collection[str]) -> bool:
     data = state.get_op_data_for_host(host, key)
     changes = data.operation_meta.will_change and all(asked() for asked in _conditions(data))
-    data.operation_meta.set_complete(success=True, commands=["change"] if changes else [], combined_output=CommandOutput([]))
+    data.operation_meta.set_complete(
+        success=True, commands=["change"] if changes else [], combined_output=CommandOutput([])
+    )
     if name_of(state, host, key) in unfinished:
         count_as_change(data.operation_meta)
     return changes

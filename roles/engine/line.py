@@ -5,18 +5,22 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from threading import Event, Lock, Thread, Timer
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from bedplate.nodes.event import Kind, Trouble
 from roles.engine.agent import READY, receive, send
 from roles.engine.trouble import login_trouble
 
+if TYPE_CHECKING:
+    from io import BufferedReader, BufferedWriter
+
 _AGENT = Path(__file__).with_name("agent.py").read_bytes()
 _START = 'import sys;exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())),"bedplate","exec"))'
-_AS_ROOT = f"p='{_START}'; if [ $(id -u) = 0 ]; then exec python3 -I -c \"$p\"; else exec sudo -n -H -- python3 -I -c \"$p\"; fi"
+_AS_ROOT = (
+    f'p=\'{_START}\'; if [ $(id -u) = 0 ]; then exec python3 -I -c "$p"; else exec sudo -n -H -- python3 -I -c "$p"; fi'
+)
 BEAT = 5.0
 _LOGIN_SECONDS = 60
 _NOISE = 65536
@@ -24,7 +28,7 @@ _NOISE = 65536
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a line wants of its agent: the node's lock (`alone`, `shared`, `none`), for whom, and where it keeps things."""
+    """What a line wants of its agent: the node's lock (`alone`, `shared`, `none`), for whom, where it keeps things."""
 
     lock: str
     who: str
@@ -54,7 +58,10 @@ class Line:
         self._writing = Lock()
         self._closed = Event()
         self._process = subprocess.Popen(  # noqa: S603  ssh, with the arguments that we made
-            (*argv, f"sh -c {shlex.quote(_AS_ROOT)}"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            (*argv, f"sh -c {shlex.quote(_AS_ROOT)}"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         self._in = cast("BufferedWriter", self._process.stdin)
         self._out = cast("BufferedReader", self._process.stdout)

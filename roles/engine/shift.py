@@ -9,12 +9,13 @@ from threading import Event as Flag
 from threading import Thread
 from typing import IO, BinaryIO
 
+from gevent.os import make_nonblocking, nb_read
 from gevent.pool import Pool
 from pyinfra.api.state import StateStage
 from pyinfra.context import ctx_state
 
 from bedplate.errors import BedplateError
-from bedplate.nodes.event import Event, Kind, Step, Trouble, trouble_of
+from bedplate.nodes.event import Event, Kind, Trouble, trouble_of
 from bedplate.nodes.order import Order
 from roles.engine.crew import assemble
 from roles.engine.line import Opening
@@ -39,7 +40,7 @@ def work_through(order: Order, stopping: BinaryIO, out: IO[str]) -> None:
 
     opening = Opening("shared" if order.check else "alone", order.who, folder=order.folder, memory=order.memory)
     state = assemble(order.targets, opening)
-    works = [Work(state, host, tell) for host in state.inventory]
+    works = [Work(state, host, tell) for host in state.crew]
     with ctx_state.use(state):
         state.set_stage(StateStage.Prepare)
         ready = _each(works, _LOGINS, tell, lambda work: _prepare(work, order, stopped))
@@ -99,5 +100,7 @@ def _make_quiet() -> None:
 
 
 def _listen(stopping: BinaryIO, stopped: Flag) -> None:
-    stopping.read(1)
+    """Wait for the end of our input; a plain read would hold up every greenlet."""
+    make_nonblocking(stopping.fileno())
+    nb_read(stopping.fileno(), 1)
     stopped.set()

@@ -106,7 +106,7 @@ class Work:
             fix = "the node goes back to what it had within two minutes; let the plan let you in"
             raise Trouble(Kind.FAILED, what, fix) from None
         try:
-            result = line.run(f"set -- {opening.folder}/unconfirmed; for each in $1/*; do \"$each\" || exit; done")
+            result = line.run(f'set -- {opening.folder}/unconfirmed; for each in $1/*; do "$each" || exit; done')
         finally:
             line.close()
         if result.status:

@@ -1,0 +1,105 @@
+"""`bedplate node apply`: configure machines over SSH, or see what that would change."""
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bedplate.cli.node_options import Config, Every, FleetOption, Groups, Identity, Names, Sites, User
+from bedplate.cli.options import DEFAULT_FLEET, Json
+from bedplate.cli.output import show, show_document
+from bedplate.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from bedplate.nodes.ssh_config import Reached
+    from bedplate.nodes.way import Ways
+    from bedplate.plan import FleetPlan
+
+INTERRUPTED = 130
+
+
+def apply(  # noqa: PLR0913  each is an option of the command line
+    names: Names = None,
+    *,
+    group: Groups = None,
+    site: Sites = None,
+    every: Every = False,
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; show what would change.")] = False,
+    role: Annotated[list[str] | None, typer.Option("--role", metavar="R", help="This role alone; repeatable.")] = None,
+    user: User = None,
+    identity: Identity = None,
+    ssh_config: Config = None,
+    fleet: FleetOption = DEFAULT_FLEET,
+    json: Json = False,
+) -> int:
+    """Make machines what the plan says."""
+    from bedplate.cli.node_choice import chosen
+    from bedplate.cli.node_progress import carried_out
+    from bedplate.cli.opening import opened, planned
+    from bedplate.nodes.order import Order
+    from bedplate.nodes.outcome import exit_status
+    from bedplate.report.nodes import apply_document, apply_lines
+
+    plan = planned(opened(fleet))
+    machines = chosen(plan, names or (), group or (), site or (), every=every)
+    only = _roles(role or (), machines)
+    with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
+        ways = _ways(Path(folder), plan, machines, user, identity, ssh_config)
+        order = Order(ways.targets, _me(), check=check, only=only)
+        done = carried_out(order, ways.missing)
+    if json:
+        show_document(apply_document(done.outcomes))
+    else:
+        show(apply_lines(done.outcomes, check=check))
+    return INTERRUPTED if done.interrupted else exit_status(done.outcomes, check=check)
+
+
+def _ways(  # noqa: PLR0913, PLR0917  the ways that there are to say who logs in where
+    folder: Path,
+    plan: "FleetPlan",
+    machines: "Sequence[Reached]",
+    user: str | None,
+    identity: Path | None,
+    config: Path | None,
+) -> "Ways":
+    from getpass import getuser
+
+    from bedplate.nodes.deployer import deployer
+    from bedplate.nodes.ssh_config import Login
+    from bedplate.nodes.way import own_ways, ways
+
+    for file in (identity, config):
+        if file and not file.is_file():
+            raise InputError("there is no such file", where=str(file), fix="name the file that there is")
+    if config:
+        return own_ways(config, machines, Login(user, identity))
+    login = Login(user or deployer(plan.accounts, getuser()), identity and identity.absolute())
+    return ways(folder, machines, plan.record.host_keys, login)
+
+
+def _roles(asked: "Collection[str]", machines: "Sequence[Reached]") -> frozenset[str] | None:
+    """Return the roles asked for, None for all; InputError for one that none of the machines has."""
+    if not asked:
+        return None
+    from bedplate.catalog.nearest import nearest
+    from roles.catalog import names_of
+
+    known = sorted({name for each in machines for name in names_of(each.node)})
+    for name in asked:
+        if name not in known:
+            near = nearest(name, known)
+            fix = f"write {near}" if near else f"one of {', '.join(known)}"
+            raise InputError(f"none of these machines has a role {name}", fix=fix)
+    return frozenset(asked)
+
+
+def _me() -> str:
+    """Return who applies, as others are told who find a machine taken."""
+    import os
+    import socket
+    from getpass import getuser
+
+    return f"{getuser()} on {socket.gethostname()}, process {os.getpid()}"

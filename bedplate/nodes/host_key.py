@@ -1,0 +1,51 @@
+"""Host keys by which machines are known: lines of a public key, their fingerprints, and the file that ssh reads.
+
+Only what the lock holds is ever trusted.
+"""
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from bedplate.errors import InputError
+from bedplate.plan.node import NodePlan
+
+FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}", re.ASCII)
+
+
+def fingerprint(key: str) -> str:
+    """Return the fingerprint of a public key, `SHA256:...`, as ssh-keygen prints it."""
+    blob = base64.b64decode(key.split()[1])
+    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+
+def fingerprint_of(text: str) -> str:
+    """Return what an operator has read from a console, with or without its prefix; InputError for anything else."""
+    whole = text if text.startswith("SHA256:") else f"SHA256:{text}"
+    whole = whole.rstrip("=")
+    if not FINGERPRINT.fullmatch(whole):
+        fix = "read it at the machine's console: `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`"
+        raise InputError(f"{text} is no fingerprint of a host key", fix=fix)
+    return whole
+
+
+def keys_of_scan(text: str) -> Iterator[str]:
+    """Yield each key that ssh-keyscan printed, without the name before it."""
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 3 and not line.startswith("#") and _is_key(words[2]):  # noqa: PLR2004  host, kind, key
+            yield f"{words[1]} {words[2]}"
+
+
+def known_hosts(nodes: Iterable[NodePlan], keys: Mapping[str, tuple[str, ...]]) -> str:
+    """Return the text of a known_hosts file: each machine that is known, under its full name."""
+    return "".join(f"{node.full_name} {key}\n" for node in nodes for key in keys.get(node.name, ()))
+
+
+def _is_key(text: str) -> bool:
+    try:
+        return bool(base64.b64decode(text, validate=True))
+    except binascii.Error:
+        return False

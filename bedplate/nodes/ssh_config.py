@@ -1,0 +1,71 @@
+"""A fragment of OpenSSH's configuration by which a fleet's machines are reached under the names of its plan.
+
+Nothing is trusted but the keys of the known_hosts file that is written with it, and no machine is a hop to another:
+whoever may log in comes from the VPN, a site or a node.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from bedplate.plan.node import NodePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who logs in, with which key where not with any that ssh has; `connect_timeout` in seconds."""
+
+    user: str | None = None
+    identity: Path | None = None
+    connect_timeout: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A machine, and the address at which it is; None where its name is to be resolved."""
+
+    node: NodePlan
+    address: IPv4Address | None = None
+
+
+def ssh_config(machines: Iterable[Reached], known_hosts: Path, login: Login) -> str:
+    """Return the fragment; a machine goes by its host name alone where no other has the same."""
+    known = tuple(machines)
+    count = Counter(each.node.host for each in known)
+    stanzas = (_stanza(_names(each.node, count), _of_one(each)) for each in known)
+    every = " ".join(name for each in known for name in _names(each.node, count))
+    return "\n".join((*stanzas, _stanza(every.split(), _of_all(known_hosts, login)))) if known else ""
+
+
+def _names(node: NodePlan, count: Counter[str]) -> list[str]:
+    short = [node.host] if count[node.host] == 1 else []
+    return [*short, node.name, node.full_name]
+
+
+def _of_one(each: Reached) -> Iterator[tuple[str, str]]:
+    address = each.address or each.node.address
+    yield "HostName", str(address or each.node.full_name)
+    yield "HostKeyAlias", each.node.full_name
+
+
+def _of_all(known_hosts: Path, login: Login) -> Iterator[tuple[str, str]]:
+    if login.user:
+        yield "User", login.user
+    if login.identity:
+        yield "IdentityFile", f'"{login.identity}"'
+        yield "IdentitiesOnly", "yes"
+    yield "UserKnownHostsFile", f'"{known_hosts}"'
+    yield "GlobalKnownHostsFile", "none"
+    yield "StrictHostKeyChecking", "yes"
+    # A key that a server offers beside its own is not one that somebody has compared.
+    yield "UpdateHostKeys", "no"
+    yield "ConnectTimeout", str(login.connect_timeout)
+    yield "ServerAliveInterval", "5"
+    yield "ServerAliveCountMax", "3"
+
+
+def _stanza(names: Iterable[str], settings: Iterable[tuple[str, str]]) -> str:
+    lines = (f"Host {' '.join(names)}", *(f"  {key} {value}" for key, value in settings))
+    return "\n".join(lines) + "\n"
