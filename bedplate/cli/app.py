@@ -43,7 +43,7 @@ EXAMPLES: tuple[tuple[Callable[..., int], str], ...] = (
 NOUNS: dict[str, tuple[str, tuple[tuple[Callable[..., int], str], ...]]] = {
     "node": (
         "The fleet's machines.",
-        ((apply, "bedplate node apply titan-01.cellar --check --fleet examples/lab.yaml"),),
+        ((apply, "bedplate node apply --site cellar --fleet examples/lab.yaml"),),
     ),
     "image": ("Images that machines start from.", ((record, "bedplate image record fleet.yaml"),)),
     "vpn": (
