@@ -6,6 +6,8 @@ from bedplate.plan.node import NodePlan
 from roles.base import Role
 from roles.baseline.role import Baseline
 from roles.hardened.role import Hardened
+from roles.people.due import HOMES
+from roles.people.role import People
 
 
 def roles_of(node: NodePlan) -> tuple[Role, ...]:
@@ -15,6 +17,7 @@ def roles_of(node: NodePlan) -> tuple[Role, ...]:
 
 def _roles(node: NodePlan) -> Iterator[Role]:
     yield Baseline(node)
+    yield People(accounts=node.accounts, homes=next((each.path for each in node.shares if each.mount == HOMES), None))
     # The last: its activation is on trial, and the time of the trial runs until the operator has come in again.
     yield Hardened(doors=node.doors, duties=node.duties)
 

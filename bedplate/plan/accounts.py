@@ -29,11 +29,12 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Everybody: who has an account, the groups they belong to with their ids, and who had one, by name and id."""
+    """Everybody: who has an account, the groups they belong to with their ids, and who and what is gone, by id."""
 
     people: tuple[Account, ...] = ()
     groups: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
     departed: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
+    past_groups: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
 
     @property
     def uids(self) -> Mapping[str, int]:
@@ -61,7 +62,8 @@ def accounts(fleet: Fleet, record: Record) -> Accounts:
     having = tuple(
         Account(name, uids[name], person.admin, person.keys, person.groups) for name, person in fleet.people.items()
     )
-    return Accounts(having, _numbered(groups, record.groups, GROUP_IDS), departed)
+    past = {name: gid for name, gid in record.groups.items() if name not in groups}
+    return Accounts(having, _numbered(groups, record.groups, GROUP_IDS), departed, past)
 
 
 def _first_named(fleet: Fleet) -> Mapping[str, str]:

@@ -37,13 +37,17 @@ class MountKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Shared storage at a path: `server` is the name that resolves in the fleet, `export` the folder on it."""
+    """Shared storage at a path: `server` is the name that resolves in the fleet, `export` the folder on it.
+
+    `region` is the region of an EFS file system, by which its server proves itself.
+    """
 
     store: str
     kind: MountKind
     server: str
     export: str
     path: str
+    region: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,14 @@ def mounts(plan: FleetPlan, label: str, place: str, ground: Ground, duties: froz
         return ()
     if ground is Ground.CLOUD:
         return tuple(
-            Mount(each.store, MountKind.EFS, f"{each.store}.files.{each.region}.{plan.domain}", "/", each.mount)
+            Mount(
+                each.store,
+                MountKind.EFS,
+                f"{each.store}.files.{each.region}.{plan.domain}",
+                "/",
+                each.mount,
+                each.region,
+            )
             for each in plan.files
         )
     return tuple(

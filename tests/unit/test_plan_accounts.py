@@ -55,7 +55,14 @@ def test_who_left_and_returns_has_the_old_id() -> None:
 
     assert given.uids == {"ada": 20000, "carl": 20003, "bob": 20001}
     assert given.groups == {"speech": 50001, "vision": 50000}
-    assert given.departed == {"eve": 20002}
+    assert (given.departed, given.past_groups) == ({"eve": 20002}, {})
+
+
+def test_a_group_that_nobody_is_in_is_remembered() -> None:
+    """Its files are still about, and its members must go from it."""
+    given = accounts(lab(bob=["speech"]), recorded(lab(bob=["vision"])))
+
+    assert (given.groups, given.past_groups) == ({"speech": 50001}, {"vision": 50000})
 
 
 def test_no_id_is_anybody_elses() -> None:

@@ -1,0 +1,97 @@
+"""What is to be done about a node's accounts, from what they are and what the plan wants: decides, and does nothing."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from bedplate.plan.accounts import Account, Accounts
+from roles.people.standing import LINGER, Standing
+
+HOMES = "/home"
+SHELL = "/bin/bash"
+NO_SHELL = "/usr/sbin/nologin"
+# Matches no password, and is not the sign by which sshd without PAM refuses keys too.
+NO_PASSWORD = "*"  # noqa: S105
+_NO_PASSWORDS = frozenset({"*", "!"})
+# The first day that there was: shadow(5) takes 0 for no date at all.
+_LONG_AGO = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """One thing to do, by what an operator reads, and the commands that do it."""
+
+    name: str
+    commands: tuple[str, ...]
+
+
+def dues(accounts: Accounts, standing: Standing) -> Iterator[Due]:
+    """Yield what is to be done, in its order: groups before those who are in them."""
+    for group, gid in {**accounts.uids, **accounts.groups}.items():
+        if group not in standing.groups:
+            yield Due(f"Group {group}", (f"groupadd --gid {gid} {group}",))
+    for person in accounts.people:
+        yield from _account(person, standing)
+    for name, uid in accounts.departed.items():
+        yield from _lock_out(name, uid, standing)
+    yield from _memberships(accounts, standing)
+
+
+def endings(accounts: Accounts, standing: Standing) -> Iterator[Due]:
+    """Yield the ends of what people who left have running; their files stay."""
+    for name, uid in accounts.departed.items():
+        if name in standing.lingering:
+            yield Due(f"{name} starts nothing at boot", (f"rm -f {LINGER}/{name}",))
+        if uid in standing.busy:
+            # Status 1: whatever ran has ended meanwhile.
+            yield Due(f"{name} runs nothing", (f"pkill -KILL --uid {uid} || test $? -eq 1",))
+
+
+def home_of(name: str) -> str:
+    """Return where somebody's home is on every node."""
+    return f"{HOMES}/{name}"
+
+
+def _account(person: Account, standing: Standing) -> Iterator[Due]:
+    name, home = person.name, home_of(person.name)
+    login = standing.logins.get(name)
+    if login is None:
+        words = f"--uid {person.uid} --gid {person.uid} --home-dir {home} --no-create-home --shell {SHELL}"
+        yield Due(f"Account {name}", (f"useradd {words} --no-log-init --password '{NO_PASSWORD}' {name}",))
+        return
+    words = " ".join(
+        (
+            *((f"--gid {person.uid}",) if login.gid != person.uid else ()),
+            *((f"--home {home}",) if login.home != home else ()),
+            *((f"--shell {SHELL}",) if login.shell == NO_SHELL else ()),
+            *((f"--password '{NO_PASSWORD}'",) if login.lock not in _NO_PASSWORDS else ()),
+            *(("--expiredate ''",) if login.expires else ()),
+        )
+    )
+    if words:
+        yield Due(f"Account {name}", (f"usermod {words} {name}",))
+
+
+def _lock_out(name: str, uid: int, standing: Standing) -> Iterator[Due]:
+    login = standing.logins.get(name)
+    if login is None or login.uid != uid:
+        return
+    if (login.expires, login.shell) != (_LONG_AGO, NO_SHELL) or login.lock not in _NO_PASSWORDS:
+        words = f"--expiredate {_LONG_AGO} --shell {NO_SHELL} --password '{NO_PASSWORD}'"
+        yield Due(f"{name} is locked out", (f"usermod {words} {name}",))
+
+
+def _memberships(accounts: Accounts, standing: Standing) -> Iterator[Due]:
+    """Yield the groups whose members are others than the plan's; a group of the system loses people alone."""
+    for group in accounts.groups:
+        wanted = {person.name for person in accounts.people if group in person.groups}
+        there = standing.groups[group].members if group in standing.groups else frozenset()
+        if wanted != there:
+            yield Due(f"Members of {group}", (f"gpasswd --members '{_listed(wanted)}' {group}",))
+    known = {*accounts.uids, *accounts.departed}
+    for group, told in standing.groups.items():
+        for name in sorted(told.members & known if group not in accounts.groups else ()):
+            yield Due(f"{name} is not in {group}", (f"gpasswd --delete {name} {group}",))
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ",".join(sorted(names))

@@ -1,0 +1,101 @@
+"""The role `people`: accounts, groups, keys, administrators and homes, as the fleet file has them."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyinfra.api.facts import FactBase
+from pyinfra.api.operation import OperationMeta
+from pyinfra.context import host
+from pyinfra.operations import files, server
+
+from bedplate.plan.accounts import Account, Accounts
+from roles.base import Changes, Role
+from roles.packages import install
+from roles.people.conflict import refuse_conflicts
+from roles.people.due import Due, dues, endings
+from roles.people.homes import HomesIn, missing_homes
+from roles.people.standing import KEYS, Accounted, Standing
+from roles.shipped import Marks, Shipped, ship
+from roles.template import rendered, text_of
+
+SUDOERS = "/etc/sudoers.d/50-bedplate-people"
+# Where sudo does not read: a text counts only after visudo has.
+_DRAFT = "/etc/bedplate/sudoers"
+_PAM = "/usr/share/pam-configs/bedplate-home"
+
+
+class MakesHomes(FactBase[bool]):
+    """Whether a login makes the home that is missing."""
+
+    default = bool
+
+    def command(self) -> str:
+        """Look at what a session does."""
+        return "grep -c 'pam_mkhomedir.so umask=0077' /etc/pam.d/common-session || true"
+
+    def process(self, output: Iterable[str]) -> bool:
+        """Take any such line for yes."""
+        return "".join(output).strip() not in {"", "0"}
+
+
+@dataclass(frozen=True, slots=True)
+class People(Role):
+    """Everybody's account on a node; `homes` is the folder that a file server keeps the homes in."""
+
+    accounts: Accounts
+    homes: str | None = None
+    name: ClassVar[str] = "people"
+
+    def install(self) -> None:
+        """Install what lets administrators become root, and what ends processes."""
+        install("Tools of accounts", ("sudo", "procps", "passwd", "libpam-modules"))
+
+    def configure(self) -> Changes:
+        """Make accounts what the plan says; InputError, before anything, where a name or an id is somebody else's."""
+        standing = host.get_fact(Accounted)
+        refuse_conflicts(self.accounts, standing)
+        return [*self._keys(standing), *_all(dues(self.accounts, standing)), *self._sudo(), *_logins(), *self._homes()]
+
+    def activate(self, changes: Changes) -> None:
+        """End what people who left still run, now that they can start nothing more."""
+        del changes
+        _all(endings(self.accounts, host.get_fact(Accounted)))
+
+    def _keys(self, standing: Standing) -> Iterator[OperationMeta]:
+        """Yield the keys outside homes, root's own: they count also when the homes are away, and nobody adds any."""
+        yield files.directory(name="Folder of keys", path=KEYS, user="root", group="root", mode="755")
+        for name in sorted(standing.keyed - self.accounts.uids.keys()):
+            yield files.file(name=f"No keys of {name}", path=f"{KEYS}/{name}", present=False)
+        yield from ship(*map(_keys_of, self.accounts.people))
+
+    def _sudo(self) -> Iterator[OperationMeta]:
+        """Yield the administrators' rights, which count only as a whole text that visudo has read."""
+        text = rendered("people/sudoers.j2", admins=[each.name for each in self.accounts.people if each.admin])
+        draft, wanted = Shipped("Draft of administrators", _DRAFT, text, "440"), Shipped("", SUDOERS, text, "440")
+        yield from ship(draft)
+        if host.get_fact(Marks, paths=(SUDOERS,)).get(SUDOERS) != wanted.mark:
+            put = f"install -m 440 {_DRAFT} {SUDOERS}"
+            yield server.shell(name="Administrators", commands=[f"visudo --check --file={_DRAFT} --quiet && {put}"])
+
+    def _homes(self) -> Iterator[OperationMeta]:
+        if self.homes:
+            yield files.directory(name="Folder of homes", path=self.homes, user="root", group="root", mode="755")
+            yield from _all(missing_homes(self.homes, self.accounts, host.get_fact(HomesIn, folder=self.homes)))
+
+
+def _keys_of(person: Account) -> Shipped:
+    return Shipped(f"Keys of {person.name}", f"{KEYS}/{person.name}", "".join(f"{key}\n" for key in person.keys))
+
+
+def _logins() -> Iterator[OperationMeta]:
+    """Yield what lets whoever logs in first find a home of their own."""
+    yield from ship(Shipped("Homes at first login", _PAM, text_of("people/pam-config")))
+    if not host.get_fact(MakesHomes):
+        yield server.shell(
+            name="Homes are made at login", commands=["pam-auth-update --package --enable bedplate-home"]
+        )
+
+
+def _all(found: Iterable[Due]) -> list[OperationMeta]:
+    return [server.shell(name=due.name, commands=list(due.commands)) for due in found]

@@ -1,0 +1,89 @@
+"""What a node knows of accounts: logins, groups, who runs something. Never asks for a password's hash."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pyinfra.api.facts import FactBase
+
+KEYS = "/etc/ssh/authorized_keys.d"
+LINGER = "/var/lib/systemd/linger"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """An account of the node; `lock` is the first sign of its password field, `expires` a day since 1970 or nothing."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+    shell: str
+    lock: str = "*"
+    expires: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of the node and who is in it beside those whose own it is."""
+
+    name: str
+    gid: int
+    members: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """All of it; `busy` are the user ids with processes, `lingering` and `keyed` names with units and with keys."""
+
+    logins: Mapping[str, Login] = field(default_factory=dict)
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    busy: frozenset[int] = frozenset()
+    lingering: frozenset[str] = frozenset()
+    keyed: frozenset[str] = frozenset()
+
+
+class Accounted(FactBase[Standing]):
+    """The standing of a node, in one question."""
+
+    default = Standing
+
+    def command(self) -> str:
+        """Ask; of a password only its first sign leaves the node, which tells a locked one from one that is set."""
+        return "; ".join(
+            (
+                "sed s/^/login:/ /etc/passwd",
+                "sed s/^/group:/ /etc/group",
+                'awk -F: \'{ print "lock:" $1 ":" substr($2, 1, 1) ":" $8 }\' /etc/shadow',
+                "stat -c busy:%u /proc/[0-9]* 2>/dev/null | sort -u",
+                f"ls {LINGER} 2>/dev/null | sed s/^/lingering:/",
+                f"ls -A {KEYS} 2>/dev/null | sed s/^/keyed:/",
+            )
+        )
+
+    def process(self, output: Iterable[str]) -> Standing:
+        """Sort the lines by what they are about."""
+        told: dict[str, list[str]] = {}
+        for line in output:
+            kind, _, rest = line.partition(":")
+            told.setdefault(kind, []).append(rest)
+        locks = {name: rest for name, _, rest in (line.partition(":") for line in told.get("lock", ()))}
+        logins = [_login(line, locks) for line in told.get("login", ())]
+        groups = [_group(line) for line in told.get("group", ())]
+        return Standing(
+            {each.name: each for each in logins},
+            {each.name: each for each in groups},
+            frozenset(int(uid) for uid in told.get("busy", ())),
+            frozenset(told.get("lingering", ())),
+            frozenset(told.get("keyed", ())),
+        )
+
+
+def _login(line: str, locks: Mapping[str, str]) -> Login:
+    name, _, uid, gid, _, home, shell = line.split(":")
+    lock, _, expires = locks.get(name, "*:").partition(":")
+    return Login(name, int(uid), int(gid), home, shell, lock, expires)
+
+
+def _group(line: str) -> Group:
+    name, _, gid, members = line.split(":")
+    return Group(name, int(gid), frozenset(filter(None, members.split(","))))

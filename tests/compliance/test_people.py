@@ -1,0 +1,147 @@
+"""Accounts on every node: whose they are, what they may, and that nobody else has one."""
+
+from collections.abc import Iterator
+
+from testinfra.host import Host
+
+from bedplate.plan.accounts import GROUP_IDS, PEOPLE_IDS
+from bedplate.plan.node import NodePlan
+from tests.compliance.subject import concerns
+
+KEYS = "/etc/ssh/authorized_keys.d"
+HAS_LEAVERS = concerns(lambda node: bool(node.accounts.departed))
+HOLDS_HOMES = concerns(lambda node: any(share.mount == "/home" for share in node.shares))
+
+
+def entries(host: Host, table: str) -> Iterator[list[str]]:
+    """Yield the entries of the node's own table of accounts, each as its fields."""
+    yield from (line.split(":") for line in host.check_output("cat %s", table).splitlines())
+
+
+def test_everybody_has_their_account_and_their_id(host: Host, node: NodePlan) -> None:
+    """Files on shared storage belong to numbers: the same person has the same one everywhere."""
+    there = {name: (int(uid), int(gid)) for name, _, uid, gid, *_ in entries(host, "/etc/passwd")}
+
+    wanted = {name: (uid, uid) for name, uid in node.accounts.uids.items()}
+    assert {name: there.get(name) for name in wanted} == wanted
+
+
+def test_everybody_can_log_in(host: Host, node: NodePlan) -> None:
+    """Whoever is in the fleet file has a shell, a home of their own name, and no date on which it ends."""
+    logins = {name: (home, shell) for name, *_, home, shell in entries(host, "/etc/passwd")}
+    ends = {fields[0]: fields[7] for fields in entries(host, "/etc/shadow")}
+
+    for name in node.accounts.uids:
+        home, shell = logins[name]
+        assert (home, ends[name]) == (f"/home/{name}", "")
+        assert not shell.endswith(("nologin", "false"))
+
+
+def test_nobody_has_a_password(host: Host, node: NodePlan) -> None:
+    """A password can be guessed and shared; people come in by their keys alone."""
+    locks = {name: lock[:1] for name, lock, *_ in entries(host, "/etc/shadow")}
+
+    known = {*node.accounts.uids, *node.accounts.departed}
+    assert {name for name in known & locks.keys() if locks[name] not in {"*", "!"}} == set()
+
+
+def test_groups_have_their_ids_and_nobody_else_in_them(host: Host, node: NodePlan) -> None:
+    """What a group may read, its members of the fleet file may, and nobody besides."""
+    there = {name: (int(gid), {*members.split(",")} - {""}) for name, _, gid, members in entries(host, "/etc/group")}
+
+    for group, gid in node.accounts.groups.items():
+        wanted = {person.name for person in node.accounts.people if group in person.groups}
+        assert there.get(group) == (gid, wanted)
+
+
+def test_people_are_in_no_group_of_the_system(host: Host, node: NodePlan) -> None:
+    """Groups such as docker, disk and sudo make root of their members."""
+    people = {*node.accounts.uids, *node.accounts.departed}
+
+    ours = {*node.accounts.groups, *people}
+    found = {name: people & {*members.split(",")} for name, *_, members in entries(host, "/etc/group")}
+    assert {name: members for name, members in found.items() if members and name not in ours} == {}
+
+
+def test_ids_of_people_and_groups_are_nobody_elses(host: Host, node: NodePlan) -> None:
+    """A stranger with an id of the fleet's range would own somebody's files."""
+    logins = {name for name, _, uid, *_ in entries(host, "/etc/passwd") if int(uid) in PEOPLE_IDS}
+    gids = {name: int(gid) for name, _, gid, _ in entries(host, "/etc/group")}
+    groups = {name for name, gid in gids.items() if gid in PEOPLE_IDS or gid in GROUP_IDS}
+
+    people = {*node.accounts.uids, *node.accounts.departed}
+    assert logins - people == set()
+    assert groups - people - node.accounts.groups.keys() - node.accounts.past_groups.keys() == set()
+
+
+def test_keys_are_those_of_the_fleet_file(host: Host, node: NodePlan) -> None:
+    """Whoever may log in is decided in one place."""
+    for person in node.accounts.people:
+        assert host.file(f"{KEYS}/{person.name}").content_string.splitlines() == list(person.keys)
+
+
+def test_keys_are_roots_own(host: Host, node: NodePlan) -> None:
+    """Nobody adds a key but by the fleet file; sshd reads them as the person, so all may read."""
+    told = host.check_output("stat -c '%%a %%U:%%G %%n' %s %s/*", KEYS, KEYS).splitlines()
+
+    wanted = {f"644 root:root {KEYS}/{name}" for name in node.accounts.uids}
+    assert {*told} == {f"755 root:root {KEYS}", *wanted}
+
+
+def test_administrators_alone_become_root(host: Host, node: NodePlan) -> None:
+    """By sudo, whatever file somebody put in its folder."""
+    told = {
+        each.name: "may run the following" in host.run("sudo --list --other-user=%s", each.name).stdout
+        for each in node.accounts.people
+    }
+
+    assert told == {each.name: each.admin for each in node.accounts.people}
+
+
+def test_sudo_reads_rules_that_root_alone_may_write(host: Host) -> None:
+    """A rule that anybody may change makes anybody an administrator."""
+    rules = host.file("/etc/sudoers.d/50-bedplate-people")
+
+    assert (rules.user, rules.group, rules.mode) == ("root", "root", 0o440)
+    assert host.run("visudo --check --quiet").succeeded
+
+
+def test_a_first_login_makes_the_home(host: Host) -> None:
+    """For its owner alone to read, wherever homes lie."""
+    assert host.file("/etc/pam.d/common-session").contains("pam_mkhomedir.so umask=0077")
+
+
+@HAS_LEAVERS
+def test_who_left_is_locked_out(host: Host, node: NodePlan) -> None:
+    """No shell, no key, no way to become root; the name stays, for files are still theirs."""
+    shells = {name: shell for name, *_, shell in entries(host, "/etc/passwd")}
+    ends = {fields[0]: fields[7] for fields in entries(host, "/etc/shadow")}
+
+    for name in node.accounts.departed.keys() & shells.keys():
+        assert (shells[name], ends[name]) == ("/usr/sbin/nologin", "1")
+        assert not host.file(f"{KEYS}/{name}").exists
+        assert "not allowed" in host.run("sudo --list --other-user=%s", name).stdout
+
+
+@HAS_LEAVERS
+def test_who_left_runs_nothing(host: Host, node: NodePlan) -> None:
+    """Nothing goes on in the name of somebody who is gone, nor starts with the next boot."""
+    busy = {int(uid) for uid in host.check_output("stat -c %%u /proc/[0-9]* 2>/dev/null || true").split()}
+    lingering = set(host.check_output("ls /var/lib/systemd/linger 2>/dev/null || true").split())
+
+    assert busy & {*node.accounts.departed.values()} == set()
+    assert lingering & node.accounts.departed.keys() == set()
+
+
+@HOLDS_HOMES
+def test_homes_on_the_file_server_are_their_owners(host: Host, node: NodePlan) -> None:
+    """On the machines that mount them root is nobody, so each is there before its owner first logs in."""
+    folder = next(share.path for share in node.shares if share.mount == "/home")
+    told = dict(
+        reversed(line.split(" ", 1))
+        for line in host.check_output("find %s -mindepth 1 -maxdepth 1 -printf '%%U %%f\\n'", folder).splitlines()
+    )
+
+    assert {name: told.get(name) for name in node.accounts.uids} == {
+        name: str(uid) for name, uid in node.accounts.uids.items()
+    }

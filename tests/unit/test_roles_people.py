@@ -1,0 +1,263 @@
+"""What the role `people` makes of a node's accounts."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from bedplate.errors import InputError
+from bedplate.plan.accounts import Account, Accounts
+from roles.people.conflict import refuse_conflicts
+from roles.people.due import dues, endings
+from roles.people.homes import HomesIn, missing_homes
+from roles.people.role import SUDOERS, People
+from roles.people.standing import Accounted, Group, Login, Standing
+from tests.support.disk import Disk
+from tests.support.fleets import ADA, BOB
+from tests.support.recorded import Recorded, recorded
+from tests.support.recorder import Played, Recorder
+
+ACCOUNTED, MARKS, MAKES_HOMES = "roles.people.standing.Accounted", "roles.shipped.Marks", "roles.people.role.MakesHomes"
+ACCOUNTS = Accounts(
+    (
+        Account("ada", 20000, admin=True, keys=(ADA,), groups=("vision",)),
+        Account("bob", 20001, admin=False, keys=(BOB,), groups=("vision", "speech")),
+    ),
+    {"vision": 50000, "speech": 50001},
+    {"eve": 20002},
+)
+FRESH = (
+    "login:root:x:0:0:root:/root:/bin/bash",
+    "login:ubuntu:x:1000:1000::/home/ubuntu:/bin/bash",
+    "group:root:x:0:",
+    "group:sudo:x:27:ubuntu",
+    "lock:root:*:",
+    "lock:ubuntu:!:",
+    "busy:0",
+)
+ADA_THERE = Login("ada", 20000, 20000, "/home/ada", "/bin/bash")
+EVE_THERE = Login("eve", 20002, 20002, "/home/eve", "/usr/sbin/nologin", "!", "1")
+SETTLED = Standing(
+    {
+        "ada": ADA_THERE,
+        "bob": Login("bob", 20001, 20001, "/home/bob", "/usr/bin/zsh"),
+        "eve": EVE_THERE,
+    },
+    {
+        **{name: Group(name, gid) for name, gid in (("ada", 20000), ("bob", 20001), ("eve", 20002))},
+        "vision": Group("vision", 50000, frozenset({"ada", "bob"})),
+        "speech": Group("speech", 50001, frozenset({"bob"})),
+    },
+)
+
+
+def answering(lines: Iterable[str], **more: tuple[str, ...]) -> Recorded:
+    """Return a node that has these accounts."""
+    table = {ACCOUNTED: tuple(lines), MARKS: None, MAKES_HOMES: ("0",)}
+    return recorded("debian-12").but({**table, **more})
+
+
+def played(lines: Iterable[str] = FRESH, accounts: Accounts = ACCOUNTS, homes: str | None = None) -> Played:
+    """Run the role on a node that has these accounts."""
+    return Recorder(answering(lines), Disk.of({})).play(People(accounts, homes), stages=("configure", "activate"))
+
+
+def told(accounts: Accounts, standing: Standing) -> list[str]:
+    """Return what is due, by name."""
+    return [due.name for due in dues(accounts, standing)]
+
+
+def altered(login: Login) -> Standing:
+    """Return the settled node with one account otherwise."""
+    return replace(SETTLED, logins={**SETTLED.logins, login.name: login})
+
+
+def test_a_fresh_node_gets_accounts_with_the_ids_of_the_lock() -> None:
+    """Groups first, for accounts are made in them."""
+    commands = played().commands
+
+    made = [command for command in commands if command.startswith(("groupadd", "useradd"))]
+    assert made[:4] == [
+        "groupadd --gid 20000 ada",
+        "groupadd --gid 20001 bob",
+        "groupadd --gid 50000 vision",
+        "groupadd --gid 50001 speech",
+    ]
+    assert made[4].startswith("useradd --uid 20000 --gid 20000 --home-dir /home/ada --no-create-home")
+    assert "gpasswd --members 'ada,bob' vision" in commands
+
+
+def test_who_left_before_the_node_was_made_has_no_account_on_it() -> None:
+    """There is nothing to lock out."""
+    assert not [name for name in played().names if "eve" in name]
+
+
+def test_a_node_that_is_as_planned_is_left_alone() -> None:
+    """A second apply finds nothing to do; a shell of somebody's own choice is theirs."""
+    assert told(ACCOUNTS, SETTLED) == []
+    assert list(endings(ACCOUNTS, SETTLED)) == []
+
+
+@pytest.mark.parametrize(
+    ("login", "due"),
+    [
+        (replace(ADA_THERE, lock="$"), "Account ada"),
+        (replace(ADA_THERE, lock=""), "Account ada"),
+        (replace(ADA_THERE, expires="20000"), "Account ada"),
+        (Login("ada", 20000, 20000, "/home/ada", "/usr/sbin/nologin"), "Account ada"),
+        (replace(ADA_THERE, gid=50000), "Account ada"),
+        (replace(ADA_THERE, home="/srv/ada"), "Account ada"),
+        (replace(EVE_THERE, expires=""), "eve is locked out"),
+        (replace(EVE_THERE, lock="$"), "eve is locked out"),
+        (Login("eve", 20002, 20002, "/home/eve", "/bin/bash", "!", "1"), "eve is locked out"),
+    ],
+    ids=[
+        "password",
+        "no password at all",
+        "end",
+        "shell",
+        "group",
+        "home",
+        "back",
+        "back by password",
+        "back by shell",
+    ],
+)
+def test_what_somebody_changed_by_hand_is_changed_back(login: Login, due: str) -> None:
+    """Each drift is told as the one account that it is about."""
+    assert told(ACCOUNTS, altered(login)) == [due]
+
+
+def groups(**members: str) -> Standing:
+    """Return the settled node with other members of groups."""
+    there = {
+        name: Group(name, SETTLED.groups[name].gid if name in SETTLED.groups else 99, frozenset(told.split()))
+        for name, told in members.items()
+    }
+    return replace(SETTLED, groups={**SETTLED.groups, **there})
+
+
+def test_groups_have_the_members_of_the_file_alone() -> None:
+    """Also strangers go from the fleet's own groups; the system's lose people of the fleet alone."""
+    assert told(ACCOUNTS, groups(vision="ada bob ubuntu")) == ["Members of vision"]
+    assert told(ACCOUNTS, groups(speech="")) == ["Members of speech"]
+    assert told(ACCOUNTS, groups(sudo="ubuntu bob", docker="eve")) == ["bob is not in sudo", "eve is not in docker"]
+
+
+def test_a_group_that_left_the_file_is_emptied() -> None:
+    """Its name and id stay, for files belong to it."""
+    people = tuple(replace(person, groups=()) for person in ACCOUNTS.people)
+    accounts = Accounts(people, {}, ACCOUNTS.departed, dict(ACCOUNTS.groups))
+
+    found = [due.commands[0] for due in dues(accounts, SETTLED)]
+
+    assert found == ["gpasswd --delete ada vision", "gpasswd --delete bob vision", "gpasswd --delete bob speech"]
+
+
+def test_who_leaves_is_locked_out_before_their_processes_end() -> None:
+    """Otherwise they could start new ones meanwhile; what lingers ends too."""
+    lines = (
+        *FRESH,
+        "login:eve:x:20002:20002::/home/eve:/bin/bash",
+        "group:eve:x:20002:",
+        "group:audio:x:29:eve",
+        "lock:eve:$:",
+        "busy:20002",
+        "lingering:eve",
+        "keyed:eve",
+    )
+
+    names = [name for name in played(lines).names if "eve" in name]
+
+    assert names == [
+        "No keys of eve",
+        "eve is locked out",
+        "eve is not in audio",
+        "eve starts nothing at boot",
+        "eve runs nothing",
+    ]
+
+
+def test_who_returns_is_let_in_again() -> None:
+    """With the old id, a shell, and no end."""
+    accounts = Accounts((*ACCOUNTS.people, Account("eve", 20002, admin=False, keys=(BOB,))), ACCOUNTS.groups)
+
+    (due,) = dues(accounts, SETTLED)
+
+    assert due.commands == ("usermod --shell /bin/bash --expiredate '' eve",)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (("login:ada:x:1001:1001::/home/ada:/bin/bash",), "the account ada has id 1001 here, not the fleet's 20000"),
+        (("login:mallory:x:20000:20000::/:/bin/sh",), "id 20000 is the account mallory's here, not ada's"),
+        (("group:vision:x:1003:",), "the group vision has id 1003 here, not the fleet's 50000"),
+        (("group:docker:x:50001:",), "id 50001 is the group docker's here, not speech's"),
+        (("login:eve:x:1007:1007::/:/bin/sh",), "eve, who left the fleet with id 20002, is another account here"),
+    ],
+    ids=["name", "id", "group", "group's id", "leaver's name"],
+)
+def test_what_somebody_else_has_is_refused_before_anything_changes(lines: tuple[str, ...], words: str) -> None:
+    """Taking it over would give one person's files to another."""
+    with pytest.raises(InputError) as refusal:
+        played((*FRESH, *lines))
+
+    assert words in refusal.value.what
+    assert refusal.value.fix
+
+
+def test_all_conflicts_are_told_at_once() -> None:
+    """An operator goes to the node once."""
+    lines = ["login:ada:x:1001:1001::/:/bin/sh", "group:vision:x:1003:", "login:m:x:20001:20001::/:/bin/sh"]
+
+    with pytest.raises(InputError) as refusal:
+        refuse_conflicts(ACCOUNTS, Accounted().process(lines))
+
+    assert refusal.value.what.count(" here, not ") == 3
+
+
+def test_keys_lie_outside_homes() -> None:
+    """Each person's in a file of root's, a key a line."""
+    disk = played().disk
+
+    assert disk.read("/etc/ssh/authorized_keys.d/ada") == f"{ADA}\n"
+    assert disk.entries["/etc/ssh/authorized_keys.d/ada"].mode == 644
+    assert disk.entries["/etc/ssh/authorized_keys.d/ada"].user == "root"
+
+
+def test_sudo_reads_only_what_visudo_has_read() -> None:
+    """The text counts when it is whole and right; another administrator is one operation."""
+    step = played().step("Administrators")
+
+    (command,) = step.commands
+    assert command.startswith("visudo --check --file=/etc/bedplate/sudoers --quiet && install ")
+    assert command.endswith(SUDOERS)
+
+
+def test_administrators_alone_are_in_the_rules() -> None:
+    """In the order of the file; a fleet without any has rules for nobody."""
+    text = played().written("/etc/bedplate/sudoers")
+    nobody = Accounts((replace(ACCOUNTS.people[1]),), ACCOUNTS.groups)
+
+    assert text.splitlines()[1:] == ["ada ALL=(ALL:ALL) NOPASSWD: ALL"]
+    assert played(accounts=nobody).written("/etc/bedplate/sudoers").count("\n") == 1
+
+
+def test_a_file_server_makes_homes_whole() -> None:
+    """For on its clients root is nobody; a home that is there is its owner's."""
+    there: Mapping[str, int] = HomesIn().process(["20000 ada", "0 lost+found"])
+
+    (due,) = missing_homes("/srv/home", ACCOUNTS, there)
+
+    assert due.name == "Home of bob"
+    assert "chown -R 20001:20001 /srv/home/.bob.new" in due.commands[0]
+    assert due.commands[1].endswith("mv -T /srv/home/.bob.new /srv/home/bob")
+
+
+def test_no_hash_of_a_password_leaves_a_node() -> None:
+    """Of the field, the first sign tells whether it is locked."""
+    command = Accounted().command()
+
+    assert "substr($2, 1, 1)" in command
+    assert command.count("/etc/shadow") == 1
