@@ -14,6 +14,7 @@ from bedplate.cli.diff import diff
 from bedplate.cli.graph import graph
 from bedplate.cli.image import record
 from bedplate.cli.node_apply import apply
+from bedplate.cli.node_audit import audit
 from bedplate.cli.output import show
 from bedplate.cli.plan import plan
 from bedplate.cli.quotas import quotas
@@ -43,7 +44,10 @@ EXAMPLES: tuple[tuple[Callable[..., int], str], ...] = (
 NOUNS: dict[str, tuple[str, tuple[tuple[Callable[..., int], str], ...]]] = {
     "node": (
         "The fleet's machines.",
-        ((apply, "bedplate node apply --site cellar --fleet examples/lab.yaml"),),
+        (
+            (apply, "bedplate node apply --site cellar --fleet examples/lab.yaml"),
+            (audit, "bedplate node audit titan-01.cellar --fleet examples/lab.yaml"),
+        ),
     ),
     "image": ("Images that machines start from.", ((record, "bedplate image record fleet.yaml"),)),
     "vpn": (

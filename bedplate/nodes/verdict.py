@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Outcome(StrEnum):
@@ -33,6 +34,7 @@ class Findings:
     verdicts: tuple[Verdict, ...] = ()
     apart: int = 0
     unreached: str = ""
+    seconds: float = 0.0
 
     def of(self, outcome: Outcome) -> tuple[Verdict, ...]:
         """Return the verdicts of an outcome."""
@@ -43,8 +45,11 @@ class Findings:
         return json.dumps(asdict(self))
 
 
-def findings_of(text: str) -> Findings:
-    """Return the findings of a document that `text` wrote."""
-    told = json.loads(text)
+def findings_of(text: str) -> tuple[Findings, ...]:
+    """Return the findings of a list of such documents."""
+    return tuple(_findings(told) for told in json.loads(text))
+
+
+def _findings(told: dict[str, Any]) -> Findings:
     verdicts = (Verdict(**{**each, "outcome": Outcome(each["outcome"])}) for each in told["verdicts"])
     return Findings(**{**told, "verdicts": tuple(verdicts)})

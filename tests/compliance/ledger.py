@@ -141,4 +141,5 @@ def _words(report: pytest.TestReport) -> str:
     if isinstance(report.longrepr, tuple):
         return report.longrepr[2].removeprefix("Skipped: ")
     crash = getattr(report.longrepr, "reprcrash", None)
-    return (crash.message if crash else str(report.longrepr)).removeprefix("AssertionError: ")
+    message = (crash.message if crash else str(report.longrepr)).removeprefix("AssertionError: ")
+    return "\n".join(line.rstrip() for line in message.splitlines() if line.strip())

@@ -1,12 +1,27 @@
 """The test nodes themselves: what the other tests of this folder take for granted."""
 
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.support.netlab_program import until
 from tests.support.stand.command import CommandError
 from tests.support.stand.node import Node
+from tests.support.stand.room import make_room
 from tests.support.stand.stand import Stand
+
+# Boots a machine, says by which mark it is known, and waits to be killed.
+FORGETFUL = """
+import sys
+from tests.support.stand.stand import Stand
+stand = Stand()
+stand.boot("forgotten.cellar", "192.168.40.9")
+print(stand.folder.name.rpartition("-")[0], flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -87,11 +102,41 @@ def test_a_node_installs_packages(node: Node) -> None:
     assert "Candidate: 2" in told
 
 
-def test_nothing_is_left_of_a_stand(tmp_path: Path) -> None:
-    """Whoever leaves takes everything down: names, mounts, spaces, processes."""
+def test_nothing_is_left_of_a_stand() -> None:
+    """Whoever leaves takes everything down: folders, mounts, spaces, processes."""
     with Stand() as stand:
-        gone = stand.boot("gone.cellar", "192.168.40.9")
+        stand.boot("gone.cellar", "192.168.40.9")
 
-    assert not stand.folder.exists()
-    assert str(stand.folder) not in Path("/proc/mounts").read_text()
-    assert gone.machine.namespace not in {each.name for each in Path("/run/netns").iterdir()}
+    assert traces(stand.folder.name.rpartition("-")[0]) == []
+
+
+def test_a_killed_process_leaves_nothing_for_long() -> None:
+    """Its machines shut down by themselves, and the next stand clears away their folders and spaces."""
+    with subprocess.Popen([sys.executable, "-c", FORGETFUL], stdout=subprocess.PIPE, text=True) as process:
+        mark = (process.stdout or sys.stdin).readline().strip()
+        process.kill()
+    until(lambda: not processes(mark), 60, "the machine shuts down")
+
+    make_room()
+
+    assert traces(mark) == []
+
+
+def traces(mark: str) -> list[str]:
+    """Return what bears the mark of a stand: paths, mounts, spaces, processes."""
+    folders = (Path("/tmp"), Path("/run/netns"), Path("/etc/netns"))  # noqa: S108  where to look
+    left = [str(entry) for folder in folders if folder.is_dir() for entry in folder.iterdir() if mark in entry.name]
+    mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if mark in line]
+    return [*left, *mounts, *processes(mark)]
+
+
+def processes(mark: str) -> list[str]:
+    """Return the processes whose root lies in a stand's folder, and those that were started for it by name."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            mounts = [line.split() for line in (process / "mountinfo").read_text().splitlines()]
+            roots = [mount[-1] for mount in mounts if mount[4] == "/"]
+            named = mark in (process / "cmdline").read_text()
+            found += [process.name] if named or any(f"/{mark}" in root for root in roots) else []
+    return found

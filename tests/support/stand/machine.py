@@ -3,6 +3,7 @@
 What the kernel keeps once for all (the settings of `kernel`, `vm` and `fs`) is a copy in each, which nothing obeys.
 """
 
+import os
 import signal
 import subprocess
 from contextlib import suppress
@@ -29,7 +30,8 @@ class Machine:
     def boot(self) -> None:
         """Start it, and wait until its services have started."""
         command = (
-            *("setpriv", "--pdeathsig", "KILL", "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--boot"),
+            # Were this process killed, the machine would be shut down in order.
+            *("setpriv", "--pdeathsig", "TERM", "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--boot"),
             *("--directory", str(self.root), f"--network-namespace-path=/run/netns/{self.namespace}"),
             *("--capability=CAP_NET_ADMIN", "--resolv-conf=off", "--timezone=off", "--link-journal=no"),
             f"--machine={self.namespace}",
@@ -50,7 +52,9 @@ class Machine:
         self._end(signal.SIGTERM)
 
     def crash(self) -> None:
-        """Take its power away."""
+        """Take its power away: its first process goes, and with it all others."""
+        with suppress(CommandError, ProcessLookupError):
+            os.kill(self._first(), signal.SIGKILL)
         self._end(signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> None:

@@ -1,7 +1,7 @@
 """A stand of test nodes: Debian 12 machines on this one, with the operator's desk before them.
 
 Nodes of one stand reach one another and, by the desk, the world; stands reach nothing of each other. Everything is
-taken down at the end, and goes by itself when this process is killed.
+taken down at the end; were this process killed, the nodes would shut down, and the next stand clears away the rest.
 """
 
 from contextlib import ExitStack
@@ -17,6 +17,7 @@ from tests.support.stand.layer import baked
 from tests.support.stand.machine import Machine
 from tests.support.stand.node import Node
 from tests.support.stand.overlay import mounted
+from tests.support.stand.room import make_room
 
 _DESK = IPv4Address("192.168.43.254")
 
@@ -25,6 +26,7 @@ class Stand:
     """Test nodes by name; `layers` are what their roots lie over (layer.bare, layer.baked), `desk` the operator's."""
 
     def __init__(self, layers: tuple[Path, ...] | None = None, desk: IPv4Address = _DESK) -> None:
+        make_room()
         self._open = ExitStack()
         self._lab = Lab("stand")
         self._open.callback(self._lab.close)

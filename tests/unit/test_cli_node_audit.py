@@ -1,0 +1,57 @@
+"""`bedplate node audit` where no machine answers; tests/nodes looks at machines that do."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bedplate.cli import run
+from tests.support.declared import EXAMPLES
+from tests.support.needs import need_program
+
+LAB = ["--fleet", str(EXAMPLES / "lab.yaml")]
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path) -> str:
+    """Give a configuration of OpenSSH by which every machine is at a port where nobody listens."""
+    need_program("ssh")
+    file = tmp_path / "ssh_config"
+    file.write_text("Host *\n  HostName 127.0.0.1\n  Port 9\n")
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param(["titan-1.cellar"], "write titan-01.cellar", id="machine"),
+        pytest.param(["titan-01.cellar", "--role", "baselin"], "write baseline", id="role"),
+        pytest.param(["--local"], "name the machine that this one is", id="local"),
+        pytest.param(["titan-01.cellar", "--ssh-config", "missing"], "no such SSH configuration", id="config"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2 before any machine is asked, with the nearest word that would be right."""
+    assert run(["node", "audit", *words, *LAB]) == 2
+
+    assert told in capsys.readouterr().err
+
+
+def test_machines_that_are_not_reached_are_named(nowhere: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 6, and each with OpenSSH's own reason."""
+    assert run(["node", "audit", "nas.cellar", "gate.cellar", *LAB, "--ssh-config", nowhere, "--json"]) == 6
+
+    nodes = json.loads(capsys.readouterr().out)["nodes"]
+    assert [(node["node"], node["verdicts"]) for node in nodes] == [("nas.cellar", []), ("gate.cellar", [])]
+    assert all("Connection refused" in node["unreached"] for node in nodes)
+
+
+def test_files_for_others_are_written_whatever_was_found(nowhere: str, tmp_path: Path) -> None:
+    """A CI shows why it is red."""
+    junit, page = tmp_path / "audit.xml", tmp_path / "audit.html"
+    where = ["--ssh-config", nowhere, "--junit", str(junit), "--html", str(page)]
+
+    assert run(["node", "audit", "nas.cellar", *LAB, *where]) == 6
+
+    assert "Connection refused" in junit.read_text()
+    assert "Connection refused" in page.read_text()
