@@ -10,6 +10,7 @@ CIPHERS: Mapping[str, str] = {
     "tls-cipher": "TLS-ECDHE-ECDSA-WITH-AES-256-GCM-SHA384:TLS-ECDHE-ECDSA-WITH-CHACHA20-POLY1305-SHA256",
     "tls-ciphersuites": "TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256",
     "data-ciphers": "AES-256-GCM:CHACHA20-POLY1305",
+    "tls-cert-profile": "preferred",
     # No packet of an authenticated cipher uses it; said so that nobody reads SHA1 in a log.
     "auth": "SHA256",
 }

@@ -1,0 +1,107 @@
+"""What a laptop notices when a gateway restarts, dies or is cut off; nothing crosses the internet in clear then."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from signal import SIGKILL, SIGTERM
+from time import sleep, time
+
+import pytest
+
+from bedplate.plan.laptops import Transport
+from tests.support.laptop_lab import CLEAR, NODE, PLACES, LaptopLab
+from tests.support.netlab_probe import capture, packets, pinging
+from tests.support.pace import pace
+from vpn.laptops.guard import laptop_rules
+
+ADA, BOB = "ada.laptop", "bob.laptop"
+HOME = PLACES[0]
+pytestmark = pytest.mark.xdist_group("laptops-faults")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that goes wrong: how, and the longest silence in seconds that a laptop may notice."""
+
+    name: str
+    happens: Callable[[LaptopLab], None]
+    silence: float
+
+
+def _restart(lab: LaptopLab) -> None:
+    gateway = lab.gateways[HOME]
+    gateway.daemons[Transport.UDP].end(SIGTERM)
+    gateway.start(Transport.UDP)
+
+
+def _part(lab: LaptopLab) -> None:
+    host = lab.laptops[ADA].host
+    host.cut("wlan0")
+    sleep(5)
+    host.heal()
+
+
+def _die(lab: LaptopLab) -> None:
+    for daemon in lab.gateways[HOME].daemons.values():
+        daemon.end(SIGKILL)
+
+
+def _shut_udp(lab: LaptopLab) -> None:
+    lab.net.load_rules("table inet shut { chain c { type filter hook forward priority 0; meta l4proto udp drop\n}\n}\n")
+
+
+FAULTS = (
+    Fault("restarted", _restart, 5),
+    Fault("cut-for-5-s", _part, 5 + 3),
+    Fault("gateway-dies", _die, 35),
+    Fault("udp-shut", _shut_udp, 45),
+)
+
+
+@pytest.fixture
+def lab() -> Iterator[LaptopLab]:
+    """Give a fleet whose gateways both serve, and two laptops that are connected."""
+    with LaptopLab("fault", ADA, BOB) as lab:
+        for gateway in lab.gateways.values():
+            gateway.start()
+        for name, laptop in lab.laptops.items():
+            laptop.connect(lab.profile(name))
+            laptop.wait()
+            laptop.host.load_rules(laptop_rules([each.gateway for each in lab.gateways.values()]))
+        yield lab
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+def test_a_laptop_is_back_soon_and_nothing_leaks(fault: Fault, lab: LaptopLab) -> None:
+    """Packets of the fleet's addresses are on no wire of the internet, whoever sends them meanwhile."""
+    ada, west = lab.laptops[ADA].host, lab.gateways[HOME].host
+    with ExitStack() as stack:
+        wires = [stack.enter_context(capture(ada, "wlan0")), stack.enter_context(capture(west, "wan0"))]
+        there, back = pinging(ada, NODE), pinging(lab.node, "10.121.0.2")
+        there.wait_for_answer(5)
+        fault.happens(lab)
+        over = time()
+        there.wait_for_answer(fault.silence * pace())
+        sleep(1)
+        answers = there.stop()
+        back.program.end()
+
+    assert answers.longest <= fault.silence * pace()
+    assert answers.first_after(over)
+    assert [line for wire in wires for line in packets(wire, CLEAR)] == []
+    assert all(packets(wire, "udp port 1194 or tcp port 443") for wire in wires)
+
+
+def test_without_its_guard_a_laptop_leaks_once_the_client_has_ended(lab: LaptopLab) -> None:
+    """What the capture above is for: it sees packets in clear when there are any."""
+    ada = lab.laptops[ADA]
+    ada.end()
+
+    with capture(ada.host, "wlan0") as guarded:
+        ada.host.pings(NODE, times=2, seconds=0.2)
+    ada.host.run("nft", "delete", "table", "inet", "bedplate_lab")
+    with capture(ada.host, "wlan0") as bare:
+        ada.host.pings(NODE, times=2, seconds=0.2)
+
+    assert not packets(guarded, CLEAR)
+    assert len(packets(bare, CLEAR)) == 2

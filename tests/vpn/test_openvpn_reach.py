@@ -1,0 +1,159 @@
+"""Where a laptop gets by the product's own text: to machines behind both gateways, by name, and nowhere else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bedplate.plan.laptops import Transport
+from tests.support.laptop_lab import MACHINE, MACHINE_NAME, NOBODY, NODE, NODE_NAME, LaptopLab
+from tests.support.laptop_plans import RESOLVERS
+from tests.support.netlab_program import until
+from vpn.keeper.management import ask
+
+ADA, BOB = "ada.laptop", "bob.desk"
+ADA_AT_HOME, BOB_AT_HOME = "10.121.0.2", "10.121.0.3"
+pytestmark = pytest.mark.xdist_group("laptops-reach")
+# What update-systemd-resolved and NetworkManager do with what a gateway tells them of names.
+_UP = r"""#!/bin/sh
+env | sed -n 's/^foreign_option_[0-9]*=dhcp-option //p' | sed 's/^DNS /nameserver /; s/^DOMAIN /search /' > %s
+"""
+_NAMED = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[LaptopLab]:
+    """Give a fleet whose names are answered, and two laptops connected to the gateway at home."""
+    with LaptopLab("reach", ADA, BOB) as lab:
+        _answer_names(lab)
+        for gateway in lab.gateways.values():
+            gateway.start()
+        for name, laptop in lab.laptops.items():
+            up = laptop.host.folder / "up"
+            up.write_text(_UP % (laptop.host.folder / "resolv.conf"))
+            up.chmod(0o755)
+            laptop.connect(lab.profile(name), "--script-security", "2", "--up", str(up))
+            laptop.wait()
+        yield lab
+
+
+def _answer_names(lab: LaptopLab) -> None:
+    listening = [f"--listen-address={address}" for address in RESOLVERS]
+    names = [f"--host-record={MACHINE_NAME},{MACHINE}", f"--host-record={NODE_NAME},{NODE}"]
+    quiet = ["--no-daemon", "--no-resolv", "--no-hosts", "--bind-interfaces", "--user=root", "--pid-file="]
+    program = lab.node.start("dnsmasq", *quiet, *listening, *names, log="names.log")
+    until(lambda: "started" in program.told, 10, "dnsmasq does not answer")
+
+
+def _named(lab: LaptopLab, name: str, *command: str) -> str:
+    laptop = lab.laptops[name].host
+    return laptop.run("sh", "-c", _NAMED, str(laptop.folder / "resolv.conf"), *command)
+
+
+def _dropped(lab: LaptopLab, why: str) -> int:
+    rules = lab.gateways["us-west-2"].host.run("nft", "list", "table", "inet", "bedplate_laptops")
+    return sum(int(line.split("packets ")[1].split()[0]) for line in rules.splitlines() if f'"{why}"' in line)
+
+
+@pytest.mark.parametrize("name", [MACHINE_NAME, NODE_NAME, "titan-01.cellar", "workbench-cpu-1.us-west-2"])
+def test_a_laptop_reaches_machines_by_name(name: str, lab: LaptopLab) -> None:
+    """In the region of its gateway and on the site behind the other; by whole names, and below the fleet's domain."""
+    domain = "" if name.endswith(".lab.internal") else ".lab.internal"
+
+    told = _named(lab, ADA, "ping", "-n", "-c", "2", "-i", "0.1", "-W", "1", name + domain)
+
+    assert "2 received" in told
+
+
+def test_names_are_asked_below_the_domain(lab: LaptopLab) -> None:
+    """A machine goes by its own name and its place alone."""
+    assert str(MACHINE) in _named(lab, ADA, "getent", "hosts", "titan-01.cellar")
+
+
+def test_the_machines_reach_each_other(lab: LaptopLab) -> None:
+    """From the region to the site: what stands between the gateways leads both ways."""
+    assert lab.node.pings(MACHINE)
+    assert lab.machine.pings(NODE)
+
+
+def test_each_laptop_has_the_address_of_its_slot(lab: LaptopLab) -> None:
+    """At every gateway another, but always the same one there."""
+    addresses = [lab.laptops[name].host.run("ip", "-4", "-brief", "address", "show", "tun0") for name in (ADA, BOB)]
+
+    assert [f"{each}/23" in told for each, told in zip((ADA_AT_HOME, BOB_AT_HOME), addresses, strict=True)] == [
+        True
+    ] * 2
+
+
+def test_laptops_do_not_reach_each_other(lab: LaptopLab) -> None:
+    """Neither does the daemon lead from one to the other, nor the machine that it runs on."""
+    before = _dropped(lab, "from laptop to laptop")
+
+    assert not lab.laptops[ADA].host.pings(BOB_AT_HOME, seconds=0.3)
+
+    assert _dropped(lab, "from laptop to laptop") == before + 3
+
+
+@pytest.mark.parametrize("port", [443, 1194, 22])
+def test_nobody_opens_a_connection_to_a_laptop(port: int, lab: LaptopLab) -> None:
+    """Not on the gateway's own two ports either, which its security group opens to all."""
+    before = _dropped(lab, "opened towards a laptop")
+
+    for host in (lab.node, lab.machine):
+        assert not host.tries("timeout", "0.5", "bash", "-c", f"exec 3<>/dev/tcp/{ADA_AT_HOME}/{port}")
+
+    assert _dropped(lab, "opened towards a laptop") >= before + 1
+
+
+def test_a_laptop_reaches_nothing_but_the_plan(lab: LaptopLab) -> None:
+    """Whatever it sends into the tunnel: a gateway is no way to the internet, nor to another's pool."""
+    why = "from a laptop to what the plan does not hold"
+    ada, before = lab.laptops[ADA].host, _dropped(lab, why)
+    for address in ("8.20.30.1", "10.121.4.2"):
+        ada.run("ip", "route", "add", f"{address}/32", "dev", "tun0")
+
+    assert not any(ada.pings(address, seconds=0.3) for address in ("8.20.30.1", "10.121.4.2"))
+
+    assert _dropped(lab, why) == before + 6
+
+
+def test_a_laptop_cannot_take_another_address(lab: LaptopLab) -> None:
+    """Packets under a neighbour's address end in the daemon, and its log says whose they were."""
+    gateway, ada = lab.gateways["us-west-2"], lab.laptops[ADA].host
+    ada.run("ip", "address", "add", f"{BOB_AT_HOME}/32", "dev", "lo")
+    ask(Path(gateway.folders.socket(Transport.UDP)), "verb 4")
+
+    assert not ada.tries("ping", "-q", "-c", "2", "-i", "0.1", "-W", "0.3", "-I", BOB_AT_HOME, str(NODE))
+
+    assert f"MULTI: bad source address from client [{BOB_AT_HOME}]" in gateway.log()
+    assert lab.laptops[BOB].host.pings(NODE)
+
+
+def test_the_daemons_are_nobody_with_a_routers_rights(lab: LaptopLab) -> None:
+    """They run as the unit has them run: what the laptops above did needs no more."""
+    for gateway in lab.gateways.values():
+        for daemon in gateway.daemons.values():
+            told = dict(line.split(":\t") for line in _status(daemon.pid))
+
+            assert told["Uid"].split() == [str(NOBODY)] * 4
+            # The tenth and the twelfth right: CAP_NET_BIND_SERVICE and CAP_NET_ADMIN.
+            assert int(told["CapBnd"], 16) == int(told["CapEff"], 16) == 1 << 10 | 1 << 12
+
+
+def _status(pid: int) -> list[str]:
+    told = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return [line for line in told.splitlines() if line.startswith(("Uid:", "Cap"))]
+
+
+def test_a_laptop_that_dials_over_tcp_gets_in(lab: LaptopLab) -> None:
+    """Its address is of the other half of the pool; the plan's machines answer there too."""
+    bob = lab.laptops[BOB]
+    remotes = [line for line in lab.profile(BOB).splitlines() if not line.endswith("udp4")]
+
+    bob.connect("\n".join(remotes) + "\n")
+    bob.wait()
+
+    assert "10.121.2.3/23" in bob.host.run("ip", "-4", "-brief", "address")
+    assert bob.host.pings(NODE)
+    assert bob.host.pings(MACHINE)
+    assert Transport.TCP in lab.gateways["us-west-2"].daemons
