@@ -6,7 +6,7 @@ A text that was cut, edited or written by anybody without the authority's key is
 import base64
 import binascii
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from cryptography.exceptions import InvalidSignature
@@ -25,11 +25,15 @@ class DamagedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """All entries in their order, the first of which begins it; `head` binds the last line to all before it."""
+    """All entries in their order, the first of which begins it; `head` binds the last line to all before it.
+
+    `sealed` is the text that it was read from, empty for one that was not written yet.
+    """
 
     entries: tuple[Entry, ...]
     lines: tuple[str, ...]
     head: str
+    sealed: str = ""
 
     @property
     def begun(self) -> Begun:
@@ -60,7 +64,7 @@ def parse_journal(text: str, key: ec.EllipticCurvePublicKey) -> Journal:
     *lines, seal = text.removesuffix("\n").split("\n")
     journal = _read(lines)
     _check_seal(seal, journal, key)
-    return journal
+    return replace(journal, sealed=text)
 
 
 def _joined(journal: Journal, entries: Sequence[Entry]) -> Journal:

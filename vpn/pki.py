@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from bedplate.errors import InputError
-from bedplate.lock.hold import held
+from bedplate.hold import held
 from vpn.authority import LIFE, Authority, authority_under, new_authority
 from vpn.bundle import Bundle, parse_bundle
 from vpn.certificate import Issuer, key_text
@@ -20,7 +20,7 @@ from vpn.entry import Begun, Listed
 from vpn.journal import Journal, new_journal
 from vpn.key_store import AUTHORITY, FOLDER, TLS_CRYPT, KeyStore
 from vpn.passphrase import Passphrase, lock_of, unlocked
-from vpn.pki_folder import PkiFolder, read_authority, read_journal
+from vpn.pki_folder import PkiFolder, is_unchanged, read_authority, read_journal
 from vpn.revocation import end_of, list_text, signed_list
 from vpn.roll import Roll, roll_of
 from vpn.tls_crypt import new_server_key
@@ -71,6 +71,13 @@ def open_pki(folder: PkiFolder, fleet: str, stores: Stores) -> Pki:
             fix="put the fleet's own folder beside the fleet file",
         )
     return Pki(folder, stores(begun), authority, journal, roll_of(journal))
+
+
+def reopened(pki: Pki) -> Pki:
+    """Return what the folder holds by now; the same value where nobody has written the journal since."""
+    if read_authority(pki.folder) == pki.authority and is_unchanged(pki.folder, pki.journal):
+        return pki
+    return open_pki(pki.folder, pki.journal.begun.fleet, lambda _: pki.store)
 
 
 def opened_issuer(pki: Pki, passphrase: Passphrase) -> tuple[Issuer, bytes | None]:

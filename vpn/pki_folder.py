@@ -117,6 +117,11 @@ def read_journal(folder: PkiFolder, key: ec.EllipticCurvePublicKey) -> Journal:
     return journal
 
 
+def is_unchanged(folder: PkiFolder, journal: Journal) -> bool:
+    """Tell whether the journal and its copy are, letter by letter, what was read before."""
+    return _text(folder.journal) == journal.sealed == _text(folder.copy)
+
+
 def _copied(folder: PkiFolder, key: ec.EllipticCurvePublicKey) -> Journal | None:
     try:
         return parse_journal(_text(folder.copy), key)

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from bedplate.errors import InputError, MachineError
-from bedplate.lock.hold import held
+from bedplate.hold import held
 from vpn.bundle import Bundle
 from vpn.certificate import Issuer, certificate_text, fingerprint, issue, key_text, new_key
 from vpn.entry import Entry, Issued, Listed, Revoked
 from vpn.key_store import TLS_CRYPT
 from vpn.lists import current_list, root_text
 from vpn.passphrase import Passphrase
-from vpn.pki import Pki, open_pki, opened_issuer
+from vpn.pki import Pki, opened_issuer, reopened
 from vpn.revocation import Reason, end_of, list_text, signed_list
 from vpn.roll import Roll, roll_of
 from vpn.subject import Subject, Use
@@ -82,7 +82,7 @@ def relist(pki: Pki, now: datetime, passphrase: Passphrase) -> bool:
 def _desk(pki: Pki, now: datetime, passphrase: Passphrase) -> Iterator[Desk]:
     """Open the folder again under the hold, with the authority's key; HeldError while somebody else signs."""
     with held(pki.folder.journal):
-        fresh = open_pki(pki.folder, pki.journal.begun.fleet, lambda _: pki.store)
+        fresh = reopened(pki)
         _check_clock(fresh.roll, now)
         issuer, lock = opened_issuer(fresh, passphrase)
         yield Desk(fresh, issuer, lock, now.replace(microsecond=0))

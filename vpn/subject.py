@@ -9,11 +9,12 @@ from enum import StrEnum
 from ipaddress import IPv4Address
 
 from bedplate.errors import InputError
-from bedplate.plan.laptops import NAME_PREFIX
 
 DEFAULT_DEVICE = "laptop"
 # X.520 ends a common name at 64 characters, and OpenVPN names a client by nothing else.
 _LONGEST_NAME, _LONGEST_USER, _LONGEST_DEVICE = 64, 32, 31
+# As bedplate.plan.laptops.NAME_PREFIX: the plan knows no keys, and keys are made without a plan.
+GATEWAY_PREFIX = "gateway."
 _PART = re.compile(r"[a-z_][a-z0-9_-]*")
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_-]*(\.[a-z0-9_][a-z0-9_-]*)*")
 
@@ -48,14 +49,14 @@ def laptop(user: str, device: str = DEFAULT_DEVICE) -> Subject:
         if not _PART.fullmatch(word) or len(word) > longest:
             fix = f"a-z, 0-9, _ and -, a letter or _ first, {longest} characters at the most"
             raise InputError(f"{word!r} is no {what}", fix=fix)
-    if f"{user}." == NAME_PREFIX:
+    if f"{user}." == GATEWAY_PREFIX:
         raise InputError(f"nobody may be called {user}: laptops know gateways by it", fix="take another user name")
     return Subject(f"{user}.{device}", Use.CLIENT)
 
 
 def gateway(place: str, domain: str, *addresses: IPv4Address) -> Subject:
     """Return the gateway that laptops dial in a region or on a site."""
-    return Subject(f"{NAME_PREFIX}{place}.{domain}", Use.SERVER, addresses)
+    return Subject(f"{GATEWAY_PREFIX}{place}.{domain}", Use.SERVER, addresses)
 
 
 def user_of(name: str) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from bedplate.cli.options import DEFAULT_FLEET, FleetFile
 from bedplate.cli.output import show
-from bedplate.cli.vpn_opening import Device, PassphraseFile, User, keys_of, known_passphrase, now
+from bedplate.cli.vpn_opening import Device, PassphraseFile, User, keys_of, known_passphrase, now, users_of
 from bedplate.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,20 +42,19 @@ def renew(
 
 
 def _asked_for(user: str, device: str, fleet: Path) -> "tuple[Pki, Subject]":
-    from bedplate.cli.opening import opened, planned
     from vpn.subject import laptop
 
-    loaded = opened(fleet)
-    check_person(user, loaded.fleet.people)
-    return keys_of(planned(loaded), fleet), laptop(user, device)
+    users = users_of(fleet)
+    check_person(user, users.people)
+    return keys_of(users.fleet, fleet), laptop(user, device)
 
 
 def check_person(user: str, people: "Iterable[str]") -> None:
     """Raise InputError, with the nearest name, for somebody whom the fleet file does not know."""
-    from bedplate.catalog.nearest import nearest
-
     known = tuple(people)
     if user not in known:
+        from bedplate.catalog.nearest import nearest
+
         near = nearest(user, known)
         fix = f"the nearest is {near}" if near else "add them to `people` first"
         raise InputError(f"{user!r} is nobody of the fleet file's people", where="people", fix=fix)

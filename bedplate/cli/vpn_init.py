@@ -58,8 +58,8 @@ def init(
     folder.check_unused()
     lock = new_passphrase(passphrase_file) if locked else None
     top = _root(root, plan.name, folder, lock)
-    begin(folder, Begun(now(), plan.name, "", keys.value), store_of(keys, plan, folder), lock=lock, root=top)
-    show(begun_lines(keys_of(plan, fleet), root))
+    begin(folder, Begun(now(), plan.name, "", keys.value), store_of(keys, fleet), lock=lock, root=top)
+    show(begun_lines(keys_of(plan.name, fleet), root))
     return 0
 
 

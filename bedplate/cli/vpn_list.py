@@ -2,18 +2,17 @@
 
 from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json
 from bedplate.cli.output import show, show_document
-from bedplate.cli.vpn_opening import keys_of, now
+from bedplate.cli.vpn_opening import keys_of, now, users_of
 from bedplate.errors import ViolationError
 
 
 def list(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:  # noqa: A001  # the verb
     """Show certificates, and how long they last."""
-    from bedplate.cli.opening import opened, planned
     from bedplate.report.vpn import roll_document, roll_lines
     from vpn.standing import standing
 
-    loaded = opened(fleet)
-    told = standing(keys_of(planned(loaded), fleet), loaded.fleet.people, now())
+    users = users_of(fleet)
+    told = standing(keys_of(users.fleet, fleet), users.people, now())
     if json:
         show_document(roll_document(told))
     else:

@@ -14,11 +14,10 @@ from bedplate.writer import told_plainly
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bedplate.plan import FleetPlan
+    from bedplate.load.people import Users
     from vpn.key_store import KeyStore
     from vpn.passphrase import Passphrase
     from vpn.pki import Pki
-    from vpn.pki_folder import PkiFolder
 
 FOLDER, PARAMETERS, SECRETS = "folder", "parameters", "secrets"
 SHORTEST = 12
@@ -41,32 +40,46 @@ def now() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
 
 
-def keys_of(plan: "FleetPlan", fleet_file: Path) -> "Pki":
-    """Return the VPN's keys of a fleet; raises as `open_pki`."""
+def users_of(fleet_file: Path) -> "Users":
+    """Return the fleet's name and people; FleetFaults, with all that is wrong, where the file cannot be read."""
+    from bedplate.load.people import Users, read_users
+
+    users = read_users(fleet_file)
+    if users is not None:
+        return users
+    from bedplate.cli.opening import opened
+
+    fleet = opened(fleet_file).fleet
+    return Users(fleet.name, tuple(fleet.people))
+
+
+def keys_of(fleet: str, fleet_file: Path) -> "Pki":
+    """Return the VPN's keys of the fleet of that name; raises as `open_pki`."""
     from vpn.pki import open_pki
     from vpn.pki_folder import folder_of
 
-    folder = folder_of(fleet_file)
-    return open_pki(folder, plan.name, lambda begun: store_of(begun.keys, plan, folder))
+    return open_pki(folder_of(fleet_file), fleet, lambda begun: store_of(begun.keys, fleet_file))
 
 
-def store_of(kind: str, plan: "FleetPlan", folder: "PkiFolder") -> "KeyStore":
+def store_of(kind: str, fleet_file: Path) -> "KeyStore":
     """Return the place where private keys lie; InputError for a kind that there is not, or in another account."""
     from vpn.key_store import FolderKeys
+    from vpn.pki_folder import folder_of
 
     if kind == FOLDER:
-        return FolderKeys(folder.keys)
-    return _in_account(kind, plan)
+        return FolderKeys(folder_of(fleet_file).keys)
+    return _in_account(kind, fleet_file)
 
 
-def _in_account(kind: str, plan: "FleetPlan") -> "KeyStore":
+def _in_account(kind: str, fleet_file: Path) -> "KeyStore":
     from bedplate.account.door import check_account, open_door
     from bedplate.account.keys import ParameterKeys, SecretKeys
+    from bedplate.cli.opening import opened, planned
 
     stores: Mapping[str, Callable[..., KeyStore]] = {PARAMETERS: ParameterKeys, SECRETS: SecretKeys}
     if kind not in stores:
         raise InputError(f"keys are kept in no {kind!r}", fix=f"{FOLDER}, {PARAMETERS} or {SECRETS}")
-    door = open_door()
+    plan, door = planned(opened(fleet_file)), open_door()
     check_account(door, plan.account, plan.home.name)
     return stores[kind](door, plan.home.name, plan.name)
 

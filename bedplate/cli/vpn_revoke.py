@@ -28,7 +28,7 @@ def revoke(
     from vpn.subject import laptop, user_of
 
     plan = planned(opened(fleet))
-    pki = keys_of(plan, fleet)
+    pki = keys_of(plan.name, fleet)
     mine = {each.name for each in pki.roll.issued.values() if user_of(each.name) == user}
     names = mine if device is None else mine & {laptop(user, device).name}
     if not names:
@@ -37,5 +37,5 @@ def revoke(
         )
     gone = sign(pki, names, Reason.LOST, now(), known_passphrase(passphrase_file))
     show(revoked_lines(gone))
-    tell_gateways(plan, keys_of(plan, fleet), cut=names)
+    tell_gateways(plan, keys_of(plan.name, fleet), cut=names)
     return 0

@@ -31,7 +31,7 @@ def show(
     from vpn.subject import laptop
 
     plan = planned(opened(fleet))
-    pki = keys_of(plan, fleet)
+    pki = keys_of(plan.name, fleet)
     name = laptop(user, device).name
     _check_counts(pki, name)
     keys = _keys(pki, bundle_of(pki, name, known_passphrase(passphrase_file)))

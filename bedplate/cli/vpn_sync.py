@@ -21,10 +21,10 @@ def sync(fleet: FleetFile = DEFAULT_FLEET, *, passphrase_file: PassphraseFile = 
 
     loaded = opened(fleet)
     plan = planned(loaded)
-    pki = keys_of(plan, fleet)
+    pki = keys_of(plan.name, fleet)
     wanted = due(pki.roll, loaded.fleet.people, gateways_of(plan), now())
     _signed(pki, wanted, known_passphrase(passphrase_file))
-    tell_gateways(plan, keys_of(plan, fleet), cut=wanted.left)
+    tell_gateways(plan, keys_of(plan.name, fleet), cut=wanted.left)
     return 0
 
 

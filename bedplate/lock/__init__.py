@@ -3,6 +3,7 @@
 A lock that is not exactly what bedplate writes is refused, never repaired and never acted on.
 """
 
+from bedplate.hold import held
 from bedplate.lock.file import (
     LockRefused,
     Recorded,
@@ -14,7 +15,6 @@ from bedplate.lock.file import (
     record_plan,
     renew_images,
 )
-from bedplate.lock.hold import held
 
 __all__ = [
     "LockRefused",

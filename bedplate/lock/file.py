@@ -10,8 +10,8 @@ from pathlib import Path
 from bedplate.catalog import Catalog
 from bedplate.checks.rules import fault
 from bedplate.errors import InputError
+from bedplate.hold import held
 from bedplate.lock.entry import NotALockError
-from bedplate.lock.hold import held
 from bedplate.lock.text import lock_text, parse_lock
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.plan.release import release

@@ -3,17 +3,19 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bedplate.report.columns import aligned, counted
 from vpn.entry import Issued
-from vpn.laptops.carry import Carried
-from vpn.pki import Pki
-from vpn.standing import Holder, Standing
 from vpn.subject import DEFAULT_DEVICE, Use
 
+if TYPE_CHECKING:  # `vpn add` is to answer at once, and these bring the whole plan with them
+    from vpn.laptops.carry import Carried
+    from vpn.pki import Pki
+    from vpn.standing import Holder, Standing
 
-def begun_lines(pki: Pki, root: Path | None) -> Iterator[str]:
+
+def begun_lines(pki: "Pki", root: Path | None) -> Iterator[str]:
     """Yield where the authority lies, until when it lasts, and what to commit of it."""
     end = pki.authority.certificate.not_valid_after_utc
     yield f"{pki.folder.path}: the authority of {pki.journal.begun.fleet}, until {end:%Y-%m-%d}"
@@ -59,14 +61,14 @@ def relisted_lines(*, signed: bool) -> Iterator[str]:
     yield "crl.pem is signed anew" if signed else "crl.pem is in the first half of its life"
 
 
-def carried_lines(carried: Carried) -> Iterator[str]:
+def carried_lines(carried: "Carried") -> Iterator[str]:
     """Yield a row a gateway that was told, with the sessions that ended there."""
     for place, ended in sorted(carried.cut.items()):
         sessions = sum(ended.values())
         yield f"{place} was told" + (f", {counted(sessions, 'session')} ended" if sessions else "")
 
 
-def roll_lines(standing: Standing) -> Iterator[str]:
+def roll_lines(standing: "Standing") -> Iterator[str]:
     """Yield a row a laptop or gateway, then the list and the authority, then what is wrong with them."""
     yield from aligned(map(_row, standing.holders))
     until = f"{standing.until:%Y-%m-%d}" if standing.until else "-"
@@ -75,7 +77,7 @@ def roll_lines(standing: Standing) -> Iterator[str]:
     yield from (f"{fault.level}: {fault.message}" for fault in standing.faults)
 
 
-def roll_document(standing: Standing) -> dict[str, Any]:
+def roll_document(standing: "Standing") -> dict[str, Any]:
     """Return it as JSON's own types."""
     return {
         "certificates": [_entry(holder) for holder in standing.holders],
@@ -89,11 +91,11 @@ def roll_document(standing: Standing) -> dict[str, Any]:
     }
 
 
-def _row(holder: Holder) -> tuple[str, ...]:
+def _row(holder: "Holder") -> tuple[str, ...]:
     return (holder.name, holder.use.value, f"{holder.until:%Y-%m-%d}", counted(holder.days, "day"), holder.note)
 
 
-def _entry(holder: Holder) -> dict[str, Any]:
+def _entry(holder: "Holder") -> dict[str, Any]:
     return {
         "name": holder.name,
         "use": holder.use.value,

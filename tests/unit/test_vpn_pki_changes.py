@@ -9,7 +9,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from bedplate.errors import HeldError, InputError, MachineError
-from bedplate.lock.hold import held
+from bedplate.hold import held
+from bedplate.plan.laptops import NAME_PREFIX
 from tests.support.authority import NOW, added, begun_in, pki_in, unasked
 from vpn.bundle import parse_bundle
 from vpn.lists import current_list, deployable_lists
@@ -18,7 +19,7 @@ from vpn.pki import bundle_of
 from vpn.pki_folder import NoAuthority, PkiFolder
 from vpn.revocation import Reason, number_of, read_lists
 from vpn.signing import add, relist, renew, revoke
-from vpn.subject import Subject, Use, gateway, laptop
+from vpn.subject import GATEWAY_PREFIX, Subject, Use, gateway, laptop
 
 DAY = timedelta(days=1)
 
@@ -292,6 +293,7 @@ def test_nobody_is_called_like_a_gateway() -> None:
         laptop("gateway")
 
     assert laptop("gatewayer").name == "gatewayer.laptop"
+    assert GATEWAY_PREFIX == NAME_PREFIX
 
 
 def test_a_certificate_is_of_the_key_beside_it(folder: PkiFolder) -> None:

@@ -16,7 +16,7 @@ from bedplate.lock import held
 HOLDER = """
 import sys
 from pathlib import Path
-from bedplate.lock.hold import held
+from bedplate.hold import held
 with held(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -1,0 +1,37 @@
+"""Who uses a fleet, read without the rest: for commands that are to answer at once and need nothing else of the file.
+
+The whole file is not judged here; where even this much cannot be read, `load_fleet` says all that is wrong.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bedplate.load.compose import Composer
+from bedplate.load.node import Node
+from bedplate.load.refusal import Unreadable
+from bedplate.load.source import read_source
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """The name of a fleet, and those of its people."""
+
+    fleet: str
+    people: tuple[str, ...]
+
+
+def read_users(path: Path) -> Users | None:
+    """Return who uses the fleet of a file, or None where the file is not one that can be read so far."""
+    try:
+        composer = Composer(read_source(path))
+        tree = composer.compose()
+    except Unreadable:
+        return None
+    fleet, people = tree.child("name"), tree.child("people")
+    if composer.faults or fleet is None or not isinstance(fleet.value, str):
+        return None
+    return Users(fleet.value, _names(people))
+
+
+def _names(people: Node | None) -> tuple[str, ...]:
+    return tuple(people.value) if people is not None and isinstance(people.value, dict) else ()
