@@ -9,7 +9,7 @@ JUDGES_READY := $(JUDGES)/.ready
 # Two at a time: the tests that run a whole rehearsal take most of a core each.
 TEST_WORKERS ?= 2
 
-.PHONY: help demo test test-nodes labs fuzz judge check format docs bench lock clean
+.PHONY: help demo test test-nodes test-vpn labs fuzz judge check format docs bench lock clean
 
 help:  ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -38,6 +38,10 @@ labs: $(READY)  ## Run the long tests: whole fleets of every shape, in fair and 
 
 test-nodes: $(READY)  ## Run the tests on booted machines: systemd, sshd, roles, audits; needs root and Debian 12's archives
 	$(BIN)/pytest tests/nodes --durations=5
+
+# Three at a time: what a laboratory does is mostly waiting.
+test-vpn: $(READY)  ## Run the VPN's daemons in networks of their own: who gets in, faults, leaks, rekeys; needs root
+	$(BIN)/pytest tests/vpn -n 3 --dist loadgroup --durations=5
 
 # 300 MB that a newcomer does not need: the judges stand apart, and are told nothing but files.
 $(JUDGES_READY): requirements-judges.lock

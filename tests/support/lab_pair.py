@@ -7,7 +7,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 
 from tests.support.lab_gateway import Amend, LabGateway, as_rendered
@@ -16,6 +16,7 @@ from tests.support.netlab_program import until
 from vpn.sites.engine import Engine
 from vpn.sites.pair import Peer, Proofs, joined
 from vpn.sites.proof import Proof, SharedKey
+from vpn.sites.rendered import RenderedFile
 
 CELLAR = Peer(
     name="cellar",
@@ -79,9 +80,9 @@ def one_key(secret: bytes = b"one key for both") -> Proofs:
 
 
 @contextmanager
-def pair(proofs: Proofs, amend: Amend = as_rendered, lives: str = "pair") -> Iterator[Pair]:
-    """Give the laboratory, wired, with nothing started yet."""
-    with Lab(lives) as lab:
+def pair(proofs: Proofs, amend: Amend = as_rendered, caller: Amend = as_rendered) -> Iterator[Pair]:
+    """Give the laboratory, wired, with nothing started yet; texts are amended for both, or for who dials alone."""
+    with Lab("pair") as lab:
         cellar, attic, internet = lab.host("cellar"), lab.host("attic"), lab.host("internet")
         desk, rack = lab.host("desk"), lab.host("rack")
         _join_internet(lab, internet, cellar, "c0", CELLAR)
@@ -91,12 +92,18 @@ def pair(proofs: Proofs, amend: Amend = as_rendered, lives: str = "pair") -> Ite
         _stand_behind(lab, rack, attic, ATTIC, RACK)
         yield Pair(
             lab,
-            LabGateway(cellar, joined(CELLAR, (ATTIC,), proofs, Engine.DAEMON), amend),
+            LabGateway(
+                cellar, joined(CELLAR, (ATTIC,), proofs, Engine.DAEMON), lambda file: caller(_with(file, amend(file)))
+            ),
             LabGateway(attic, joined(ATTIC, (CELLAR,), proofs, Engine.DAEMON), amend),
             internet,
             desk,
             rack,
         )
+
+
+def _with(file: RenderedFile, text: str) -> RenderedFile:
+    return replace(file, text=text)
 
 
 def _join_internet(lab: Lab, internet: LabHost, gateway: LabHost, device: str, peer: Peer) -> None:

@@ -102,10 +102,22 @@ def packets(file: Path, wanted: str = "") -> Sequence[str]:
 
 def megabits(client: LabHost, server: LabHost, address: IPv4Address | str, seconds: int) -> float:
     """Return how many Mbit/s one TCP stream carried from a client to a server."""
-    listener = server.start(
-        "iperf3", "--forceflush", "-s", "-1", "-B", str(address), log=f"iperf-{len(server.programs)}.log"
-    )
+    return float(_streamed(client, server, address, seconds)["sum_received"]["bits_per_second"]) / 1e6
+
+
+def steady_loss(client: LabHost, server: LabHost, address: IPv4Address | str, seconds: int, megabits: int) -> float:
+    """Return which part of a steady stream of UDP, so many Mbit/s, did not arrive."""
+    ended = _streamed(client, server, address, seconds, "-u", "-b", f"{megabits}M", "-l", "1200")
+    return float(ended["sum"]["lost_percent"]) / 100
+
+
+def _streamed(
+    client: LabHost, server: LabHost, address: IPv4Address | str, seconds: int, *more: str
+) -> dict[str, dict[str, float]]:
+    log = f"iperf-{len(server.programs)}.log"
+    listener = server.start("iperf3", "--forceflush", "-s", "-1", "-B", str(address), log=log)
     until(lambda: "listening" in listener.told, 10, "iperf3 does not listen")
-    told = client.run("iperf3", "-J", "-c", str(address), "-t", str(seconds), seconds=seconds + 30)
+    told = client.run("iperf3", "-J", "-c", str(address), "-t", str(seconds), *more, seconds=seconds + 30)
     listener.end()
-    return float(json.loads(told)["end"]["sum_received"]["bits_per_second"]) / 1e6
+    ended: dict[str, dict[str, float]] = json.loads(told)["end"]
+    return ended

@@ -27,5 +27,5 @@ class Dialling:
 
 
 # Who waits looks later, and less often, so that the two do not build one tunnel at once.
-CALLER = Dialling(first=1, every=5)
+CALLER = Dialling(first=1, every=4)
 WAITER = Dialling(first=2, every=15)

@@ -1,0 +1,84 @@
+"""What gateways do when something fails: how long nothing passes, and that nothing passes in the clear meanwhile."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.lab_fault import CLEAR, Fault, cut, forgotten, killed, suffer, unready
+from tests.support.lab_pair import CELLAR, DESK, RACK, Pair, one_key, pair
+from tests.support.netlab_probe import capture, packets
+
+# Seconds from the end of each fault to the next answer, at the most; from the table of promises in docs/vpn-sites.md.
+FAULTS = {
+    "who-answers-restarts": (killed("attic", 0, signal.SIGTERM), 5),
+    "who-answers-is-killed": (killed("attic", 1), 5),
+    "who-dials-restarts": (killed("cellar", 0, signal.SIGTERM), 5),
+    "who-dials-is-killed": (killed("cellar", 1), 5),
+    "who-answers-is-long-away": (killed("attic", 8), 5),
+    "cut-for-a-second": (cut(1), 3),
+    "cut-for-five-seconds": (cut(5), 3),
+    "cut-for-half-a-minute": (cut(30), 3),
+    "who-answers-forgot": (forgotten, 15),
+    "who-answers-is-not-ready": (unready, 5),
+}
+
+
+@pytest.fixture
+def stands() -> Iterator[Pair]:
+    """Give two gateways whose tunnel stands."""
+    with pair(one_key()) as made:
+        made.start()
+        made.wait()
+        yield made
+
+
+@pytest.mark.parametrize(("fault", "limit"), FAULTS.values(), ids=FAULTS)
+def test_what_failed_comes_back_soon(fault: Fault, limit: float, stands: Pair) -> None:
+    """After a fault packets pass again soon, no packet was ever in the clear, and one IKE_SA is left."""
+    told = suffer(stands, fault)
+
+    assert told.after <= limit
+    assert told.clear == 0
+    assert told.passed > 0
+
+
+def test_a_gateway_without_its_guard_leaks(stands: Pair) -> None:
+    """The capture sees packets in the clear where guard and last routes are gone: it would have seen any above."""
+    stands.cellar.host.run("nft", "delete", "table", "inet", "bedplate_guard")
+    stands.cellar.host.run("ip", "route", "flush", "type", "unreachable")
+    with capture(stands.internet, "c0") as wire:
+        stands.cellar.kill()
+        stands.desk.pings(RACK)
+
+    assert packets(wire, CLEAR)
+
+
+def test_the_guard_alone_is_enough(stands: Pair) -> None:
+    """Without the last routes nothing leaves in the clear either, and what tried is counted."""
+    stands.cellar.host.run("ip", "route", "flush", "type", "unreachable")
+    with capture(stands.internet, "c0") as wire:
+        stands.cellar.kill()
+        stands.desk.pings(RACK)
+        stands.cellar.host.tries("ping", "-c", "1", "-W", "1", RACK)
+
+    assert not packets(wire, CLEAR)
+    counted = stands.cellar.host.run("nft", "list", "table", "inet", "bedplate_guard")
+    assert counted.count("counter packets 0") < counted.count("counter packets")
+
+
+def test_what_comes_in_the_clear_is_not_let_through(stands: Pair) -> None:
+    """A packet that claims to come from behind another gateway, and comes by no tunnel, ends at the guard."""
+    rules = "inet bedplate_guard"
+    internet, desk = stands.internet, stands.desk
+    internet.run("ip", "address", "add", f"{RACK}/32", "dev", "lo")
+    internet.route(CELLAR.blocks[0], "198.51.100.2")
+
+    with capture(desk, "eth0") as guarded:
+        internet.tries("ping", "-c", "2", "-W", "1", "-I", RACK, DESK)
+    stands.cellar.host.run("nft", "delete", "table", *rules.split())
+    with capture(desk, "eth0") as open_door:
+        internet.tries("ping", "-c", "2", "-W", "1", "-I", RACK, DESK)
+
+    assert not packets(guarded, f"src {RACK}")
+    assert packets(open_door, f"src {RACK}")

@@ -1,0 +1,162 @@
+"""Who must not get in does not, for the reason that is in the log; beside each stands a good twin who does."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.support.lab_gateway import Amend, as_rendered
+from tests.support.lab_pair import ATTIC, CELLAR, RACK, one_key, pair
+from tests.support.netlab_program import until
+from tests.support.papers import Office, changed, open_office, papers_for, serial_of, with_certificate
+from vpn.sites.pair import Peer, Proofs
+from vpn.sites.proof import Papers, Proof, SharedKey
+from vpn.sites.rendered import RenderedFile
+
+DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
+# Certificates and lists last for 90 days and are valid for 5 minutes before they are made.
+STRONG_IKE, STRONG_ESP = "aes256gcm16-prfsha384-ecp384", "aes256gcm16-ecp256,aes256gcm16-ecp384"
+WEAK_IKE, WEAK_ESP = "aes128-sha1-modp1024", "aes128-sha1"
+
+
+@dataclass(frozen=True)
+class Side:
+    """What the two have to prove who they are, and how the caller's text differs from what is rendered."""
+
+    proofs: Callable[[], Proofs]
+    caller: Amend = as_rendered
+
+
+@dataclass(frozen=True)
+class Case:
+    """Who must not get in, the words in a log that say why, and who differs in that one thing and gets in."""
+
+    bad: Side
+    reason: str
+    good: Side
+
+
+def _office() -> Office:
+    """Return an authority of today: the daemons know no other day."""
+    return open_office(datetime.now(UTC))
+
+
+def _caller_has(change: Callable[[Office, Papers], Papers]) -> Side:
+    """Change the papers of who dials."""
+
+    def proofs() -> Proofs:
+        office = _office()
+        return changed(papers_for(office), CELLAR, lambda papers: change(office, papers))
+
+    return Side(proofs)
+
+
+def _other_reads(listed: Callable[[Office], tuple[str, ...]]) -> Side:
+    """Change the lists that are known to who answers."""
+
+    def proofs() -> Proofs:
+        office = _office()
+        return changed(papers_for(office), ATTIC, lambda papers: replace(papers, revoked=listed(office)))
+
+    return Side(proofs)
+
+
+def _issued(at: timedelta) -> Side:
+    return _caller_has(lambda office, papers: with_certificate(papers, office.papers(CELLAR, at=at)))
+
+
+def _of_another_authority(office: Office, papers: Papers) -> Papers:
+    """Take a certificate from an authority of the same name, which nobody trusts."""
+    return with_certificate(papers, _office().papers(CELLAR))
+
+
+def _named(name: str) -> Side:
+    return _caller_has(lambda office, papers: with_certificate(papers, office.papers(CELLAR, named=name)))
+
+
+def _revoking(peer: Peer) -> Side:
+    def listed(office: Office) -> tuple[str, ...]:
+        return (replace(office, revoked=frozenset({serial_of(peer)})).listed(),)
+
+    return _other_reads(listed)
+
+
+def _listed(at: timedelta) -> Side:
+    return _other_reads(lambda office: (office.listed(at=at),))
+
+
+def _keys_of(one: bytes, other: bytes) -> Side:
+    def proof(near: Peer, far: Peer) -> Proof:
+        return SharedKey(one if near == CELLAR else other)
+
+    return Side(lambda: proof)
+
+
+def _caller_says(old: str, new: str) -> Side:
+    def caller(file: RenderedFile) -> str:
+        return re.sub(rf"(?<=\W){re.escape(old)}$", new, file.text, flags=re.MULTILINE)
+
+    return Side(one_key, caller)
+
+
+GOOD = _issued(timedelta())
+CASES = {
+    "revoked": Case(_revoking(CELLAR), "certificate was revoked", _revoking(ATTIC)),
+    "expired": Case(_issued(-91 * DAY), "subject certificate invalid", _issued(-89 * DAY)),
+    "not-yet-valid": Case(_issued(7 * MINUTE), "subject certificate invalid", _issued(3 * MINUTE)),
+    "of-another-authority": Case(_caller_has(_of_another_authority), "no issuer certificate found", GOOD),
+    "of-another-name": Case(_named("loft.gateways.lab.internal"), "no trusted ECDSA", _named(CELLAR.identity)),
+    "without-a-list": Case(_other_reads(lambda _: ()), "certificate status is not available", GOOD),
+    "with-an-old-list": Case(_listed(-91 * DAY), "crl is stale", _listed(-89 * DAY)),
+    "of-another-key": Case(_keys_of(b"one", b"two"), "but MAC mismatched", _keys_of(b"one", b"one")),
+    "of-weak-ike": Case(
+        _caller_says(STRONG_IKE, WEAK_IKE),
+        "received proposals unacceptable",
+        _caller_says(STRONG_IKE, f"{WEAK_IKE},{STRONG_IKE}"),
+    ),
+    "of-weak-esp": Case(
+        _caller_says(STRONG_ESP, WEAK_ESP),
+        "no acceptable proposal found",
+        _caller_says(STRONG_ESP, f"{WEAK_ESP},{STRONG_ESP}"),
+    ),
+    "of-ikev1": Case(_caller_says("version = 2", "version = 1"), "no IKE config found", _caller_says("x", "x")),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_who_must_not_get_in_does_not(name: str) -> None:
+    """Nothing passes, no SA stands, and a log says why; who differs in nothing but the fault gets in."""
+    case = CASES[name]
+    with pair(case.bad.proofs(), caller=case.bad.caller) as made:
+        made.start()
+        until(lambda: any(case.reason in one.log for one in made.gateways), 15, f"no reason; {made.told}")
+        # Who answers dials by itself when nobody came: that is no way in either.
+        until(lambda: "vici initiate" in made.attic.log, 15, "who answers never dialled")
+        assert not made.desk.pings(RACK)
+        assert not any("INSTALLED" in one.swanctl("--list-sas") for one in made.gateways)
+
+    with pair(case.good.proofs(), caller=case.good.caller) as made:
+        made.start()
+        made.wait()
+        assert case.reason not in made.attic.log + made.cellar.log
+
+
+def test_a_gateway_that_is_revoked_is_put_out() -> None:
+    """A new list alone leaves a standing tunnel alone; ending it as well keeps the revoked out from that moment on."""
+    office = _office()
+    with pair(papers_for(office)) as made:
+        made.start()
+        made.wait()
+        lists = made.attic.host.folder / "etc/cellar/x509crl/cellar-1.crl"
+        lists.write_text(replace(office, revoked=frozenset({serial_of(CELLAR)})).listed(number=2))
+        made.attic.load()
+        stood = made.desk.pings(RACK)
+
+        made.attic.swanctl("--flush-certs")
+        made.attic.swanctl("--terminate", "--ike", "cellar", "--timeout", "5")
+        until(lambda: "certificate was revoked" in made.attic.log, 15, "did not come again")
+
+        assert stood
+        assert not made.desk.pings(RACK)
