@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 
-from bedplate.plan.node import NodePlan
+from bedplate.plan.node import Duty, NodePlan
 from roles.base import Role
 from roles.baseline.role import Baseline
 from roles.hardened.role import Hardened
+from roles.monitoring.role import Monitoring
 from roles.people.due import HOMES
 from roles.people.role import People
+from roles.workbench.role import Workbench
 
 
 def roles_of(node: NodePlan) -> tuple[Role, ...]:
@@ -18,6 +20,9 @@ def roles_of(node: NodePlan) -> tuple[Role, ...]:
 def _roles(node: NodePlan) -> Iterator[Role]:
     yield Baseline(node)
     yield People(accounts=node.accounts, homes=next((each.path for each in node.shares if each.mount == HOMES), None))
+    if Duty.WORKBENCH in node.duties:
+        yield Workbench(node.accounts.people, node.gpus)
+    yield Monitoring(node.address)
     # The last: its activation is on trial, and the time of the trial runs until the operator has come in again.
     yield Hardened(doors=node.doors, duties=node.duties)
 

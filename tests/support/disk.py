@@ -92,10 +92,10 @@ class Disk:
 
     def take(self, command: str) -> None:
         """Do what an operation's command does to files, where it is one of those that this disk knows."""
-        for part in command.split(" && "):
-            words = shlex.split(part) if part.split(" ", 1)[0] in _COMMANDS else []
-            if words:
-                _COMMANDS[words[0]](self, [word for word in words[1:] if not word.startswith("-")])
+        parts = command.split(" && ")
+        if all(part.split(" ", 1)[0] in _COMMANDS for part in parts):
+            for verb, *words in map(shlex.split, parts):
+                _COMMANDS[verb](self, [word for word in words if not word.startswith("-")])
 
     def _is_file(self, path: str) -> bool:
         return path in self.entries and self.entries[path].kind == "file"

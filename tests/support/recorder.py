@@ -5,12 +5,12 @@ order: conditions (`_if`) are asked, uploads and commands about files take effec
 is told and does nothing. So packages are not installed and services not started: a real node proves those.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from inspect import getclosurevars, signature
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from pyinfra.api.command import FileUploadCommand, PyinfraCommand, StringCommand
 from pyinfra.api.config import Config
@@ -136,7 +136,9 @@ def _acting(recorder: Recorder) -> Iterator[tuple[State, _RecordedHost]]:
 def _run(host: _RecordedHost, state: State, operation: str) -> Step:
     data = state.get_op_data_for_host(host, operation)
     expected = data.operation_meta.will_change
-    commands = tuple(_told(host.recorder.disk, each) for each in data.command_generator())
+    # Closed while the node is still here: a generator that a refusal leaves open would look for it later.
+    with closing(cast("Generator[PyinfraCommand, None, None]", data.command_generator())) as running:
+        commands = tuple(_told(host.recorder.disk, each) for each in running)
     data.operation_meta.set_complete(success=True, commands=list(commands), combined_output=CommandOutput([]))
     (name,) = state.get_op_meta(operation).names
     kind, arguments = _asked(data)

@@ -7,7 +7,8 @@ A package that is missing here costs a download at each apply, and nothing else.
 INSTALLED = (
     *("chrony", "unattended-upgrades", "needrestart", "locales-all", "nftables", "auditd", "apparmor"),
     *("apparmor-utils", "libpam-pwquality", "debsums", "acl", "quota", "tmux", "screen", "git", "build-essential"),
-    *("htop", "rsync", "unzip", "gnupg", "python3-apt"),
+    *("htop", "rsync", "unzip", "gnupg", "python3-apt", "cmake", "git-lfs", "jq", "less", "nano", "ninja-build"),
+    *("pkg-config", "python3-dev", "python3-venv", "tree", "vim", "zip"),
 )
 # Their archives alone: daemons that few nodes run, and that would start at every boot.
 ARCHIVED = (

@@ -1,0 +1,1 @@
+"""What a node tells of itself to whoever watches the fleet, on its private address alone."""

@@ -1,0 +1,52 @@
+"""The role `monitoring`."""
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import ClassVar
+
+from pyinfra.context import host
+from pyinfra.operations import files, systemd
+from pyinfra.operations.util import any_changed
+
+from bedplate.plan.node_doors import EXPORTER_PORT
+from roles.base import Changes, Role
+from roles.monitoring.address import PrivateAddress
+from roles.packages import install
+from roles.shipped import Shipped, ship
+from roles.template import rendered, text_of
+
+SERVICE = "prometheus-node-exporter"
+# Whoever has figures of his own writes a file `NAME.prom` here, whole, and root alone may.
+TEXTFILES = "/var/lib/prometheus/node-exporter"
+
+
+@dataclass(frozen=True, slots=True)
+class Monitoring(Role):
+    """A node that can be watched; `address` is None where AWS decides it."""
+
+    address: IPv4Address | None
+    name: ClassVar[str] = "monitoring"
+
+    def install(self) -> None:
+        """Install the exporter."""
+        install("Node exporter", (SERVICE,))
+
+    def configure(self) -> Changes:
+        """Write where it listens, and make the folder for others' figures."""
+        files.directory(name="Folder for figures", path=TEXTFILES, user="root", group="root", mode="755")
+        address = self.address or host.get_fact(PrivateAddress)
+        values = {"address": address, "port": EXPORTER_PORT, "folder": TEXTFILES}
+        return ship(
+            Shipped("Where the exporter listens", f"/etc/default/{SERVICE}", rendered(_SETTINGS, **values)),
+            Shipped("How the exporter runs", f"/etc/systemd/system/{SERVICE}.service.d/60-bedplate.conf", _UNIT),
+        )
+
+    def activate(self, changes: Changes) -> None:
+        """Start it, and start it anew with other settings."""
+        systemd.daemon_reload(name="Read how the exporter runs", _if=any_changed(*changes[1:]))
+        systemd.service(name="Exporter runs", service=SERVICE, running=True, enabled=True)
+        systemd.service(name="Exporter reads its settings", service=SERVICE, restarted=True, _if=any_changed(*changes))
+
+
+_SETTINGS = "monitoring/exporter.conf.j2"
+_UNIT = text_of("monitoring/exporter.service")

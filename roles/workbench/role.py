@@ -1,0 +1,56 @@
+"""The role `workbench`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyinfra.context import host
+from pyinfra.facts.server import LinuxName
+from pyinfra.operations import server
+from pyinfra.operations.util import any_changed
+
+from bedplate.plan.accounts import Account
+from bedplate.plan.node import Hardware
+from roles.base import Changes, Role
+from roles.packages import install
+from roles.shipped import Shipped, ship
+from roles.template import text_of
+from roles.workbench.micromamba import install_micromamba
+from roles.workbench.scratch import share_scratch
+from roles.workbench.uv import install_uv
+
+_SESSIONS = ("tmux", "screen", "htop")
+_FILES = ("curl", "jq", "less", "nano", "quota", "rsync", "tree", "unzip", "vim", "zip")
+_BUILDING = ("build-essential", "cmake", "git", "git-lfs", "ninja-build", "pkg-config", "python3-dev", "python3-venv")
+TOOLS = tuple(sorted((*_SESSIONS, *_FILES, *_BUILDING)))
+
+_SHELL = Shipped("Login shells", "/etc/profile.d/bedplate.sh", text_of("workbench/shell.sh"))
+_CUDA = Shipped("CUDA's libraries", "/etc/ld.so.conf.d/60-bedplate-cuda.conf", text_of("workbench/cuda.conf"))
+
+
+@dataclass(frozen=True, slots=True)
+class Workbench(Role):
+    """A machine that people log in to and work on."""
+
+    people: tuple[Account, ...]
+    gpus: Hardware | None
+    name: ClassVar[str] = "workbench"
+
+    def install(self) -> None:
+        """Install tools: the distribution's, and the two that it lacks or has too old."""
+        install("Tools", self.tools(host.get_fact(LinuxName)))
+        install_uv()
+        install_micromamba()
+
+    def tools(self, distribution: str) -> Sequence[str]:
+        """Return the distribution's packages; Debian keeps nvtop in an archive that is off by itself."""
+        return (*TOOLS, "nvtop") if self.gpus and distribution == "Ubuntu" else TOOLS
+
+    def configure(self) -> Changes:
+        """Write what shells know, and share the local disk."""
+        share_scratch(self.people)
+        return ship(_SHELL, _CUDA)
+
+    def activate(self, changes: Changes) -> None:
+        """Let the linker know CUDA's folder; shells read theirs at the next login."""
+        server.shell(name="Linker reads its folders", commands=["ldconfig"], _if=any_changed(*changes[1:]))

@@ -1,0 +1,11 @@
+# Written by bedplate. What a login shell of a workbench knows; homes may lie on a file server, caches need not.
+if [ -d /usr/local/cuda/bin ]; then
+  export CUDA_HOME=/usr/local/cuda
+  case ":$PATH:" in *:/usr/local/cuda/bin:*) ;; *) export PATH="$PATH:/usr/local/cuda/bin" ;; esac
+fi
+if [ -n "${USER:-}" ] && [ -w "/scratch/$USER" ]; then
+  export SCRATCH="/scratch/$USER"
+  export UV_CACHE_DIR="${UV_CACHE_DIR:-$SCRATCH/.cache/uv}"
+  export PIP_CACHE_DIR="${PIP_CACHE_DIR:-$SCRATCH/.cache/pip}"
+  export MAMBA_ROOT_PREFIX="${MAMBA_ROOT_PREFIX:-$SCRATCH/micromamba}"
+fi

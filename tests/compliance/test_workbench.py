@@ -1,0 +1,77 @@
+"""Workbenches: what people find on a machine that they log in to."""
+
+import pytest
+from testinfra.host import Host
+
+from bedplate.plan.node import Duty, NodePlan
+from roles.workbench.micromamba import BUILDS, PATH, VERSION
+from roles.workbench.uv import version
+from tests.compliance.subject import concerns, on_duty
+
+pytestmark = on_duty(Duty.WORKBENCH)
+
+
+@pytest.mark.parametrize("program", ["tmux", "screen", "git", "gcc", "make", "cmake", "htop", "rsync", "python3"])
+def test_the_usual_tools_are_there(host: Host, program: str) -> None:
+    """Sessions, sources, builds and processes: nobody asks an administrator for these."""
+    assert host.exists(program)
+
+
+@concerns(lambda node: node.gpus is not None)
+def test_gpus_can_be_watched(host: Host) -> None:
+    """Nvtop shows who uses which GPU."""
+    if host.system_info.distribution == "debian":
+        pytest.skip("Debian keeps nvtop in an archive that is off by itself")
+
+    assert host.exists("nvtop")
+
+
+def test_uv_is_the_pinned_one(host: Host) -> None:
+    """Everybody's uv is of the version that this project pins by its sum, and root's."""
+    assert host.check_output("uv --version").split()[1] == version()
+    assert host.file("/usr/local/bin/uv").linked_to == "/opt/uv/bin/uv"
+    assert host.check_output("find /opt/uv -not -user root -print -quit") == ""
+
+
+def test_environments_of_conda_can_be_made(host: Host) -> None:
+    """Micromamba is the pinned program, whole and unchanged."""
+    build = BUILDS[host.system_info.arch]
+    if not host.file(PATH).exists and host.run("curl -fsIL --max-time 10 -o /dev/null %s", build.url).rc != 0:
+        pytest.skip(f"micromamba {VERSION} is not there, for the node does not reach {build.url}")
+
+    assert host.file(PATH).sha256sum == build.digest
+    assert host.file(PATH).mode == 0o755
+
+
+def test_everybody_has_scratch_of_their_own(host: Host, node: NodePlan) -> None:
+    """Each person has a private folder on local disk."""
+    wanted = {person.name: f"{person.name} {person.name} 700" for person in node.accounts.people}
+
+    told = host.run("stat --format '%n %U %G %a' /scratch/*").stdout.splitlines()
+    found = {line.split()[0].rpartition("/")[2]: line.partition(" ")[2] for line in told}
+
+    assert {name: found.get(name) for name in wanted} == wanted
+
+
+def test_nobody_may_fill_scratch(host: Host, node: NodePlan) -> None:
+    """Each person's limit is half of the disk."""
+    if "quota" not in host.run("findmnt --noheadings --output OPTIONS /scratch").stdout.replace("noquota", ""):
+        pytest.skip("the file system of /scratch keeps no quotas of users")
+    half = int(host.check_output("df --output=size -k /scratch | tail -n 1")) // 2
+
+    told = host.check_output("repquota --user --output=csv --no-names /scratch").splitlines()
+    limits = {line.split(",")[0]: line.split(",")[5] for line in told if line.startswith("#")}
+
+    assert [person for person in node.accounts.people if limits.get(f"#{person.uid}") != str(half)] == []
+
+
+def test_caches_lie_on_scratch(host: Host, node: NodePlan) -> None:
+    """A login shell keeps caches off homes, which may lie on a file server."""
+    for person in node.accounts.people:
+        told = host.check_output("su --login %s --command 'echo $UV_CACHE_DIR $PIP_CACHE_DIR'", person.name)
+        assert told == f"/scratch/{person.name}/.cache/uv /scratch/{person.name}/.cache/pip"
+
+
+def test_cudas_libraries_are_found(host: Host) -> None:
+    """The linker knows CUDA's folder by itself, and no variable that breaks other programs does."""
+    assert "/usr/local/cuda/lib64" in host.file("/etc/ld.so.conf.d/60-bedplate-cuda.conf").content_string.splitlines()

@@ -1,0 +1,65 @@
+"""The role `monitoring`: what a node tells, and to whom."""
+
+from ipaddress import IPv4Address
+
+import pytest
+
+from roles.monitoring.address import NOBODY, PrivateAddress
+from roles.monitoring.role import Monitoring
+from tests.support.recorded import Recorded, recorded
+from tests.support.recorder import Played, Recorder
+
+DEBIAN = recorded("debian-12")
+UBUNTU = recorded("ubuntu-24.04")
+SETTINGS = "/etc/default/prometheus-node-exporter"
+
+
+def listening(played: Played) -> str:
+    """Return where the exporter is told to listen."""
+    (found,) = [word for word in played.written(SETTINGS).split() if "--web.listen-address=" in word]
+    return found.rpartition("=")[2]
+
+
+@pytest.mark.parametrize("table", [DEBIAN, UBUNTU], ids=["debian", "ubuntu"])
+@pytest.mark.parametrize(
+    ("address", "where"),
+    [(IPv4Address("192.168.40.21"), "192.168.40.21:9100"), (None, "10.64.33.7:9100")],
+    ids=["planned", "asked"],
+)
+def test_the_exporter_listens_on_the_private_address_alone(
+    table: Recorded, address: IPv4Address | None, where: str
+) -> None:
+    """The plan's address, or the one that the node has among its fellows, and no other."""
+    assert listening(Recorder(table).play(Monitoring(address))) == where
+
+
+def test_a_node_that_reaches_nobody_is_watched_by_nobody() -> None:
+    """Without an address it listens to itself, never to everybody."""
+    table = DEBIAN.but({"roles.monitoring.address.PrivateAddress": None})
+
+    assert listening(Recorder(table).play(Monitoring(None))) == f"{NOBODY}:9100"
+
+
+def test_the_way_out_tells_the_address() -> None:
+    """The word after `src` counts, whatever else iproute2 says."""
+    assert PrivateAddress().process(["192.0.2.1 dev wg0 src 172.16.0.9 uid 0 "]) == IPv4Address("172.16.0.9")
+    assert PrivateAddress().process(["RTNETLINK answers: Network is unreachable"]) == NOBODY
+
+
+def test_new_settings_start_the_exporter_anew() -> None:
+    """A change of address is a change of where it listens at once; no change starts nothing."""
+    running = DEBIAN.but(
+        {
+            "deb.DebPackages": ("ii  prometheus-node-exporter  1.5.0  amd64  -",),
+            "systemd.SystemdStatus": ("Id=prometheus-node-exporter.service", "SubState=running"),
+            "systemd.SystemdEnabled": ("Id=prometheus-node-exporter.service", "UnitFileState=enabled"),
+        }
+    )
+    recorder = Recorder(running)
+    recorder.play(Monitoring(IPv4Address("10.0.0.1")))
+
+    same = recorder.play(Monitoring(IPv4Address("10.0.0.1")))
+    moved = recorder.play(Monitoring(IPv4Address("10.0.0.2")))
+
+    assert same.changes == []
+    assert moved.changes == ["Where the exporter listens", "Exporter reads its settings"]

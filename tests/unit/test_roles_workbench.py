@@ -1,0 +1,207 @@
+"""The role `workbench`: what people find on a machine that they log in to."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bedplate.plan.accounts import Account
+from bedplate.plan.node import Hardware
+from roles.template import text_of
+from roles.workbench.micromamba import BUILDS, PATH, taken
+from roles.workbench.role import TOOLS, Workbench
+from roles.workbench.scratch import Folders, Quotas, keeps_quotas
+from roles.workbench.uv import UvVersion, version
+from tests.support.disk import Disk, Entry
+from tests.support.recorded import Recorded, recorded
+from tests.support.recorder import Recorder
+
+ROOT = Path(__file__).parents[2]
+DEBIAN = recorded("debian-12")
+UBUNTU = recorded("ubuntu-24.04")
+ADA = Account("ada", 20000, admin=False, keys=())
+BEN = Account("ben", 20001, admin=False, keys=())
+GPUS = Hardware("h100", 8)
+BENCH = Workbench((ADA, BEN), None)
+MOUNTED = "30 25 259:1 / /scratch rw,relatime shared:9 - ext4 /dev/nvme1n1 rw,usrquota"
+QUOTAS = "roles.workbench.scratch.Quotas"
+
+
+def test_tools_come_in_one_call() -> None:
+    """tmux, screen, git, a compiler and htop are there, from the distribution."""
+    command = Recorder(DEBIAN).play(BENCH).step("Tools").commands[-1]
+
+    assert {"tmux", "screen", "git", "build-essential", "htop", "cmake"} <= set(command.split())
+
+
+@pytest.mark.parametrize(
+    ("table", "gpus", "has"),
+    [(UBUNTU, GPUS, True), (UBUNTU, None, False), (DEBIAN, GPUS, False)],
+    ids=["gpus", "no gpus", "debian"],
+)
+def test_nvtop_is_there_for_gpus(table: Recorded, gpus: Hardware | None, *, has: bool) -> None:
+    """A machine without GPUs needs none, and Debian's main archive has none."""
+    command = Recorder(table).play(Workbench((), gpus)).step("Tools").commands[-1]
+
+    assert ("nvtop" in command.split()) is has
+
+
+def test_uv_is_the_version_and_the_sums_of_this_projects_own_lock() -> None:
+    """One list of sums, for every architecture, renewed with `make lock`."""
+    lock = (ROOT / "requirements.lock").read_text()
+    (own,) = re.findall(r"^uv==.*(?:\n    --hash=.*)*", lock, re.MULTILINE)
+
+    assert text_of("workbench/uv.txt").split() == own.split()
+
+
+def test_uv_is_taken_by_its_sum() -> None:
+    """Pip takes no wheel whose sum is not on the list, builds nothing, and trusts the machine's authorities."""
+    played = Recorder(DEBIAN).play(BENCH)
+
+    install = played.step(f"uv {version()}").commands[-1]
+    assert all(option in install for option in ("--require-hashes", "--only-binary :all:", "--no-deps", "PIP_CERT="))
+    assert played.written("/opt/uv.txt") == text_of("workbench/uv.txt")
+    assert played.disk.entries["/usr/local/bin/uv"] == Entry("link", "/opt/uv/bin/uv", mode=777)
+
+
+@pytest.mark.parametrize(("found", "installs"), [("0.1.0", True), (version(), False)], ids=["older", "same"])
+def test_another_version_of_uv_is_replaced(found: str, *, installs: bool) -> None:
+    """What is there is asked, not what was once installed."""
+    table = DEBIAN.but({"roles.workbench.uv.UvVersion": (f"uv {found} (x86_64-unknown-linux-gnu)",)})
+
+    played = Recorder(table).play(BENCH)
+
+    assert (f"uv {version()}" in played.names) is installs
+
+
+def test_a_broken_uv_counts_for_none() -> None:
+    """A folder that pip left half done is made anew."""
+    assert UvVersion().process([]) == ""
+
+
+@pytest.mark.parametrize("machine", sorted(BUILDS))
+def test_micromamba_is_taken_for_the_machines_architecture(machine: str) -> None:
+    """Each architecture has its own program and its own sum."""
+    played = Recorder(DEBIAN.but({"server.Arch": (machine,)})).play(BENCH)
+
+    (command,) = [each for each in played.commands if "micromamba" in each]
+    assert BUILDS[machine].digest in command
+    assert BUILDS[machine].url in command
+
+
+@pytest.mark.parametrize(("content", "fine"), [(b"program", True), (b"other", False)], ids=["right", "wrong"])
+def test_only_a_program_of_the_right_sum_comes_under_its_name(tmp_path: Path, content: bytes, *, fine: bool) -> None:
+    """What was fetched is nothing until its sum is right, and is gone when it is wrong."""
+    source, target = tmp_path / "source", tmp_path / "micromamba"
+    source.write_bytes(content)
+    build = BUILDS["x86_64"]
+    digest = subprocess.run(["sha256sum"], input=b"program", capture_output=True, check=True).stdout[:64].decode()
+    script = taken(build).replace(build.url, f"file://{source}").replace(PATH, str(target))
+
+    done = subprocess.run(["sh", "-c", script.replace(build.digest, digest)], capture_output=True, check=False)
+
+    assert (done.returncode == 0) is fine
+    assert {path.name for path in tmp_path.iterdir()} == ({"source", "micromamba"} if fine else {"source"})
+
+
+def test_a_node_that_does_not_reach_the_releases_does_without() -> None:
+    """A closed network is no reason to leave a machine unconfigured; the next apply tries again."""
+    played = Recorder(DEBIAN.but({"roles.workbench.micromamba.Reachable": None})).play(BENCH)
+
+    assert not [name for name in played.names if name.startswith("micromamba")]
+
+
+def test_everybody_has_a_private_folder_on_scratch() -> None:
+    """Work that may be lost is on local disk, and is its owner's alone."""
+    played = Recorder(DEBIAN).play(BENCH)
+
+    assert played.disk.entries["/scratch"] == Entry("directory", mode=755)
+    assert played.disk.entries["/scratch/ada"] == Entry("directory", mode=700, user="ada", group="ada")
+
+
+def test_only_folders_that_are_wrong_are_touched() -> None:
+    """One question tells of all folders, whoever owns them."""
+    table = DEBIAN.but(
+        {"roles.workbench.scratch.Folders": ("ada ada:ada 700", "ben ben:ben 755", "lost+found root:root 700")}
+    )
+    disk = Disk.of({"/scratch/ben": Entry("directory", mode=755, user="ben", group="ben")})
+
+    played = Recorder(table, disk).play(BENCH)
+
+    assert "Scratch of ada" not in played.names
+    assert played.disk.entries["/scratch/ben"].mode == 700
+
+
+def test_nobody_takes_more_than_half_of_scratch() -> None:
+    """Where the file system counts by user, each person's hard limit is half of its size."""
+    table = DEBIAN.but({"server.Mounts": (MOUNTED,), QUOTAS: (",,,,,1000000", "#20000,ok,ok,4,0,500000,,1,0,0,")})
+
+    played = Recorder(table).play(BENCH)
+
+    assert [step.commands for step in played.steps if step.name.startswith("Share")] == [
+        ("setquota --user 20001 0 500000 0 0 /scratch",)
+    ]
+
+
+def test_scratch_without_quotas_is_shared_without_limits() -> None:
+    """A file system that does not count is not asked to."""
+    assert not [name for name in Recorder(DEBIAN).play(BENCH).names if name.startswith("Share")]
+
+
+@pytest.mark.parametrize(
+    ("options", "keeps"),
+    [(["rw", "usrquota"], True), (["rw", "uquota"], True), (["usrjquota=aquota.user"], True), (["noquota"], False)],
+)
+def test_the_options_of_the_mount_tell_whether_it_counts(options: list[str], *, keeps: bool) -> None:
+    """ext4's words and xfs's words both count."""
+    assert keeps_quotas({"/scratch": {"device": "/dev/nvme1n1", "type": "xfs", "options": options}}) is keeps
+
+
+def test_quotas_are_read_by_number() -> None:
+    """Names of people who are gone are numbers all the same."""
+    told = [",,,,,5", "#0,ok,ok,20,0,0,,2,0,0,", "#20000,-ok,ok,9,0,7,,1,0,0,", "repquota: noise"]
+
+    assert Quotas().process(told) == {"": 5, "0": 0, "20000": 7}
+
+
+def test_folders_are_read_by_a_real_find(tmp_path: Path) -> None:
+    """Owners and mode of each folder, and nothing of files."""
+    (tmp_path / "ada").mkdir(mode=0o700)
+    (tmp_path / "file").write_text("")
+    asked = Folders().command(str(tmp_path)).get_raw_value()
+
+    told = subprocess.run(["sh", "-c", asked], check=True, capture_output=True, text=True).stdout.splitlines()
+
+    assert Folders().process(told) == {"ada": f"{tmp_path.owner()}:{tmp_path.group()} 700"}
+
+
+def test_a_login_shell_keeps_caches_on_scratch(tmp_path: Path) -> None:
+    """Caches fill no home, where a person has scratch; what somebody set himself stays."""
+    (tmp_path / "ada").mkdir()
+    script = text_of("workbench/shell.sh").replace("/scratch", str(tmp_path))
+    say = 'echo "${UV_CACHE_DIR-none} ${PIP_CACHE_DIR-none}"'
+
+    def told(**env: str) -> str:
+        command = ["env", "-i", *(f"{key}={value}" for key, value in env.items()), "sh", "-euc", f"{script}\n{say}"]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    assert told(USER="ada") == f"{tmp_path}/ada/.cache/uv {tmp_path}/ada/.cache/pip"
+    assert told(USER="ada", PIP_CACHE_DIR="/mine") == f"{tmp_path}/ada/.cache/uv /mine"
+    assert told(USER="zoe") == told() == "none none"
+
+
+def test_a_second_run_changes_nothing() -> None:
+    """What is in force is left alone."""
+    settled = DEBIAN.but(
+        {
+            "deb.DebPackages": tuple(f"ii  {name}  0  all  -" for name in TOOLS),
+            "roles.workbench.uv.UvVersion": (f"uv {version()} (x)",),
+            "roles.workbench.micromamba.Reachable": None,
+            "roles.workbench.scratch.Folders": ("ada ada:ada 700", "ben ben:ben 700"),
+        }
+    )
+    recorder = Recorder(settled)
+    recorder.play(BENCH)
+
+    assert recorder.play(BENCH).changes == []
