@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from bedplate.nodes.ssh_config import Reached
-    from bedplate.nodes.way import Ways
-    from bedplate.plan import FleetPlan
 
 INTERRUPTED = 130
 
@@ -38,6 +36,7 @@ def apply(  # noqa: PLR0913  each is an option of the command line
     """Make machines what the plan says."""
     from bedplate.cli.node_choice import chosen
     from bedplate.cli.node_progress import carried_out
+    from bedplate.cli.node_ways import Asked, ways_to
     from bedplate.cli.opening import opened, planned
     from bedplate.nodes.order import Order
     from bedplate.nodes.outcome import exit_status
@@ -47,7 +46,7 @@ def apply(  # noqa: PLR0913  each is an option of the command line
     machines = chosen(plan, names or (), group or (), site or (), every=every)
     only = _roles(role or (), machines)
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
-        ways = _ways(Path(folder), plan, machines, user, identity, ssh_config)
+        ways = ways_to(Path(folder), plan, machines, Asked(user, identity, ssh_config))
         order = Order(ways.targets, _me(), check=check, only=only)
         done = carried_out(order, ways.missing)
     if json:
@@ -55,29 +54,6 @@ def apply(  # noqa: PLR0913  each is an option of the command line
     else:
         show(apply_lines(done.outcomes, check=check))
     return INTERRUPTED if done.interrupted else exit_status(done.outcomes, check=check)
-
-
-def _ways(  # noqa: PLR0913, PLR0917  the ways that there are to say who logs in where
-    folder: Path,
-    plan: "FleetPlan",
-    machines: "Sequence[Reached]",
-    user: str | None,
-    identity: Path | None,
-    config: Path | None,
-) -> "Ways":
-    from getpass import getuser
-
-    from bedplate.nodes.deployer import deployer
-    from bedplate.nodes.ssh_config import Login
-    from bedplate.nodes.way import own_ways, ways
-
-    for file in (identity, config):
-        if file and not file.is_file():
-            raise InputError("there is no such file", where=str(file), fix="name the file that there is")
-    if config:
-        return own_ways(config, machines, Login(user, identity))
-    login = Login(user or deployer(plan.accounts, getuser()), identity and identity.absolute())
-    return ways(folder, machines, plan.record.host_keys, login)
 
 
 def _roles(asked: "Collection[str]", machines: "Sequence[Reached]") -> frozenset[str] | None:

@@ -1,10 +1,13 @@
 """`bedplate node audit`: whether machines are what the fleet file says, rule by rule."""
 
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bedplate.cli.node_options import Config, FleetOption, Identity, Names, Sites, User
 from bedplate.cli.options import DEFAULT_FLEET, Json
 from bedplate.cli.output import show, show_document
 from bedplate.errors import InputError, PartError, ViolationError
@@ -12,73 +15,89 @@ from bedplate.errors import InputError, PartError, ViolationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bedplate.nodes.audit import Audit
+    from bedplate.cli.node_ways import Asked
+    from bedplate.nodes.ssh_config import Reached
     from bedplate.nodes.verdict import Findings
     from bedplate.plan import FleetPlan
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Machines; all that always stand.")]
-Fleet = Annotated[Path, typer.Option("--fleet", metavar="FLEET", help="The fleet file.")]
 Local = Annotated[bool, typer.Option("--local", help="NAME is this machine: ask it without SSH.")]
-Config = Annotated[Path | None, typer.Option("--ssh-config", metavar="FILE", help="OpenSSH's configuration.")]
-Role = Annotated[str | None, typer.Option("--role", help="The rules of one role alone.")]
-Whole = Annotated[bool, typer.Option("--all", help="Show the rules that are kept, too.")]
+Role = Annotated[str | None, typer.Option("--role", metavar="R", help="The rules of this role alone.")]
+Whole = Annotated[bool, typer.Option("--verbose", help="Show the rules that are kept, too.")]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit file.")]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page.")]
 
 
-def audit(  # noqa: PLR0913  one for each option
+def audit(  # noqa: PLR0913  each is an option of the command line
     names: Names = None,
     *,
-    fleet: Fleet = DEFAULT_FLEET,
+    site: Sites = None,
     local: Local = False,
-    ssh_config: Config = None,
     role: Role = None,
-    whole: Whole = False,
+    user: User = None,
+    identity: Identity = None,
+    ssh_config: Config = None,
+    fleet: FleetOption = DEFAULT_FLEET,
+    verbose: Whole = False,
     json: Json = False,
     junit: Junit = None,
     html: Html = None,
 ) -> int:
-    """Check that machines are what the file says."""
+    """Check that machines are what the plan says."""
+    from bedplate.cli.node_choice import chosen
+    from bedplate.cli.node_ways import Asked
     from bedplate.cli.opening import opened, planned
-    from bedplate.nodes.audit import Audit, audited
     from bedplate.report.compliance import compliance_document, compliance_lines
 
     plan = planned(opened(fleet))
-    wanted = _wanted(plan, names or [])
-    order = Audit(fleet, ssh_config, local, role)
-    _check(order, wanted)
-    findings = tuple(audited(order, wanted))
+    machines = chosen(plan, names or (), (), site or (), every=not names and not site)
+    _check(local=local, machines=machines, role=role)
+    asked = None if local else Asked(user, identity, ssh_config)
+    findings = _looked_at(_Look(fleet, plan, role), machines, asked)
     _write(plan.name, findings, junit, html)
     if json:
         show_document(compliance_document(findings))
     else:
-        show(compliance_lines(findings, whole=whole))
+        show(compliance_lines(findings, whole=verbose))
     return _status(findings)
 
 
-def _wanted(plan: "FleetPlan", names: "Sequence[str]") -> tuple[str, ...]:
-    """Return the machines that are asked for, each once. Raises InputError for one that the fleet does not have."""
-    from bedplate.catalog import load_catalog
-    from bedplate.plan.nodes import node_of, standing_nodes
-
-    if not names:
-        return tuple(node.name for node in standing_nodes(plan))
-    return tuple(dict.fromkeys(node_of(plan, name, load_catalog()).name for name in names))
+@dataclass(frozen=True, slots=True)
+class _Look:
+    fleet: Path
+    plan: "FleetPlan"
+    role: str | None
 
 
-def _check(order: "Audit", wanted: "Sequence[str]") -> None:
+def _looked_at(look: _Look, machines: "Sequence[Reached]", asked: "Asked | None") -> "tuple[Findings, ...]":
+    """Return what is found on each machine, asked over SSH, or this one itself where nobody says how."""
+    from bedplate.cli.node_ways import ways_to
+    from bedplate.nodes.audit import Audit, audited
+    from bedplate.nodes.ssh_config import Login
+    from bedplate.nodes.verdict import Findings
+
+    if asked is None:
+        return tuple(audited(Audit(look.fleet, role=look.role), [each.node.name for each in machines]))
+    with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
+        ways = ways_to(Path(folder), look.plan, machines, asked)
+        # What ways_to writes says already who logs in.
+        login = Login(asked.user, asked.identity) if asked.config else Login()
+        order = Audit(look.fleet, asked.config or Path(folder) / "ssh_config", login, look.role)
+        found = {each.node: each for each in audited(order, [target.node.name for target in ways.targets])}
+        lost = {each.node: Findings(each.node, unreached=f"{each.words}; {each.fix}") for each in ways.missing}
+    return tuple({**found, **lost}[each.node.name] for each in machines)
+
+
+def _check(*, local: bool, machines: "Sequence[Reached]", role: str | None) -> None:
     """Refuse what cannot be meant, before any machine is asked."""
     from bedplate.catalog.nearest import nearest
     from bedplate.nodes.audit import roles_checked
 
-    if order.local and len(wanted) != 1:
+    if local and len(machines) != 1:
         raise InputError("--local is about one machine", fix="name the machine that this one is")
-    if order.ssh_config and not order.ssh_config.is_file():
-        raise InputError("there is no such SSH configuration", where=str(order.ssh_config), fix="name a file")
-    if order.role and order.role not in roles_checked():
-        near = nearest(order.role, roles_checked())
-        fix = f"write {near}" if near else f"write one of {', '.join(roles_checked())}"
-        raise InputError(f"{order.role} is no role with rules", fix=fix)
+    if role and role not in roles_checked():
+        near = nearest(role, roles_checked())
+        fix = f"write {near}" if near else f"one of {', '.join(roles_checked())}"
+        raise InputError(f"{role} is no role with rules", fix=fix)
 
 
 def _write(fleet: str, findings: "Sequence[Findings]", junit: Path | None, html: Path | None) -> None:

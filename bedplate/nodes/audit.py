@@ -16,6 +16,7 @@ from time import monotonic
 import bedplate
 from bedplate.errors import BedplateError
 from bedplate.nodes.shared_connection import shared_connection
+from bedplate.nodes.ssh_config import Login
 from bedplate.nodes.verdict import Findings, findings_of
 
 CHECKS = Path(bedplate.__file__).parents[1] / "tests" / "compliance"
@@ -25,20 +26,25 @@ _AT_A_TIME = 8
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What is to be looked at: machines of a fleet file, by SSH with a configuration of one's own or the user's.
+    """What is to be looked at: machines of a fleet file, by an OpenSSH configuration; None asks this machine itself.
 
-    `local` says that the machine is this one; `role` limits the rules to those of one role.
+    `role` limits the rules to those of one role.
     """
 
     fleet: Path
-    ssh_config: Path | None = None
-    local: bool = False
+    config: Path | None = None
+    login: Login = Login()  # noqa: RUF009  frozen
     role: str | None = None
 
 
 def roles_checked() -> tuple[str, ...]:
     """Return the roles that have rules."""
-    return tuple(sorted(file.stem.removeprefix("test_") for file in CHECKS.glob("test_*.py")))
+    return tuple(sorted({role_of(file.stem) for file in CHECKS.glob("test_*.py")}))
+
+
+def role_of(stem: str) -> str:
+    """Return the role that a file of checks is about: `test_hardened_ssh` is a part of `hardened`."""
+    return stem.removeprefix("test_").partition("_")[0]
 
 
 def audited(audit: Audit, nodes: Sequence[str]) -> Iterator[Findings]:
@@ -49,37 +55,42 @@ def audited(audit: Audit, nodes: Sequence[str]) -> Iterator[Findings]:
 
 def _audited(audit: Audit, node: str) -> Findings:
     start = monotonic()
+    if audit.config is None:
+        found = _found(audit, node, ("--hosts=local://", *(() if os.geteuid() == 0 else ("--sudo",))))
+    else:
+        with shared_connection(node, audit.config, audit.login) as config:
+            found = _found(audit, node, (f"--hosts=ssh://{node}", f"--ssh-config={config}", "--sudo"))
+    return replace(found, seconds=round(monotonic() - start, 1))
+
+
+def _found(audit: Audit, node: str, way: tuple[str, ...]) -> Findings:
+    """Run the checks of a machine and read what they wrote."""
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
-        found = Path(folder) / "findings"
-        if audit.local:
-            said = _run(audit, node, found, _here())
-        else:
-            with shared_connection(Path(folder), node, audit.ssh_config) as config:
-                said = _run(audit, node, found, (f"--hosts=ssh://{node}", f"--ssh-config={config}", "--sudo"))
-        if not found.exists():
-            raise BedplateError(f"the checks of {node} ended without a finding: {said}")
-        (findings,) = findings_of(found.read_text())
-    return replace(findings, seconds=round(monotonic() - start, 1))
+        file = Path(folder) / "findings"
+        command = (
+            *(sys.executable, "-m", "pytest", "-p", "testinfra.plugin", "--quiet", "-c", str(CHECKS / "pytest.ini")),
+            *("--rootdir", str(CHECKS), f"--fleet={audit.fleet.absolute()}", f"--node={node}", f"--findings={file}"),
+            *(*way, *_files(audit.role)),
+        )
+        done = subprocess.run(command, text=True, capture_output=True, env=_environment(), check=False)  # noqa: S603
+        if not file.exists():
+            raise BedplateError(f"the checks of {node} ended without a finding: {_last(done.stdout + done.stderr)}")
+        (findings,) = findings_of(file.read_text())
+    return findings
 
 
-def _here() -> tuple[str, ...]:
-    return ("--hosts=local://", *(() if os.geteuid() == 0 else ("--sudo",)))
-
-
-def _run(audit: Audit, node: str, found: Path, way: tuple[str, ...]) -> str:
-    """Run the checks of a machine; return the last that they said."""
-    command = (
-        *(sys.executable, "-m", "pytest", "-p", "testinfra.plugin", "--quiet", "-c", str(CHECKS / "pytest.ini")),
-        *("--rootdir", str(CHECKS), f"--fleet={audit.fleet.absolute()}", f"--node={node}", f"--findings={found}"),
-        *way,
-        str(CHECKS / f"test_{audit.role}.py" if audit.role else CHECKS),
-    )
-    done = subprocess.run(command, text=True, capture_output=True, env=_environment(), check=False)  # noqa: S603
-    lines = (done.stdout + done.stderr).strip().splitlines()
-    return lines[-1] if lines else f"status {done.returncode}"
+def _files(role: str | None) -> tuple[str, ...]:
+    if role is None:
+        return (str(CHECKS),)
+    return tuple(str(file) for file in sorted(CHECKS.glob("test_*.py")) if role_of(file.stem) == role)
 
 
 def _environment() -> dict[str, str]:
     """Return this process's environment without what would change how pytest runs."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return {**kept, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+
+def _last(said: str) -> str:
+    lines = said.strip().splitlines()
+    return lines[-1] if lines else "they said nothing"

@@ -20,7 +20,8 @@ def compliance_lines(findings: Iterable[Findings], *, whole: bool = False) -> It
     told = tuple(findings)
     rows = [_row(each) for each in told if not each.unreached]
     yield from aligned((_HEADING, *rows), right=_RIGHT) if rows else ()
-    yield from (f"{each.node}: not reached: {_plain(each.unreached)}" for each in told if each.unreached)
+    for each in told:
+        yield from (f"{each.node}: not reached", *wrapped(_harmless(each.unreached))) if each.unreached else ()
     rules = [(each.node, verdict) for each in told for verdict in each.verdicts]
     shown = [(node, verdict) for node, verdict in rules if whole or verdict.outcome is not Outcome.KEPT]
     if shown:
@@ -54,9 +55,13 @@ def _rules(shown: Sequence[tuple[str, Verdict]]) -> Iterator[str]:
 
 
 def _plain(line: str) -> str:
-    """Return what fits a terminal, without what would steer it: a machine may answer anything."""
-    text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
+    text = _harmless(line)
     return text if len(text) <= _ROOM else f"{text[: _ROOM - 3]}..."
+
+
+def _harmless(text: str) -> str:
+    """Return a text without what would steer a terminal: a machine may answer anything."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def _tally(findings: Sequence[Findings]) -> str:

@@ -12,6 +12,7 @@ from testinfra.backend.base import CommandResult
 from testinfra.host import Host
 
 from bedplate.errors import PartError
+from bedplate.nodes.audit import role_of
 from bedplate.nodes.verdict import Findings, Outcome, Verdict
 from bedplate.plan.node import NodePlan
 from bedplate.writer import write_whole
@@ -122,12 +123,8 @@ def _last(text: str) -> str:
 def _about(item: pytest.Function, node: NodePlan) -> tuple[tuple[str, str], ...]:
     """Return what a rule is called; junit's files hold it as well."""
     promise = " ".join((item.function.__doc__ or "").split())
-    role, rule = (_name(name) for name in (item.path.stem, item.originalname))
-    return ("node", node.name), ("role", role), ("rule", rule), ("promise", promise)
-
-
-def _name(name: str) -> str:
-    return name.removeprefix("test_").replace("_", "-")
+    rule = item.originalname.removeprefix("test_").replace("_", "-")
+    return ("node", node.name), ("role", role_of(item.path.stem)), ("rule", rule), ("promise", promise)
 
 
 def _told(of: pytest.Item | pytest.TestReport) -> dict[str, str]:

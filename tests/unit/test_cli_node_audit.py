@@ -27,7 +27,7 @@ def nowhere(tmp_path: Path) -> str:
         pytest.param(["titan-1.cellar"], "write titan-01.cellar", id="machine"),
         pytest.param(["titan-01.cellar", "--role", "baselin"], "write baseline", id="role"),
         pytest.param(["--local"], "name the machine that this one is", id="local"),
-        pytest.param(["titan-01.cellar", "--ssh-config", "missing"], "no such SSH configuration", id="config"),
+        pytest.param(["titan-01.cellar", "--ssh-config", "missing"], "there is no such file", id="config"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,6 +44,13 @@ def test_machines_that_are_not_reached_are_named(nowhere: str, capsys: pytest.Ca
     nodes = json.loads(capsys.readouterr().out)["nodes"]
     assert [(node["node"], node["verdicts"]) for node in nodes] == [("nas.cellar", []), ("gate.cellar", [])]
     assert all("Connection refused" in node["unreached"] for node in nodes)
+
+
+def test_a_machine_whose_key_nobody_recorded_is_not_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is trusted at first sight: it is told how its key is compared and recorded."""
+    assert run(["node", "audit", "nas.cellar", *LAB]) == 6
+
+    assert "its host key is not recorded" in capsys.readouterr().out
 
 
 def test_files_for_others_are_written_whatever_was_found(nowhere: str, tmp_path: Path) -> None:

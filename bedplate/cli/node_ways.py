@@ -1,0 +1,32 @@
+"""How a command of `bedplate node` comes to its machines: by the lock's keys, or as the operator's own files say."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from getpass import getuser
+from pathlib import Path
+
+from bedplate.errors import InputError
+from bedplate.nodes.deployer import deployer
+from bedplate.nodes.ssh_config import Login, Reached
+from bedplate.nodes.way import Ways, own_ways, ways
+from bedplate.plan import FleetPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the operator says of the way: who logs in, with which key, or a configuration of OpenSSH."""
+
+    user: str | None = None
+    identity: Path | None = None
+    config: Path | None = None
+
+
+def ways_to(folder: Path, plan: FleetPlan, machines: Sequence[Reached], asked: Asked) -> Ways:
+    """Return the way to each machine, what ssh reads written into a folder. Raises InputError for a missing file."""
+    for file in (asked.identity, asked.config):
+        if file and not file.is_file():
+            raise InputError("there is no such file", where=str(file), fix="name the file that there is")
+    if asked.config:
+        return own_ways(asked.config, machines, Login(asked.user, asked.identity))
+    login = Login(asked.user or deployer(plan.accounts, getuser()), asked.identity and asked.identity.absolute())
+    return ways(folder, machines, plan.record.host_keys, login)
