@@ -105,13 +105,13 @@ def read_authority(folder: PkiFolder) -> Authority:
 
 def read_journal(folder: PkiFolder, key: ec.EllipticCurvePublicKey) -> Journal:
     """Return the journal; DamagedJournal when it is not whole, or older than its copy, with the way back."""
-    text = _text(folder.journal)
+    # The copy is written last, so that who reads it first never finds it ahead of a journal that is being written.
+    saved, text = _text(folder.copy), _text(folder.journal)
     try:
         journal = parse_journal(text, key)
     except DamagedError as error:
-        raise _refusal(folder, str(error), _copied(folder, key)) from None
-    copy = None if text == _text(folder.copy) else _copied(folder, key)
-    # A run that was killed leaves a copy that is one change behind.
+        raise _refusal(folder, str(error), _parsed(saved, key)) from None
+    copy = None if text == saved else _parsed(saved, key)
     if copy is not None and copy.lines != journal.lines[: len(copy.lines)]:
         raise _refusal(folder, "its copy tells more, so an older one was put in its place", copy)
     return journal
@@ -122,9 +122,9 @@ def is_unchanged(folder: PkiFolder, journal: Journal) -> bool:
     return _text(folder.journal) == journal.sealed == _text(folder.copy)
 
 
-def _copied(folder: PkiFolder, key: ec.EllipticCurvePublicKey) -> Journal | None:
+def _parsed(text: str, key: ec.EllipticCurvePublicKey) -> Journal | None:
     try:
-        return parse_journal(_text(folder.copy), key)
+        return parse_journal(text, key)
     except DamagedError:
         return None
 

@@ -1,0 +1,56 @@
+"""Change the VPN's keys once, between two marks that a tracer sees; argv is the change and the folder of the keys.
+
+Everything is imported before the first mark: a crash test counts what lies between.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from bedplate.errors import BedplateError
+from vpn.entry import Begun
+from vpn.key_store import FOLDER, FolderKeys
+from vpn.pki import Pki, begin, open_pki
+from vpn.pki_folder import PkiFolder
+from vpn.revocation import Reason
+from vpn.signing import add, relist, renew, revoke
+from vpn.subject import laptop
+
+MOMENT = datetime(2026, 11, 21, 12, tzinfo=UTC)
+LATER = MOMENT + timedelta(days=60)
+CHANGES: dict[str, Callable[[Pki], object]] = {
+    "add": lambda pki: add(pki, [laptop("grace")], MOMENT, bytes),
+    "renew": lambda pki: renew(pki, [laptop("ada")], MOMENT, bytes),
+    "revoke": lambda pki: revoke(pki, ["ada.laptop"], Reason.LOST, MOMENT, bytes),
+    "relist": lambda pki: relist(pki, LATER, bytes),
+}
+
+
+def change(what: str, folder: PkiFolder) -> None:
+    """Make one change of a folder's keys; `begin` makes the authority itself."""
+    store = FolderKeys(folder.keys)
+    if what == "begin":
+        begin(folder, Begun(MOMENT, "lab", "", FOLDER), store)
+    else:
+        CHANGES[what](open_pki(folder, "lab", lambda _: store))
+
+
+def main() -> int:
+    """Make the change between the marks; return the exit status that bedplate's command line would."""
+    os.write(1, b"@@start\n")
+    try:
+        change(sys.argv[1], PkiFolder(Path(sys.argv[2])))
+    except BedplateError as error:
+        sys.stderr.write(f"{error.what}; {error.fix}\n")
+        return error.exit_code
+    finally:
+        os.write(1, b"@@end\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""One of several processes that issue certificates at once; argv is the folder of the keys, its number, the rounds."""
+
+import sys
+from pathlib import Path
+
+from bedplate.errors import HeldError
+from tests.support.authority import NOW, pki_in, unasked
+from vpn.pki_folder import PkiFolder
+from vpn.signing import add
+from vpn.subject import laptop
+
+
+def refusals(folder: PkiFolder, user: str) -> list[int]:
+    """Issue a certificate, again until nobody else holds the journal; return the exit status of each refusal."""
+    statuses: list[int] = []
+    while True:
+        try:
+            add(pki_in(folder), [laptop(user)], NOW, unasked)
+        except HeldError as error:
+            statuses.append(error.exit_code)
+        else:
+            return statuses
+
+
+def main() -> None:
+    """Add a user of its own each round; say how often, and with what status, it was refused."""
+    folder, number, rounds = PkiFolder(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
+    for step in range(rounds):
+        sys.stdout.writelines(f"{status}\n" for status in refusals(folder, f"u{number}x{step}"))
+
+
+main()

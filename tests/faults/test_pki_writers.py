@@ -1,0 +1,31 @@
+"""Several real processes that issue certificates from one folder."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.authority import begun_in, pki_in, unasked
+from vpn.pki import bundle_of
+
+ROOT = Path(__file__).parents[2]
+PROCESSES, ROUNDS = 4, 12
+
+
+def test_no_certificate_is_lost_between_writers(tmp_path: Path) -> None:
+    """Each of four processes adds its own people: all are there, each with a key; who came second got a 5."""
+    folder = begun_in(tmp_path)
+    command = [sys.executable, "-m", "tests.faults.pki_writer_child", str(folder.path)]
+
+    children = [
+        subprocess.Popen([*command, str(number), str(ROUNDS)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        for number in range(PROCESSES)
+    ]
+    statuses = {status for child in children for status in child.communicate(timeout=120)[0].split()}
+
+    issued = pki_in(folder).roll.issued
+    assert {each.name for each in issued.values()} == {
+        f"u{number}x{step}.laptop" for number in range(PROCESSES) for step in range(ROUNDS)
+    }
+    assert sorted(each.slot or 0 for each in issued.values()) == list(range(PROCESSES * ROUNDS))
+    assert all(bundle_of(pki_in(folder), each.name, unasked).key for each in issued.values())
+    assert statuses == {"5"}
