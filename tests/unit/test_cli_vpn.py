@@ -20,6 +20,7 @@ from vpn.pki_folder import folder_of
 from vpn.revocation import read_lists
 
 _OTHER = certificate_text(new_root("lab", NOW).certificate).encode()
+ROOT = Path(__file__).parents[2]
 HOSTS = {"us-west-2": "laptops.us-west-2", "cellar": "gate.cellar"}
 
 
@@ -298,3 +299,21 @@ def test_a_root_beside_the_fleet_file_is_refused(lab: Path) -> None:
     assert run(["vpn", "init", str(lab), "--root", str(lab.with_name("root.key"))]) == 2
 
     assert not folder_of(lab).authority.exists()
+
+
+def _told_commands(page: Path) -> list[list[str]]:
+    """Return the commands of a page's blocks, without their comments."""
+    blocks = page.read_text().split("```")[1::2]
+    lines = [line.partition("#")[0].split() for block in blocks for line in block.splitlines()]
+    return [words for words in lines if words[:1] == ["bedplate"]]
+
+
+def test_every_command_of_the_page_about_keys_works(lab: Path, gateways: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its order, from a fleet file alone; the authority is the one that the gateways trust already."""
+    record_doors(lock_path(lab), "lab", {HOME: PUBLIC}, {HOME: RESOLVERS})
+    monkeypatch.chdir(lab.parent)
+    first, *others = _told_commands(ROOT / "docs" / "vpn-keys.md")
+
+    assert first[1:] == ["vpn", "init"]
+    assert [words for words in others if run(words[1:]) != 0] == []
+    assert {words[2] for words in others} == {"add", "sync", "show", "list", "renew", "revoke"}
