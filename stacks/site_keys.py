@@ -8,6 +8,7 @@ from pulumi_aws.secretsmanager.secret import Secret, SecretArgs
 from pulumi_aws.secretsmanager.secret_version import SecretVersion, SecretVersionArgs
 
 from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.names import tunnel_secret
 from stacks.options import inside
 from stacks.site import SiteTunnels
 from stacks.tags import named
@@ -24,7 +25,7 @@ class SiteKeys(pulumi.ComponentResource):
     ) -> None:
         name = f"{plan.name}-{tunnels.site}-{tunnels.region}"
         super().__init__("bedplate:stacks:SiteKeys", name, None, opts)
-        path = secret_name(plan, tunnels.site, tunnels.region)
+        path = tunnel_secret(plan.name, tunnels.site, tunnels.region)
         secret = Secret(
             name,
             SecretArgs(
@@ -39,11 +40,6 @@ class SiteKeys(pulumi.ComponentResource):
         version = SecretVersionArgs(secret_id=secret.id, secret_string=_text(tunnels.connection))
         SecretVersion(name, version, inside(self))
         self.register_outputs({})
-
-
-def secret_name(plan: FleetPlan, site: str, region: str) -> str:
-    """Return the name of the secret that holds the keys of a site's two tunnels to a region."""
-    return f"{plan.name}/tunnels/{site}/{region}"
 
 
 def _text(connection: VpnConnection) -> pulumi.Output[str]:

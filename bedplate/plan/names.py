@@ -21,6 +21,11 @@ def stack_name(fleet: str, part: str) -> str:
     return f"{fleet}.{part}"
 
 
+def tunnel_secret(fleet: str, site: str, region: str) -> str:
+    """Return the name of the secret that holds the keys of a site's two tunnels to a region."""
+    return f"{fleet}/tunnels/{site}/{region}"
+
+
 def pool_name(group: str, rung: Rung, place: str) -> str:
     """Return a pool's name; `place` is its one zone, or its region where it spans several."""
     reservation = f"-{rung.reservation}" if rung.reservation else ""
