@@ -20,7 +20,7 @@ from tests.support.laptop_keys import LabKeys
 from tests.support.laptop_plans import PUBLIC, RESOLVERS, lab_gateways
 from tests.support.netlab import Lab, LabHost
 from tests.support.netlab_program import LabProgram, until
-from vpn.laptops.carry import Book, book_text
+from vpn.laptops.carry import Book, GatewayKeys, book_text
 from vpn.laptops.guard import guard_rules
 from vpn.laptops.profile import LaptopKeys, client_profile
 from vpn.laptops.server import Folders, Laptop, server_conf
@@ -69,7 +69,7 @@ class GatewayHost:
 
     def keeper(self, *command: str, told: str | None = None) -> str:
         """Ask the keeper, as an operator's machine does over SSH."""
-        places = ["--settings", str(self.folders.settings), "--sockets", str(self.folders.sockets)]
+        places = ["--settings", str(self.folders.settings), "--sockets", str(self.folders.sockets), "--owner", "nobody"]
         return self.host.run("/usr/bin/python3", "-I", "-c", _KEEPER, str(_ROOT / "vpn"), *places, *command, told=told)
 
     def log(self, transport: Transport = Transport.UDP) -> str:
@@ -154,8 +154,13 @@ class LaptopLab:
         told: Mapping[str, object] = json.loads(gateway.keeper("take", told=text))
         return told
 
+    def identify(self, place: str, use: Use, name: str) -> Mapping[str, object]:
+        """Send a gateway the book of everybody, with a new certificate."""
+        keys = GatewayKeys(self.keys.trusted, *self.keys.pair(name, use), self.keys.hidden)
+        return self.send(place, Book(self.keys.revocations(), self.devices, {place: keys}))
+
     def impersonate(self, place: str, use: Use, name: str) -> None:
-        """Give a gateway another certificate, and start it over UDP."""
+        """Give a gateway a certificate that no keeper would take, and start it over UDP."""
         gateway = self.gateways[place]
         for file, text in zip(("server.crt", "server.key"), self.keys.pair(name, use), strict=True):
             Path(gateway.folders.settings / file).write_text(text)
@@ -195,22 +200,16 @@ class LaptopLab:
     def _furnish(self, gateway: GatewayHost) -> None:
         """Write what the role writes, load the guard, and put the first book in force."""
         settings, sockets = Path(gateway.folders.settings), Path(gateway.folders.sockets)
-        certificate, key = self.keys.pair(gateway.gateway.name, Use.SERVER)
-        files = {"ca.crt": self.keys.trusted, "server.crt": certificate, "server.key": key}
-        files["tls-crypt-v2.key"] = self.keys.hidden
-        files |= {f"{each}.conf": server_conf(gateway.gateway, each, gateway.folders) for each in Transport}
         for folder in (settings, sockets, *(sockets / each for each in Transport)):
             folder.mkdir()
             os.chown(folder, NOBODY, NOGROUP)
-        for name, text in files.items():
-            (settings / name).write_text(text)
-            (settings / name).chmod(0o400)
-            os.chown(settings / name, NOBODY, NOGROUP)
+        for each in Transport:
+            (settings / f"{each}.conf").write_text(server_conf(gateway.gateway, each, gateway.folders))
         for above in (self._lab.folder, gateway.host.folder):
             above.chmod(0o711)
         run(["/bin/mknod", "-m", "0666", str(gateway.host.folder / "tun"), "c", "10", "200"], check=True)
         gateway.host.load_rules(guard_rules(gateway.gateway))
-        self.send(gateway.gateway.place)
+        self.identify(gateway.gateway.place, Use.SERVER, gateway.gateway.name)
 
 
 # As the unit starts it: nobody's account, a router's rights. The device is open to all on a machine that has udev.

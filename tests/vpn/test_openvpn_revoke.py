@@ -19,6 +19,7 @@ from tests.support.netlab_program import until
 from tests.support.pace import pace
 from tests.support.skewed import skewed
 from vpn.laptops.carry import Book, book_text, carry
+from vpn.subject import Use
 
 ADA, DESK, BOB = "ada.laptop", "ada.desk", "bob.laptop"
 HOME, SITE = PLACES
@@ -172,3 +173,20 @@ def test_a_laptop_whose_clock_is_a_year_behind_trusts_no_gateway(lab: LaptopLab)
 
     until(lambda: "certificate is not yet valid" in client.told, 20, "the laptop does not say why")
     assert "Initialization Sequence Completed" not in client.told
+
+
+def test_a_gateway_takes_up_a_new_certificate_by_itself(lab: LaptopLab) -> None:
+    """Its daemons start anew with it; the same one again starts nothing, and one that does not fit is refused."""
+    gateway, bob = lab.gateways[HOME], lab.laptops[BOB]
+    name = gateway.gateway.name
+    before = gateway.log().count("Initialization Sequence Completed")
+
+    told = lab.identify(HOME, Use.SERVER, name)
+
+    assert told["renewed"] is True
+    until(lambda: gateway.log().count("Initialization Sequence Completed") == before + 1, 20, "it does not start anew")
+    _connect(lab, BOB)
+    assert bob.host.pings(NODE)
+    with pytest.raises(LabTrouble, match="is not one to trust"):
+        lab.identify(HOME, Use.CLIENT, name)
+    assert lab.send(HOME)["renewed"] is False

@@ -15,7 +15,7 @@ from .trouble import Trouble
 def main() -> int:
     """Do what is asked, and return the exit status: 2 where it is refused, 6 where a daemon did not answer."""
     asked = _arguments()
-    place = Place(asked.settings, asked.sockets)
+    place = Place(asked.settings, asked.sockets, asked.owner)
     try:
         _do(asked, place)
     except Trouble as trouble:
@@ -37,6 +37,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bedplate-vpn")
     parser.add_argument("--settings", type=Path, default=Place.settings)
     parser.add_argument("--sockets", type=Path, default=Place.sockets)
+    parser.add_argument("--owner", default=Place.owner)
     what = parser.add_subparsers(dest="what", required=True)
     what.add_parser("take", help="put the book on standard input in force")
     what.add_parser("status", help="print how this gateway is, as JSON")

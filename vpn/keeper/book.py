@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .certificate import check_issuer, crl_end, crl_number
+from .identity import NAMES, take_identity
+from .management import ask
 from .place import TRANSPORTS, Place
 from .sessions import cut
 from .trouble import Refusal
@@ -25,18 +27,24 @@ _ADDRESS = re.compile(r"ifconfig-push [0-9.]+ [0-9.]+\n", re.ASCII)
 
 @dataclass(frozen=True)
 class Book:
-    """What the operator's machine sends: `laptops` holds the file of each laptop by transport and name."""
+    """What the operator's machine sends: `laptops` holds the file of each laptop by transport and name.
+
+    `identity` holds the gateway's certificate and keys, where they are sent along.
+    """
 
     crl: str
     laptops: Mapping[str, Mapping[str, str]]
     cut: tuple[str, ...]
+    identity: Mapping[str, str] | None = None
 
 
 def parse_book(text: str) -> Book:
     """Return the book that a text holds; raises Refusal for anything else."""
     try:
         told = json.loads(text)
-        book = Book(told["crl"], {each: told["laptops"][each] for each in TRANSPORTS}, tuple(told["cut"]))
+        laptops = {each: told["laptops"][each] for each in TRANSPORTS}
+        identity = told.get("identity") and {name: str(told["identity"][name]) for name in NAMES}
+        book = Book(told["crl"], laptops, tuple(told["cut"]), identity)
         names = {*book.cut, *(name for files in book.laptops.values() for name in files)}
         files = [file for each in book.laptops.values() for file in each.values()]
         whole = all(map(_NAME.fullmatch, names)) and all(map(_ADDRESS.fullmatch, files))
@@ -51,15 +59,19 @@ def take(place: Place, book: Book) -> dict[str, object]:
     """Put the book in force, end the sessions of whoever it lets in no more, and return what was done.
 
     The list comes first and the sessions last: whoever is cut off finds the door shut. Raises Refusal, before
-    anything is changed, for a list that is over, older than the one in force, or of another authority.
+    anybody is let in or out, for a list that is over, older than the one in force, or of another authority. A new
+    certificate is taken up by daemons that start anew, which laptops notice for seconds.
     """
     with _alone(place):
+        renewed = book.identity is not None and take_identity(place, book.identity)
         number = _replace_crl(place, book.crl)
         left = set(book.cut)
         for transport in TRANSPORTS:
             left |= _replace_files(place.addresses(transport), book.laptops[transport])
         ended = {name: sum(cut(place.socket(each), name) for each in TRANSPORTS) for name in sorted(left)}
-    return {"number": number, "cut": ended}
+        for transport in TRANSPORTS if renewed else ():
+            ask(place.socket(transport), "signal SIGHUP")
+    return {"number": number, "cut": ended, "renewed": renewed}
 
 
 @contextmanager

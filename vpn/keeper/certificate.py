@@ -27,9 +27,19 @@ def crl_number(file: Path) -> int:
 
 def check_issuer(crl: Path, trusted: Path) -> None:
     """Refuse a list that the authority in `trusted` did not sign."""
-    told = _openssl("crl", "-in", str(crl), "-noout", "-CAfile", str(trusted))
-    if "verify OK" not in told:
+    _openssl("crl", "-in", str(crl), "-noout")
+    if "verify OK" not in _asked("crl", "-in", str(crl), "-noout", "-CAfile", str(trusted)).stderr:
         raise Refusal("the list of revoked certificates is signed by somebody else than this gateway's authority")
+
+
+def check_identity(trusted: Path, certificate: Path, key: Path) -> None:
+    """Refuse a certificate that the authority did not sign, or a key that is not the certificate's."""
+    done = _asked("verify", "-CAfile", str(trusted), "-purpose", "sslserver", str(certificate))
+    if done.returncode:
+        raise Refusal(f"the gateway's certificate is not one to trust: {' '.join(done.stderr.split())[:160]}")
+    own = _openssl("x509", "-in", str(certificate), "-noout", "-pubkey")
+    if own != _openssl("pkey", "-in", str(key), "-pubout"):
+        raise Refusal("the gateway's key is not that of its certificate")
 
 
 def _moment(told: str) -> int:
@@ -37,8 +47,13 @@ def _moment(told: str) -> int:
 
 
 def _openssl(*arguments: str) -> str:
-    done = subprocess.run(["/usr/bin/openssl", *arguments], capture_output=True, text=True, check=False)  # noqa: S603
-    told = done.stdout + done.stderr
-    if done.returncode and "verify" not in told:
-        raise Refusal(f"openssl reads no {arguments[0]} in {Path(arguments[2]).name}: {done.stderr.strip()[:200]}")
-    return told
+    """Return what openssl prints of a file; Refusal where it cannot read it."""
+    done = _asked(*arguments)
+    if done.returncode:
+        told = done.stderr.strip().splitlines()
+        raise Refusal(f"openssl reads no {arguments[0]} in {Path(arguments[2]).name}: {(told or ['?'])[0][:200]}")
+    return done.stdout
+
+
+def _asked(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(["/usr/bin/openssl", *arguments], capture_output=True, text=True, check=False)  # noqa: S603

@@ -8,10 +8,11 @@ TRANSPORTS = ("udp", "tcp")
 
 @dataclass(frozen=True)
 class Place:
-    """The two folders of a gateway; the standard ones but in tests."""
+    """The two folders of a gateway, and the account of its daemons; the standard ones but in tests."""
 
     settings: Path = Path("/etc/bedplate/laptops")
     sockets: Path = Path("/run/bedplate-laptops")
+    owner: str = "openvpn"
 
     @property
     def crl(self) -> Path:

@@ -6,7 +6,8 @@ Never opens a way to a gateway itself; each is sent everything, so that what one
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Protocol
 
 from bedplate.errors import BedplateError, PartError
@@ -16,6 +17,26 @@ from vpn.laptops.server import Laptop, address_files
 TAKE = "sudo -n bedplate-vpn take"
 
 
+@dataclass(frozen=True, slots=True)
+class GatewayKeys:
+    """What a gateway proves itself by, each as PEM; `trusted` is who signs laptops, `tls_crypt` all gateways' key."""
+
+    trusted: str
+    certificate: str
+    key: str = field(repr=False)
+    tls_crypt: str = field(repr=False)
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The names under which a gateway keeps them."""
+        return {
+            "ca.crt": self.trusted,
+            "server.crt": self.certificate,
+            "server.key": self.key,
+            "tls-crypt-v2.key": self.tls_crypt,
+        }
+
+
 class Way(Protocol):
     """A way to one gateway."""
 
@@ -23,12 +44,19 @@ class Way(Protocol):
         """Run a command there with `told` on its standard input, and return what it prints; raises BedplateError."""
 
 
+NO_KEYS: Mapping[str, GatewayKeys] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Book:
-    """Whom gateways let in from now on: the list of revoked certificates (PEM), and every laptop that stays."""
+    """Whom gateways let in from now on: the list of revoked certificates (PEM), and every laptop that stays.
+
+    `keys` holds what gateways prove themselves by, by place; a gateway of which it says nothing keeps what it has.
+    """
 
     crl: str
     laptops: tuple[Laptop, ...]
+    keys: Mapping[str, GatewayKeys] = field(default_factory=lambda: NO_KEYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +106,6 @@ def carry(
 def book_text(gateway: LaptopGateway, book: Book, cut: Iterable[str] = ()) -> str:
     """Return what one gateway is sent; InputError where its pool has no room for a laptop."""
     laptops = {str(transport): address_files(gateway, transport, book.laptops) for transport in Transport}
-    return json.dumps({"crl": book.crl, "laptops": laptops, "cut": sorted(cut)})
+    told = {"crl": book.crl, "laptops": laptops, "cut": sorted(cut)}
+    keys = book.keys.get(gateway.place)
+    return json.dumps(told | ({"identity": dict(keys.files)} if keys else {}))
