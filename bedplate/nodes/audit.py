@@ -15,7 +15,6 @@ from time import monotonic
 
 import bedplate
 from bedplate.errors import BedplateError
-from bedplate.nodes.shared_connection import shared_connection
 from bedplate.nodes.ssh_config import Login
 from bedplate.nodes.verdict import Findings, findings_of
 
@@ -55,12 +54,17 @@ def audited(audit: Audit, nodes: Sequence[str]) -> Iterator[Findings]:
 
 def _audited(audit: Audit, node: str) -> Findings:
     start = monotonic()
-    if audit.config is None:
-        found = _found(audit, node, ("--hosts=local://", *(() if os.geteuid() == 0 else ("--sudo",))))
-    else:
-        with shared_connection(node, audit.config, audit.login) as config:
-            found = _found(audit, node, (f"--hosts=ssh://{node}", f"--ssh-config={config}", "--sudo"))
+    found = _found(audit, node, _way(audit, node))
     return replace(found, seconds=round(monotonic() - start, 1))
+
+
+def _way(audit: Audit, node: str) -> tuple[str, ...]:
+    """Return testinfra's options: one shell of root's over SSH, or this machine itself."""
+    if audit.config is None:
+        return ("--hosts=local://", *(() if os.geteuid() == 0 else ("--sudo",)))
+    at = f"{audit.login.user}@{node}" if audit.login.user else node
+    key = (f"--ssh-identity-file={audit.login.identity.absolute()}",) if audit.login.identity else ()
+    return (f"--hosts=shell://{at}", f"--ssh-config={audit.config.absolute()}", *key, "--sudo")
 
 
 def _found(audit: Audit, node: str, way: tuple[str, ...]) -> Findings:
@@ -68,7 +72,17 @@ def _found(audit: Audit, node: str, way: tuple[str, ...]) -> Findings:
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
         file = Path(folder) / "findings"
         command = (
-            *(sys.executable, "-m", "pytest", "-p", "testinfra.plugin", "--quiet", "-c", str(CHECKS / "pytest.ini")),
+            *(
+                sys.executable,
+                "-m",
+                "pytest",
+                "-p",
+                "testinfra.plugin",
+                "--quiet",
+                "--tb=line",
+                "-c",
+                str(CHECKS / "pytest.ini"),
+            ),
             *("--rootdir", str(CHECKS), f"--fleet={audit.fleet.absolute()}", f"--node={node}", f"--findings={file}"),
             *(*way, *_files(audit.role)),
         )

@@ -4,9 +4,12 @@ A rule is a test: its docstring is the promise, its name the rule's, its file's 
 machine (subject.py) are not run for it, and are counted. A machine that is not reached is named, and judged by none.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from testinfra.backend import BACKENDS
 from testinfra.host import Host
 
 from bedplate.catalog import load_catalog
@@ -17,9 +20,11 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.node import NodePlan
 from bedplate.plan.nodes import node_of
 from tests.compliance.ledger import Ledger
+from tests.compliance.shell import ShellBackend
 from tests.compliance.subject import MARK
 
 _PLAN = pytest.StashKey[FleetPlan]()
+_NODES = pytest.StashKey[dict[str, NodePlan]]()
 _LEDGER = pytest.StashKey[Ledger]()
 
 
@@ -31,7 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Open the ledger."""
+    """Open the ledger, and teach testinfra the way that is quick."""
+    BACKENDS[ShellBackend.NAME] = f"{ShellBackend.__module__}.{ShellBackend.__name__}"
     config.addinivalue_line("markers", f"{MARK}(has): which machines the rule is about, by their plan")
     config.stash[_LEDGER] = Ledger(config.getoption("--findings"))
     config.pluginmanager.register(config.stash[_LEDGER])
@@ -63,18 +69,27 @@ def _is_wanted(config: pytest.Config, rule: pytest.Function) -> bool:
 
 
 def _node(config: pytest.Config, host: Host) -> NodePlan:
+    """Return what a machine ought to be, planned once."""
     name = config.getoption("--node") or host.backend.hostname
-    try:
-        return node_of(_plan(config), name, load_catalog())
-    except BedplateError as error:
-        raise pytest.UsageError(f"{error.what}; {error.fix}") from None
+    known = config.stash.setdefault(_NODES, {})
+    if name not in known:
+        with _told_plainly():
+            known[name] = node_of(_plan(config), name, load_catalog())
+    return known[name]
 
 
 def _plan(config: pytest.Config) -> FleetPlan:
     """Return the plan of the fleet, made once."""
     if _PLAN not in config.stash:
-        try:
+        with _told_plainly():
             config.stash[_PLAN] = planned(load_fleet(Path(config.getoption("--fleet")), load_catalog()))
-        except BedplateError as error:
-            raise pytest.UsageError(f"{error.what}; {error.fix}") from None
     return config.stash[_PLAN]
+
+
+@contextmanager
+def _told_plainly() -> Iterator[None]:
+    """Turn what is wrong with the file or a name into an error of usage."""
+    try:
+        yield
+    except BedplateError as error:
+        raise pytest.UsageError(f"{error.what}; {error.fix}") from None
