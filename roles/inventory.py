@@ -1,18 +1,15 @@
 """An inventory that plain pyinfra reads: the machines of the fleet file that BEDPLATE_FLEET names, or of fleet.yaml.
 
-A machine whose address nobody decides beforehand goes by its name.
+They go by the names of the plan: `bedplate node ssh-config --write` tells ssh where each is, and by which key it is
+known.
 """
 
 import os
 from pathlib import Path
 
-from bedplate.catalog import load_catalog
-from bedplate.load import load_fleet
-from bedplate.lock import lock_path, read_lock
-from bedplate.plan import plan_fleet
-from bedplate.plan.nodes import standing_nodes
+from roles.fleet_file import machines
 
-_catalog = load_catalog()
-_loaded = load_fleet(Path(os.environ.get("BEDPLATE_FLEET", "fleet.yaml")), _catalog)
-_plan = plan_fleet(_loaded.fleet, read_lock(lock_path(_loaded.path), _loaded.fleet.name), _catalog)
-nodes = [(str(node.address or node.full_name), {"node": node}) for node in standing_nodes(_plan)]
+_file = Path(os.environ.get("BEDPLATE_FLEET", "fleet.yaml"))
+nodes = [
+    (name, {"fleet": str(_file), "ssh_strict_host_key_checking": "yes", "_sudo": True}) for name in machines(_file)
+]

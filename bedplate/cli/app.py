@@ -15,6 +15,10 @@ from bedplate.cli.graph import graph
 from bedplate.cli.image import record
 from bedplate.cli.node_apply import apply
 from bedplate.cli.node_audit import audit
+from bedplate.cli.node_bootstrap import bootstrap
+from bedplate.cli.node_list import list as list_nodes
+from bedplate.cli.node_ssh_config import ssh_config
+from bedplate.cli.node_trust import trust
 from bedplate.cli.output import show
 from bedplate.cli.plan import plan
 from bedplate.cli.quotas import quotas
@@ -45,8 +49,12 @@ NOUNS: dict[str, tuple[str, tuple[tuple[Callable[..., int], str], ...]]] = {
     "node": (
         "The fleet's machines.",
         (
-            (apply, "bedplate node apply --site cellar --fleet examples/lab.yaml"),
             (audit, "bedplate node audit titan-01.cellar --fleet examples/lab.yaml"),
+            (list_nodes, "bedplate node list --fleet examples/lab.yaml"),
+            (apply, "bedplate node apply --site cellar --fleet examples/lab.yaml"),
+            (trust, "bedplate node trust titan-01.cellar SHA256:..."),
+            (bootstrap, "bedplate node bootstrap titan-01.cellar"),
+            (ssh_config, "bedplate node ssh-config --write ~/.ssh/lab"),
         ),
     ),
     "image": ("Images that machines start from.", ((record, "bedplate image record fleet.yaml"),)),

@@ -40,7 +40,7 @@ def apply(  # noqa: PLR0913  each is an option of the command line
     from bedplate.cli.opening import opened, planned
     from bedplate.nodes.order import Order
     from bedplate.nodes.outcome import exit_status
-    from bedplate.report.nodes import apply_document, apply_lines
+    from bedplate.report.apply import apply_document, apply_lines
 
     plan = planned(opened(fleet))
     machines = chosen(plan, names or (), group or (), site or (), every=every)

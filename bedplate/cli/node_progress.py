@@ -15,7 +15,7 @@ from bedplate.nodes.engine import Engine, working
 from bedplate.nodes.event import Event, Step
 from bedplate.nodes.order import Order
 from bedplate.nodes.outcome import Outcome
-from bedplate.report.nodes import event_line
+from bedplate.report.apply import event_line
 
 STOPPING = "stopping when each node has finished what it is at; Ctrl-C once more cuts the connections"
 

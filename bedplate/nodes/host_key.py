@@ -40,8 +40,15 @@ def keys_of_scan(text: str) -> Iterator[str]:
 
 
 def known_hosts(nodes: Iterable[NodePlan], keys: Mapping[str, tuple[str, ...]]) -> str:
-    """Return the text of a known_hosts file: each machine that is known, under its full name."""
-    return "".join(f"{node.full_name} {key}\n" for node in nodes for key in keys.get(node.name, ()))
+    """Return the text of a known_hosts file: each machine that is known, under its full name and its fixed address.
+
+    ssh looks for the name (HostKeyAlias); paramiko, which plain pyinfra uses, knows no alias.
+    """
+    return "".join(f"{_names(node)} {key}\n" for node in nodes for key in keys.get(node.name, ()))
+
+
+def _names(node: NodePlan) -> str:
+    return f"{node.full_name},{node.address}" if node.address else node.full_name
 
 
 def _is_key(text: str) -> bool:

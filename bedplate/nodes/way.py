@@ -9,8 +9,12 @@ from bedplate.nodes.host_key import known_hosts
 from bedplate.nodes.order import Target
 from bedplate.nodes.ssh_config import Login, Reached, ssh_config
 
-# No terminal, no agent and no display go along: a machine has no need of them.
-_OPTIONS = ("-T", "-a", "-x", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR")
+# No terminal, no agent and no display go along: a machine has no need of them. Each connection is one of its own, for
+# one that is to show that somebody can still log in must not ride on another.
+_OPTIONS = (
+    *("-T", "-a", "-x", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR"),
+    *("-o", "ControlMaster=no", "-o", "ControlPath=none"),
+)
 _USERS = "\nMatch all\n  Include ~/.ssh/config\n  Include /etc/ssh/ssh_config\n"
 
 

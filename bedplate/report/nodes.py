@@ -1,77 +1,57 @@
-"""What an apply did to each node, as a table with the names of what changed, and as a document for programs."""
+"""The machines of a fleet: where each is, what it does, and how many more of its kind there may be."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any
 
-from bedplate.nodes.event import Event, Step
-from bedplate.nodes.outcome import Outcome
+from bedplate.plan.node import NodePlan
 from bedplate.report.columns import aligned, counted
 
-_RIGHT = (1, 2, 3)
+
+def node_lines(standing: Iterable[NodePlan], pooled: Iterable[NodePlan], trusted: Iterable[str]) -> Iterator[str]:
+    """Yield a row a machine that always stands, and one for those of a pool; `*` marks a host key that is known."""
+    fixed, keys = tuple(standing), frozenset(trusted)
+    rows = [("  node", "address", "duties", "until"), *(_row(node, keys) for node in fixed)]
+    rows += [_pool(tuple(nodes)) for _, nodes in groupby(pooled, key=lambda node: (_group(node), node.place))]
+    yield from aligned(rows)
+    known = sum(node.name in keys for node in fixed)
+    yield f"{counted(len(fixed), 'machine')} always stand, {known} of a known host key (*): `bedplate node trust`"
 
 
-def apply_lines(outcomes: Iterable[Outcome], *, check: bool) -> Iterator[str]:
-    """Yield a row a node, under it what changed or would, or why it ended early; then what to do next."""
-    every = tuple(outcomes)
-    heading = ("node", "would change" if check else "changed", "unchanged", "time", "")
-    rows = aligned((heading, *(_row(each) for each in every)), right=_RIGHT)
-    yield rows[0]
-    for row, each in zip(rows[1:], every, strict=True):
-        yield row
-        yield from (f"  {'~' if check else '+'} {name}" for name in each.changed)
-        if each.trouble and each.trouble.fix:
-            yield f"  fix  {each.trouble.fix}"
-    yield ""
-    yield _verdict(every, check=check)
+def node_document(nodes: Iterable[tuple[NodePlan, bool]], trusted: Iterable[str]) -> dict[str, Any]:
+    """Return the machines, each with whether it always stands, as JSON's own types."""
+    keys = frozenset(trusted)
+    return {"nodes": [{**_entry(node), "standing": stands, "trusted": node.name in keys} for node, stands in nodes]}
 
 
-def apply_document(outcomes: Iterable[Outcome]) -> dict[str, Any]:
-    """Return what became of each node as JSON's own types."""
-    return {"nodes": {each.node: _entry(each) for each in outcomes}}
+def _row(node: NodePlan, keys: frozenset[str]) -> tuple[str, ...]:
+    mark = "*" if node.name in keys else " "
+    return (f"{mark} {node.name}", str(node.address or "by name"), _duties(node))
 
 
-def event_line(event: Event) -> str | None:
-    """Return what is worth a line while the work goes on; None for what the table tells at its end."""
-    match event.step:
-        case Step.OPENED:
-            return f"{event.node}: looking"
-        case Step.NOTE:
-            return f"{event.node}: {event.words}"
-        case Step.OPERATION:
-            return f"{event.node}: {event.name}"
-        case Step.TROUBLE:
-            return f"{event.node}: {event.kind}: {event.words}"
-        case _:
-            return None
+def _pool(nodes: tuple[NodePlan, ...]) -> tuple[str, ...]:
+    first, last = nodes[0], nodes[-1]
+    names = first.name if first == last else f"{first.name} to -{last.host.rpartition('-')[2]}"
+    return (f"  {names}", "by name", _duties(first), first.expires or "")
 
 
-def _row(each: Outcome) -> tuple[str, ...]:
-    figures = (str(len(each.changed)), str(each.unchanged), f"{each.seconds:.1f} s")
-    if each.trouble is None:
-        return (each.node, *figures)
-    return (each.node, figures[0], "-", "-", f"{each.trouble.kind}: {each.trouble.words}")
+def _group(node: NodePlan) -> str:
+    return node.host.rpartition("-")[0]
 
 
-def _verdict(every: Sequence[Outcome], *, check: bool) -> str:
-    early = [each for each in every if not each.is_done]
-    if early:
-        done = len(every) - len(early)
-        return f"{counted(done, 'node')} of {len(every)} done; not done: {', '.join(each.node for each in early)}"
-    changed = sum(bool(each.changed) for each in every)
-    if check:
-        if changed:
-            return f"{changed} of {counted(len(every), 'node')} to be changed: `bedplate node apply` does it"
-        return f"{counted(len(every), 'node')}: all as the plan has it"
-    return f"{counted(len(every), 'node')} done, {changed} changed"
+def _duties(node: NodePlan) -> str:
+    gpus = f" ({node.gpus.count} x {node.gpus.model})" if node.gpus else ""
+    return (", ".join(sorted(node.duties)) or "-") + gpus
 
 
-def _entry(each: Outcome) -> dict[str, Any]:
-    trouble = each.trouble
+def _entry(node: NodePlan) -> dict[str, Any]:
     return {
-        "status": str(trouble.kind) if trouble else "done" if each.is_done else "stopped",
-        "changed": each.changed,
-        "unchanged": each.unchanged,
-        "seconds": round(each.seconds, 3),
-        "what": trouble.words if trouble else "",
-        "fix": trouble.fix if trouble else "",
+        "name": node.name,
+        "full_name": node.full_name,
+        "place": node.place,
+        "ground": str(node.ground),
+        "duties": sorted(node.duties),
+        "address": str(node.address) if node.address else None,
+        "owner": node.owner,
+        "expires": node.expires,
     }

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PACKAGES_SECONDS = 300.0
 """How long another program that installs packages is waited for."""
-_PAUSE = 3.0
+_PAUSE = 1.0
 _BUSY = re.compile(r"Could not get lock|Unable to acquire the dpkg frontend lock|dpkg frontend lock was locked")
 _HALF_DONE = re.compile(r"dpkg was interrupted, you must manually run")
 _MEND = "dpkg --configure -a --force-confdef --force-confold"

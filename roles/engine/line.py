@@ -2,6 +2,7 @@
 
 import shlex
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -57,11 +58,13 @@ class Line:
         self.node = node
         self._writing = Lock()
         self._closed = Event()
+        # A file, not a pipe: whatever ssh leaves behind may hold a pipe open for ever.
+        self._told: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed when we hang up
         self._process = subprocess.Popen(  # noqa: S603  ssh, with the arguments that we made
             (*argv, f"sh -c {shlex.quote(_AS_ROOT)}"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._told,
         )
         self._in = cast("BufferedWriter", self._process.stdin)
         self._out = cast("BufferedReader", self._process.stdout)
@@ -107,9 +110,9 @@ class Line:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
-        for stream in (self._out, self._process.stderr):
+        for stream in (self._out, self._told):
             with suppress(OSError):
-                cast("IO[bytes]", stream).close()
+                stream.close()
 
     def _greeted(self, opening: Opening) -> tuple[str, ...]:
         watch = Timer(opening.patience + _LOGIN_SECONDS, self._process.kill)
@@ -141,7 +144,8 @@ class Line:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=2)
         self._process.kill()
-        return cast("IO[bytes]", self._process.stderr).read(_NOISE).decode(errors="replace")
+        self._told.seek(0)
+        return self._told.read(_NOISE).decode(errors="replace")
 
     def _ask(self, header: dict[str, object], body: bytes = b"") -> tuple[dict[str, object], bytes]:
         try:

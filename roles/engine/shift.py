@@ -6,9 +6,9 @@ import resource
 import traceback
 from collections.abc import Callable
 from threading import Event as Flag
-from threading import Thread
 from typing import IO, BinaryIO
 
+import gevent
 from gevent.os import make_nonblocking, nb_read
 from gevent.pool import Pool
 from pyinfra.api.state import StateStage
@@ -17,6 +17,9 @@ from pyinfra.context import ctx_state
 from bedplate.errors import BedplateError
 from bedplate.nodes.event import Event, Kind, Trouble, trouble_of
 from bedplate.nodes.order import Order
+from bedplate.plan.node import NodePlan
+from roles.base import Role
+from roles.catalog import roles_of
 from roles.engine.crew import assemble
 from roles.engine.line import Opening
 from roles.engine.work import Work
@@ -28,11 +31,17 @@ _FILES = 65536
 Tell = Callable[[Event], None]
 
 
-def work_through(order: Order, stopping: BinaryIO, out: IO[str]) -> None:
+def work_through(
+    order: Order,
+    stopping: BinaryIO,
+    out: IO[str],
+    roles: Callable[[NodePlan], tuple[Role, ...]] = roles_of,
+) -> None:
     """Carry out an order; each event is a line on `out`, and the end of `stopping` stops it."""
     _make_quiet()
     stopped = Flag()
-    Thread(target=_listen, args=(stopping, stopped), daemon=True).start()
+    listening = gevent.spawn(_listen, stopping, stopped)
+    gevent.sleep(0)
 
     def tell(event: Event) -> None:
         out.write(event.line() + "\n")
@@ -40,13 +49,14 @@ def work_through(order: Order, stopping: BinaryIO, out: IO[str]) -> None:
 
     opening = Opening("shared" if order.check else "alone", order.who, folder=order.folder, memory=order.memory)
     state = assemble(order.targets, opening)
-    works = [Work(state, host, tell) for host in state.crew]
+    works = [Work(state, host, tell, roles) for host in state.crew]
     with ctx_state.use(state):
         state.set_stage(StateStage.Prepare)
         ready = _each(works, _LOGINS, tell, lambda work: _prepare(work, order, stopped))
         state.set_stage(StateStage.Execute)
         state.is_executing = not order.check
         _each(ready, len(works), tell, lambda work: _finish(work, order, stopped))
+    listening.kill()
 
 
 def _prepare(work: Work, order: Order, stopped: Flag) -> None:

@@ -10,7 +10,8 @@ from pyinfra.api.state import State
 from pyinfra.context import ctx_host
 
 from bedplate.nodes.event import Event, Kind, Step, Trouble
-from roles.catalog import roles_of
+from bedplate.plan.node import NodePlan
+from roles.base import Role
 from roles.engine.crew import Lost, NodeHost
 from roles.engine.foretelling import count_as_change, foretell, name_of
 from roles.engine.line import Line, Opening
@@ -27,6 +28,7 @@ class Work:
     state: State
     host: NodeHost
     tell: Tell
+    roles: Callable[[NodePlan], tuple[Role, ...]]
     began: float = field(default_factory=monotonic)
 
     def open(self, is_stopped: Callable[[], bool]) -> None:
@@ -45,7 +47,7 @@ class Work:
     def plan(self, only: frozenset[str] | None) -> None:
         """Let the roles look at the node and say what is to be; raises Trouble."""
         with ctx_host.use(self.host):
-            self._guarded("looking at it", lambda: deploy(roles_of(self.host.data.node), only=only))
+            self._guarded("looking at it", lambda: deploy(self.roles(self.host.data.node), only=only))
 
     def changes(self) -> tuple[str, ...]:
         """Return the keys of the operations that would change something now."""

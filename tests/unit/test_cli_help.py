@@ -7,7 +7,11 @@ from bedplate.cli import run
 from bedplate.cli.app import EXAMPLES, NOUNS
 
 COMMANDS = [(command.__name__.replace("_", "-"), example) for command, example in EXAMPLES]
-VERBS = [(f"{noun} {verb.__name__}", example) for noun, (_, verbs) in NOUNS.items() for verb, example in verbs]
+VERBS = [
+    (f"{noun} {verb.__name__.replace('_', '-')}", example)
+    for noun, (_, verbs) in NOUNS.items()
+    for verb, example in verbs
+]
 
 
 @pytest.mark.parametrize(("command", "example"), COMMANDS + VERBS)

@@ -1,0 +1,94 @@
+"""The machines that the fleet's Auto Scaling groups hold now, asked of AWS region by region."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Any
+
+from bedplate.account.door import Door
+from bedplate.account.regions import Answers, ask_regions
+from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.pool import PoolPlan
+
+# Groups that one call of DescribeAutoScalingGroups may name, instances of DescribeInstances. Source: their API pages.
+_GROUPS, _INSTANCES = 50, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine of a pool: `name` is the one that it has claimed in the fleet's zone, where it has one."""
+
+    instance: str
+    group: str
+    pool: str
+    region: str
+    zone: str
+    type: str
+    state: str
+    address: IPv4Address | None
+    name: str | None = None
+
+
+def machines(door: Door, plan: FleetPlan) -> Answers[tuple[Machine, ...]]:
+    """Return by region the machines that its groups hold, whatever state they are in."""
+    names = _claimed(door, plan)
+
+    def ask(region: str) -> tuple[Machine, ...]:
+        pools = {f"{plan.name}-{pool.name}": pool for pool in plan.pools if pool.region == region}
+        return tuple(_of_region(door, region, pools, names))
+
+    return ask_regions((pool.region for pool in plan.pools), ask)
+
+
+def _of_region(door: Door, region: str, pools: Mapping[str, PoolPlan], names: Mapping[str, str]) -> Iterator[Machine]:
+    members = {one["InstanceId"]: (pools[group], one) for group, one in _members(door, region, list(pools))}
+    addresses = dict(_addresses(door, region, list(members)))
+    for ident, (pool, told) in members.items():
+        yield Machine(
+            instance=ident,
+            group=pool.group,
+            pool=pool.name,
+            region=region,
+            zone=told["AvailabilityZone"],
+            type=told.get("InstanceType", ""),
+            state=told["LifecycleState"],
+            address=addresses.get(ident),
+            name=names.get(ident),
+        )
+
+
+def _members(door: Door, region: str, groups: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for start in range(0, len(groups), _GROUPS):
+        asked = {"AutoScalingGroupNames": groups[start : start + _GROUPS]}
+        for page in door.pages("autoscaling", region, "describe_auto_scaling_groups", **asked):
+            for group in page["AutoScalingGroups"]:
+                yield from ((group["AutoScalingGroupName"], one) for one in group["Instances"])
+
+
+def _addresses(door: Door, region: str, instances: list[str]) -> Iterator[tuple[str, IPv4Address]]:
+    for start in range(0, len(instances), _INSTANCES):
+        # A filter bears what EC2 has forgotten by now; a list of ids would be refused whole.
+        wanted = [{"Name": "instance-id", "Values": instances[start : start + _INSTANCES]}]
+        for page in door.pages("ec2", region, "describe_instances", Filters=wanted):
+            for one in (each for booking in page["Reservations"] for each in booking["Instances"]):
+                if "PrivateIpAddress" in one:
+                    yield one["InstanceId"], IPv4Address(one["PrivateIpAddress"])
+
+
+def _claimed(door: Door, plan: FleetPlan) -> dict[str, str]:
+    """Return the name that each instance has written into the fleet's zone beside its own id."""
+    found: dict[str, str] = {}
+    for zone in _zones(door, plan):
+        for page in door.pages("route53", plan.home.name, "list_resource_record_sets", HostedZoneId=zone):
+            for one in page["ResourceRecordSets"]:
+                if one["Type"] == "TXT":
+                    owner = one["ResourceRecords"][0]["Value"].strip('"')
+                    found[owner] = one["Name"].rstrip(".").removesuffix(f".{plan.domain}")
+    return found
+
+
+def _zones(door: Door, plan: FleetPlan) -> Iterator[str]:
+    listed = door.call("route53", plan.home.name, "list_hosted_zones_by_name", DNSName=plan.domain)["HostedZones"]
+    for zone in listed:
+        if zone["Name"] == f"{plan.domain}." and zone["Config"]["PrivateZone"]:
+            yield zone["Id"].rpartition("/")[2]

@@ -1,0 +1,50 @@
+"""`bedplate node ssh-config`: OpenSSH's configuration for the fleet's machines, with the host keys that are known."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bedplate.cli.node_options import FleetOption, Identity, User
+from bedplate.cli.options import DEFAULT_FLEET
+from bedplate.cli.output import show, tell
+
+KNOWN = "known_hosts"
+
+
+def ssh_config(
+    *,
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="FILE", help="Write it there, and the host keys beside it.")
+    ] = None,
+    user: User = None,
+    identity: Identity = None,
+    fleet: FleetOption = DEFAULT_FLEET,
+) -> int:
+    """Print what ssh needs to know of the fleet."""
+    from bedplate.catalog import load_catalog
+    from bedplate.cli.opening import opened, planned
+    from bedplate.nodes.host_key import known_hosts
+    from bedplate.nodes.ssh_config import Login, Reached
+    from bedplate.nodes.ssh_config import ssh_config as text
+    from bedplate.plan.nodes import pool_nodes, standing_nodes
+    from bedplate.writer import write_whole
+
+    plan = planned(opened(fleet))
+    nodes = (*standing_nodes(plan), *pool_nodes(plan, load_catalog()))
+    file = (write or Path("~/.ssh/bedplate")).expanduser().absolute()
+    believed = file.with_name(f"{file.name}.{KNOWN}")
+    config = text((Reached(node) for node in nodes), believed, Login(user, identity))
+    if write is None:
+        show(config.splitlines())
+        return 0
+    write_whole(believed, known_hosts(nodes, plan.record.host_keys).encode())
+    write_whole(file, config.encode())
+    tell([f"written to {file} and {believed.name}; at the top of ~/.ssh/config: Include {file}"])
+    unknown = sum(node.name not in plan.record.host_keys for node in nodes)
+    tell(
+        [f"{unknown} of {len(nodes)} machines are refused until `bedplate node trust` knows their keys"]
+        if unknown
+        else []
+    )
+    return 0

@@ -1,0 +1,56 @@
+"""A line that breaks: `python -m tests.support.cut_line NUMBER before|after COMMAND` runs COMMAND as `sh -c` would.
+
+It breaks at the first frame of the operation of that number that changes anything: before the frame has come through,
+or after it, so that it is carried out and nobody hears of it.
+"""
+
+import subprocess
+import sys
+from threading import Event, Thread
+from typing import IO
+
+from roles.engine.agent import receive, send
+
+
+def main() -> None:
+    """Carry frames until the line breaks."""
+    number, moment, command = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    broken = Event()
+    with subprocess.Popen(["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as agent:
+        assert agent.stdin
+        assert agent.stdout
+        Thread(target=_back, args=(agent.stdout, broken), daemon=True).start()
+        _introduce(agent.stdin)
+        _carry(agent.stdin, number, moment, broken)
+        agent.stdin.close()
+        agent.wait()
+
+
+def _introduce(to: IO[bytes]) -> None:
+    size = sys.stdin.buffer.readline()
+    to.write(size + sys.stdin.buffer.read(int(size)))
+    to.flush()
+
+
+def _carry(to: IO[bytes], number: int, moment: str, broken: Event) -> None:
+    noted: set[str] = set()
+    while len(noted) < number:
+        header, body = receive(sys.stdin.buffer)
+        if header.get("note"):
+            noted.add(str(header["note"]))
+        if len(noted) == number:
+            broken.set()
+        if not (broken.is_set() and moment == "before"):
+            send(to, header, body)
+
+
+def _back(out: IO[bytes], broken: Event) -> None:
+    while some := out.read1(65536):  # type: ignore[attr-defined]
+        if broken.is_set():
+            return
+        sys.stdout.buffer.write(some)
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""Every machine of a fleet as roles configure it: names, duties, doors, mounts."""
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from bedplate.catalog import load_catalog
+from bedplate.errors import InputError
+from bedplate.plan import FleetPlan, Record, plan_fleet
+from bedplate.plan.door import SSH, TCP
+from bedplate.plan.intent import Flow, Kind, Spot, carries, reaches, spots
+from bedplate.plan.node import Duty, Ground, MountKind, NodePlan
+from bedplate.plan.node_doors import EXPORTER_PORT, OPENVPN
+from bedplate.plan.nodes import node_of, pool_nodes, standing_nodes
+from bedplate.spec import Fleet
+from tests.support.declared import EXAMPLES, plan_of
+from tests.support.fleets import fleets
+
+LAB = plan_of(EXAMPLES / "lab.yaml")
+# What anybody may knock at: both ports of OpenVPN, IKE, and ESP.
+OPEN = {*OPENVPN, ("udp", 500), ("udp", 4500), ("esp", None)}
+
+
+def _every(plan: FleetPlan) -> Iterator[NodePlan]:
+    yield from standing_nodes(plan)
+    yield from pool_nodes(plan, load_catalog())
+
+
+def _node(name: str) -> NodePlan:
+    return node_of(LAB, name, load_catalog())
+
+
+def _lets_in(node: NodePlan, source: Spot, flow: Flow) -> bool:
+    return any(
+        source.block.subnet_of(rule.block) and rule.protocol in (None, flow.protocol) and rule.port in (None, flow.port)
+        for rule in node.doors
+    )
+
+
+def _spot(plan: FleetPlan, node: NodePlan) -> Spot:
+    """Return the spot that a node stands on."""
+    kinds = {Ground.METAL: (Kind.LAN,), Ground.CLOUD: (Kind.CONTROL,) if Duty.CONTROL in node.duties else (Kind.NODES,)}
+    found = [spot for spot in spots(plan) if spot.place == node.place and spot.kind in kinds[node.ground]]
+    return next((spot for spot in found if node.address in (spot.address, None)), found[0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(fleets())
+def test_no_door_is_open_wider_than_intended(fleet: dict[str, Any]) -> None:
+    """SSH, metrics and NFS come from blocks of the fleet alone; from the internet only what a gateway answers."""
+    plan = plan_fleet(Fleet.model_validate(fleet), Record({}), load_catalog())
+    own = [*(region.block for region in plan.regions), *(site.lan for site in plan.sites)]
+    own += [pool.block for pool in plan.laptops]
+
+    for node in _every(plan):
+        for rule in node.doors:
+            inside = any(rule.block.subnet_of(block) for block in own)
+            assert inside or (rule.protocol, rule.port) in OPEN, (node.name, rule)
+            assert inside or node.duties & {Duty.LAPTOPS, Duty.TUNNELS}, (node.name, rule)
+
+
+@settings(max_examples=60, deadline=None)
+@given(fleets())
+def test_whoever_is_meant_to_log_in_finds_the_door_open(fleet: dict[str, Any]) -> None:
+    """Where the network is to carry SSH to a machine of the cloud, its own packet filter lets it in too."""
+    plan = plan_fleet(Fleet.model_validate(fleet), Record({}), load_catalog())
+
+    for node in _every(plan):
+        if Duty.LAPTOPS in node.duties and node.ground is Ground.CLOUD:
+            continue
+        target = _spot(plan, node)
+        for source in spots(plan):
+            people = source.kind in (Kind.LAN, Kind.LAPTOPS) and carries(plan, source, target)
+            if people and reaches(plan, source, target):
+                assert _lets_in(node, source, Flow(TCP, SSH)), (source.name, node.name)
+
+
+@settings(max_examples=40, deadline=None)
+@given(fleets())
+def test_doors_have_names_of_their_own(fleet: dict[str, Any]) -> None:
+    """A packet filter names its rules: two of one name could not be told apart."""
+    plan = plan_fleet(Fleet.model_validate(fleet), Record({}), load_catalog())
+
+    for node in _every(plan):
+        names = [rule.name for rule in node.doors]
+        assert len(names) == len(set(names)), node.name
+
+
+@settings(max_examples=40, deadline=None)
+@given(fleets())
+def test_machines_have_names_of_their_own(fleet: dict[str, Any]) -> None:
+    """A name means one machine, and that machine is found by it."""
+    plan = plan_fleet(Fleet.model_validate(fleet), Record({}), load_catalog())
+    names = [node.name for node in _every(plan)]
+
+    assert len(names) == len(set(names))
+    assert all(node_of(plan, name, load_catalog()).name == name for name in names[:5])
+
+
+@pytest.mark.parametrize(
+    ("name", "duties"),
+    [
+        ("gate.cellar", {Duty.TUNNELS, Duty.LAPTOPS}),
+        ("nas.cellar", {Duty.FILES}),
+        ("titan-01.cellar", {Duty.WORKER}),
+        ("titan-03.cellar", {Duty.WORKBENCH}),
+        ("control-2.us-west-2", {Duty.CONTROL}),
+        ("laptops.us-west-2", {Duty.LAPTOPS}),
+        ("workbench-gpu-8.us-east-1", {Duty.WORKBENCH}),
+    ],
+)
+def test_a_machine_does_what_the_file_says(name: str, duties: set[Duty]) -> None:
+    """The gateway of a site is also its laptops', where the file has them dial in there."""
+    assert _node(name).duties == duties
+
+
+@pytest.mark.parametrize("name", ["titan-01.cellar.lab.internal", "workbench-cpu-20.us-west-2"])
+def test_a_machine_is_found_with_and_without_the_domain(name: str) -> None:
+    """As an operator writes it."""
+    assert _node(name).full_name == f"{name.removesuffix('.lab.internal')}.lab.internal"
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("titan-1.cellar", "write titan-01.cellar"),
+        ("workbench-cpu-21.us-west-2", "write workbench-cpu-2"),
+        ("zz", "list"),
+    ],
+)
+def test_a_machine_that_there_is_not_is_refused_with_the_nearest(name: str, fix: str) -> None:
+    """A slip of the finger never means another machine."""
+    with pytest.raises(InputError, match="is no machine") as refused:
+        _node(name)
+
+    assert fix in refused.value.fix
+
+
+def test_machines_of_a_site_mount_the_sites_own_folders() -> None:
+    """By the name of the file server, which mounts nothing of its own."""
+    found = {mount.path: (mount.kind, mount.server) for mount in _node("titan-01.cellar").mounts}
+
+    server = "nas.cellar.lab.internal"
+    assert found == {"/home": (MountKind.NFS, server), "/data": (MountKind.NFS, server)}
+    assert _node("nas.cellar").mounts == ()
+    assert [share.path for share in _node("nas.cellar").shares] == ["/srv/home", "/srv/data"]
+    assert {client for share in _node("nas.cellar").shares for client in share.clients} == {"192.168.40.0/22"}
+
+
+def test_machines_of_the_cloud_mount_efs_and_read_their_own_regions_bucket() -> None:
+    """A store's first region serves where it has no bucket."""
+    node = _node("workbench-gpu-1.us-east-1")
+
+    assert [mount.server for mount in node.mounts] == ["home.files.us-west-2.lab.internal"]
+    assert {(bucket.store, bucket.region) for bucket in node.buckets} == {
+        ("datasets", "us-east-1"),
+        ("results", "us-west-2"),
+    }
+
+
+@pytest.mark.parametrize("name", ["gate.cellar", "control-1.us-west-2", "laptops.us-west-2"])
+def test_what_serves_alone_mounts_nothing(name: str) -> None:
+    """A gateway goes on when the file server is gone."""
+    assert (_node(name).mounts, _node(name).buckets) == ((), ())
+
+
+def test_a_machine_knows_every_fixed_address_by_its_whole_name() -> None:
+    """They are found also while no name server is."""
+    hosts = _node("workbench-cpu-1.us-west-2").hosts
+
+    assert hosts["titan-01.cellar.lab.internal"] == IPv4Address("192.168.40.21")
+    assert hosts["control-1.us-west-2.lab.internal"] == LAB.addresses["control-1.us-west-2"]
+
+
+def test_metrics_are_read_from_within_the_fleet() -> None:
+    """Not by laptops."""
+    blocks = {rule.block for rule in _node("titan-01.cellar").doors if rule.port == EXPORTER_PORT}
+
+    assert blocks
+    assert not any(pool.block.overlaps(block) for pool in LAB.laptops for block in blocks)
+
+
+def test_gpus_are_those_of_the_file_or_of_the_first_type() -> None:
+    """The driver hangs on them."""
+    titan, bench, plain = (_node(name).gpus for name in ("titan-01.cellar", "workbench-gpu-1.us-west-2", "nas.cellar"))
+
+    assert titan
+    assert (titan.model, titan.count) == ("titan-x", 4)
+    assert bench
+    assert bench.count == 1
+    assert plain is None
