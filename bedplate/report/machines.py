@@ -12,7 +12,7 @@ def machine_lines(machines: Iterable[Machine]) -> Iterator[str]:
     """Yield a row a machine, group by group; then how many there are."""
     every = sorted(machines, key=lambda each: (each.group, each.region, each.name or "", each.instance))
     heading = ("group", "name", "address", "zone", "type", "state", "instance")
-    yield from aligned([heading, *(_row(each) for each in every)] if every else [])
+    yield from aligned([heading, *(_row(each) for each in every)] if every else [], gap=2)
     yield f"{counted(len(every), 'machine')} in groups"
 
 

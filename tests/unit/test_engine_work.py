@@ -153,7 +153,8 @@ def test_one_node_s_end_is_not_the_others(tmp_path: Path) -> None:
 
 def test_a_package_manager_that_is_busy_is_waited_for(tmp_path: Path) -> None:
     """Whoever installs packages beside us ends some time."""
-    busy = f"test -e {tmp_path}/free || {{ touch {tmp_path}/free; echo 'E: Could not get lock /var/lib/dpkg/lock' >&2; exit 100; }}"
+    refused = "echo 'E: Could not get lock /var/lib/dpkg/lock' >&2; exit 100"
+    busy = f"test -e {tmp_path}/free || {{ touch {tmp_path}/free; {refused}; }}"
 
     events = _told(_order(tmp_path), Notebook(tmp_path / "node", failing=busy))
 
@@ -198,7 +199,8 @@ def test_a_defect_of_a_role_is_told_without_a_traceback(tmp_path: Path, capsys: 
 def test_what_waits_for_a_second_connection_gets_it(tmp_path: Path) -> None:
     """A change that may shut us out is confirmed over a connection that is opened after it."""
     confirm = tmp_path / "run/unconfirmed/trial"
-    trial = f"mkdir -p {confirm.parent}; printf '#!/bin/sh\\nmv $0 {tmp_path}/confirmed\\n' > {confirm}; chmod 700 {confirm}"
+    script = f"#!/bin/sh\\nmv $0 {tmp_path}/confirmed\\n"
+    trial = f"mkdir -p {confirm.parent}; printf '{script}' > {confirm}; chmod 700 {confirm}"
 
     events = _told(_order(tmp_path), Notebook(tmp_path / "node", failing=trial))
 

@@ -1,0 +1,244 @@
+"""`bedplate node`, driven as an operator drives it; machines that answer are in tests/nodes."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bedplate.cli import run
+from bedplate.lock import read_lock, record_host_keys
+from bedplate.nodes.host_key import fingerprint
+from tests.conftest import Expect
+from tests.support.declared import EXAMPLES, plan_of
+from tests.support.stubbed import ACCOUNT, StubbedSession, stubbed_account
+
+SHELLCHECK = str(Path(sys.executable).parent / "shellcheck")
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJp0bDmcH2ZKkXlPGrRCxKqFZbZ2G6jvYlUFfEyH0Bqw"
+
+
+@pytest.fixture(autouse=True)
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a folder of its own that holds examples/lab.yaml as fleet.yaml."""
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copy(EXAMPLES / "lab.yaml", tmp_path / "fleet.yaml"))
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
+    """Give the account of the example, whose answers a test prepares."""
+    with stubbed_account(monkeypatch) as session:
+        session.belongs_to(ACCOUNT, "us-west-2")
+        yield session
+
+
+@pytest.fixture
+def offering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the file of what a stand-in for ssh-keyscan finds at any address."""
+    program, offered = tmp_path / "bin/ssh-keyscan", tmp_path / "offered"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ncat {offered}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    offered.write_text(f"192.168.40.21 {KEY}\n")
+    return offered
+
+
+def _known() -> dict[str, tuple[str, ...]]:
+    return dict(read_lock(Path("fleet.lock"), "lab").host_keys)
+
+
+def test_the_machines_of_the_plan_are_listed(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
+    """A row each, and one for those of a pool; what is known by its host key is marked."""
+    record_host_keys(Path("fleet.lock"), "lab", "nas.cellar", (KEY,), replace_known=False)
+
+    assert run(["node", "list"]) == 0
+
+    told = capsys.readouterr().out
+    expect("cli/node-list-lab.txt", told)
+    assert max(len(line) for line in told.splitlines()) <= 100
+
+
+def test_programs_read_every_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also those of pools, each by its own name."""
+    assert run(["node", "list", "--json"]) == 0
+
+    nodes = {node["name"]: node for node in json.loads(capsys.readouterr().out)["nodes"]}
+    assert nodes["nas.cellar"]["address"] == "192.168.40.5"
+    assert not nodes["workbench-gpu-8.us-east-1"]["standing"]
+
+
+def test_machines_that_run_are_asked_of_the_account(
+    account: StubbedSession, expect: Expect, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By group, with the name that each has claimed, its address and its state; other regions have none."""
+    _answer_groups(account)
+
+    assert run(["node", "list", "--live"]) == 0
+
+    expect("cli/node-list-live.txt", capsys.readouterr().out)
+
+
+def _answer_groups(account: StubbedSession) -> None:
+    home = "us-west-2"
+    zone = {"Id": "/hostedzone/Z1", "Name": "lab.internal.", "CallerReference": "c", "Config": {"PrivateZone": True}}
+    public = {**zone, "Id": "/hostedzone/Z2", "Config": {"PrivateZone": False}}
+    rest = {"IsTruncated": False, "MaxItems": "100"}
+    account.answers(
+        "route53", home, "list_hosted_zones_by_name", {"HostedZones": [zone, public], **rest}, DNSName="lab.internal"
+    )
+    owner = {
+        "Name": "workbench-cpu-2.us-west-2.lab.internal.",
+        "Type": "TXT",
+        "ResourceRecords": [{"Value": '"i-0000000000000000b"'}],
+    }
+    records = {"ResourceRecordSets": [owner], **rest}
+    account.answers("route53", home, "list_resource_record_sets", records, HostedZoneId="Z1")
+    for region, members in (("us-west-2", ("a", "b")), ("us-east-1", ()), ("eu-north-1", ())):
+        account.answers(
+            "autoscaling", region, "describe_auto_scaling_groups", _groups(region, members), **_asked(region)
+        )
+        if members:
+            wanted = [{"Name": "instance-id", "Values": [f"i-0000000000000000{one}" for one in members]}]
+            booked = [{"InstanceId": "i-0000000000000000b", "PrivateIpAddress": "10.64.33.7"}]
+            account.answers(
+                "ec2", region, "describe_instances", {"Reservations": [{"Instances": booked}]}, Filters=wanted
+            )
+
+
+def _asked(region: str) -> dict[str, list[str]]:
+    pools = [pool.name for pool in plan_of(EXAMPLES / "lab.yaml").pools if pool.region == region]
+    return {"AutoScalingGroupNames": [f"lab-{name}" for name in pools]}
+
+
+def _groups(region: str, members: tuple[str, ...]) -> dict[str, object]:
+    instances = [
+        {
+            "InstanceId": f"i-0000000000000000{one}",
+            "AvailabilityZone": f"{region}a",
+            "InstanceType": "m7i.4xlarge",
+            "LifecycleState": "InService" if one == "b" else "Pending:Wait",
+            "HealthStatus": "Healthy",
+            "ProtectedFromScaleIn": False,
+        }
+        for one in members
+    ]
+    group = {
+        "AutoScalingGroupName": "lab-workbench-cpu-us-west-2",
+        "MinSize": 1,
+        "MaxSize": 20,
+        "DesiredCapacity": 2,
+        "DefaultCooldown": 300,
+        "AvailabilityZones": [f"{region}a"],
+        "HealthCheckType": "EC2",
+        "CreatedTime": "2026-11-21T00:00:00Z",
+        "Instances": instances,
+    }
+    return {"AutoScalingGroups": [group] if members else []}
+
+
+def test_a_key_is_recorded_when_its_fingerprint_is_the_one_that_was_read(offering: Path) -> None:
+    """And of all that the machine offers, that key alone."""
+    offering.write_text(f"x {KEY}\nx {OTHER}\n")
+
+    assert run(["node", "trust", "titan-01.cellar", fingerprint(KEY)]) == 0
+
+    assert _known() == {"titan-01.cellar": (KEY,)}
+
+
+def test_another_key_is_refused_and_nothing_recorded(offering: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever answers in the machine's place is not believed."""
+    assert run(["node", "trust", "titan-01.cellar", fingerprint(OTHER)]) == 3
+
+    assert "does not offer that key" in capsys.readouterr().err
+    assert not Path("fleet.lock").exists()
+
+
+def test_a_recorded_key_gives_way_only_when_that_is_said(offering: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A machine that was made anew has another key; so has one that is not ours."""
+    record_host_keys(Path("fleet.lock"), "lab", "titan-01.cellar", (OTHER,), replace_known=False)
+
+    assert run(["node", "trust", "titan-01", fingerprint(KEY)]) == 2
+    refused = capsys.readouterr().err
+    kept = _known()
+    assert run(["node", "trust", "titan-01", fingerprint(KEY), "--replace"]) == 0
+
+    assert "--replace" in refused
+    assert kept == {"titan-01.cellar": (OTHER,)}
+    assert _known() == {"titan-01.cellar": (KEY,)}
+
+
+def test_a_machine_that_offers_nothing_is_told(offering: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It may be off."""
+    offering.write_text("")
+
+    assert run(["node", "trust", "titan-01.cellar", fingerprint(KEY)]) == 6
+    assert "offers no host key" in capsys.readouterr().err
+
+
+def test_the_first_boot_script_is_whole(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
+    """Any shell reads it, and nothing is left for the operator to fill in."""
+    assert run(["node", "bootstrap", "titan-01.cellar"]) == 0
+
+    script = capsys.readouterr().out
+    expect("cli/node-bootstrap.txt", script)
+    subprocess.run([SHELLCHECK, "--severity=style", "-"], input=script, text=True, check=True)
+
+
+def test_a_machine_of_the_cloud_needs_no_script(capsys: pytest.CaptureFixture[str]) -> None:
+    """It boots by itself."""
+    assert run(["node", "bootstrap", "control-1.us-west-2"]) == 2
+    assert "machine of the cloud" in capsys.readouterr().err
+
+
+def test_the_ssh_configuration_is_written_with_the_keys_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And it is told how many machines are refused until somebody has compared their keys."""
+    record_host_keys(Path("fleet.lock"), "lab", "nas.cellar", (KEY,), replace_known=False)
+
+    assert run(["node", "ssh-config", "--write", str(tmp_path / "lab"), "--user", "ada"]) == 0
+
+    assert (tmp_path / "lab.known_hosts").read_text() == f"nas.cellar.lab.internal,192.168.40.5 {KEY}\n"
+    assert f'UserKnownHostsFile "{tmp_path}/lab.known_hosts"' in (tmp_path / "lab").read_text()
+    assert "44 of 45 machines" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "no machine is named"),
+        (["titan-1.cellar"], "write titan-01.cellar"),
+        (["--site", "celar"], "write cellar"),
+        (["--group", "trian"], "write train"),
+        (["nas.cellar", "--role", "baselin"], "write baseline"),
+        (["nas.cellar", "--identity", "none"], "there is no such file"),
+    ],
+    ids=["nobody", "machine", "site", "group", "role", "key"],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_is_done(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the nearest that there is."""
+    assert run(["node", "apply", *arguments]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_machine_without_a_known_key_is_refused_and_named(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is trusted at first sight; the table says what to do about it."""
+    assert run(["node", "apply", "titan-01.cellar", "nas.cellar", "--check"]) == 6
+
+    expect("cli/node-apply-untrusted.txt", capsys.readouterr().out)
+
+
+def test_programs_read_what_became_of_each_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    """One document, whatever happened."""
+    assert run(["node", "apply", "nas.cellar", "--json"]) == 6
+
+    entry = json.loads(capsys.readouterr().out)["nodes"]["nas.cellar"]
+    assert (entry["status"], entry["what"]) == ("refused", "its host key is not recorded")

@@ -1,0 +1,72 @@
+"""The OpenSSH configuration of a fleet, as the real ssh understands it."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bedplate.catalog import load_catalog
+from bedplate.nodes.ssh_config import Login, Reached, ssh_config
+from bedplate.nodes.way import ways
+from bedplate.plan.nodes import pool_nodes, standing_nodes
+from tests.support.declared import EXAMPLES, plan_of
+
+LAB = plan_of(EXAMPLES / "lab.yaml")
+EVERY = tuple(Reached(node) for node in (*standing_nodes(LAB), *pool_nodes(LAB, load_catalog())))
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+
+
+def _understood(config: Path, name: str) -> dict[str, str]:
+    """Return what ssh makes of a configuration for a name."""
+    done = subprocess.run(["ssh", "-G", "-F", str(config), name], check=True, capture_output=True, text=True)
+    return dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Give a configuration of the whole lab."""
+    file = tmp_path / "config"
+    file.write_text(ssh_config(EVERY, tmp_path / "known hosts", Login("ada")))
+    return file
+
+
+@pytest.mark.parametrize("name", ["titan-01", "titan-01.cellar", "titan-01.cellar.lab.internal"])
+def test_a_machine_is_reached_by_any_of_its_names(name: str, config: Path, tmp_path: Path) -> None:
+    """At its address, under its one name, by its recorded key alone."""
+    understood = _understood(config, name)
+
+    assert understood["hostname"] == "192.168.40.21"
+    assert understood["hostkeyalias"] == "titan-01.cellar.lab.internal"
+    assert understood["stricthostkeychecking"] == "true"
+    assert understood["userknownhostsfile"] == str(tmp_path / "known hosts")
+    assert understood["user"] == "ada"
+
+
+def test_a_machine_of_a_pool_is_resolved_by_its_name(config: Path) -> None:
+    """Its address is AWS's to decide."""
+    assert _understood(config, "workbench-cpu-20.us-west-2")["hostname"] == "workbench-cpu-20.us-west-2.lab.internal"
+
+
+def test_a_host_name_that_two_machines_have_means_neither(config: Path) -> None:
+    """workbench-gpu-1 stands in two regions."""
+    assert _understood(config, "workbench-gpu-1")["hostname"] == "workbench-gpu-1"
+
+
+def test_other_machines_are_left_as_they_were(config: Path) -> None:
+    """The fragment is included by an operator who has other machines, too."""
+    assert _understood(config, "github.com")["stricthostkeychecking"] != "true"
+
+
+def test_an_apply_believes_the_lock_alone_and_comes_in_anew_each_time(tmp_path: Path) -> None:
+    """No shared connection, no agent sent along, no question asked, no machine without a recorded key."""
+    found = ways(tmp_path, EVERY[:3], {"nas.cellar": (KEY,)}, Login("ada"))
+
+    (target,) = found.targets
+    assert target.node.name == "nas.cellar"
+    assert [event.node for event in found.missing] == ["gate.cellar", "titan-01.cellar"]
+    understood = subprocess.run([*target.argv[:1], "-G", *target.argv[1:]], check=True, capture_output=True, text=True)
+    settings = dict(line.partition(" ")[::2] for line in understood.stdout.splitlines())
+    assert settings["userknownhostsfile"] == str(tmp_path / "known_hosts")
+    assert settings["batchmode"] == "yes"
+    assert settings["controlmaster"] == "false"
+    assert settings["forwardagent"] == "no"
