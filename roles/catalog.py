@@ -6,7 +6,9 @@ from bedplate.plan.node import Duty, NodePlan
 from roles.base import Role
 from roles.baseline.role import Baseline
 from roles.hardened.role import Hardened
+from roles.keeper.role import Keeper
 from roles.monitoring.role import Monitoring
+from roles.openvpn.role import OpenVpn
 from roles.people.due import HOMES
 from roles.people.role import People
 from roles.workbench.role import Workbench
@@ -23,6 +25,10 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     if Duty.WORKBENCH in node.duties:
         yield Workbench(node.accounts.people, node.gpus)
     yield Monitoring(node.address)
+    if node.duties & {Duty.LAPTOPS, Duty.TUNNELS}:
+        yield Keeper()
+    if node.laptops:
+        yield OpenVpn(node.laptops)
     # The last: its activation is on trial, and the time of the trial runs until the operator has come in again.
     yield Hardened(doors=node.doors, duties=node.duties)
 

@@ -1,4 +1,4 @@
-"""The way to a gateway by the operator's own OpenSSH: its settings, its keys, its known hosts."""
+"""The way to a gateway by OpenSSH: one command, told on its standard input, and what it prints."""
 
 import subprocess
 from dataclasses import dataclass
@@ -14,21 +14,15 @@ _LONGEST = 200
 
 @dataclass(frozen=True, slots=True)
 class SshWay:
-    """A host by the name that the operator's ssh knows it by."""
+    """A host: `argv` is the ssh, with its options and the host's name, that runs a command there."""
 
-    host: str
+    argv: tuple[str, ...]
 
     def run(self, command: str, told: str) -> str:
         """Run a command there with `told` on its standard input; PartError where it fails, MachineError without ssh."""
-        options = ("-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}")
         try:
             done = subprocess.run(  # noqa: S603  # the host is a name of the plan
-                ["ssh", *options, "--", self.host, command],  # noqa: S607  # the operator's own, found on PATH
-                input=told,
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE_S,
-                check=False,
+                [*self.argv, command], input=told, capture_output=True, text=True, timeout=PATIENCE_S, check=False
             )
         except FileNotFoundError:
             raise MachineError("there is no ssh on this machine", fix="install OpenSSH's client") from None
@@ -37,6 +31,11 @@ class SshWay:
         if done.returncode:
             raise PartError(_failure(done.returncode, done.stderr))
         return done.stdout
+
+
+def own_way(host: str) -> SshWay:
+    """Return the way by the operator's own settings, keys and known hosts, to the name that they know."""
+    return SshWay(("ssh", "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}", "--", host))
 
 
 def _failure(status: int, errors: str) -> str:

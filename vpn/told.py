@@ -1,16 +1,17 @@
 """What the keys and the plan together make of a fleet's gateways: what each is to be told, and how it is reached."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import LaptopGateway, laptop_gateways
-from bedplate.plan.node import Duty
+from bedplate.plan.node import Duty, NodePlan
 from bedplate.plan.nodes import standing_nodes
-from vpn.laptops.carry import Book
+from vpn.laptops.carry import Book, GatewayKeys
 from vpn.laptops.server import Laptop
 from vpn.lists import deployable_lists
-from vpn.pki import Pki
+from vpn.passphrase import Passphrase
+from vpn.pki import Pki, bundle_of
 from vpn.roll import Roll
 from vpn.subject import Subject, Use
 
@@ -34,10 +35,19 @@ def gateways_of(plan: FleetPlan) -> tuple[Subject, ...]:
     return tuple(Subject(each.name, Use.SERVER, (each.public,) if each.public else ()) for each in found)
 
 
-def host_of(plan: FleetPlan, gateway: LaptopGateway) -> str:
-    """Return the name by which ssh knows the machine that is a gateway."""
+def keys_of_gateways(plan: FleetPlan, pki: Pki, passphrase: Passphrase) -> Mapping[str, GatewayKeys]:
+    """Return what each gateway proves itself by, by place; raises as `bundle_of` where one has no certificate yet."""
+    found = {each.place: bundle_of(pki, each.name, passphrase) for each in laptop_gateways(plan)}
+    return {
+        place: GatewayKeys(pki.authority.chain, bundle.certificate, bundle.key, bundle.tls_crypt)
+        for place, bundle in found.items()
+    }
+
+
+def node_of_gateway(plan: FleetPlan, gateway: LaptopGateway) -> NodePlan:
+    """Return the machine that is a gateway."""
     return next(
-        node.name
+        node
         for node in standing_nodes(plan)
         if Duty.LAPTOPS in node.duties and node.name.partition(".")[2] == gateway.place
     )

@@ -26,10 +26,13 @@ from bedplate.cli.reach import reach
 from bedplate.cli.rehearse import rehearse
 from bedplate.cli.schema import schema
 from bedplate.cli.vpn_add import add, renew
+from bedplate.cli.vpn_guard import guard
 from bedplate.cli.vpn_init import init
 from bedplate.cli.vpn_list import list as list_certificates
+from bedplate.cli.vpn_record import record as record_doors
 from bedplate.cli.vpn_revoke import revoke
 from bedplate.cli.vpn_show import show as show_profile
+from bedplate.cli.vpn_status import status
 from bedplate.cli.vpn_sync import sync
 
 EXAMPLES: tuple[tuple[Callable[..., int], str], ...] = (
@@ -59,7 +62,7 @@ NOUNS: dict[str, tuple[str, tuple[tuple[Callable[..., int], str], ...]]] = {
     ),
     "image": ("Images that machines start from.", ((record, "bedplate image record fleet.yaml"),)),
     "vpn": (
-        "Keys of the VPN: who may join by a laptop.",
+        "The VPN: who may join by a laptop, and how its gateways are.",
         (
             (init, "bedplate vpn init fleet.yaml"),
             (add, "bedplate vpn add ada fleet.yaml --device phone"),
@@ -68,6 +71,9 @@ NOUNS: dict[str, tuple[str, tuple[tuple[Callable[..., int], str], ...]]] = {
             (list_certificates, "bedplate vpn list"),
             (show_profile, "bedplate vpn show ada > ada.ovpn"),
             (sync, "bedplate vpn sync"),
+            (status, "bedplate vpn status"),
+            (record_doors, "bedplate vpn record"),
+            (guard, "bedplate vpn guard > lab.nft"),
         ),
     ),
     "catalog": ("Facts about AWS.", ((refresh, "bedplate catalog refresh --region us-west-2"),)),

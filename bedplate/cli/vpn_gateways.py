@@ -1,27 +1,82 @@
-"""Telling a fleet's gateways what its keys have come to: one step of several commands."""
+"""Reaching a fleet's gateways: telling them what its keys have come to is one step of several commands."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from bedplate.cli.output import show
 from bedplate.cli.vpn_opening import now
+from bedplate.errors import InputError
 
 if TYPE_CHECKING:
     from bedplate.plan import FleetPlan
+    from bedplate.plan.node import NodePlan
+    from vpn.laptops.carry import GatewayKeys
     from vpn.pki import Pki
+    from vpn.ssh_way import SshWay
+
+SshConfig = Annotated[
+    Path | None, typer.Option("--ssh-config", metavar="FILE", help="Your own OpenSSH configuration and host keys.")
+]
 
 
-def tell_gateways(plan: "FleetPlan", pki: "Pki", cut: Iterable[str] = ()) -> None:
+def tell_gateways(
+    plan: "FleetPlan",
+    pki: "Pki",
+    config: Path | None,
+    cut: Iterable[str] = (),
+    keys: "Mapping[str, GatewayKeys] | None" = None,
+) -> None:
     """Send every gateway whom it lets in and what was revoked, and say what was cut; PartError names the unreached."""
+    from dataclasses import replace
+
     from bedplate.plan.laptops import laptop_gateways
     from bedplate.report.vpn import carried_lines
     from vpn.laptops.carry import carry
-    from vpn.ssh_way import SshWay
-    from vpn.told import book_of, host_of
+    from vpn.told import book_of, node_of_gateway
 
     gateways = laptop_gateways(plan)
     if not gateways:
         return
-    carried = carry(gateways, book_of(pki, now()), lambda gateway: SshWay(host_of(plan, gateway)), cut=cut)
+    book = replace(book_of(pki, now()), keys=keys or {})
+    nodes = {gateway.place: node_of_gateway(plan, gateway) for gateway in gateways}
+    with ways_to(plan, nodes.values(), config) as way:
+        carried = carry(gateways, book, lambda gateway: way(nodes[gateway.place].name), cut=cut)
     show(carried_lines(carried))
     carried.check()
+
+
+@contextmanager
+def ways_to(plan: "FleetPlan", nodes: "Iterable[NodePlan]", config: Path | None) -> "Iterator[Callable[[str], SshWay]]":
+    """Give the way to each of these machines: by the host key that the lock holds, or else as the operator's ssh knows.
+
+    Raises InputError where there is no such configuration.
+    """
+    from bedplate.nodes.ssh_config import Login, Reached
+    from bedplate.nodes.way import own_ways, ways
+    from vpn.ssh_way import SshWay, own_way
+
+    if config and not config.is_file():
+        raise InputError("there is no such file", where=str(config), fix="name the file that there is")
+    machines = [Reached(node) for node in nodes]
+    with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
+        login = Login(None if config else _me(plan))
+        found = (
+            own_ways(config, machines, Login())
+            if config
+            else ways(Path(folder), machines, plan.record.host_keys, login)
+        )
+        argv = {target.node.name: target.argv for target in found.targets}
+        yield lambda name: SshWay(argv[name]) if name in argv else own_way(name)
+
+
+def _me(plan: "FleetPlan") -> str:
+    from getpass import getuser
+
+    from bedplate.nodes.deployer import deployer
+
+    return deployer(plan.accounts, getuser())

@@ -6,6 +6,7 @@ import typer
 
 from bedplate.cli.options import DEFAULT_FLEET, FleetFile
 from bedplate.cli.output import show
+from bedplate.cli.vpn_gateways import SshConfig
 from bedplate.cli.vpn_opening import PassphraseFile, User, keys_of, known_passphrase, now
 from bedplate.errors import InputError
 
@@ -17,6 +18,7 @@ def revoke(
     device: Annotated[
         str | None, typer.Option("--device", metavar="NAME", help="This machine alone; else all of theirs.")
     ] = None,
+    ssh_config: SshConfig = None,
     passphrase_file: PassphraseFile = None,
 ) -> int:
     """Take back a person's certificates, everywhere."""
@@ -37,5 +39,5 @@ def revoke(
         )
     gone = sign(pki, names, Reason.LOST, now(), known_passphrase(passphrase_file))
     show(revoked_lines(gone))
-    tell_gateways(plan, keys_of(plan.name, fleet), cut=names)
+    tell_gateways(plan, keys_of(plan.name, fleet), ssh_config, cut=names)
     return 0

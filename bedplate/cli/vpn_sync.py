@@ -1,9 +1,11 @@
 """`bedplate vpn sync`: the VPN's keys beside the fleet file: who left is revoked, gateways are told."""
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from bedplate.cli.options import DEFAULT_FLEET, FleetFile
 from bedplate.cli.output import show
+from bedplate.cli.vpn_gateways import SshConfig
 from bedplate.cli.vpn_opening import PassphraseFile, keys_of, known_passphrase, now
 
 if TYPE_CHECKING:
@@ -12,19 +14,23 @@ if TYPE_CHECKING:
     from vpn.pki import Pki
 
 
-def sync(fleet: FleetFile = DEFAULT_FLEET, *, passphrase_file: PassphraseFile = None) -> int:
+def sync(
+    fleet: FleetFile = DEFAULT_FLEET, *, ssh_config: SshConfig = None, passphrase_file: PassphraseFile = None
+) -> int:
     """Bring keys and gateways up to the fleet file."""
     from bedplate.cli.opening import opened, planned
     from bedplate.cli.vpn_gateways import tell_gateways
     from vpn.due import due
-    from vpn.told import gateways_of
+    from vpn.told import gateways_of, keys_of_gateways
 
     loaded = opened(fleet)
     plan = planned(loaded)
     pki = keys_of(plan.name, fleet)
     wanted = due(pki.roll, loaded.fleet.people, gateways_of(plan), now())
-    _signed(pki, wanted, known_passphrase(passphrase_file))
-    tell_gateways(plan, keys_of(plan.name, fleet), cut=wanted.left)
+    passphrase = cache(known_passphrase(passphrase_file))
+    _signed(pki, wanted, passphrase)
+    signed = keys_of(plan.name, fleet)
+    tell_gateways(plan, signed, ssh_config, cut=wanted.left, keys=keys_of_gateways(plan, signed, passphrase))
     return 0
 
 

@@ -72,6 +72,11 @@ def laptop_gateways(plan: FleetPlan) -> tuple[LaptopGateway, ...]:
     return tuple(_gateway(plan, pool) for pool in plan.laptops)
 
 
+def gateway_in(plan: FleetPlan, place: str) -> LaptopGateway | None:
+    """Return the gateway of a region or site, None where it has none."""
+    return next((gateway for gateway in laptop_gateways(plan) if gateway.place == place), None)
+
+
 def resolver_region(plan: FleetPlan, place: str) -> str:
     """Return the region whose resolver answers the laptops of a gateway: the gateway's own if it has one, or home."""
     asked = {region.name for region in plan.regions if asks_here(plan, region)}

@@ -8,6 +8,7 @@ from ipaddress import IPv4Address
 from bedplate.plan.accounts import Accounts
 from bedplate.plan.door import Rule
 from bedplate.plan.fleet import BucketPlan
+from bedplate.plan.laptops import LaptopGateway
 
 
 class Ground(StrEnum):
@@ -92,6 +93,8 @@ class NodePlan:
     buckets: tuple[BucketPlan, ...] = ()
     gpus: Hardware | None = None
     expires: str | None = None
+    laptops: LaptopGateway | None = None
+    """The gateway of laptops that it is, where it is one."""
 
     @property
     def host(self) -> str:

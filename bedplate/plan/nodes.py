@@ -10,6 +10,7 @@ from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
 from bedplate.plan.fleet import FleetPlan, SitePlan
 from bedplate.plan.hostnames import highest, ssh_pools
+from bedplate.plan.laptops import gateway_in
 from bedplate.plan.node import Duty, Ground, Hardware, NodePlan
 from bedplate.plan.node_doors import doors
 from bedplate.plan.node_stores import buckets, mounts, shares
@@ -101,4 +102,5 @@ def _node(plan: FleetPlan, name: str, ground: Ground, duties: frozenset[Duty], a
         mounts=mounts(plan, label, place, ground, duties),
         shares=shares(plan, label, place) if ground is Ground.METAL else (),
         buckets=buckets(plan, region, duties),
+        laptops=gateway_in(plan, place) if Duty.LAPTOPS in duties else None,
     )

@@ -11,16 +11,18 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 _SHELL = """#!{python} -S
-import os, sys
+import os, pwd, sys
 host, command = sys.argv[-2:]
 folder = os.path.join({hosts!r}, host)
-if command != "sudo -n bedplate-vpn take":
+if command not in ("sudo -n bedplate-vpn take", "sudo -n bedplate-vpn status"):
     sys.exit(f"{{command}}: not found")
 if not os.path.isdir(folder):
     sys.stderr.write(f"ssh: connect to host {{host}} port 22: Connection timed out\\n")
     sys.exit(255)
 os.environ["PYTHONPATH"] = {root!r}
-keeper = [sys.executable, "-S", "-m", "vpn.keeper", "--settings", folder, "--sockets", folder, "take"]
+owner = pwd.getpwuid(os.getuid()).pw_name
+places = ["--settings", folder, "--sockets", "/nowhere", "--owner", owner]
+keeper = [sys.executable, "-S", "-m", "vpn.keeper", *places, command.split()[-1]]
 os.execv(sys.executable, keeper)
 """
 

@@ -317,3 +317,29 @@ def test_every_command_of_the_page_about_keys_works(lab: Path, gateways: Path, m
     assert first[1:] == ["vpn", "init"]
     assert [words for words in others if run(words[1:]) != 0] == []
     assert {words[2] for words in others} == {"add", "sync", "show", "list", "renew", "revoke"}
+
+
+def test_a_gateway_that_serves_nobody_is_told(begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 3: it answers, it has its keys, and no daemon is there; the document says the same."""
+    run(["vpn", "sync", str(begun)])
+    capsys.readouterr()
+
+    assert run(["vpn", "status", str(begun)]) == 3
+    told = capsys.readouterr().out
+    assert run(["vpn", "status", str(begun), "--json"]) == 3
+    document = json.loads(capsys.readouterr().out)
+
+    assert "error: gate.cellar: nothing here serves laptops: apply the role openvpn" in told
+    assert {each["gateway"] for each in document["faults"]} == set(HOSTS.values())
+
+
+def test_a_gateway_that_does_not_answer_is_told(
+    begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 6: whether it carries is not known."""
+    for host in HOSTS.values():
+        (gateways / host).rename(gateways / f"{host}.away")
+
+    assert run(["vpn", "status", str(begun)]) == 6
+
+    assert "gate.cellar   not reached: ssh: connect to host gate.cellar" in capsys.readouterr().out

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from .status import Status
 
-Row = tuple[str, str, float]
+Row = tuple[str, str, int]
 _ABOUT = {
     "bedplate_laptops_up": "Whether the daemon of a transport answers.",
     "bedplate_laptops_sessions": "Laptops that are connected.",
@@ -39,7 +39,7 @@ def write_metrics(file: Path, status: Status) -> None:
 def _laptops(status: Status) -> Iterator[Row]:
     for transport, sessions in status.laptops.items():
         served = f'transport="{transport}"'
-        yield "bedplate_laptops_up", served, float(sessions is not None)
+        yield "bedplate_laptops_up", served, int(sessions is not None)
         yield "bedplate_laptops_sessions", served, len(sessions or ())
         for each in sessions or ():
             whose = f'{served},laptop="{each.name}"'
@@ -59,7 +59,7 @@ def _ends(status: Status) -> Iterator[Row]:
 def _tunnels(status: Status) -> Iterator[Row]:
     for each in status.tunnels or ():
         which = f'tunnel="{each.name}"'
-        yield "bedplate_tunnel_up", which, float(each.age is not None)
+        yield "bedplate_tunnel_up", which, int(each.age is not None)
         yield "bedplate_tunnel_received_bytes", which, each.received
         yield "bedplate_tunnel_sent_bytes", which, each.sent
         if each.age is not None:
@@ -69,7 +69,5 @@ def _tunnels(status: Status) -> Iterator[Row]:
 
 
 def _family(name: str, rows: Iterable[Row]) -> str:
-    values = "".join(
-        f"{name}{{{labels}}} {value:g}\n" if labels else f"{name} {value:.0f}\n" for _, labels, value in rows
-    )
+    values = "".join(f"{name}{f'{{{labels}}}' if labels else ''} {value}\n" for _, labels, value in rows)
     return f"# HELP {name} {_ABOUT[name]}\n# TYPE {name} gauge\n{values}" if values else ""

@@ -1,5 +1,6 @@
 """How a gateway is: its daemons, who is connected, when its certificates end, and what its tunnels carry."""
 
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
@@ -12,12 +13,13 @@ from .tunnels import Tunnel, tunnels
 
 @dataclass(frozen=True)
 class Status:
-    """What a gateway says of itself; times are Unix time.
+    """What a gateway says of itself; times are Unix time by its own clock, which shows `time`.
 
     `laptops` holds the sessions of each daemon that is to run here, None where it is down. `tunnels` is None where
     no daemon of tunnels answers, `certificate` and `crl` where there is none that can be read.
     """
 
+    time: int
     laptops: dict[str, tuple[Session, ...] | None]
     certificate: int | None
     crl: int | None
@@ -32,6 +34,7 @@ def status(place: Place) -> Status:
     """Return how this gateway is."""
     served = [each for each in TRANSPORTS if (place.settings / f"{each}.conf").exists()]
     return Status(
+        time=int(time.time()),
         laptops={each: _sessions(place, each) for each in served},
         certificate=_read(lambda: certificate_end(place.certificate)) if served else None,
         crl=_read(lambda: crl_end(place.crl)) if served else None,

@@ -1,0 +1,1 @@
+"""Gateways that laptops dial."""
