@@ -30,7 +30,7 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     if node.laptops:
         yield OpenVpn(node.laptops)
     # The last: its activation is on trial, and the time of the trial runs until the operator has come in again.
-    yield Hardened(doors=node.doors, duties=node.duties)
+    yield Hardened(doors=node.doors, duties=node.duties, fabric=node.gpus is not None)
 
 
 def names_of(node: NodePlan) -> tuple[str, ...]:

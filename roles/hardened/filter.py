@@ -9,7 +9,7 @@ from ipaddress import IPv4Network, collapse_addresses
 
 from bedplate.plan.door import Rule
 from bedplate.plan.node import Duty
-from roles.hardened.shipped import rendered
+from roles.template import rendered
 
 # Kubernetes forwards packets of pods; gateways bring tables of their own for what they forward.
 FORWARDERS = frozenset({Duty.WORKER, Duty.CONTROL, Duty.TUNNELS, Duty.LAPTOPS})
@@ -45,7 +45,7 @@ def doors_of(rules: Iterable[Rule]) -> tuple[Door, ...]:
 
 def ruleset(rules: Iterable[Rule], duties: frozenset[Duty]) -> str:
     """Return the text that nftables loads, whole or not at all."""
-    return rendered("filter.nft.j2", doors=doors_of(rules), forwards=bool(duties & FORWARDERS))
+    return rendered("hardened/filter.nft.j2", doors=doors_of(rules), forwards=bool(duties & FORWARDERS))
 
 
 def _door(protocol: str, port: int, blocks: list[IPv4Network]) -> Door:

@@ -1,7 +1,7 @@
 """sshd's settings on a node: keys only, nobody as root, algorithms that are modern on both distributions."""
 
 from bedplate.plan.node import Duty
-from roles.hardened.shipped import rendered
+from roles.template import rendered
 
 # Root's own, so that nobody adds a key to an account but the fleet file.
 KEYS = "/etc/ssh/authorized_keys.d/%u"
@@ -15,4 +15,4 @@ _PASSED_THROUGH = frozenset({Duty.WORKBENCH, Duty.TUNNELS, Duty.LAPTOPS})
 def settings(duties: frozenset[Duty]) -> str:
     """Return the drop-in of sshd_config."""
     forwarding = "local" if duties & _PASSED_THROUGH else "no"
-    return rendered("sshd.conf.j2", keys=KEYS, forwarding=forwarding, own_keys=(",".join(IMAGE_ACCOUNTS),))
+    return rendered("hardened/sshd.conf.j2", keys=KEYS, forwarding=forwarding, own_keys=(",".join(IMAGE_ACCOUNTS),))

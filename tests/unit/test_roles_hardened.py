@@ -1,6 +1,5 @@
 """The role `hardened`, on a node in memory."""
 
-import hashlib
 import subprocess
 import sys
 from ipaddress import IPv4Network
@@ -9,46 +8,35 @@ from pathlib import Path
 import pytest
 
 from bedplate.plan.door import Rule
+from bedplate.plan.node import Duty
 from roles.hardened.role import Hardened
-from roles.hardened.shipped import text_of
 from roles.hardened.trial import CONFIRM, SCRIPT
-from tests.support.disk import Disk
-from tests.support.recorded import Recorded, recorded
-from tests.support.recorder import Recorder
+from roles.template import text_of
+from tests.support.hardened import again, fresh
+from tests.support.recorded import Lines, Recorded, recorded
 
 SSH = Rule("ssh-from-cellar", "SSH from the cellar", IPv4Network("192.168.40.0/22"), "tcp", 22)
 ROLE = Hardened(doors=(SSH,), duties=frozenset())
-TABLES = [recorded("debian-12"), recorded("ubuntu-24.04")]
+DEBIAN = recorded("debian-12")
+TABLES = [DEBIAN, recorded("ubuntu-24.04")]
+LATER = ["configure", "activate"]
 ON_TRIAL = "Packet filter and sshd, on trial"
-
-
-def answers(table: Recorded, disk: Disk, in_force: str) -> Recorded:
-    """Return a table that knows what lies on a disk, and whether what is wanted is in force."""
-    prints = [
-        line
-        for path, entry in disk.entries.items()
-        if entry.kind == "file"
-        for line in (
-            f"{path} {entry.mode} {entry.user}:{entry.group}",
-            f"{hashlib.sha256(entry.content.encode()).hexdigest()}  {path}",
-        )
-    ]
-    return table.but({"roles.hardened.shipped.Prints": tuple(prints), "roles.hardened.trial.InForce": (in_force,)})
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_the_bake_of_an_image_tries_nothing(table: Recorded) -> None:
     """Without a running system, files are written and nothing is put in force."""
-    played = Recorder(answers(table, Disk.of({}), "differs")).play(ROLE, stages=["install", "configure"])
+    played = fresh(table).play(ROLE, stages=["install", "configure"])
 
     assert ON_TRIAL not in played.names
-    assert not [line for line in played.commands if "systemctl" in line]
+    assert "Kernel refuses strangers" not in played.names
+    assert not [line for line in played.commands if "systemctl" in line and "is-active" not in line]
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_what_is_wanted_is_written_and_tried(table: Recorded) -> None:
-    """The texts lie where the trial finds them, readable by root alone, and the trial begins after them."""
-    played = Recorder(answers(table, Disk.of({}), "differs")).play(ROLE)
+def test_what_is_wanted_is_written_and_tried_last(table: Recorded) -> None:
+    """The texts lie where the trial finds them, readable by root alone, and the trial begins after all else."""
+    played = fresh(table).play(ROLE)
 
     assert played.disk.entries["/etc/bedplate/wanted/filter.nft"].mode == 600
     assert "192.168.40.0/22" in played.written("/etc/bedplate/wanted/filter.nft")
@@ -59,27 +47,76 @@ def test_what_is_wanted_is_written_and_tried(table: Recorded) -> None:
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_a_second_run_changes_nothing(table: Recorded) -> None:
     """What is in place and in force is left alone."""
-    disk = Recorder(answers(table, Disk.of({}), "differs")).play(ROLE).disk
+    disk = fresh(table).play(ROLE).disk
 
-    again = Recorder(answers(table, disk, "in force"), disk).play(ROLE, stages=["configure", "activate"])
-
-    assert again.changes == []
+    assert again(table, disk).play(ROLE, stages=LATER).changes == []
 
 
-def test_what_was_changed_by_hand_is_tried_again() -> None:
-    """A rule that somebody added to the loaded table, and a trial that was never confirmed, are drift."""
-    disk = Recorder(answers(TABLES[0], Disk.of({}), "differs")).play(ROLE).disk
+@pytest.mark.parametrize(
+    ("fact", "answer", "mended"),
+    [
+        ("hardened.trial.InForce", None, ON_TRIAL),
+        ("hardened.passwords.Guarded", None, "PAM guards passwords"),
+        ("hardened.memory.Remountable", ("rw,nosuid",), "No programs in shared memory"),
+        ("hardened.identity.Strength", ("rsa 3072", "short 0"), "Host key of 4096 bits"),
+        ("hardened.identity.Strength", ("rsa", "short 0"), "Host key of 4096 bits"),
+        ("hardened.identity.Strength", ("rsa 4096", "short 1"), "No short primes"),
+        ("hardened.modes.Modes", ("644 /etc/crontab",), "File modes"),
+        ("sysctl.Settable", ("kernel.sysrq=1",), "Kernel refuses strangers"),
+    ],
+    ids=["filter", "passwords", "memory", "weak-key", "no-key", "primes", "modes", "kernel"],
+)
+def test_what_was_changed_by_hand_is_mended(fact: str, answer: Lines, mended: str) -> None:
+    """Each drift is mended by one operation, and nothing else is done."""
+    disk = fresh(DEBIAN).play(ROLE).disk
 
-    again = Recorder(answers(TABLES[0], disk, "differs"), disk).play(ROLE, stages=["configure", "activate"])
+    played = again(DEBIAN, disk, {f"roles.{fact}": answer}).play(ROLE, stages=LATER)
 
-    assert again.changes == [ON_TRIAL]
+    assert played.changes == [mended]
+
+
+def test_a_door_that_closes_changes_the_filter_alone() -> None:
+    """An edit of the plan's doors writes one file and begins a trial."""
+    disk = fresh(DEBIAN).play(ROLE).disk
+    shut = Hardened(doors=(), duties=frozenset())
+
+    played = again(DEBIAN, disk, {"roles.hardened.trial.InForce": None}).play(shut, stages=LATER)
+
+    assert played.changes == ["Packet filter", ON_TRIAL]
+
+
+def test_the_host_key_by_which_the_node_is_known_stays() -> None:
+    """Whoever recorded the key of type ed25519 is never refused after an apply."""
+    played = fresh(DEBIAN).play(ROLE)
+
+    assert not [line for line in played.commands if "ed25519" in line]
+
+
+@pytest.mark.parametrize(
+    ("duty", "forwards", "reverse"),
+    [(Duty.FILES, True, "1"), (Duty.WORKER, False, "2"), (Duty.TUNNELS, False, "2"), (Duty.LAPTOPS, False, "2")],
+)
+def test_only_machines_that_pass_packets_on_may(duty: Duty, *, forwards: bool, reverse: str) -> None:
+    """Forwarding is refused where nothing is forwarded, and answers may go another way only where something is."""
+    played = fresh(DEBIAN).play(Hardened(doors=(), duties=frozenset({duty})))
+    text = played.written("/etc/sysctl.d/90-bedplate-hardened.conf")
+
+    assert ("net.ipv4.ip_forward = 0" in text) is forwards
+    assert f"net.ipv4.conf.all.rp_filter = {reverse}\n" in text
+
+
+def test_a_fabric_may_answer_by_another_interface() -> None:
+    """A machine with several interfaces on one network would drop its own packets under a strict filter."""
+    played = fresh(DEBIAN).play(Hardened(doors=(), duties=frozenset(), fabric=True))
+
+    assert "net.ipv4.conf.all.rp_filter = 2\n" in played.written("/etc/sysctl.d/90-bedplate-hardened.conf")
 
 
 def test_shellcheck_finds_nothing_in_the_trial() -> None:
     """The program that goes back must not fail for a slip of the shell."""
     told = subprocess.run(
         [str(Path(sys.executable).parent / "shellcheck"), "-"],
-        input=text_of("bedplate-trial"),
+        input=text_of("hardened/bedplate-trial"),
         capture_output=True,
         text=True,
         check=False,

@@ -1,0 +1,2 @@
+# Written by bedplate. New files are the person's and readable to the group, nobody else's.
+umask 027

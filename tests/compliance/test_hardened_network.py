@@ -1,0 +1,79 @@
+"""Every node: what its packet filter lets in, and what its kernel refuses of the network."""
+
+import pytest
+from testinfra.host import Host
+
+from bedplate.plan.node import NodePlan
+from roles.hardened import kernel
+from roles.hardened.filter import FORWARDERS, ruleset
+from roles.sysctl import Settable
+
+
+def test_only_the_plan_s_doors_are_open(host: Host, node: NodePlan) -> None:
+    """The packet filter in force is the one that the plan asks for, to the letter."""
+    assert host.file("/etc/bedplate/filter.nft").content_string == ruleset(node.doors, node.duties)
+
+
+def test_nobody_has_changed_the_loaded_filter(host: Host) -> None:
+    """The kernel holds the table as it was loaded: nobody has opened a door by hand."""
+    loaded = host.check_output("cat /var/lib/bedplate/filter.loaded")
+
+    assert host.check_output("nft --stateless list table inet bedplate") == loaded
+
+
+def test_what_no_door_lets_in_is_dropped(host: Host) -> None:
+    """The chain of packets that come in ends in a drop, whatever its rules say."""
+    assert "hook input priority filter; policy drop;" in host.check_output("nft list chain inet bedplate input")
+
+
+def test_nothing_is_on_trial(host: Host) -> None:
+    """Whoever applied has come in again since, and confirmed."""
+    assert not host.file("/var/lib/bedplate/trial").exists
+
+
+def test_the_filter_stands_before_the_network_does(host: Host) -> None:
+    """It is loaded at boot, before any interface is up."""
+    unit = host.check_output("systemctl show --property=UnitFileState,Before bedplate-filter.service")
+
+    assert "UnitFileState=enabled" in unit
+    assert "network-pre.target" in unit
+
+
+@pytest.mark.parametrize("about", ["net.ipv4", "net.ipv6", "net.core"])
+def test_the_kernel_refuses_what_strangers_send(host: Host, node: NodePlan, about: str) -> None:
+    """No redirect, no source route, no advertisement of a router, no forged sender changes the ways of packets."""
+    assert _otherwise(host, node, about) == []
+
+
+@pytest.mark.parametrize("about", ["kernel", "fs", "dev"])
+def test_the_kernel_keeps_programs_apart(host: Host, node: NodePlan, about: str) -> None:
+    """Programs do not see the kernel's addresses, other people's memory, or what a link in a shared folder hides."""
+    assert _otherwise(host, node, about) == []
+
+
+def test_packets_are_passed_on_only_where_they_are_to_pass(host: Host, node: NodePlan) -> None:
+    """A machine that is no gateway and carries no pods forwards nothing, of either protocol."""
+    forwards = {host.check_output("cat /proc/sys/net/ipv4/ip_forward")}
+
+    assert node.duties & FORWARDERS or forwards == {"0"}
+
+
+def test_modules_may_still_be_loaded(host: Host) -> None:
+    """The kernel takes modules: drivers of GPUs and fabrics come after the boot."""
+    assert host.run("cat /proc/sys/kernel/modules_disabled").stdout.strip() in {"", "0"}
+
+
+def test_memory_that_holds_data_runs_nothing(host: Host) -> None:
+    """The processor marks pages that are no program; every one of Arm's does."""
+    arm = host.check_output("uname -m") == "aarch64"
+
+    assert arm or " nx " in f"{host.check_output('grep -m1 ^flags /proc/cpuinfo')} "
+
+
+def _otherwise(host: Host, node: NodePlan, about: str) -> list[str]:
+    """Return the settings under a name that are otherwise, of those that the machine may set."""
+    text = kernel.settings(node.duties, fabric=node.gpus is not None)
+    wanted = {key: value for key, value in kernel.values(text) if key.startswith(f"{about}.")}
+    asked = Settable()
+    found = asked.process(host.check_output(str(asked.command(tuple(wanted)))).splitlines())
+    return [f"{key} = {value}" for key, value in found.items() if value != wanted[key]]
