@@ -40,7 +40,7 @@ def install_uv() -> None:
     """Declare uv and uvx for everybody."""
     ship(Shipped("uv's version and sums", _LIST, _WANTED))
     if host.get_fact(UvVersion) != version():
-        pip = f"{_PIP} --require-hashes --only-binary :all: --no-deps --requirement {_LIST}"
+        pip = f"{_PIP} --force-reinstall --require-hashes --only-binary :all: --no-deps --requirement {_LIST}"
         server.shell(name=f"uv {version()}", commands=[f"python3 -m venv {FOLDER}", pip])
     for tool in ("uv", "uvx"):
         files.link(name=f"{tool} for everybody", path=f"/usr/local/bin/{tool}", target=f"{FOLDER}/bin/{tool}")

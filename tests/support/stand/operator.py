@@ -6,6 +6,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
+from tests.support.stand.fresh import ADMIN
 from tests.support.stand.stand import Stand
 
 ROOT = Path(__file__).parents[3]
@@ -21,6 +22,16 @@ class Operator:
     def bedplate(self, *words: str) -> CompletedProcess[str]:
         """Run a command as it is, from the project's folder."""
         return self._stand.desk.run("env", "--chdir", str(ROOT), sys.executable, "-m", "bedplate", *words)
+
+    def apply(self, *words: str) -> CompletedProcess[str]:
+        """Run `bedplate node apply`, as a fresh machine's admin."""
+        return self.bedplate("node", "apply", *words, "--user", ADMIN, *self._way)
+
+    def changes(self, *words: str) -> dict[str, list[str]]:
+        """Return what an apply changed, or would change, on each machine; it goes well on all."""
+        done = self.apply(*words, "--json")
+        assert done.returncode in {0, 3}, done.stdout + done.stderr
+        return {name: told["changed"] for name, told in json.loads(done.stdout)["nodes"].items()}
 
     def audit(self, *words: str) -> CompletedProcess[str]:
         """Run `bedplate node audit`."""

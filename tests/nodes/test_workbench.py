@@ -1,0 +1,84 @@
+"""The roles `workbench` and `monitoring` on a real machine: people work there, and watchers see it."""
+
+import pytest
+
+from tests.support.declared import EXAMPLES
+from tests.support.stand.command import CommandError
+from tests.support.stand.node import Node
+from tests.support.stand.operator import Operator
+from tests.support.stand.stand import Stand
+
+NAME = "workbench-cpu-1.us-west-2"
+ROLES = ("--role", "people", "--role", "workbench", "--role", "monitoring")
+
+
+@pytest.fixture(scope="module")
+def operator(stand: Stand) -> Operator:
+    """Give the operator of the lab."""
+    return Operator(stand, EXAMPLES / "lab.yaml")
+
+
+@pytest.fixture(scope="module")
+def node(stand: Stand, operator: Operator) -> Node:
+    """Give a machine on which the roles are in force."""
+    booted = stand.boot(NAME, "10.64.33.7")
+    assert operator.changes(NAME, *ROLES)[NAME]
+    return booted
+
+
+def test_a_second_apply_changes_nothing(node: Node, operator: Operator) -> None:
+    """What is in force is found to be so on a real machine."""
+    assert operator.changes(NAME, *ROLES) == {NAME: []}
+
+
+def test_a_person_makes_an_environment_on_scratch(node: Node) -> None:
+    """Uv works for whoever logs in, its cache lies on local disk, and nobody else looks into it."""
+    node.run("su --login grace --command 'cd $SCRATCH && uv venv --quiet --offline work && work/bin/python -V'")
+
+    assert "work" in node.run("ls /scratch/grace").split()
+    with pytest.raises(CommandError, match="Permission denied"):
+        node.run("su --login ada --shell /bin/sh --command 'ls /scratch/grace'")
+
+
+def test_a_uv_that_was_broken_is_made_whole(node: Node, operator: Operator) -> None:
+    """The next apply finds that the program is not the pinned one, and takes it anew by its sum."""
+    node.run("printf '#!/bin/sh\\necho uv 0.0.1\\n' > /opt/uv/bin/uv")
+
+    changes = operator.changes(NAME, "--role", "workbench")[NAME]
+
+    assert [change.partition(" ")[0] for change in changes] == ["uv"]
+    assert node.run("uv --version") != "uv 0.0.1\n"
+
+
+def test_figures_are_given_to_whoever_reaches_the_private_address(node: Node) -> None:
+    """The desk reads them at the machine's one address; loopback gives none."""
+    told = node.desk.run("curl", "-fsS", "--noproxy", "*", f"http://{node.address}:9100/metrics", seconds=60)
+
+    assert "node_memory_MemTotal_bytes" in told.stdout
+    with pytest.raises(CommandError, match=r"Connection refused|connect to"):
+        node.run("curl -fsS --max-time 20 http://127.0.0.1:9100/metrics")
+
+
+def test_others_figures_come_with_the_nodes(node: Node) -> None:
+    """A file in the folder of figures is told at the next question."""
+    node.run("echo 'bedplate_sample 7' > /var/lib/prometheus/node-exporter/sample.prom")
+
+    assert "\nbedplate_sample 7\n" in node.run(f"curl -fsS --max-time 20 http://{node.address}:9100/metrics")
+
+
+def test_a_watcher_that_died_comes_back(node: Node) -> None:
+    """Whatever ended the exporter, systemd starts it again."""
+    asked = "systemctl show --property MainPID --value prometheus-node-exporter"
+    before = node.run(asked).strip()
+
+    node.run(f"kill -KILL {before}")
+
+    node.run(f"for i in $(seq 240); do case $({asked}) in 0|{before}) sleep 0.5 ;; *) exit ;; esac; done; exit 1")
+
+
+def test_the_bench_outlives_a_boot(node: Node) -> None:
+    """The exporter finds its address, and people find their scratch."""
+    node.restart()
+
+    node.run("for i in $(seq 120); do ss -ltn | grep -q 10.64.33.7:9100 && exit; sleep 0.5; done; exit 1")
+    assert node.run("stat --format %U /scratch/ada").strip() == "ada"
