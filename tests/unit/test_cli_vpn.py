@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from moto import mock_aws
 
 from bedplate.cli import run
 from bedplate.lock import lock_path, record_doors
@@ -343,3 +344,30 @@ def test_a_gateway_that_does_not_answer_is_told(
     assert run(["vpn", "status", str(begun)]) == 6
 
     assert "gate.cellar   not reached: ssh: connect to host gate.cellar" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["parameters", "secrets"])
+def test_keys_in_the_account_are_on_no_disk(kind: str, lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are signed with and shown from there; a second authority of the fleet is refused, wherever it is begun."""
+    lab.write_text(lab.read_text().replace("111122223333", "123456789012"))
+    record_doors(lock_path(lab), "lab", {HOME: PUBLIC}, {HOME: RESOLVERS})
+    with mock_aws():
+        assert run(["vpn", "init", str(lab), "--keys", kind]) == 0
+        assert run(["vpn", "add", "ada", str(lab)]) == 0
+        assert run(["vpn", "show", "ada", str(lab)]) == 0
+        shutil.rmtree(folder_of(lab).path)
+        assert run(["vpn", "init", str(lab), "--keys", kind]) == 2
+
+    told = capsys.readouterr()
+    assert "BEGIN PRIVATE KEY" in told.out
+    assert "the account keeps an authority of lab already" in told.err
+    assert not folder_of(lab).keys.exists()
+
+
+def test_keys_in_another_account_are_not_written(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both accounts are named, and nothing was made."""
+    with mock_aws():
+        assert run(["vpn", "init", str(lab), "--keys", "parameters"]) == 2
+
+    assert "111122223333" in capsys.readouterr().err
+    assert not folder_of(lab).authority.exists()
