@@ -21,7 +21,7 @@ EXPORTS = {
     "edge_table_id": "rtb-2",
     "files": {"home": {"addresses": ["10.64.32.9"]}},
     "laptop_gateway": {"private_ip": "10.64.0.9"},
-    "node_table_ids": {"a": "rtb-1"},
+    "node_table_ids": {zone: "rtb-1" for facts in load_catalog().regions.values() for zone in facts.zones},
     "parameter_key_arn": "arn:aws:kms:us-west-2:111122223333:key/k",
     "profile_arns": dict.fromkeys(KINDS, "arn:aws:iam::111122223333:instance-profile/p"),
     "transit_gateway_id": "tgw-1",
