@@ -47,7 +47,7 @@ def test_a_region_more_changes_nothing_of_the_others() -> None:
 
 def test_one_end_dials() -> None:
     """A gateway whose site dials opens its tunnels and keeps them open; one that AWS dials waits, and looks later."""
-    for dials, action, every in ((Dials.SITE, "start", "5s"), (Dials.AWS, "none", "15s")):
+    for dials, action, every in ((Dials.SITE, "start", "4s"), (Dials.AWS, "none", "15s")):
         files = {file.path.name: file.text for file in files_of(cellar(Engine.KERNEL, _with_site(dials)))}
 
         connections = read_settings(files["swanctl.conf"])["connections"]

@@ -1,0 +1,58 @@
+"""A site's two tunnels to a region, by BGP over their inside addresses: what is believed, and what if one goes."""
+
+from collections.abc import Iterator
+from time import time
+
+import pytest
+
+from tests.support.lab_site import DESK, RACK, STRAY, SiteLab, site_lab
+from tests.support.netlab_probe import capture, packets, pinging
+from tests.support.netlab_program import until
+
+# A dead end is noticed by BGP's hold of 12 s; the rest is for a machine that does other things as well.
+MOST_SECONDS = 15
+
+
+@pytest.fixture
+def stands() -> Iterator[SiteLab]:
+    """Give a site that reaches its region by two tunnels."""
+    with site_lab() as made:
+        made.start()
+        made.wait()
+        until(lambda: _tellers(made) == 2, 40, "one tunnel alone tells of the region")
+        yield made
+
+
+def _tellers(made: SiteLab) -> int:
+    """Return how many neighbours have told of the region's block."""
+    table = made.router.ask("-c", "show bgp ipv4 unicast 10.64.0.0/16")
+    return sum(f"from {one.far.inside.ip} " in table for one in made.site.gateway.tunnels if one.far.inside)
+
+
+def test_a_tunnel_that_goes_is_replaced_by_the_other(stands: SiteLab) -> None:
+    """With one end lost, packets go by the other tunnel within seconds, in neither direction in the clear."""
+    lost = next(
+        one for one in stands.site.gateway.tunnels if one.far.inside and str(one.far.inside.ip) in stands.routes
+    )
+    with capture(stands.internet, "c0") as wire:
+        pings = pinging(stands.desk, RACK)
+        pings.wait_for_answer(10)
+        moment = time()
+        stands.aws.lose(lost)
+        until(lambda: any(one > moment + 1 for one in pings.answers.times), 60, "never came back")
+        answers = pings.stop()
+
+    assert answers.longest <= MOST_SECONDS
+    assert lost.far.inside is not None
+    assert str(lost.far.inside.ip) not in stands.routes
+    assert not packets(wire, f"net 192.168.40.0/22 or net 10.64.0.0/16 or host {DESK}")
+
+
+def test_only_the_plans_blocks_are_believed(stands: SiteLab) -> None:
+    """Of what AWS tells, the site takes the blocks of the plan, and gives away none but its own."""
+    assert "10.64.0.0/16" in stands.routes
+    assert not any(stray in stands.routes for stray in STRAY)
+    assert "src 192.168.40.1" in stands.routes
+    given = stands.router.ask("-c", "show bgp ipv4 unicast neighbors 169.254.64.1 advertised-routes")
+    assert "192.168.40.0/22" in given
+    assert "10.64.0.0/16" not in given

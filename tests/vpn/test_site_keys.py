@@ -1,0 +1,32 @@
+"""Keys of any bytes, as the real parser reads them."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from tests.support.many_keys import KEYS, keyed, random_keys
+from tests.support.vici_ear import ear
+from vpn.sites.charon import connections_of, settings_of
+from vpn.sites.engine import Engine
+from vpn.sites.rendered import STANDARD
+
+
+def test_swanctl_reads_keys_back(tmp_path: Path) -> None:
+    """Of 10,000 keys of random bytes, the real swanctl hands each to the daemon as it was."""
+    keys = random_keys(KEYS)
+    for file in (settings_of, connections_of):
+        made = file(keyed(keys), Engine.KERNEL, STANDARD)
+        (tmp_path / made.path.name).write_text(made.text)
+    env = {**os.environ, "SWANCTL_DIR": str(tmp_path), "STRONGSWAN_CONF": str(tmp_path / "strongswan.conf")}
+
+    with ear(tmp_path) as heard:
+        subprocess.run(
+            ["/usr/sbin/swanctl", "--load-creds", "--noprompt", "--uri", heard.uri],
+            env=env,
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
+
+    told = {values["id"][0].decode(): values["data"][0] for name, values in heard.told if name == "load-shared"}
+    assert told == {f"ike-t{number}": key for number, key in enumerate(keys)}
