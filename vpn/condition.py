@@ -4,8 +4,9 @@ Pure: who asks, and how, is no matter of this module.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from bedplate.errors import PartError
 from bedplate.plan.node import Duty, NodePlan
@@ -37,7 +38,7 @@ def parse_status(text: str) -> Status:
         told = json.loads(text)
         laptops = {transport: _sessions(each) for transport, each in told["laptops"].items()}
         tunnels = None if told["tunnels"] is None else tuple(Tunnel(**each) for each in told["tunnels"])
-        return Status(told["time"], laptops, told["certificate"], told["crl"], tunnels)
+        return Status(told["time"], laptops, told["certificate"], told["crl"], tunnels, _seen(told))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise PartError("its keeper says nothing that can be read", fix="apply the role keeper to it") from None
 
@@ -45,6 +46,14 @@ def parse_status(text: str) -> Status:
 def amiss(node: NodePlan, status: Status, now: int) -> tuple[Amiss, ...]:
     """Return what is wrong with a gateway at a moment, in Unix time by the clock of whoever asks."""
     return tuple(Amiss(node.name, message, failing) for message, failing in _faults(node, status, now))
+
+
+def last_seen(answers: Iterable[Status]) -> Mapping[str, datetime]:
+    """Return when each laptop was last connected to any of the gateways that answered."""
+    latest: dict[str, int] = {}
+    for status in answers:
+        latest |= {name: max(moment, latest.get(name, 0)) for name, moment in status.seen.items()}
+    return {name: datetime.fromtimestamp(moment, UTC) for name, moment in latest.items()}
 
 
 def _faults(node: NodePlan, status: Status, now: int) -> Iterator[tuple[str, bool]]:
@@ -84,6 +93,10 @@ def _of_tunnels(status: Status) -> Iterator[tuple[str, bool]]:
         elif each.idle is None or each.idle > SILENT_S:
             since = "yet" if each.idle is None else f"for {each.idle} s"
             yield f"the tunnel {each.name} stands, and no packet has come in by it {since}", each.age > SILENT_S
+
+
+def _seen(told: dict[str, dict[str, int]]) -> dict[str, int]:
+    return {name: int(moment) for name, moment in told.get("seen", {}).items()}
 
 
 def _sessions(told: list[dict[str, str | int]] | None) -> tuple[Session, ...] | None:

@@ -1,7 +1,7 @@
 """Reaching a fleet's gateways: telling them what its keys have come to is one step of several commands."""
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,11 +10,12 @@ import typer
 
 from bedplate.cli.output import show
 from bedplate.cli.vpn_opening import now
-from bedplate.errors import InputError
+from bedplate.errors import BedplateError, InputError
 
 if TYPE_CHECKING:
     from bedplate.plan import FleetPlan
     from bedplate.plan.node import NodePlan
+    from vpn.keeper.status import Status
     from vpn.laptops.carry import GatewayKeys
     from vpn.pki import Pki
     from vpn.ssh_way import SshWay
@@ -48,6 +49,24 @@ def tell_gateways(
         carried = carry(gateways, book, lambda gateway: way(nodes[gateway.place].name), cut=cut)
     show(carried_lines(carried))
     carried.check()
+
+
+def ask_gateways(
+    plan: "FleetPlan", nodes: "Sequence[NodePlan]", config: Path | None
+) -> "dict[str, Status | BedplateError]":
+    """Ask all of these gateways at once, and return what each answered, or why it did not, by the machine's name."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from vpn.condition import ASK, parse_status
+
+    def ask(node: "NodePlan") -> "Status | BedplateError":
+        try:
+            return parse_status(way(node.name).run(ASK, ""))
+        except BedplateError as error:
+            return error
+
+    with ways_to(plan, nodes, config) as way, ThreadPoolExecutor(max(1, len(nodes))) as pool:
+        return dict(zip((node.name for node in nodes), pool.map(ask, nodes), strict=True))
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """What was issued and revoked, whose certificates there are, and what gateways made of it; never a key."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,19 +68,19 @@ def carried_lines(carried: "Carried") -> Iterator[str]:
         yield f"{place} was told" + (f", {counted(sessions, 'session')} ended" if sessions else "")
 
 
-def roll_lines(standing: "Standing") -> Iterator[str]:
+def roll_lines(standing: "Standing", seen: Mapping[str, datetime]) -> Iterator[str]:
     """Yield a row a laptop or gateway, then the list and the authority, then what is wrong with them."""
-    yield from aligned(map(_row, standing.holders))
+    yield from aligned(_row(holder, seen) for holder in standing.holders)
     until = f"{standing.until:%Y-%m-%d}" if standing.until else "-"
     yield f"crl.pem: list {standing.number or '-'} until {until}, {counted(standing.revoked, 'certificate')} revoked"
     yield f"the authority lasts until {standing.authority:%Y-%m-%d}"
     yield from (f"{fault.level}: {fault.message}" for fault in standing.faults)
 
 
-def roll_document(standing: "Standing") -> dict[str, Any]:
-    """Return it as JSON's own types."""
+def roll_document(standing: "Standing", seen: Mapping[str, datetime]) -> dict[str, Any]:
+    """Return it as JSON's own types; `seen` is null for a laptop that was at no gateway that was asked."""
     return {
-        "certificates": [_entry(holder) for holder in standing.holders],
+        "certificates": [_entry(holder, seen.get(holder.name)) for holder in standing.holders],
         "crl": {
             "number": standing.number,
             "until": standing.until.isoformat() if standing.until else None,
@@ -91,11 +91,13 @@ def roll_document(standing: "Standing") -> dict[str, Any]:
     }
 
 
-def _row(holder: "Holder") -> tuple[str, ...]:
-    return (holder.name, holder.use.value, f"{holder.until:%Y-%m-%d}", counted(holder.days, "day"), holder.note)
+def _row(holder: "Holder", seen: Mapping[str, datetime]) -> tuple[str, ...]:
+    there = (f"seen {seen[holder.name]:%Y-%m-%d %H:%M}",) if holder.name in seen else ("-",) if seen else ()
+    until = f"{holder.until:%Y-%m-%d}", counted(holder.days, "day")
+    return holder.name, holder.use.value, *until, *there, holder.note
 
 
-def _entry(holder: "Holder") -> dict[str, Any]:
+def _entry(holder: "Holder", seen: datetime | None) -> dict[str, Any]:
     return {
         "name": holder.name,
         "use": holder.use.value,
@@ -103,5 +105,6 @@ def _entry(holder: "Holder") -> dict[str, Any]:
         "until": holder.until.isoformat(),
         "days": holder.days,
         "slot": holder.slot,
+        "seen": seen.isoformat() if seen else None,
         "note": holder.note,
     }

@@ -21,7 +21,7 @@ if not os.path.isdir(folder):
     sys.exit(255)
 os.environ["PYTHONPATH"] = {root!r}
 owner = pwd.getpwuid(os.getuid()).pw_name
-places = ["--settings", folder, "--sockets", "/nowhere", "--owner", owner]
+places = ["--settings", folder, "--sockets", "/nowhere", "--owner", owner, "--memory", folder]
 keeper = [sys.executable, "-S", "-m", "vpn.keeper", *places, command.split()[-1]]
 os.execv(sys.executable, keeper)
 """

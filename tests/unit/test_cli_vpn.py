@@ -371,3 +371,25 @@ def test_keys_in_another_account_are_not_written(lab: Path, capsys: pytest.Captu
 
     assert "111122223333" in capsys.readouterr().err
     assert not folder_of(lab).authority.exists()
+
+
+def test_a_list_says_when_laptops_were_last_there(
+    begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The later of what two gateways remember; one that does not answer is named, with status 6."""
+    for device in ("laptop", "phone"):
+        run(["vpn", "add", "ada", str(begun), "--device", device])
+    for host, moment in zip(HOSTS.values(), (1795262400, 1795176000), strict=True):
+        (gateways / host / "seen.json").write_text(json.dumps({"ada.laptop": moment}))
+    capsys.readouterr()
+
+    assert run(["vpn", "list", str(begun), "--seen"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    (gateways / HOSTS["us-west-2"]).rename(gateways / "away")
+    assert run(["vpn", "list", str(begun), "--seen", "--json"]) == 6
+
+    document = capsys.readouterr()
+    assert "seen 2026-11-21 12:00" in told[0]
+    assert "seen" not in told[1]
+    assert [each["seen"] for each in json.loads(document.out)["certificates"]] == ["2026-11-20T12:00:00+00:00", None]
+    assert "not known who was at laptops.us-west-2: not reached" in document.err

@@ -146,7 +146,8 @@ def test_a_foreign_certificate_without_a_fault_is_good(days: int) -> None:
     """The nearest good ones, beside our own."""
     own = issue(AUTHORITY, gateway("cellar", "lab.internal"), new_key().public_key(), 1, NOW)
 
-    assert certificate_faults(_foreign(life=days * DAY, key=_rsa(3072)), Use.CLIENT, AUTHORITY.certificate, NOW) == ()
+    for key in (_rsa(3072), ec.generate_private_key(ec.SECP256R1())):
+        assert certificate_faults(_foreign(life=days * DAY, key=key), Use.CLIENT, AUTHORITY.certificate, NOW) == ()
     assert certificate_faults(own, Use.SERVER, AUTHORITY.certificate, NOW) == ()
 
 

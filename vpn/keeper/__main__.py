@@ -8,6 +8,7 @@ from pathlib import Path
 from .book import parse_book, take
 from .metrics import write_metrics
 from .place import Place
+from .seen import remember
 from .status import status
 from .trouble import Trouble
 
@@ -15,7 +16,7 @@ from .trouble import Trouble
 def main() -> int:
     """Do what is asked, and return the exit status: 2 where it is refused, 6 where a daemon did not answer."""
     asked = _arguments()
-    place = Place(asked.settings, asked.sockets, asked.owner)
+    place = Place(asked.settings, asked.sockets, asked.owner, asked.memory)
     try:
         _do(asked, place)
     except Trouble as trouble:
@@ -30,7 +31,9 @@ def _do(asked: argparse.Namespace, place: Place) -> None:
     elif asked.what == "status":
         sys.stdout.write(json.dumps(status(place).document()))
     else:
-        write_metrics(asked.file, status(place))
+        now = status(place)
+        remember(place.seen, now.seen)
+        write_metrics(asked.file, now)
 
 
 def _arguments() -> argparse.Namespace:
@@ -38,6 +41,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--settings", type=Path, default=Place.settings)
     parser.add_argument("--sockets", type=Path, default=Place.sockets)
     parser.add_argument("--owner", default=Place.owner)
+    parser.add_argument("--memory", type=Path, default=Place.memory)
     what = parser.add_subparsers(dest="what", required=True)
     what.add_parser("take", help="put the book on standard input in force")
     what.add_parser("status", help="print how this gateway is, as JSON")

@@ -8,16 +8,22 @@ TRANSPORTS = ("udp", "tcp")
 
 @dataclass(frozen=True)
 class Place:
-    """The two folders of a gateway, and the account of its daemons; the standard ones but in tests."""
+    """The folders of a gateway, and the account of its daemons; the standard ones but in tests."""
 
     settings: Path = Path("/etc/bedplate/laptops")
     sockets: Path = Path("/run/bedplate-laptops")
     owner: str = "openvpn"
+    memory: Path = Path("/var/lib/bedplate-vpn")
 
     @property
     def crl(self) -> Path:
         """The list of revoked certificates."""
         return self.settings / "crl.pem"
+
+    @property
+    def seen(self) -> Path:
+        """When each laptop was last connected."""
+        return self.memory / "seen.json"
 
     @property
     def certificate(self) -> Path:
