@@ -11,6 +11,7 @@ from roles.monitoring.role import Monitoring
 from roles.openvpn.role import OpenVpn
 from roles.people.due import HOMES
 from roles.people.role import People
+from roles.storage.role import Storage
 from roles.workbench.role import Workbench
 
 
@@ -22,6 +23,7 @@ def roles_of(node: NodePlan) -> tuple[Role, ...]:
 def _roles(node: NodePlan) -> Iterator[Role]:
     yield Baseline(node)
     yield People(accounts=node.accounts, homes=next((each.path for each in node.shares if each.mount == HOMES), None))
+    yield Storage(node.mounts, node.shares)
     if Duty.WORKBENCH in node.duties:
         yield Workbench(node.accounts.people, node.gpus)
     yield Monitoring(node.address)

@@ -34,6 +34,8 @@ class Machine:
             *("setpriv", "--pdeathsig", "TERM", "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--boot"),
             *("--directory", str(self.root), f"--network-namespace-path=/run/netns/{self.namespace}"),
             *("--capability=CAP_NET_ADMIN", "--resolv-conf=off", "--timezone=off", "--link-journal=no"),
+            # By it systemd mounts at the first use.
+            *(("--bind=/dev/autofs",) if Path("/dev/autofs").exists() else ()),
             f"--machine={self.namespace}",
         )
         with self.log.open("ab") as sink:

@@ -1,0 +1,137 @@
+"""What nodes mount and export: that it is there at its use, never in clear text, and hangs nothing when it is gone."""
+
+from testinfra.host import Host
+
+from bedplate.plan.accounts import PEOPLE_IDS
+from bedplate.plan.node import MountKind, NodePlan
+from roles.storage.attached import mounted, shared
+from roles.storage.exported import EXPORTS, GANESHA, server_of
+from roles.storage.guard import RELEASE, SCRIPT, TIMER
+from roles.storage.tunnel import tunnel
+from roles.storage.unit import FOLDER, MARK
+from tests.compliance.subject import concerns
+
+MOUNTS = concerns(lambda node: bool(node.mounts))
+SHARES = concerns(lambda node: bool(node.shares))
+STORES = concerns(lambda node: bool(node.mounts or node.shares))
+TUNNELS = concerns(lambda node: any(mount.kind is MountKind.EFS for mount in node.mounts))
+
+
+@MOUNTS
+def test_storage_is_mounted_at_its_first_use(host: Host, node: NodePlan) -> None:
+    """Neither a boot nor a login waits for a server that nobody needs yet."""
+    for mount in node.mounts:
+        trigger = mounted(mount).trigger
+        told = host.check_output("systemctl show --property=ActiveState,UnitFileState,Where --value %s", trigger)
+
+        assert {*told.split()} == {"active", "enabled", mount.path}
+
+
+@MOUNTS
+def test_storage_comes_from_where_the_plan_says(host: Host, node: NodePlan) -> None:
+    """Hard, so that nothing is lost while a server restarts; no file there makes anybody root here."""
+    for at in map(mounted, node.mounts):
+        unit = host.file(f"{FOLDER}/{at.mount}")
+        text = unit.content_string
+
+        assert f"What={at.source}\nWhere={at.path}\n" in text
+        assert f"Options={at.options}\n" in text
+        assert (unit.user, unit.mode) == ("root", 0o644)
+
+
+@MOUNTS
+def test_nothing_else_is_mounted_in_its_place(host: Host, node: NodePlan) -> None:
+    """What is there now is what the plan names, once it is used."""
+    table = [line.split(" - ") for line in host.check_output("cat /proc/self/mountinfo").splitlines()]
+    there = {left.split()[4]: right.split() for left, right in table}
+
+    for at in map(mounted, node.mounts):
+        kind, source = there[at.path][:2]
+        assert (kind, source) == ("autofs", "systemd-1") or source == at.source
+
+
+@MOUNTS
+def test_a_mount_asks_its_server_first(host: Host, node: NodePlan) -> None:
+    """A server that does not answer is told within seconds, at every use anew."""
+    for at in map(mounted, node.mounts):
+        text = host.file(f"{FOLDER}/{at.mount}").content_string
+
+        assert f"Requires=bedplate-answers@{at.store}.service" in text
+        assert "StartLimitIntervalSec=0" in text
+
+
+@MOUNTS
+def test_waiting_for_a_server_has_an_end(host: Host, node: NodePlan) -> None:
+    """The guard looks every 20 s, knows every mount, and lets no shutdown hang."""
+    table = host.file("/etc/bedplate/mounts").content_string.splitlines()
+
+    assert {*table} == {f"{mount.store} {mount.path} {mount.server}" for mount in node.mounts}
+    assert host.service(TIMER).is_running
+    assert host.service(RELEASE).is_running
+    assert host.file(SCRIPT).mode == 0o755
+
+
+@MOUNTS
+def test_no_home_of_the_machines_own_is_hidden_by_a_mount(host: Host, node: NodePlan) -> None:
+    """Whoever configures the node must not depend on the server that it mounts."""
+    rows = [line.split(":") for line in host.check_output("cat /etc/passwd").splitlines()]
+    own = {name: home for name, _, uid, _, _, home, _ in rows if int(uid) not in PEOPLE_IDS}
+
+    hidden = {name for name, home in own.items() if any(home.startswith(f"{each.path}/") for each in node.mounts)}
+    assert hidden == set()
+
+
+@TUNNELS
+def test_files_of_the_cloud_go_by_tls_to_a_proven_server(host: Host, node: NodePlan) -> None:
+    """Verified up to an authority, and by the name of the region's EFS."""
+    for mount in node.mounts:
+        conf, unit = tunnel(mount)
+
+        assert host.file(conf.path).content_string == conf.text
+        assert host.service(unit.name).is_running
+        assert host.service(unit.name).is_enabled
+
+
+@SHARES
+def test_exports_are_for_the_plans_blocks_alone(host: Host, node: NodePlan) -> None:
+    """Root of a client is nobody, and no other address may mount."""
+    wanted = [server_of(node.shares, by_kernel=by_kernel) for by_kernel in (True, False)]
+    (by,) = (server for server in wanted if host.file(server.files[0].path).exists)
+
+    for file in by.files:
+        assert host.file(file.path).content_string == file.text
+    assert host.service(by.service).is_running
+    assert host.service(by.service).is_enabled
+
+
+@SHARES
+def test_nothing_is_exported_beside_the_plan(host: Host) -> None:
+    """Neither by the kernel's other files, nor by a second server."""
+    told = host.check_output("grep -hv '^ *#' /etc/exports /etc/exports.d/* 2>/dev/null | grep . || true").splitlines()
+    ours = host.file(EXPORTS)
+
+    assert [line for line in told if not ours.exists or line not in ours.content_string] == []
+    assert not (ours.exists and host.file(GANESHA).exists and host.service("nfs-ganesha").is_running)
+
+
+@SHARES
+def test_the_file_server_has_its_shares_where_everybody_has_them(host: Host, node: NodePlan) -> None:
+    """A person's home is theirs wherever they log in."""
+    for at in map(shared, node.shares):
+        assert host.mount_point(at.path).exists
+        assert host.check_output("stat -c %%d:%%i %s", at.path) == host.check_output("stat -c %%d:%%i %s", at.source)
+
+
+@STORES
+def test_no_portmapper_listens(host: Host) -> None:
+    """Version 4 of NFS needs one port, and no other program of its kind."""
+    assert not host.socket("tcp://111").is_listening
+    assert host.check_output("systemctl show --property=LoadState --value rpcbind.socket") == "masked"
+
+
+def test_nothing_of_ours_is_left_that_the_plan_does_not_name(host: Host, node: NodePlan) -> None:
+    """A mount that was renamed or removed leaves no unit behind."""
+    told = host.check_output("cd %s && grep -lsxF %s *.mount *.automount || true", FOLDER, MARK).split()
+
+    attached = (*map(mounted, node.mounts), *map(shared, node.shares))
+    assert {*told} == {unit.name for at in attached for unit in at.units() if "mount" in unit.name}

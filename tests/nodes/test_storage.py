@@ -1,0 +1,200 @@
+"""Storage on booted machines whose server is there, gone, or somebody else.
+
+This machine's kernel has no NFS: what is shown here is all but the mount itself.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from bedplate.plan.node import Mount, MountKind, NodePlan
+from roles.people.role import People
+from roles.storage.role import Storage
+from roles.storage.tunnel import loopback
+from tests.support.needs import need_program
+from tests.support.nodes import lab_node
+from tests.support.stand.command import CommandError, call
+from tests.support.stand.deploying import deployed
+from tests.support.stand.node import Node
+from tests.support.stand.stand import Stand
+
+BENCH, SERVER = "titan-03.cellar", "nas.cellar"
+EFS = Mount("cloud", MountKind.EFS, "cloud.files.us-west-2.lab.internal", "/", "/cloud", "us-west-2")
+FAR = "192.168.40.9"
+# What a person waits for a shell whose home is away; a server that hangs would take minutes.
+PATIENCE = 30.0
+
+
+def roles_of(node: NodePlan) -> tuple[People, Storage]:
+    """Return the roles under test as the plan of the lab has them, with a server at the machine's homes."""
+    homes = next((share.path for share in node.shares if share.mount == "/home"), None)
+    return People(node.accounts, homes), Storage(node.mounts, node.shares)
+
+
+@pytest.fixture(scope="module")
+def nas(stand: Stand) -> Node:
+    """Give the file server, its folders on a file system of their own: an overlay has no handles."""
+    booted = stand.boot(SERVER, str(lab_node(SERVER).address))
+    booted.run("mount -t tmpfs tmpfs /srv")
+    deployed(stand, SERVER, *roles_of(lab_node(SERVER)))
+    return booted
+
+
+@pytest.fixture(scope="module")
+def bench(stand: Stand, nas: Node) -> Node:
+    """Give a machine that mounts from it."""
+    booted = stand.boot(BENCH, str(lab_node(BENCH).address))
+    booted.run(f"echo '{nas.address} nas.cellar.lab.internal' >> /etc/hosts")
+    deployed(stand, BENCH, *roles_of(lab_node(BENCH)))
+    return booted
+
+
+def seconds_of_login(node: Node) -> float:
+    """Return how long somebody whose home is away waits for a shell."""
+    started = monotonic()
+    node.run("su --login ada --command true || true", seconds=120)
+    return monotonic() - started
+
+
+def test_a_second_apply_changes_nothing(stand: Stand, nas: Node, bench: Node) -> None:
+    """Neither on the server nor on who mounts from it."""
+    assert deployed(stand, nas.name, *roles_of(lab_node(SERVER))) == []
+    assert deployed(stand, bench.name, *roles_of(lab_node(BENCH))) == []
+
+
+def test_the_server_listens_at_one_port_alone(nas: Node) -> None:
+    """NFS by version 4 needs no other."""
+    sockets = nas.run("ss --no-header --listening --tcp --numeric").splitlines()
+
+    assert {line.split()[3].rpartition(":")[2] for line in sockets} == {"22", "2049"}
+
+
+def test_homes_on_the_server_are_their_owners_and_at_the_same_path(nas: Node) -> None:
+    """Before anybody logged in."""
+    told = nas.run("stat --format='%u %a' /srv/home/ada /home/ada").splitlines()
+
+    assert told == [f"{lab_node(SERVER).accounts.uids['ada']} 700"] * 2
+
+
+def test_whoever_configures_the_node_still_comes_in(bench: Node) -> None:
+    """Their keys lie beside what the mount of /home hides."""
+    done = bench.ssh("pwd; sudo --non-interactive id --user")
+
+    assert done.stdout.split() == ["/var/lib/bedplate/home/ubuntu", "0"]
+
+
+def test_a_boot_does_not_wait_for_a_server_that_is_gone(nas: Node, bench: Node) -> None:
+    """Nor does a shutdown; the mounts wait for their first use."""
+    nas.cut()
+    started = monotonic()
+    try:
+        bench.restart()
+        seconds = monotonic() - started
+        login = seconds_of_login(bench)
+    finally:
+        nas.heal()
+
+    told = bench.run("systemctl show --property=ActiveState --value home.automount data.automount").split()
+    assert told == ["active", "active"]
+    assert seconds < 120
+    assert login < PATIENCE
+
+
+def test_a_use_without_a_server_is_told_soon_however_often(nas: Node, bench: Node) -> None:
+    """And none of them is the last that is tried."""
+    nas.cut()
+    try:
+        for _ in range(7):
+            with pytest.raises(CommandError, match="No such device"):
+                bench.run("ls /data", seconds=60)
+    finally:
+        nas.heal()
+
+    assert bench.run("systemctl is-active data.automount").strip() == "active"
+    assert bench.run("/usr/local/sbin/bedplate-storage-guard answers cellar-data && echo yes").strip() == "yes"
+
+
+def test_a_renamed_mount_takes_the_old_one_off(stand: Stand, bench: Node) -> None:
+    """When nobody uses it; meanwhile the apply says who does."""
+    plan = lab_node(BENCH)
+    moved = Storage(tuple(replace(each, path="/sets") if each.path == "/data" else each for each in plan.mounts))
+    bench.run("systemctl stop data.automount; mount -t tmpfs tmpfs /data; cd /data; nohup sleep 900 >/dev/null 2>&1 &")
+
+    used = deployed(stand, bench.name, moved)
+    bench.run("pkill -x sleep; umount /data")
+    free = deployed(stand, bench.name, moved)
+    again = deployed(stand, bench.name, moved)
+    back = deployed(stand, bench.name, *roles_of(plan))
+
+    assert "/data is to go, and stays while it is used by sleep root" in used
+    assert "sets.automount runs" in used
+    assert free == ["No /data any more"]
+    assert again == []
+    assert {"Mount /data", "No /sets any more", "data.automount runs"} <= {*back}
+
+
+class FarEnd:
+    """A server behind TLS that says one word; its certificate is for a name of the test's choosing."""
+
+    def __init__(self, node: Node, folder: Path) -> None:
+        self._node = node
+        self._folder = folder
+        folder.mkdir()
+        self._make("ca", "/CN=Test authority", "-x509", "-days", "2")
+        self.authority = folder / "ca.pem"
+
+    def proves(self, name: str) -> None:
+        """Let it prove itself to be of this name."""
+        signed = ("-CA", f"{self._folder}/ca.pem", "-CAkey", f"{self._folder}/ca.key")
+        self._make("far", "/CN=far", "-x509", "-days", "2", *signed, "-addext", f"subjectAltName=DNS:{name}")
+        both = (self._folder / "far.pem").read_text() + (self._folder / "far.key").read_text()
+        (self._node.root / "root/far.pem").write_text(both)
+        (self._node.root / "root/far.conf").write_text(
+            "foreground=yes\n[far]\naccept=127.0.0.1:2049\ncert=/root/far.pem\nexec=/bin/echo\nexecArgs=echo well met\n"
+        )
+        self._node.run("systemctl stop far 2>/dev/null || true")
+        self._node.run("systemd-run --quiet --collect --unit=far stunnel4 /root/far.conf")
+
+    def _make(self, stem: str, subject: str, *more: str) -> None:
+        files = ("-keyout", f"{self._folder}/{stem}.key", "-out", f"{self._folder}/{stem}.pem")
+        call("openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj", subject, *files, *more)
+
+
+LISTENING = """
+import socket, time
+for _ in range(100):
+    try:
+        print(socket.create_connection(("{near}", 2049), 15).recv(20).decode())
+        break
+    except ConnectionRefusedError:
+        time.sleep(0.2)
+"""
+
+
+def said_through_the_tunnel(node: Node) -> str:
+    """Return what the far end says to whoever connects at the tunnel's near end, once that listens."""
+    try:
+        return node.run(f"python3 - << 'EOF'\n{LISTENING.format(near=loopback(EFS.store))}EOF\n").strip()
+    except CommandError as error:
+        return "" if "Connection reset" in str(error) else str(error)
+
+
+def test_a_tunnel_speaks_to_the_regions_own_server_alone(stand: Stand) -> None:
+    """A certificate of another name, or by an authority that the node does not trust, gets not one byte."""
+    need_program("openssl")
+    node = stand.boot("titan-09.cellar", FAR)
+    deployed(stand, node.name, Storage((EFS,)))
+    far = FarEnd(node, stand.folder / "far")
+    node.run(f"echo '127.0.0.1 {EFS.server}' >> /etc/hosts")
+
+    far.proves("*.efs.us-west-2.amazonaws.com")
+    unknown = said_through_the_tunnel(node)
+    (node.root / "usr/local/share/ca-certificates/far.crt").write_text(far.authority.read_text())
+    node.run("update-ca-certificates; systemctl restart bedplate-efs-cloud")
+    right = said_through_the_tunnel(node)
+    far.proves("*.efs.eu-north-1.amazonaws.com")
+    wrong = said_through_the_tunnel(node)
+
+    assert (unknown, right, wrong) == ("", "well met", "")
