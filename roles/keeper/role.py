@@ -35,7 +35,7 @@ class Keeper(Role):
     def configure(self) -> Changes:
         """Write the keeper as it lies in the project, and its units."""
         files.directory(name="Folder of metrics", path=METRICS, user="root", group="root", mode="755")
-        return ship(*_files())
+        return ship(*keeper_files())
 
     def activate(self, changes: Changes) -> None:
         """Let the timer run."""
@@ -43,7 +43,8 @@ class Keeper(Role):
         systemd.service(name="Metrics of the gateway", service=TIMER, running=True, enabled=True)
 
 
-def _files() -> Iterator[Shipped]:
+def keeper_files() -> Iterator[Shipped]:
+    """Yield the keeper and its units."""
     yield Shipped("Keeper", PROGRAM, text_of("keeper/bedplate-vpn"), "755")
     for file in sorted(Path(vpn.keeper.__file__).parent.glob("*.py")):
         yield Shipped(f"Keeper: {file.stem}", f"{FOLDER}/keeper/{file.name}", file.read_text(encoding="utf-8"))

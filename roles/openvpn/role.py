@@ -37,7 +37,7 @@ class OpenVpn(Role):
 
     def configure(self) -> Changes:
         """Write settings, units and the packet filter; InputError where nobody is known who answers for names."""
-        shipped = tuple(_files(self.gateway))
+        shipped = tuple(gateway_files(self.gateway))
         server.user(  # noqa: S604  # its shell is where a login would end, not a way to run commands
             name="Account of the daemons",
             user=USER,
@@ -68,7 +68,8 @@ class OpenVpn(Role):
             )
 
 
-def _files(gateway: LaptopGateway) -> Iterator[Shipped]:
+def gateway_files(gateway: LaptopGateway) -> Iterator[Shipped]:
+    """Yield every file of a gateway; InputError where nobody is known who answers for names."""
     for transport in Transport:
         yield Shipped(
             f"Laptops over {transport}", f"{STANDARD.settings}/{transport}.conf", server_conf(gateway, transport)

@@ -7,24 +7,24 @@ for the transit gateway and the tunnels: what crosses it is no matter of these t
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from ipaddress import IPv4Address
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from signal import SIGKILL
 from subprocess import run
 from types import TracebackType
 from typing import Self
 
-from bedplate.plan.laptops import LaptopGateway, Transport
+from bedplate.plan.laptops import Transport
+from tests.support.lab_laptop import LaptopHost
+from tests.support.lab_laptop_gateway import NOBODY, NOGROUP, GatewayHost
 from tests.support.laptop_keys import LabKeys
 from tests.support.laptop_plans import PUBLIC, RESOLVERS, lab_gateways
-from tests.support.netlab import Lab, LabHost
-from tests.support.netlab_program import LabProgram, until
+from tests.support.netlab import Lab
+from tests.support.netlab_program import until
 from vpn.laptops.carry import Book, GatewayKeys, book_text
 from vpn.laptops.guard import guard_rules
 from vpn.laptops.profile import LaptopKeys, client_profile
-from vpn.laptops.server import Folders, Laptop, server_conf
-from vpn.laptops.unit import RIGHTS
+from vpn.laptops.server import Laptop, server_conf
 from vpn.subject import Use
 
 NODE, MACHINE = IPv4Address("10.64.32.10"), IPv4Address("192.168.40.21")
@@ -32,83 +32,7 @@ MACHINE_NAME, NODE_NAME = "titan-01.cellar.lab.internal", "workbench-cpu-1.us-we
 # What must never be seen on a wire of the internet: the plan's addresses in a packet's own header.
 CLEAR = "net 10.64.0.0/10 or net 192.168.40.0/22"
 PLACES = ("us-west-2", "cellar")
-NOBODY, NOGROUP = 65534, 65534
-_ROOT = Path(__file__).parents[2]
-
-
-@dataclass
-class GatewayHost:
-    """A gateway: its daemons, and the keeper beside them."""
-
-    host: LabHost
-    gateway: LaptopGateway
-    daemons: dict[Transport, LabProgram] = field(default_factory=dict)
-
-    @property
-    def folders(self) -> Folders:
-        """Where its settings and its sockets lie."""
-        return Folders(PurePosixPath(self.host.folder / "settings"), PurePosixPath(self.host.folder / "sockets"))
-
-    def start(self, *transports: Transport, env: Mapping[str, str] | None = None) -> None:
-        """Start daemons, of both transports where none is named, and wait until they serve; `env` is for them alone."""
-        own = " ".join(f"{name}={value}" for name, value in (env or {}).items())
-        for transport in transports or tuple(Transport):
-            self._start(transport, own)
-
-    def _start(self, transport: Transport, own: str) -> None:
-        conf = f"{self.folders.settings}/{transport}.conf"
-        log = f"{transport}.log"
-        (self.host.folder / log).write_text("")
-        if before := self.daemons.get(transport):
-            before.end(SIGKILL)
-        program = self.host.start(
-            "sh", "-c", _START, conf, str(self.host.folder / "tun"), log=log, env={"FOR_THE_DAEMON": own}
-        )
-        self.daemons[transport] = program
-        until(lambda: "Initialization Sequence Completed" in program.told, 20, f"{conf} does not serve")
-
-    def keeper(self, *command: str, told: str | None = None) -> str:
-        """Ask the keeper, as an operator's machine does over SSH."""
-        places = ["--settings", str(self.folders.settings), "--sockets", str(self.folders.sockets), "--owner", "nobody"]
-        return self.host.run("/usr/bin/python3", "-I", "-c", _KEEPER, str(_ROOT / "vpn"), *places, *command, told=told)
-
-    def log(self, transport: Transport = Transport.UDP) -> str:
-        """Return what a daemon said since it was started."""
-        return self.daemons[transport].told
-
-
-@dataclass
-class LaptopHost:
-    """Somebody's laptop, somewhere on the internet."""
-
-    host: LabHost
-    name: str
-    client: LabProgram | None = None
-
-    def connect(self, profile: str, *more: str, env: Mapping[str, str] | None = None) -> LabProgram:
-        """Start the stock client on a profile, in place of what ran before."""
-        self.end()
-        file = self.host.folder / "profile.ovpn"
-        file.write_text(profile)
-        log = f"client-{len(self.host.programs)}.log"
-        self.client = self.host.start("openvpn", "--config", str(file), *more, log=log, env=env)
-        return self.client
-
-    @property
-    def profile(self) -> str:
-        """The profile that the client was last started on."""
-        return (self.host.folder / "profile.ovpn").read_text()
-
-    def end(self) -> None:
-        """End the client without a word."""
-        if self.client is not None:
-            self.client.end(SIGKILL)
-
-    def wait(self, seconds: float = 20) -> None:
-        """Wait until the client is connected."""
-        client = self.client
-        assert client is not None
-        until(lambda: "Initialization Sequence Completed" in client.told, seconds, f"{self.name} does not get in")
+MACHINES = {"us-west-2": "laptops.us-west-2", "cellar": "gate.cellar"}
 
 
 class LaptopLab:
@@ -166,6 +90,35 @@ class LaptopLab:
             Path(gateway.folders.settings / file).write_text(text)
         gateway.start(Transport.UDP)
 
+    def answer_names(self) -> None:
+        """Let the resolvers' addresses answer for the machines."""
+        listening = [f"--listen-address={address}" for address in RESOLVERS]
+        names = [f"--host-record={MACHINE_NAME},{MACHINE}", f"--host-record={NODE_NAME},{NODE}"]
+        quiet = ["--no-daemon", "--no-resolv", "--no-hosts", "--bind-interfaces", "--user=root", "--pid-file="]
+        program = self.node.start("dnsmasq", *quiet, *listening, *names, log="names.log")
+        until(lambda: "started" in program.told, 10, "dnsmasq does not answer")
+
+    def shell(self, folder: Path) -> Path:
+        """Return a folder with an ssh that asks the keepers here, under the names of the plan."""
+        folder.mkdir()
+        cases = "".join(f"{MACHINES[place]}) exec {each.shell} $verb;;\n" for place, each in self.gateways.items())
+        words = "host=${@: -2:1} last=${@: -1} verb=${last##*bedplate-vpn }"
+        (folder / "ssh").write_text(f"#!/bin/bash\n{words}\ncase $host in\n{cases}esac\n")
+        (folder / "ssh").chmod(0o755)
+        return folder
+
+    def forget(self) -> None:
+        """Make every gateway one that has its roles and no keys yet."""
+        for gateway in self.gateways.values():
+            settings = Path(gateway.folders.settings)
+            for file in (*settings.glob("*.crt"), *settings.glob("*.key"), settings / "crl.pem"):
+                file.unlink()
+
+    def serve(self) -> None:
+        """Start whatever daemons do not run, as the unit that waits for keys does."""
+        for gateway in self.gateways.values():
+            gateway.start(*(each for each in Transport if each not in gateway.daemons))
+
     def _lay(self) -> None:
         """Lay the wires: each gateway to the internet, to what is behind it, and to the other."""
         self.net.forward()
@@ -210,19 +163,3 @@ class LaptopLab:
         run(["/bin/mknod", "-m", "0666", str(gateway.host.folder / "tun"), "c", "10", "200"], check=True)
         gateway.host.load_rules(guard_rules(gateway.gateway))
         self.identify(gateway.gateway.place, Use.SERVER, gateway.gateway.name)
-
-
-# As the unit starts it: nobody's account, a router's rights. The device is open to all on a machine that has udev.
-_RAISED = ",".join(f"+{each.removeprefix('CAP_').lower()}" for each in RIGHTS)
-_START = (
-    'mount --bind "$1" /dev/net/tun && exec setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs '
-    f"--inh-caps=-all,{_RAISED} --ambient-caps=-all,{_RAISED} --bounding-set=-all,{_RAISED} "
-    # Whatever is to change its clock is for the daemon alone.
-    'env $FOR_THE_DAEMON openvpn --suppress-timestamps --config "$0"'
-)
-# The system's Python in its isolated mode: nothing of the project but the keeper is in its reach.
-_KEEPER = """
-import runpy, sys
-sys.path.insert(0, sys.argv.pop(1))
-runpy.run_module("keeper", run_name="__main__", alter_sys=True)
-"""

@@ -6,48 +6,26 @@ from pathlib import Path
 import pytest
 
 from bedplate.plan.laptops import Transport
-from tests.support.laptop_lab import MACHINE, MACHINE_NAME, NOBODY, NODE, NODE_NAME, LaptopLab
-from tests.support.laptop_plans import RESOLVERS
-from tests.support.netlab_program import until
+from tests.support.lab_laptop_gateway import NOBODY
+from tests.support.laptop_lab import MACHINE, MACHINE_NAME, NODE, NODE_NAME, LaptopLab
 from vpn.keeper.management import ask
 
 ADA, BOB = "ada.laptop", "bob.desk"
 ADA_AT_HOME, BOB_AT_HOME = "10.121.0.2", "10.121.0.3"
 pytestmark = pytest.mark.xdist_group("laptops-reach")
-# What update-systemd-resolved and NetworkManager do with what a gateway tells them of names.
-_UP = r"""#!/bin/sh
-env | sed -n 's/^foreign_option_[0-9]*=dhcp-option //p' | sed 's/^DNS /nameserver /; s/^DOMAIN /search /' > %s
-"""
-_NAMED = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
 
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[LaptopLab]:
     """Give a fleet whose names are answered, and two laptops connected to the gateway at home."""
     with LaptopLab("reach", ADA, BOB) as lab:
-        _answer_names(lab)
+        lab.answer_names()
         for gateway in lab.gateways.values():
             gateway.start()
         for name, laptop in lab.laptops.items():
-            up = laptop.host.folder / "up"
-            up.write_text(_UP % (laptop.host.folder / "resolv.conf"))
-            up.chmod(0o755)
-            laptop.connect(lab.profile(name), "--script-security", "2", "--up", str(up))
+            laptop.connect(lab.profile(name), "--script-security", "2", "--up", str(laptop.names_from_gateway()))
             laptop.wait()
         yield lab
-
-
-def _answer_names(lab: LaptopLab) -> None:
-    listening = [f"--listen-address={address}" for address in RESOLVERS]
-    names = [f"--host-record={MACHINE_NAME},{MACHINE}", f"--host-record={NODE_NAME},{NODE}"]
-    quiet = ["--no-daemon", "--no-resolv", "--no-hosts", "--bind-interfaces", "--user=root", "--pid-file="]
-    program = lab.node.start("dnsmasq", *quiet, *listening, *names, log="names.log")
-    until(lambda: "started" in program.told, 10, "dnsmasq does not answer")
-
-
-def _named(lab: LaptopLab, name: str, *command: str) -> str:
-    laptop = lab.laptops[name].host
-    return laptop.run("sh", "-c", _NAMED, str(laptop.folder / "resolv.conf"), *command)
 
 
 def _dropped(lab: LaptopLab, why: str) -> int:
@@ -60,14 +38,14 @@ def test_a_laptop_reaches_machines_by_name(name: str, lab: LaptopLab) -> None:
     """In the region of its gateway and on the site behind the other; by whole names, and below the fleet's domain."""
     domain = "" if name.endswith(".lab.internal") else ".lab.internal"
 
-    told = _named(lab, ADA, "ping", "-n", "-c", "2", "-i", "0.1", "-W", "1", name + domain)
+    told = lab.laptops[ADA].named("ping", "-n", "-c", "2", "-i", "0.1", "-W", "1", name + domain)
 
     assert "2 received" in told
 
 
 def test_names_are_asked_below_the_domain(lab: LaptopLab) -> None:
     """A machine goes by its own name and its place alone."""
-    assert str(MACHINE) in _named(lab, ADA, "getent", "hosts", "titan-01.cellar")
+    assert str(MACHINE) in lab.laptops[ADA].named("getent", "hosts", "titan-01.cellar")
 
 
 def test_the_machines_reach_each_other(lab: LaptopLab) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from bedplate.errors import BedplateError, MachineError
 from bedplate.plan.laptops import LaptopGateway, Transport
+from tests.support.lab_laptop_gateway import GatewayHost
 from tests.support.laptop_keys import LabKeys, moment
-from tests.support.laptop_lab import MACHINE, NODE, PLACES, GatewayHost, LaptopLab
+from tests.support.laptop_lab import MACHINE, NODE, PLACES, LaptopLab
 from tests.support.netlab import LabTrouble
 from tests.support.netlab_probe import pinging
 from tests.support.netlab_program import until

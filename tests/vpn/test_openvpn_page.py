@@ -1,0 +1,77 @@
+"""docs/vpn.md, followed to the letter: from a fleet file to a laptop that reaches a machine of the site by its name."""
+
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bedplate.cli import run
+from tests.support.declared import EXAMPLES
+from tests.support.laptop_lab import LaptopLab
+from tests.support.laptop_plans import HOME, PUBLIC, RESOLVERS
+from tests.support.page import told_commands
+from tests.support.stubbed import ACCOUNT, StubbedSession, stubbed_account
+
+APPLIES = "bedplate node apply gate.cellar laptops.us-west-2"
+ADA = "ada.laptop"
+NO_TUNNELS = "error: gate.cellar: no daemon of tunnels answers"
+pytestmark = pytest.mark.xdist_group("laptops-reach")
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
+    """Give an AWS that knows the gateway and the resolver at home."""
+    with stubbed_account(monkeypatch) as session:
+        session.belongs_to(ACCOUNT, HOME)
+        asked = [{"Name": "tag:Name", "Values": ["lab-laptops"]}]
+        session.answers("ec2", HOME, "describe_addresses", {"Addresses": [{"PublicIp": str(PUBLIC)}]}, Filters=asked)
+        named = [{"Name": "Name", "Values": ["lab-names"]}, {"Name": "Direction", "Values": ["INBOUND"]}]
+        found = {"ResolverEndpoints": [{"Id": "r"}]}
+        session.answers("route53resolver", HOME, "list_resolver_endpoints", found, Filters=named)
+        told = {"IpAddresses": [{"Ip": str(each)} for each in RESOLVERS]}
+        session.answers("route53resolver", HOME, "list_resolver_endpoint_ip_addresses", told, ResolverEndpointId="r")
+        yield session
+
+
+def test_the_page_leads_a_new_engineer_to_a_machine_of_the_site(
+    account: StubbedSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every command of it, in its order; roles are applied on booted machines elsewhere (tests/nodes)."""
+    commands = told_commands("vpn.md")
+    assert commands.count(APPLIES) == 1
+    shutil.copy(EXAMPLES / "lab.yaml", tmp_path / "fleet.yaml")
+    monkeypatch.chdir(tmp_path)
+    with LaptopLab("page", ADA) as lab:
+        lab.answer_names()
+        monkeypatch.setenv("PATH", f"{lab.shell(tmp_path / 'tools')}:/usr/sbin:/usr/bin:/sbin:/bin")
+        for command in commands:
+            if command == APPLIES:
+                lab.forget()
+            elif command.startswith("bedplate"):
+                _type(command, tmp_path, capsys, lab)
+            else:
+                lab.laptops[ADA].type(command, tmp_path)
+
+        (session,) = lab.gateways["us-west-2"].status["laptops"]["udp"]
+        assert (session["name"], session["address"]) == (ADA, "10.121.0.2")
+
+
+def _type(command: str, folder: Path, capsys: pytest.CaptureFixture[str], lab: LaptopLab) -> None:
+    """Run a command of the operator's, and put where it is told to what it prints."""
+    words, _, target = command.partition(" > ")
+    capsys.readouterr()
+
+    # The gateway of the site has no tunnels here, and says so; nothing else is amiss.
+    status = run(shlex.split(words)[1:])
+    if words == "bedplate vpn status":
+        told = capsys.readouterr().out
+        assert [line for line in told.splitlines() if line.startswith(("error", "warning"))] == [NO_TUNNELS]
+    else:
+        assert status == 0, (command, capsys.readouterr().err)
+
+    if target:
+        (folder / target).write_text(capsys.readouterr().out)
+    if words == "bedplate vpn sync":
+        lab.serve()
