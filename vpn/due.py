@@ -20,11 +20,11 @@ class Due:
     left: tuple[str, ...]
     gone: tuple[str, ...]
     lacking: tuple[Subject, ...]
-    """Gateways without a certificate, or with one past the half of its life."""
+    """Gateways without a certificate or its key, or with a certificate past the half of its life."""
 
 
-def due(roll: Roll, people: Container[str], gateways: Iterable[Subject], now: datetime) -> Due:
-    """Return what has to be done for these people and gateways."""
+def due(roll: Roll, people: Container[str], gateways: Iterable[Subject], keyless: Container[str], now: datetime) -> Due:
+    """Return what has to be done for these people and gateways; `keyless` are names of which no key is kept."""
     wanted = {gateway.name: gateway for gateway in gateways}
     valid = {each.name: each for each in roll.valid(now)}
     laptops = (each for each in valid.values() if each.use is Use.CLIENT)
@@ -32,7 +32,7 @@ def due(roll: Roll, people: Container[str], gateways: Iterable[Subject], now: da
     return Due(
         left=tuple(sorted(each.name for each in laptops if user_of(each.name) not in people)),
         gone=tuple(sorted(each.name for each in servers if each.name not in wanted)),
-        lacking=tuple(subject for name, subject in wanted.items() if _lacks(valid.get(name), now)),
+        lacking=tuple(subject for name, subject in wanted.items() if name in keyless or _lacks(valid.get(name), now)),
     )
 
 

@@ -3,10 +3,15 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
+from cryptography import x509
+
+from bedplate.errors import InputError
 from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import LaptopGateway, laptop_gateways
 from bedplate.plan.node import Duty, NodePlan
 from bedplate.plan.nodes import standing_nodes
+from vpn.bundle import Bundle
+from vpn.judgement import certificate_faults
 from vpn.laptops.carry import Book, GatewayKeys
 from vpn.laptops.server import Laptop
 from vpn.lists import deployable_lists
@@ -35,9 +40,14 @@ def gateways_of(plan: FleetPlan) -> tuple[Subject, ...]:
     return tuple(Subject(each.name, Use.SERVER, (each.public,) if each.public else ()) for each in found)
 
 
-def keys_of_gateways(plan: FleetPlan, pki: Pki, passphrase: Passphrase) -> Mapping[str, GatewayKeys]:
-    """Return what each gateway proves itself by, by place; raises as `bundle_of` where one has no certificate yet."""
+def keys_of_gateways(plan: FleetPlan, pki: Pki, passphrase: Passphrase, now: datetime) -> Mapping[str, GatewayKeys]:
+    """Return what each gateway proves itself by, by place.
+
+    Raises InputError where one has no certificate yet, or one that laptops would refuse.
+    """
     found = {each.place: bundle_of(pki, each.name, passphrase) for each in laptop_gateways(plan)}
+    for place, bundle in found.items():
+        _check_serves(place, bundle, pki, now)
     return {
         place: GatewayKeys(pki.authority.chain, bundle.certificate, bundle.key, bundle.tls_crypt)
         for place, bundle in found.items()
@@ -51,3 +61,17 @@ def node_of_gateway(plan: FleetPlan, gateway: LaptopGateway) -> NodePlan:
         for node in standing_nodes(plan)
         if Duty.LAPTOPS in node.duties and node.name.partition(".")[2] == gateway.place
     )
+
+
+def _check_serves(place: str, bundle: Bundle, pki: Pki, now: datetime) -> None:
+    """Raise InputError for a certificate that is not what this authority gives a gateway: somebody put it there."""
+    made = x509.load_pem_x509_certificate(bundle.certificate.encode())
+    told = [fault.message for fault in certificate_faults(made, Use.SERVER, pki.authority.certificate, now)]
+    if made.serial_number not in pki.roll.issued:
+        told.append("is not one that the journal tells of")
+    if told:
+        raise InputError(
+            f"the certificate of the gateway in {place} {'; '.join(told)}",
+            where=str(pki.folder.keys),
+            fix="take away its file there, then `bedplate vpn sync` issues another",
+        )

@@ -26,11 +26,13 @@ def sync(
     loaded = opened(fleet)
     plan = planned(loaded)
     pki = keys_of(plan.name, fleet)
-    wanted = due(pki.roll, loaded.fleet.people, gateways_of(plan), now())
+    gateways = gateways_of(plan)
+    keyless = {gateway.name for gateway in gateways if pki.store.read(gateway.name) is None}
+    wanted = due(pki.roll, loaded.fleet.people, gateways, keyless, now())
     passphrase = cache(known_passphrase(passphrase_file))
     _signed(pki, wanted, passphrase)
     signed = keys_of(plan.name, fleet)
-    tell_gateways(plan, signed, ssh_config, cut=wanted.left, keys=keys_of_gateways(plan, signed, passphrase))
+    tell_gateways(plan, signed, ssh_config, cut=wanted.left, keys=keys_of_gateways(plan, signed, passphrase, now()))
     return 0
 
 

@@ -153,6 +153,33 @@ def test_a_sync_gives_gateways_certificates_and_lets_laptops_in(
     assert [_let_in(gateways, host) for host in HOSTS.values()] == [{"ada.laptop"}] * 2
 
 
+def test_a_gateways_lost_key_is_made_anew(begun: Path, gateways: Path) -> None:
+    """The gateway has the new certificate afterwards, of an entry of its own."""
+    assert run(["vpn", "sync", str(begun)]) == 0
+    before = (gateways / "gate.cellar" / "server.crt").read_bytes()
+    (folder_of(begun).keys / "gateway.cellar.lab.internal.pem").unlink()
+
+    assert run(["vpn", "sync", str(begun)]) == 0
+
+    assert (gateways / "gate.cellar" / "server.crt").read_bytes() != before
+
+
+def test_a_certificate_of_somebody_elses_is_not_carried(
+    begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A gateway's file that another took the place of: it is told, and no gateway hears of it."""
+    run(["vpn", "add", "ada", str(begun)])
+    run(["vpn", "sync", str(begun)])
+    keys = folder_of(begun).keys
+    before = (gateways / "gate.cellar" / "server.crt").read_bytes()
+    shutil.copy(keys / "ada.laptop.pem", keys / "gateway.cellar.lab.internal.pem")
+
+    assert run(["vpn", "sync", str(begun)]) == 2
+
+    assert "the certificate of the gateway in cellar may not be used as a server" in capsys.readouterr().err
+    assert (gateways / "gate.cellar" / "server.crt").read_bytes() == before
+
+
 def test_who_left_the_file_is_revoked_by_a_sync(
     begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

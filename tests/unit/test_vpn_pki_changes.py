@@ -287,6 +287,15 @@ def test_no_name_leads_out_of_the_folder(user: str) -> None:
         laptop("ada", user)
 
 
+@pytest.mark.parametrize("name", ["", "Gateway.cellar", "gateway..lab", ".lab", "a b", "a/b", "a" * 65])
+def test_no_certificate_names_what_is_no_name(name: str) -> None:
+    """What gateways are called comes from the plan, and is held to the same; 64 letters are the most."""
+    with pytest.raises(InputError, match="no name for a certificate"):
+        Subject(name, Use.SERVER)
+
+    assert len(Subject("a" * 64, Use.SERVER).name) == 64
+
+
 def test_nobody_is_called_like_a_gateway() -> None:
     """Laptops know a gateway by how its name begins."""
     with pytest.raises(InputError, match="laptops know gateways by it"):

@@ -44,13 +44,15 @@ def test_who_left_is_marked_and_due(folder: PkiFolder) -> None:
     marked = {each.name for each in standing(pki, ("ada",), NOW).holders if "has left" in each.note}
 
     assert marked == {"grace.laptop"}
-    assert due(pki.roll, ("ada",), [CELLAR], NOW).left == ("grace.laptop",)
-    assert due(pki.roll, PEOPLE, [CELLAR], NOW).left == ()
+    assert due(pki.roll, ("ada",), [CELLAR], (), NOW).left == ("grace.laptop",)
+    assert due(pki.roll, PEOPLE, [CELLAR], (), NOW).left == ()
 
 
 def test_an_ended_certificate_is_no_matter_for_revocation(folder: PkiFolder) -> None:
     """Nobody is due who could not come in anyway."""
-    assert due(pki_in(folder).roll, (), [], NOW + 91 * DAY) == due(pki_in(folder).roll, PEOPLE, [], NOW + 91 * DAY)
+    assert due(pki_in(folder).roll, (), [], (), NOW + 91 * DAY) == due(
+        pki_in(folder).roll, PEOPLE, [], (), NOW + 91 * DAY
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,12 +60,20 @@ def test_an_ended_certificate_is_no_matter_for_revocation(folder: PkiFolder) -> 
 )
 def test_a_gateway_gets_a_certificate_in_time(days: int, lacking: list[object], folder: PkiFolder) -> None:
     """A new one at once, one that stands at the half of its certificate's life."""
-    assert list(due(pki_in(folder).roll, PEOPLE, [CELLAR, ATTIC], NOW + days * DAY).lacking) == lacking
+    assert list(due(pki_in(folder).roll, PEOPLE, [CELLAR, ATTIC], (), NOW + days * DAY).lacking) == lacking
+
+
+def test_a_gateway_whose_key_is_lost_gets_another(folder: PkiFolder) -> None:
+    """As after a run that was killed between the journal and the key."""
+    roll = pki_in(folder).roll
+
+    assert due(roll, PEOPLE, [CELLAR], {CELLAR.name}, NOW).lacking == (CELLAR,)
+    assert due(roll, PEOPLE, [CELLAR], {"ada.laptop"}, NOW).lacking == ()
 
 
 def test_a_gateway_that_is_gone_is_due(folder: PkiFolder) -> None:
     """Whoever has its disk could pose as a gateway."""
-    assert due(pki_in(folder).roll, PEOPLE, [ATTIC], NOW).gone == (CELLAR.name,)
+    assert due(pki_in(folder).roll, PEOPLE, [ATTIC], (), NOW).gone == (CELLAR.name,)
 
 
 def test_a_renewed_laptop_is_listed_once(folder: PkiFolder) -> None:
