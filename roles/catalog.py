@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from bedplate.plan.node import Duty, NodePlan
 from roles.base import Role
 from roles.baseline.role import Baseline
+from roles.guard.role import Guard
 from roles.hardened.role import Hardened
 from roles.keeper.role import Keeper
 from roles.monitoring.role import Monitoring
@@ -29,6 +30,8 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     yield Monitoring(node.address)
     if node.duties & {Duty.LAPTOPS, Duty.TUNNELS}:
         yield Keeper()
+    if node.elsewhere:
+        yield Guard(node.elsewhere)
     if node.laptops:
         yield OpenVpn(node.laptops)
     # The last: its activation is on trial, and the time of the trial runs until the operator has come in again.

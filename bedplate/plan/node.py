@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 
 from bedplate.plan.accounts import Accounts
 from bedplate.plan.door import Rule
@@ -95,6 +95,8 @@ class NodePlan:
     expires: str | None = None
     laptops: LaptopGateway | None = None
     """The gateway of laptops that it is, where it is one."""
+    elsewhere: tuple[IPv4Network, ...] = ()
+    """The blocks that it leads to by tunnels, where it is a site's gateway."""
 
     @property
     def host(self) -> str:

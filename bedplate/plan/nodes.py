@@ -8,6 +8,7 @@ from types import MappingProxyType
 from bedplate.catalog.catalog import Catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
+from bedplate.plan.beyond import beyond
 from bedplate.plan.fleet import FleetPlan, SitePlan
 from bedplate.plan.hostnames import highest, ssh_pools
 from bedplate.plan.laptops import gateway_in
@@ -103,4 +104,5 @@ def _node(plan: FleetPlan, name: str, ground: Ground, duties: frozenset[Duty], a
         shares=shares(plan, label, place) if ground is Ground.METAL else (),
         buckets=buckets(plan, region, duties),
         laptops=gateway_in(plan, place) if Duty.LAPTOPS in duties else None,
+        elsewhere=tuple(each.block for each in beyond(plan, place)) if Duty.TUNNELS in duties else (),
     )

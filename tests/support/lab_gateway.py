@@ -8,7 +8,7 @@ from typing import Protocol
 from tests.support.lab_unit import LabUnit, read_unit
 from tests.support.netlab import LabHost
 from tests.support.netlab_program import LabProgram, until
-from vpn.sites.files import files_of
+from vpn.sites.files import GUARD, HANDOVER, KERNEL, files_of
 from vpn.sites.gateway import Charon, Gateway
 from vpn.sites.rendered import Places, RenderedFile
 from vpn.sites.units import service_name
@@ -59,8 +59,9 @@ class LabGateway:
 
     def guard(self) -> None:
         """Put up the guard, and the kernel's settings: what a boot does before anything passes."""
-        self.host.run("nft", "-f", str(self._root("/etc/nftables.d/bedplate-guard.nft")))
-        self.host.run("sysctl", "-q", "-p", str(self._root("/etc/sysctl.d/60-bedplate-gateway.conf")))
+        for rules in (GUARD, HANDOVER):
+            self.host.run("nft", "-f", str(self._root(str(rules))))
+        self.host.run("sysctl", "-q", "-p", str(self._root(str(KERNEL))))
 
     def start(self, *, loads: bool = True) -> None:
         """Start every charon as its unit does, and its timer; without `loads` it knows no connections."""

@@ -6,10 +6,10 @@ from ipaddress import IPv4Address, IPv4Network
 import pytest
 
 from tests.support.site_side import LAB, cellar, ends_of
-from vpn.guard.guard import guard_text
+from vpn.guard.guard import guard_text, handover_text
 from vpn.sites.aws import site_gateway
 from vpn.sites.engine import Engine, engine_sentence, engine_told
-from vpn.sites.files import guard_of
+from vpn.sites.files import handovers_of
 from vpn.sites.gateway import Gateway, ports_of
 from vpn.sites.pair import Peer, joined, opens
 from vpn.sites.proof import Proof, SharedKey
@@ -101,15 +101,15 @@ def test_the_guard_holds_what_lies_elsewhere_and_nothing_of_its_own() -> None:
     own = set(gateway.blocks)
     assert set(gateway.elsewhere) == {*(region.block for region in LAB.regions), LAB.blocks["pool/us-west-2"]}
     assert own == {LAB.sites[0].lan, LAB.blocks["pool/cellar"]}
-    text = guard_of(gateway)
+    text = guard_text(gateway.elsewhere, 1400)
     assert "10.64.0.0/15, 10.66.0.0/16, 10.121.0.0/22" in text
     assert not any(str(block) in text for block in own)
 
 
 def test_only_charons_on_other_ports_are_handed_packets() -> None:
     """Where the kernel encrypts, the ports of IKE are charon's own; else each peer's packets go to its charon."""
-    assert "redirect" not in guard_of(cellar(Engine.KERNEL))
-    handed = guard_of(cellar(Engine.DAEMON))
+    assert "redirect" not in handover_text(handovers_of(cellar(Engine.KERNEL)))
+    handed = handover_text(handovers_of(cellar(Engine.DAEMON)))
     for charon in cellar(Engine.DAEMON).charons:
         (tunnel,) = charon.tunnels
         assert f"ip saddr {tunnel.far.outside} udp dport 500 redirect to :{charon.ports[0]}" in handed

@@ -1,4 +1,8 @@
-"""The guard's text for nftables; it replaces itself as a whole and touches no other table."""
+"""The guard's text for nftables, and that by which charons on ports of their own are reached.
+
+Each replaces itself as a whole and touches no other table. The guard follows from the plan alone; whom a charon
+answers does not, for AWS makes up where its ends are dialled.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,9 +32,12 @@ class Handover:
     ports: tuple[int, int]
 
 
-def guard_text(elsewhere: Iterable[IPv4Network], mtu: int, handovers: tuple[Handover, ...] = ()) -> str:
+def guard_text(elsewhere: Iterable[IPv4Network], mtu: int) -> str:
     """Return the rules for a gateway; `elsewhere` are the blocks behind others, `mtu` is what a tunnel carries."""
     blocks = tuple(collapse_addresses(elsewhere))
-    return _TEMPLATES.get_template("guard.nft.j2").render(
-        elsewhere=blocks, handovers=handovers, tunnels=TUNNELS, segment=mtu - _HEADERS
-    )
+    return _TEMPLATES.get_template("guard.nft.j2").render(elsewhere=blocks, tunnels=TUNNELS, segment=mtu - _HEADERS)
+
+
+def handover_text(handovers: Iterable[Handover]) -> str:
+    """Return the rules by which each charon gets what its peer sends."""
+    return _TEMPLATES.get_template("handover.nft.j2").render(handovers=tuple(handovers))

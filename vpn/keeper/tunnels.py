@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SWANCTL = Path("/usr/sbin/swanctl")
+# Each charon of a gateway takes its orders here.
+SOCKETS = Path("/run/bedplate-ipsec")
 _WORD = re.compile(r"[{}\[\]]|[^\s{}\[\]=]+=?|=")
 Told = dict[str, "str | Told"]
 
@@ -29,13 +31,17 @@ class Tunnel:
 
 
 def tunnels() -> tuple[Tunnel, ...] | None:
-    """Return every connection of the daemon on this machine, or None where there is no such daemon or it is down."""
-    if not SWANCTL.exists():
+    """Return every connection of the daemons on this machine, or None where there is none or one is down."""
+    sockets = sorted(SOCKETS.glob("*.vici"))
+    if not sockets or not SWANCTL.exists():
         return None
-    known, standing = _list("--list-conns"), _list("--list-sas")
-    if known is None or standing is None:
-        return None
-    return carried(known, standing)
+    found = [_of(f"unix://{socket}") for socket in sockets]
+    return None if None in found else tuple(tunnel for each in found for tunnel in each or ())
+
+
+def _of(uri: str) -> tuple[Tunnel, ...] | None:
+    known, standing = _list("--list-conns", uri), _list("--list-sas", uri)
+    return None if known is None or standing is None else carried(known, standing)
 
 
 def carried(known: str, standing: str) -> tuple[Tunnel, ...]:
@@ -99,6 +105,7 @@ def _parsed(words: Iterator[str]) -> Told:
     return told
 
 
-def _list(what: str) -> str | None:
-    done = subprocess.run([SWANCTL, what, "--raw"], capture_output=True, text=True, check=False, timeout=5)  # noqa: S603
+def _list(what: str, uri: str) -> str | None:
+    command = [str(SWANCTL), what, "--raw", "--uri", uri]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=5)  # noqa: S603
     return None if done.returncode else done.stdout

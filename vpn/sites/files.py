@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from pathlib import Path, PurePosixPath
 
-from vpn.guard.guard import Handover, guard_text
+from vpn.guard.guard import Handover, guard_text, handover_text
 from vpn.sites.bgp import bgp_of
 from vpn.sites.charon import connections_of, papers_of, settings_of
 from vpn.sites.gateway import Charon, Gateway
@@ -14,8 +14,9 @@ from vpn.sites.units import units_of
 
 _HERE = Path(__file__).parent
 _SCRIPTS = ("ipsec-devices", "ipsec-dial")
-_GUARD = PurePosixPath("/etc/nftables.d/bedplate-guard.nft")
-_KERNEL = PurePosixPath("/etc/sysctl.d/60-bedplate-gateway.conf")
+GUARD = PurePosixPath("/etc/bedplate/guard/guard.nft")
+HANDOVER = PurePosixPath("/etc/bedplate/guard/handover.nft")
+KERNEL = PurePosixPath("/etc/sysctl.d/60-bedplate-gateway.conf")
 
 
 def files_of(gateway: Gateway, places: Places = STANDARD) -> tuple[RenderedFile, ...]:
@@ -23,22 +24,27 @@ def files_of(gateway: Gateway, places: Places = STANDARD) -> tuple[RenderedFile,
     return tuple(_files(gateway, places))
 
 
-def guard_of(gateway: Gateway) -> str:
-    """Return the rules that keep a gateway's packets in its tunnels."""
-    handovers = tuple(
+def handovers_of(gateway: Gateway) -> tuple[Handover, ...]:
+    """Return who is handed to which charon: none where one charon has the ports of IKE to itself."""
+    return tuple(
         Handover(tunnel.far.outside, charon.ports)
         for charon in gateway.charons
         if charon.is_moved
         for tunnel in charon.tunnels
     )
-    return guard_text(gateway.elsewhere, MTU, handovers)
+
+
+def ground_of(elsewhere: tuple[IPv4Network, ...], places: Places = STANDARD) -> Iterator[RenderedFile]:
+    """Yield what a gateway has before it has a tunnel: the guard, the kernel's settings, the scripts."""
+    yield RenderedFile(GUARD, guard_text(elsewhere, MTU))
+    yield RenderedFile(KERNEL, (_HERE / "gateway.sysctl").read_text(encoding="utf-8"))
+    for script in _SCRIPTS:
+        yield RenderedFile(places.lib / script, (_HERE / f"{script}.sh").read_text(encoding="utf-8"), PROGRAM)
 
 
 def _files(gateway: Gateway, places: Places) -> Iterator[RenderedFile]:
-    yield RenderedFile(_GUARD, guard_of(gateway))
-    yield RenderedFile(_KERNEL, (_HERE / "gateway.sysctl").read_text(encoding="utf-8"))
-    for script in _SCRIPTS:
-        yield RenderedFile(places.lib / script, (_HERE / f"{script}.sh").read_text(encoding="utf-8"), PROGRAM)
+    yield from ground_of(gateway.elsewhere, places)
+    yield RenderedFile(HANDOVER, handover_text(handovers_of(gateway)))
     for charon in gateway.charons:
         yield settings_of(charon, gateway.engine, places)
         yield from papers_of(charon, places)

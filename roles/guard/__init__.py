@@ -1,0 +1,1 @@
+"""Gateways of sites, before they have a tunnel."""
