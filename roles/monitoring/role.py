@@ -5,12 +5,13 @@ from ipaddress import IPv4Address
 from typing import ClassVar
 
 from pyinfra.context import host
+from pyinfra.facts.deb import DebPackages
 from pyinfra.operations import files, systemd
 from pyinfra.operations.util import any_changed
 
 from bedplate.plan.node_doors import EXPORTER_PORT
 from roles.base import Changes, Role
-from roles.monitoring.address import PrivateAddress
+from roles.monitoring.address import NOBODY, PrivateAddress
 from roles.packages import install
 from roles.shipped import Shipped, ship
 from roles.template import rendered, text_of
@@ -28,16 +29,17 @@ class Monitoring(Role):
     name: ClassVar[str] = "monitoring"
 
     def install(self) -> None:
-        """Install the exporter."""
+        """Install the exporter, which starts by itself: until its address is known it listens to its own machine."""
+        if SERVICE not in host.get_fact(DebPackages):
+            ship(Shipped("Exporter waits for its address", f"/etc/default/{SERVICE}", _settings(NOBODY)))
         install("Node exporter", (SERVICE,))
 
     def configure(self) -> Changes:
         """Write where it listens, and make the folder for others' figures."""
         files.directory(name="Folder for figures", path=TEXTFILES, user="root", group="root", mode="755")
-        address = self.address or host.get_fact(PrivateAddress)
-        values = {"address": address, "port": EXPORTER_PORT, "folder": TEXTFILES}
+        settings = _settings(self.address or host.get_fact(PrivateAddress))
         return ship(
-            Shipped("Where the exporter listens", f"/etc/default/{SERVICE}", rendered(_SETTINGS, **values)),
+            Shipped("Where the exporter listens", f"/etc/default/{SERVICE}", settings),
             Shipped("How the exporter runs", f"/etc/systemd/system/{SERVICE}.service.d/60-bedplate.conf", _UNIT),
         )
 
@@ -48,5 +50,8 @@ class Monitoring(Role):
         systemd.service(name="Exporter reads its settings", service=SERVICE, restarted=True, _if=any_changed(*changes))
 
 
-_SETTINGS = "monitoring/exporter.conf.j2"
+def _settings(address: IPv4Address) -> str:
+    return rendered("monitoring/exporter.conf.j2", address=address, port=EXPORTER_PORT, folder=TEXTFILES)
+
+
 _UNIT = text_of("monitoring/exporter.service")

@@ -63,3 +63,13 @@ def test_new_settings_start_the_exporter_anew() -> None:
 
     assert same.changes == []
     assert moved.changes == ["Where the exporter listens", "Exporter reads its settings"]
+
+
+def test_the_exporter_never_listens_to_everybody() -> None:
+    """A package that starts its service by itself finds loopback in its settings; configure gives the address."""
+    recorder = Recorder(DEBIAN)
+
+    installed = recorder.play(Monitoring(IPv4Address("10.0.0.1")), stages=["install"])
+
+    assert installed.names == ["Exporter waits for its address", "Node exporter"]
+    assert listening(installed) == f"{NOBODY}:9100"

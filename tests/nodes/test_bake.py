@@ -1,0 +1,56 @@
+"""The first stage of every role in a root that no systemd runs, as the bake of an image has it."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.needs import need_root
+from tests.support.stand.layer import baked
+from tests.support.stand.operator import ROOT
+from tests.support.stand.overlay import mounted
+
+# What a bake does: pyinfra in a root, with the install stage alone.
+DEPLOY = """
+from roles.catalog import roles_of
+from roles.stages import deploy
+from tests.support.nodes import lab_node
+
+deploy(roles_of(lab_node("{name}")), stages=["install"])
+"""
+
+
+@pytest.mark.parametrize("name", ["workbench-cpu-1.us-west-2", "nas.cellar"])
+def test_install_needs_no_systemd(name: str, tmp_path: Path) -> None:
+    """All is installed where nothing runs, nothing of the one node is written, and a second bake changes nothing."""
+    need_root()
+    program = tmp_path / "deploy.py"
+    program.write_text(DEPLOY.format(name=name))
+
+    with mounted(baked(), tmp_path / "disk") as root:
+        for way in ("resolv.conf", "hosts"):
+            shutil.copy(f"/etc/{way}", root / "etc" / way)
+        first, second = (bake(root, program) for _ in range(2))
+        installed = (root / "usr/bin/prometheus-node-exporter").exists()
+        hosts = (root / "etc/hosts").read_text()
+
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert installed
+    assert "lab.internal" not in hosts
+    every, *_, same = summary(second)
+    assert every == same, second.stdout + second.stderr
+
+
+def bake(root: Path, program: Path) -> subprocess.CompletedProcess[str]:
+    """Run the install stage as plain pyinfra does."""
+    command = [sys.executable, "-m", "pyinfra", "-y", f"@chroot/{root}", str(program)]
+    path = {"PYTHONPATH": str(ROOT), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
+    return subprocess.run(command, env=path, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+
+
+def summary(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Return how many operations there were, went well, failed and changed nothing, as pyinfra tells at its end."""
+    (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "Grand total" in line]
+    return line.split()[2:]
