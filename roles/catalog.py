@@ -24,7 +24,9 @@ def roles_of(node: NodePlan) -> tuple[Role, ...]:
 def _roles(node: NodePlan) -> Iterator[Role]:
     yield Baseline(node)
     yield People(accounts=node.accounts, homes=next((each.path for each in node.shares if each.mount == HOMES), None))
-    yield Storage(node.mounts, node.shares)
+    # Jobs of a worker run in containers, which bring what they read with.
+    buckets = node.buckets if Duty.WORKBENCH in node.duties else ()
+    yield Storage(node.mounts, node.shares, buckets, node.region)
     if Duty.WORKBENCH in node.duties:
         yield Workbench(node.accounts.people, node.gpus)
     yield Monitoring(node.address)

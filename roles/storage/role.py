@@ -10,11 +10,13 @@ from pyinfra.facts.files import Directory
 from pyinfra.operations import server, systemd
 from pyinfra.operations.util import any_changed
 
+from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.node import Mount, MountKind, Share
 from roles.base import Changes, Role
 from roles.packages import install
 from roles.shipped import Shipped, ship
 from roles.storage.attached import Attached, mounted, shared
+from roles.storage.buckets import PACKAGES, install_aws, listed
 from roles.storage.exported import EXPORTS, KernelServes, Server, server_of
 from roles.storage.found import Finding, Found
 from roles.storage.gone import Due, gone
@@ -30,10 +32,12 @@ HOMES = "/home"
 
 @dataclass(frozen=True, slots=True)
 class Storage(Role):
-    """What a node mounts of others, and what it exports to them."""
+    """What a node mounts of others, what it exports to them, and the buckets that it reads, from its region."""
 
     mounts: tuple[Mount, ...] = ()
     shares: tuple[Share, ...] = ()
+    buckets: tuple[BucketPlan, ...] = ()
+    region: str = ""
     name: ClassVar[str] = "storage"
 
     def install(self) -> None:
@@ -42,9 +46,12 @@ class Storage(Role):
             *(("nfs-common",) if self.mounts or self.shares else ()),
             *(("stunnel4",) if self._by_tunnel else ()),
             *(self._server.packages if self.shares else ()),
+            *(PACKAGES if self.buckets else ()),
         )
         if packages:
             install("Programs of shared storage", packages)
+        if self.buckets:
+            install_aws()
 
     def configure(self) -> Changes:
         """Write units, tunnels and exports; homes that they would hide are moved aside before."""
@@ -102,6 +109,7 @@ class Storage(Role):
             *(tunnel(mount)[0] for mount in self._by_tunnel),
             *(guard(self._attached()) if self.mounts else ()),
             *(self._server.files if self.shares else ()),
+            *(listed(self.buckets, self.region) if self.buckets else ()),
         )
 
     def _running(self) -> Iterator[str]:

@@ -3,8 +3,9 @@
 from testinfra.host import Host
 
 from bedplate.plan.accounts import PEOPLE_IDS
-from bedplate.plan.node import MountKind, NodePlan
+from bedplate.plan.node import Duty, MountKind, NodePlan
 from roles.storage.attached import mounted, shared
+from roles.storage.buckets import TABLE, version
 from roles.storage.exported import EXPORTS, GANESHA, server_of
 from roles.storage.guard import RELEASE, SCRIPT, TIMER
 from roles.storage.tunnel import tunnel
@@ -14,6 +15,7 @@ from tests.compliance.subject import concerns
 MOUNTS = concerns(lambda node: bool(node.mounts))
 SHARES = concerns(lambda node: bool(node.shares))
 STORES = concerns(lambda node: bool(node.mounts or node.shares))
+BUCKETS = concerns(lambda node: bool(node.buckets) and Duty.WORKBENCH in node.duties)
 TUNNELS = concerns(lambda node: any(mount.kind is MountKind.EFS for mount in node.mounts))
 
 
@@ -135,3 +137,16 @@ def test_nothing_of_ours_is_left_that_the_plan_does_not_name(host: Host, node: N
 
     attached = (*map(mounted, node.mounts), *map(shared, node.shares))
     assert {*told} == {unit.name for at in attached for unit in at.units() if "mount" in unit.name}
+
+
+@BUCKETS
+def test_the_nodes_buckets_are_known_and_no_credential_is(host: Host, node: NodePlan) -> None:
+    """By the list, and by AWS's command line of one version; its role alone says what it may read."""
+    rows = host.file(TABLE).content_string.splitlines()
+
+    assert {*rows} == {f"{each.store} s3://{each.name} {each.region}" for each in node.buckets}
+    assert host.file("/opt/bedplate-aws/bin/aws").exists
+    assert host.check_output("ls -d /opt/bedplate-aws/lib/python3*/site-packages/awscli-*").endswith(
+        f"awscli-{version()}.dist-info"
+    )
+    assert not host.file("/root/.aws/credentials").exists

@@ -1,0 +1,61 @@
+"""Data sets in S3: AWS's own command line, of one version and by its sums, and a list of the buckets that a node reads.
+
+mountpoint-s3 is in neither distribution's archive, and a bucket is no file system: programs stream from it or copy it
+to local disks. Credentials are the node's role's, where it has one; none is ever written down.
+"""
+
+from collections.abc import Iterable
+
+from pyinfra.api.facts import FactBase
+from pyinfra.context import host
+from pyinfra.operations import files, server
+
+from bedplate.plan.fleet import BucketPlan
+from roles.shipped import Shipped, ship
+from roles.template import rendered, text_of
+
+FOLDER = "/opt/bedplate-aws"
+PACKAGES = ("python3-venv", "ca-certificates")
+TABLE, SHELL = "/etc/bedplate/buckets", "/etc/profile.d/bedplate-buckets.sh"
+_WANTED = text_of("storage/aws.txt")
+_LIST = f"{FOLDER}.txt"
+# The machine's own authorities: a company's mirror or proxy signs with its own.
+_PIP = f"PIP_CERT=/etc/ssl/certs/ca-certificates.crt {FOLDER}/bin/python -m pip --quiet --no-cache-dir install"
+
+
+class AwsVersion(FactBase[str]):
+    """The version of the command line in its folder, nothing where there is none."""
+
+    default = str
+
+    def command(self) -> str:
+        """Look at what was installed: to run it takes a second."""
+        return f"ls -d {FOLDER}/lib/python3*/site-packages/awscli-*.dist-info 2>/dev/null || true"
+
+    def process(self, output: Iterable[str]) -> str:
+        """Take the version out of the folder's name."""
+        return next((line.rpartition("/awscli-")[2].removesuffix(".dist-info") for line in output), "")
+
+
+def version() -> str:
+    """Return the version that is wanted."""
+    first = next(line for line in _WANTED.splitlines() if line.startswith("awscli=="))
+    return first.split()[0].removeprefix("awscli==")
+
+
+def install_aws() -> None:
+    """Declare the command line for everybody."""
+    ship(Shipped("AWS's command line by its sums", _LIST, _WANTED))
+    if host.get_fact(AwsVersion) != version():
+        pip = f"{_PIP} --require-hashes --only-binary :all: --requirement {_LIST}"
+        server.shell(name=f"AWS's command line {version()}", commands=[f"python3 -m venv --clear {FOLDER}", pip])
+    files.link(name="aws for everybody", path="/usr/local/bin/aws", target=f"{FOLDER}/bin/aws")
+
+
+def listed(buckets: Iterable[BucketPlan], region: str) -> tuple[Shipped, ...]:
+    """Return the list of buckets, and what shells know of it."""
+    rows = sorted(buckets, key=lambda bucket: bucket.store)
+    return (
+        Shipped("Buckets", TABLE, "".join(f"{each.store} s3://{each.name} {each.region}\n" for each in rows)),
+        Shipped("Buckets for shells", SHELL, rendered("storage/buckets.sh.j2", buckets=rows, region=region)),
+    )

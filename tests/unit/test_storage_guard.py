@@ -1,0 +1,99 @@
+"""The guard of mounts, as it runs on a node: whose server it asks, and what it takes off."""
+
+import importlib.machinery
+import importlib.util
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+GUARD = Path(__file__).parents[2] / "roles" / "storage" / "bedplate-storage-guard"
+NOWHERE = "127.0.0.2"
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> ModuleType:
+    """Give the guard, with a table of one mount and folders of its own; it may take off nothing."""
+    loader = importlib.machinery.SourceFileLoader("guard", str(GUARD))
+    spec = importlib.util.spec_from_loader("guard", loader)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    table = tmp_path / "mounts"
+    table.write_text(f"home /home {NOWHERE}\ndata /data {NOWHERE}\n")
+    module.__dict__.update(TABLE=str(table), SILENT=str(tmp_path / "silent"), taken=[])
+    module.__dict__["take_off"] = lambda path, why: module.taken.append((path, why))
+    module.__dict__["mounted"] = lambda: {"/home"}
+    return module
+
+
+@pytest.fixture
+def server(guard: ModuleType) -> Iterator[None]:
+    """Let somebody answer where the guard asks."""
+    with socket.create_server((NOWHERE, 0)) as listening:
+        guard.__dict__["PORT"] = listening.getsockname()[1]
+        yield
+
+
+@pytest.mark.usefixtures("server")
+def test_a_server_that_answers_keeps_its_mounts(guard: ModuleType) -> None:
+    """However often it is asked."""
+    guard.__dict__["LIMIT"] = 0.0
+
+    guard.watch()
+    guard.release()
+
+    assert guard.taken == []
+
+
+def test_a_silent_server_is_waited_for_until_the_limit(guard: ModuleType) -> None:
+    """Whoever restarts a server has minutes for it; after them nobody waits any more."""
+    guard.watch()
+    before = list(guard.taken)
+    guard.__dict__["LIMIT"] = 0.0
+    guard.watch()
+
+    assert before == []
+    assert guard.taken == [("/home", f"{NOWHERE} has not answered for 0 s")]
+
+
+def test_a_server_that_came_back_is_forgiven(guard: ModuleType) -> None:
+    """The wait begins anew with the next silence."""
+    guard.watch()
+    with socket.create_server((NOWHERE, 0)) as listening:
+        guard.__dict__["PORT"] = listening.getsockname()[1]
+        guard.watch()
+
+    assert not (Path(guard.SILENT) / "home").exists()
+
+
+def test_a_shutdown_waits_for_nobody(guard: ModuleType) -> None:
+    """What is mounted of a silent server goes at once; what is not mounted is not touched."""
+    guard.release()
+
+    assert [path for path, _ in guard.taken] == ["/home"]
+
+
+@pytest.mark.parametrize("store", ["home", "unknown"])
+def test_a_mount_is_refused_while_its_server_is_silent(
+    guard: ModuleType, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one that nobody knows is too."""
+    monkeypatch.setattr(sys, "argv", ["guard", "answers", store])
+
+    with pytest.raises(SystemExit, match=f"the server of {store} does not answer"):
+        guard.main()
+
+
+@pytest.mark.usefixtures("server")
+def test_a_mount_is_let_through_when_its_server_answers(guard: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With status 0."""
+    monkeypatch.setattr(sys, "argv", ["guard", "answers", "home"])
+
+    with pytest.raises(SystemExit) as done:
+        guard.main()
+
+    assert done.value.code == 0
