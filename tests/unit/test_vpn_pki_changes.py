@@ -1,6 +1,7 @@
 """What is issued, renewed and revoked, and who may not."""
 
 import stat
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from bedplate.errors import HeldError, InputError, MachineError
 from bedplate.hold import held
 from bedplate.plan.laptops import NAME_PREFIX
 from tests.support.authority import NOW, added, begun_in, pki_in, unasked
-from vpn.bundle import parse_bundle
+from vpn.bundle import Bundle, parse_bundle
 from vpn.lists import current_list, deployable_lists
 from vpn.passphrase import is_locked
 from vpn.pki import bundle_of
@@ -261,6 +262,30 @@ def test_a_bundle_says_nothing_of_itself(folder: PkiFolder) -> None:
     added(folder, "ada")
 
     assert "PRIVATE" not in repr(bundle_of(pki_in(folder), "ada.laptop", unasked))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda bundle: bundle.key,
+        lambda bundle: bundle.certificate,
+        lambda bundle: bundle.text[:-20],
+        lambda bundle: f"# ada\n{bundle.text}",
+        lambda _bundle: "",
+    ],
+    ids=["no-certificate", "no-key", "cut", "edited", "empty"],
+)
+def test_a_spoilt_file_of_a_key_is_refused(change: Callable[[Bundle], str], folder: PkiFolder) -> None:
+    """It is told what to do, and nothing of what the file holds."""
+    added(folder, "ada")
+    bundle = bundle_of(pki_in(folder), "ada.laptop", unasked)
+    file = folder.keys / "ada.laptop.pem"
+    file.write_text(change(bundle))
+
+    with pytest.raises(InputError, match="no certificate with its key") as refused:
+        bundle_of(pki_in(folder), "ada.laptop", unasked)
+
+    assert "BEGIN" not in str(vars(refused.value))
 
 
 def test_gateways_share_a_hiding_key_and_laptops_do_not(folder: PkiFolder) -> None:
