@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SWANCTL = Path("/usr/sbin/swanctl")
+# Where the role of tunnels lets each daemon listen.
+SOCKETS = Path("/run/bedplate-ipsec")
+_SECONDS = 5
 # Each charon of a gateway takes its orders here.
 SOCKETS = Path("/run/bedplate-ipsec")
 _WORD = re.compile(r"[{}\[\]]|[^\s{}\[\]=]+=?|=")
@@ -30,18 +33,13 @@ class Tunnel:
     idle: int | None
 
 
-def tunnels() -> tuple[Tunnel, ...] | None:
-    """Return every connection of the daemons on this machine, or None where there is none or one is down."""
-    sockets = sorted(SOCKETS.glob("*.vici"))
-    if not sockets or not SWANCTL.exists():
+def tunnels(folder: Path = SOCKETS) -> tuple[Tunnel, ...] | None:
+    """Return every connection of the daemons that listen in a folder, or None where none does or one is silent."""
+    sockets = sorted(folder.glob("*.vici")) if SWANCTL.exists() else []
+    told = [(_list("--list-conns", each), _list("--list-sas", each)) for each in sockets]
+    if not told or any(None in pair for pair in told):
         return None
-    found = [_of(f"unix://{socket}") for socket in sockets]
-    return None if None in found else tuple(tunnel for each in found for tunnel in each or ())
-
-
-def _of(uri: str) -> tuple[Tunnel, ...] | None:
-    known, standing = _list("--list-conns", uri), _list("--list-sas", uri)
-    return None if known is None or standing is None else carried(known, standing)
+    return tuple(tunnel for known, standing in told for tunnel in carried(known or "", standing or ""))
 
 
 def carried(known: str, standing: str) -> tuple[Tunnel, ...]:
@@ -105,7 +103,10 @@ def _parsed(words: Iterator[str]) -> Told:
     return told
 
 
-def _list(what: str, uri: str) -> str | None:
-    command = [str(SWANCTL), what, "--raw", "--uri", uri]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=5)  # noqa: S603
+def _list(what: str, socket: Path) -> str | None:
+    command = [str(SWANCTL), what, "--raw", "--uri", f"unix://{socket}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        return None
     return None if done.returncode else done.stdout
