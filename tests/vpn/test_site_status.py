@@ -13,7 +13,7 @@ pytestmark = pytest.mark.xdist_group("site-status")
 
 
 def test_a_tunnel_is_told_by_what_it_carries() -> None:
-    """Since when it stands, how much crossed and when last; down once the other end has gone, unknown with no daemon."""
+    """Since when it stands, how much crossed and when last; down once the other end went, unknown with no daemon."""
     with pair(one_key()) as sites:
         sites.start()
         sites.wait()
