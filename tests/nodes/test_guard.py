@@ -1,11 +1,19 @@
 """The role `guard` on a real machine: a site's gateway is under guard before it has a tunnel."""
 
+from base64 import b64encode
+from shlex import quote
+from time import sleep
+
 import pytest
 
 from tests.support.declared import EXAMPLES
+from tests.support.lab_pair import ATTIC, CELLAR, one_key
 from tests.support.stand.node import Node
 from tests.support.stand.operator import Operator
 from tests.support.stand.stand import Stand
+from vpn.sites.engine import PROBE, Engine, engine_told
+from vpn.sites.files import files_of
+from vpn.sites.pair import joined
 
 NAME = "gate.cellar"
 ROLES = ("--role", "guard")
@@ -39,3 +47,22 @@ def test_the_guard_stands_and_no_other_charon_runs(node: Node) -> None:
     assert node.run("systemctl is-enabled bedplate-guard.service").strip() == "enabled"
     assert node.run("systemctl is-active strongswan.service || true").strip() == "inactive"
     assert ":500 " not in node.run("ss -lun")
+
+
+def test_a_charon_that_is_killed_comes_back_with_its_timer(node: Node) -> None:
+    """By the units that lie on a gateway: the daemon starts, is started again when it dies, and is looked after."""
+    assert engine_told(node.run(f"sudo sh -c {quote(PROBE)}")) in Engine
+    for file in files_of(joined(CELLAR, (ATTIC,), one_key(), Engine.DAEMON)):
+        text = b64encode(file.text.encode()).decode()
+        node.run(f"sudo mkdir -p {file.path.parent}; echo {text} | base64 -d | sudo tee {file.path} >/dev/null")
+        node.run(f"sudo chmod {file.mode:o} {file.path}")
+    node.run("sudo systemctl daemon-reload; sudo systemctl start bedplate-ipsec-attic.service")
+    first = node.run("systemctl show -P MainPID bedplate-ipsec-attic.service")
+
+    node.run("sudo systemctl kill -s KILL bedplate-ipsec-attic.service")
+    sleep(6)
+
+    units = "bedplate-ipsec-attic.service bedplate-ipsec-attic-dial.timer"
+    assert node.run(f"systemctl is-active {units}").split() == ["active", "active"]
+    assert node.run("systemctl show -P MainPID bedplate-ipsec-attic.service") != first
+    node.run("sudo systemctl stop bedplate-ipsec-attic.service")
