@@ -36,7 +36,7 @@ test: $(READY)  ## Run the tests, the quick ones first
 labs: $(READY)  ## Run the long tests: whole fleets of every shape, in fair and foul weather
 	$(BIN)/pytest tests/labs -n $(TEST_WORKERS) --dist loadgroup
 
-test-nodes: $(READY)  ## Run the tests on booted machines: systemd, sshd, roles, audits; needs root and Debian 12's archives
+test-nodes: $(READY) $(JUDGES_READY)  ## Run the tests on booted machines: systemd, sshd, roles, audits; needs root and Debian 12's archives
 	$(BIN)/pytest tests/nodes --durations=5
 
 # Three at a time: what a laboratory does is mostly waiting.

@@ -7,6 +7,7 @@ from bedplate.plan.node import NodePlan
 from roles.hardened import kernel
 from roles.hardened.filter import FORWARDERS, ruleset
 from roles.sysctl import Settable
+from tests.compliance.subject import concerns
 
 
 def test_only_the_plan_s_doors_are_open(host: Host, node: NodePlan) -> None:
@@ -51,11 +52,13 @@ def test_the_kernel_keeps_programs_apart(host: Host, node: NodePlan, about: str)
     assert _otherwise(host, node, about) == []
 
 
-def test_packets_are_passed_on_only_where_they_are_to_pass(host: Host, node: NodePlan) -> None:
+@concerns(lambda node: not node.duties & FORWARDERS)
+def test_packets_are_passed_on_only_where_they_are_to_pass(host: Host) -> None:
     """A machine that is no gateway and carries no pods forwards nothing, of either protocol."""
-    forwards = {host.check_output("cat /proc/sys/net/ipv4/ip_forward")}
+    families = ("net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding")
 
-    assert node.duties & FORWARDERS or forwards == {"0"}
+    told = [host.run(f"cat /proc/sys/{each}").stdout.strip() for each in families]
+    assert set(told) <= {"0", ""}
 
 
 def test_modules_may_still_be_loaded(host: Host) -> None:

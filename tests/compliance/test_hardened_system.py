@@ -1,5 +1,6 @@
 """Every node: who may do what once they are in, and what is written down of it."""
 
+import pytest
 from testinfra.host import Host
 
 from roles.hardened.modes import WANTED
@@ -163,9 +164,10 @@ def test_changes_of_access_are_written_down(host: Host) -> None:
 
 def test_the_kernel_has_the_rules_of_the_audit(host: Host) -> None:
     """The rules are loaded, wherever the kernel audits: in a container it does not."""
-    if host.check_output("systemd-detect-virt --container || true") == "none":
-        assert host.service("auditd").is_running
-        assert "-w /etc/sudoers.d -p wa -k privilege" in host.check_output("auditctl -l")
+    if host.check_output("systemd-detect-virt --container || true") != "none":
+        pytest.skip("a container has no audit of its own")
+    assert host.service("auditd").is_running
+    assert "-w /etc/sudoers.d -p wa -k privilege" in host.check_output("auditctl -l")
 
 
 def test_programs_are_confined(host: Host) -> None:

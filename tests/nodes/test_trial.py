@@ -1,0 +1,155 @@
+"""The packet filter and sshd's settings on trial, on a machine that can be locked out."""
+
+import time
+from ipaddress import IPv4Network
+
+import pytest
+
+from bedplate.plan.door import Rule
+from roles.hardened.filter import ruleset
+from roles.hardened.sshd import settings
+from roles.hardened.trial import CONFIRM, SCRIPT
+from roles.template import text_of
+from tests.support.stand.command import CommandError
+from tests.support.stand.node import Node
+from tests.support.stand.stand import Stand
+
+LAN = Rule("ssh-from-cellar", "SSH from the cellar", IPv4Network("192.168.40.0/22"), "tcp", 22)
+OPEN = ruleset((LAN,), frozenset())
+SHUT = ruleset((), frozenset())
+KEYS_ONLY = settings(frozenset())
+# A second sshd stands for a service that no door names.
+HIDDEN = 2200
+
+
+@pytest.fixture(scope="module")
+def node(stand: Stand) -> Node:
+    """Give a machine with what the role puts there, in force and confirmed."""
+    node = stand.boot("nas.cellar", "192.168.40.5")
+    script = node.root / SCRIPT.removeprefix("/")
+    script.write_text(text_of("hardened/bedplate-trial"))
+    script.chmod(0o755)
+    unit = node.root / "etc/systemd/system/bedplate-filter.service"
+    unit.write_text(text_of("hardened/bedplate-filter.service"))
+    node.run("ssh-keygen -A; systemctl enable bedplate-filter.service")
+    want(node, OPEN)
+    node.run(f"{SCRIPT} begin 60")
+    assert node.ssh(f"sudo {CONFIRM}").returncode == 0
+    return node
+
+
+def want(node: Node, packets: str, sshd: str = KEYS_ONLY) -> None:
+    """Write what is wanted, as the role does."""
+    folder = node.root / "etc/bedplate/wanted"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "filter.nft").write_text(packets)
+    (folder / "sshd.conf").write_text(sshd)
+
+
+def lets_us_in(node: Node) -> bool:
+    """Tell whether somebody can log in now, over a new connection."""
+    return node.ssh("true", seconds=30).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("packets", "sshd"),
+    [(SHUT, KEYS_ONLY), (OPEN, f"AllowUsers nobody\n{KEYS_ONLY}")],
+    ids=["filter", "sshd"],
+)
+def test_what_shuts_everybody_out_goes_back(node: Node, packets: str, sshd: str) -> None:
+    """Nobody can confirm it, so that after its time the door is open as before; a confirmation then comes too late."""
+    want(node, packets, sshd)
+    node.run(f"{SCRIPT} begin 8")
+    shut = not lets_us_in(node)
+    deadline = time.monotonic() + 90
+    while not lets_us_in(node):
+        assert time.monotonic() < deadline
+        time.sleep(1)
+    late = node.ssh(f"sudo {CONFIRM}")
+    want(node, OPEN)
+
+    assert shut
+    assert late.returncode == 3
+    assert "too late" in late.stderr
+    assert "nobody confirmed" in node.run("journalctl --identifier=bedplate-trial --output=cat")
+
+
+def test_what_is_confirmed_stays(node: Node) -> None:
+    """After a confirmation the timer is gone, and a second one finds nothing to do."""
+    want(node, OPEN.replace("192.168.40.0/22", "192.168.40.0/21"))
+    node.run(f"{SCRIPT} begin 5")
+    first, second = (node.ssh(f"sudo {CONFIRM}") for _ in range(2))
+    time.sleep(7)
+
+    assert (first.returncode, second.stdout.strip()) == (0, "nothing is on trial")
+    assert "192.168.40.0/21" in node.run("nft list set inet bedplate from_tcp_22")
+    assert "bedplate-trial-back" not in node.run("systemctl list-timers --all")
+
+
+@pytest.mark.parametrize("way", ["restart", "crash"])
+def test_a_machine_that_starts_in_the_middle_starts_as_before(node: Node, way: str) -> None:
+    """A trial does not outlive a boot: the last settings that somebody confirmed are loaded."""
+    want(node, SHUT)
+    node.run(f"{SCRIPT} begin 600; sync")
+
+    getattr(node, way)()
+    want(node, OPEN)
+
+    assert lets_us_in(node)
+    assert "192.168.40.0/2" in node.run("nft list table inet bedplate")
+
+
+@pytest.mark.parametrize(
+    ("packets", "sshd"),
+    [("table inet bedplate { chain input {", KEYS_ONLY), (OPEN, "PermitRootLogin perhaps\n")],
+    ids=["filter", "sshd"],
+)
+def test_what_is_no_setting_never_comes_into_force(node: Node, packets: str, sshd: str) -> None:
+    """What nft or sshd refuse is refused before anything is changed for good, and nothing is left on trial."""
+    before = node.run("nft list table inet bedplate; sshd -T")
+    want(node, packets, sshd)
+
+    with pytest.raises(CommandError):
+        node.run(f"{SCRIPT} begin 60")
+    want(node, OPEN)
+
+    assert node.run("nft list table inet bedplate; sshd -T") == before
+    assert node.run("ls /var/lib/bedplate").split() == ["filter.loaded"]
+    assert lets_us_in(node)
+
+
+def test_tables_of_others_stay(node: Node) -> None:
+    """What Kubernetes or a gateway has loaded is there after a trial, with its rules."""
+    node.run(
+        "nft add table ip theirs; nft add chain ip theirs nat; nft add rule ip theirs nat ip daddr 10.9.9.9 accept"
+    )
+    want(node, OPEN)
+    node.run(f"{SCRIPT} begin 60 && {CONFIRM}")
+
+    assert "ip daddr 10.9.9.9 accept" in node.run("nft list table ip theirs")
+
+
+def test_a_door_is_open_to_whom_it_names_and_to_nobody_else(node: Node) -> None:
+    """SSH answers the LAN; a service that no door names answers nobody, and answers once a door names it."""
+    named = ruleset((LAN, Rule("hidden", "hidden", LAN.block, "tcp", HIDDEN)), frozenset())
+    node.run(f"systemd-run --quiet --unit=hidden /usr/sbin/sshd -D -p {HIDDEN} -o PidFile=none")
+    knock = ("bash", "-c", f"exec 3<>/dev/tcp/{node.address}/{HIDDEN}")
+
+    closed = node.desk.run("timeout", "3", *knock).returncode
+    want(node, named)
+    node.run(f"{SCRIPT} begin 60 && {CONFIRM}")
+    opened = node.desk.run("timeout", "3", *knock).returncode
+
+    assert closed == 124
+    assert opened == 0
+
+
+def test_a_session_that_stands_is_never_cut(node: Node) -> None:
+    """Whoever is in stays in while the door closes behind them: an apply ends its work."""
+    want(node, SHUT)
+
+    told = node.ssh(f"sudo {SCRIPT} begin 5; sleep 2; echo still here; sleep 6; sudo cat /etc/bedplate/filter.nft")
+    want(node, OPEN)
+
+    assert "still here" in told.stdout
+    assert "192.168.40.0/2" in told.stdout
