@@ -1,16 +1,15 @@
 """Settings of the kernel for work: buffers of fast networks, watched files, memory; never what keeps strangers out."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pyinfra.api.command import QuoteString, StringCommand
-from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import server
 from pyinfra.operations.util import any_changed
 
 from roles.base import Changes
 from roles.shipped import Shipped
+from roles.sysctl import Settable
 
 _FILE = "/etc/sysctl.d/60-bedplate.conf"
 
@@ -42,23 +41,6 @@ AT_WORK = (
 )
 
 
-class Owned(FactBase[Mapping[str, str]]):
-    """The values of those settings that may be set here: a container leaves most to its host."""
-
-    default = dict
-
-    def command(self, keys: Sequence[str]) -> StringCommand:
-        """Read each setting that can be written."""
-        quoted = [QuoteString(key) for key in keys]
-        each = 'p=/proc/sys/$(echo "$k" | tr . /); [ ! -w "$p" ] || echo "$k=$(cat "$p")"'
-        return StringCommand("for k in", *quoted, f"; do {each}; done")
-
-    def process(self, output: Iterable[str]) -> Mapping[str, str]:
-        """Part names from values, which the kernel sets apart by tabs."""
-        pairs = (line.partition("=") for line in output)
-        return {key: " ".join(value.split()) for key, _, value in pairs}
-
-
 def kernel_file(settings: Iterable[Setting]) -> Shipped:
     """Return the file that sets them at each boot."""
     lines = "".join(f"# {each.reason}\n{each.key} = {each.value}\n" for each in settings)
@@ -67,7 +49,7 @@ def kernel_file(settings: Iterable[Setting]) -> Shipped:
 
 def set_kernel(settings: Sequence[Setting], changes: Changes) -> None:
     """Declare that the settings hold now, whether the file or the running kernel was changed."""
-    found = host.get_fact(Owned, keys=tuple(each.key for each in settings))
+    found = host.get_fact(Settable, keys=tuple(each.key for each in settings))
     drifted = any(found.get(each.key, each.value) != each.value for each in settings)
     answer = (lambda: True) if drifted else any_changed(*changes)
     server.shell(name="Kernel settings hold", commands=[f"/usr/lib/systemd/systemd-sysctl {_FILE}"], _if=answer)

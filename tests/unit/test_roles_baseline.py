@@ -33,7 +33,7 @@ def settled(table: Recorded, node: NodePlan) -> Recorded:
         {
             "server.Hostname": (node.host,),
             "deb.DebPackages": (*packages, "ii  unattended-upgrades  0  all  -"),
-            "roles.baseline.kernel.Owned": tuple(values),
+            "roles.sysctl.Settable": tuple(values),
             "roles.baseline.sources.SourceFiles": None,
             "systemd.SystemdStatus": ("Id=chrony.service", "SubState=running"),
             "systemd.SystemdEnabled": ("Id=chrony.service", "UnitFileState=enabled"),
@@ -240,9 +240,9 @@ def test_a_setting_that_was_changed_by_hand_is_set_back(value: str, *, runs: boo
     table = settled(UBUNTU, METAL)
     disk = Disk.of({})
     Recorder(table, disk).play(Baseline(METAL))
-    values = (*(table.answers["roles.baseline.kernel.Owned"] or ()), f"vm.swappiness={value}")
+    values = (*(table.answers["roles.sysctl.Settable"] or ()), f"vm.swappiness={value}")
 
-    played = Recorder(table.but({"roles.baseline.kernel.Owned": values}), disk).play(Baseline(METAL))
+    played = Recorder(table.but({"roles.sysctl.Settable": values}), disk).play(Baseline(METAL))
 
     assert played.step("Kernel settings hold").changed is runs
 
