@@ -54,7 +54,7 @@ def hardened(node: Node, stand: Stand, fresh: Seen) -> Seen:
     way = ("--fleet", str(EXAMPLES / "lab.yaml"), "--ssh-config", str(stand.ssh_config), "--user", "ubuntu")
     done = Operator(stand, EXAMPLES / "lab.yaml").bedplate("node", "apply", node.name, *way)
     assert done.returncode == 0, done.stdout + done.stderr
-    node.ssh("sudo bedplate-trial confirm")
+    assert node.ssh("sudo bedplate-trial confirm").stdout.strip() == "nothing is on trial"
     return _seen(node)
 
 
