@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JUDGES := .venv-judges
 JUDGES_READY := $(JUDGES)/.ready
+PEERS := .venv-peers
+PEERS_READY := $(PEERS)/.ready
 # Two at a time: the tests that run a whole rehearsal take most of a core each.
 TEST_WORKERS ?= 2
 
@@ -69,15 +71,21 @@ docs: $(READY)  ## Write docs/checks.md and docs/updates.md anew from the catalo
 	$(BIN)/python -c 'from bedplate.report.page import checks_page; print(checks_page(), end="")' > docs/checks.md
 	$(BIN)/python -c 'from bedplate.report.updates import updates_page; print(updates_page(), end="")' > docs/updates.md
 
-bench: $(READY)  ## Measure speed and memory, each beside a peer or a floor
-	for one in $(basename $(notdir $(wildcard benchmarks/[a-z]*.py))); do $(BIN)/python -m benchmarks.$$one || exit 1; done
+$(PEERS_READY): requirements-peers.lock
+	@$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-peers.lock
+	@touch $@
+
+bench: $(READY) $(PEERS_READY)  ## Measure speed and memory, each beside a peer or a floor
+	for one in $(filter-out playbook,$(basename $(notdir $(wildcard benchmarks/[a-z]*.py)))); do $(BIN)/python -m benchmarks.$$one || exit 1; done
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
   --no-annotate --no-header
 
-lock: $(READY)  ## Resolve pyproject.toml anew into requirements.lock and requirements-judges.lock
+lock: $(READY)  ## Resolve pyproject.toml anew into requirements.lock and those of judges and peers
 	$(COMPILE) pyproject.toml --group dev --output-file requirements.lock
 	$(COMPILE) --group pyproject.toml:judges --output-file requirements-judges.lock
+	$(COMPILE) --group pyproject.toml:peers --output-file requirements-peers.lock
 
 clean:  ## Remove the virtual environment and every cache
-	rm -rf $(VENV) $(JUDGES) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
+	rm -rf $(VENV) $(JUDGES) $(PEERS) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage

@@ -31,6 +31,11 @@ class Engine:
         if self._process.wait() != 0:
             raise BedplateError(f"the process that applies ended with status {self._process.returncode}: {self._end()}")
 
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
     def stop(self) -> None:
         """Let each node finish the operation that it is at, and begin no other."""
         # Its input ends also when this process is killed, so that it never works on unseen.

@@ -1,0 +1,258 @@
+"""`bedplate node apply` on booted machines: what it makes of them, and what happens when something is in its way."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.stand.lab import BEDPLATE, LabFolder, lab_folder
+from tests.support.stand.node import Node
+from tests.support.stand.stand import Stand
+
+NAME = "titan-03.cellar"
+# A role of few operations, for tests of what is around them.
+QUICK = ("--role", "monitoring")
+
+
+@pytest.fixture(scope="module")
+def node(stand: Stand) -> Node:
+    """Give one machine of the cellar, a workbench."""
+    return stand.boot(NAME, "192.168.40.23")
+
+
+@pytest.fixture(scope="module")
+def lab(stand: Stand, node: Node, tmp_path_factory: pytest.TempPathFactory) -> LabFolder:
+    """Give the folder of the fleet, whose lock knows the machine; applied once."""
+    made = lab_folder(stand, tmp_path_factory.mktemp("lab"))
+    made.know(node)
+    return made
+
+
+def test_an_apply_does_what_a_check_said_and_a_second_changes_nothing(lab: LabFolder, node: Node) -> None:
+    """A fresh machine becomes what the plan says, by every role that it has."""
+    foretold = lab.outcome(NAME, "--check")
+    untouched = node.run("hostname").strip()
+    first = lab.outcome(NAME)
+    second = lab.outcome(NAME)
+    after = lab.outcome(NAME, "--check")
+
+    assert (foretold["status"], untouched) == (3, "fresh")
+    assert foretold[NAME]["changed"]
+    assert (first["status"], first[NAME]["what"]) == (0, "")
+    # What a package brings by itself is found in its place by then.
+    assert set(first[NAME]["changed"]) <= set(foretold[NAME]["changed"])
+    assert (second["status"], second[NAME]["changed"]) == (0, [])
+    assert (after["status"], after[NAME]["changed"]) == (0, [])
+    assert node.run("hostname").strip() == "titan-03"
+
+
+def test_drift_is_found_and_mended(lab: LabFolder, node: Node) -> None:
+    """What somebody changed by hand is told by its name, and is as it ought to be after the next apply."""
+    node.run("hostname drifted")
+
+    check, mended = lab.outcome(NAME, "--check"), lab.outcome(NAME)
+
+    assert check["status"] == 3
+    assert check[NAME]["changed"] == mended[NAME]["changed"]
+    assert len(mended[NAME]["changed"]) <= 2
+    assert node.run("hostname").strip() == "titan-03"
+
+
+def test_an_operator_logs_in_by_the_written_configuration(lab: LabFolder, stand: Stand, tmp_path: Path) -> None:
+    """`ssh titan-03` works, by the recorded host key alone."""
+    file = tmp_path / "lab"
+    lab.bedplate("node", "ssh-config", "--write", str(file), "--user", "ubuntu", "--identity", str(stand.key))
+
+    done = stand.desk.run("ssh", "-F", str(file), "-o", "BatchMode=yes", "titan-03", "hostname")
+
+    assert done.stdout.strip() == "titan-03", done.stderr
+
+
+def test_a_machine_is_trusted_by_the_fingerprint_of_its_console(
+    lab: LabFolder, node: Node, stand: Stand, tmp_path: Path
+) -> None:
+    """And its recorded key is the one that it has."""
+    other = lab_folder(stand, tmp_path)
+    read = node.run("ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub | cut -d' ' -f2").strip()
+
+    done = other.bedplate("node", "trust", NAME, read)
+
+    assert done.returncode == 0, done.stderr
+    assert other.outcome(NAME, "--check", *QUICK)["status"] in (0, 3)
+    assert lab.bedplate("node", "trust", NAME, read).returncode == 0
+
+
+def test_another_host_key_is_refused(stand: Stand, node: Node, tmp_path: Path) -> None:
+    """Somebody may be in between: nothing is sent, and it is told what to compare."""
+    other = lab_folder(stand, tmp_path)
+    other.know(node, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl")
+
+    found = other.outcome(NAME)
+
+    assert (found["status"], found[NAME]["status"]) == (6, "refused")
+    assert "host key is not the recorded one" in found[NAME]["what"]
+    assert "--replace" in found[NAME]["fix"]
+
+
+def test_a_machine_that_is_silent_is_named_and_the_others_are_done(lab: LabFolder, stand: Stand, node: Node) -> None:
+    """One that is off keeps nobody waiting for long."""
+    lab.know(Node("titan-02.cellar", node.address, node.host_key, node.machine, stand.desk, stand.ssh_config))
+
+    found = lab.outcome("titan-02.cellar", NAME, *QUICK)
+
+    assert found["status"] == 6
+    assert (found["titan-02.cellar"]["status"], found[NAME]["status"]) == ("not reached", "done")
+    assert found["titan-02.cellar"]["what"] == "it does not answer"
+
+
+def test_an_account_that_may_not_become_root_is_told(lab: LabFolder, node: Node, stand: Stand) -> None:
+    """By what sudo says, in words that say what to do."""
+    node.run(
+        "id plain 2>/dev/null || useradd -m plain; install -d -o plain ~plain/.ssh;"
+        "install -D -m 644 /home/ubuntu/.ssh/authorized_keys /etc/ssh/authorized_keys.d/plain;"
+        "install -o plain -m 600 /home/ubuntu/.ssh/authorized_keys ~plain/.ssh/"
+    )
+
+    found = lab.outcome(NAME, *QUICK, user="plain")
+
+    assert found["status"] == 6
+    assert "sudo" in found[NAME]["what"] or "become root" in found[NAME]["what"]
+
+
+@pytest.fixture
+def drifted(node: Node) -> None:
+    """Let there be something to do that takes packages: the exporter is gone."""
+    node.run("apt-get purge --yes --quiet prometheus-node-exporter >/dev/null 2>&1 || true")
+
+
+@pytest.mark.usefixtures("drifted")
+def test_a_package_manager_that_is_busy_is_waited_for(lab: LabFolder, node: Node) -> None:
+    """Unattended upgrades run when they like."""
+    node.run("systemd-run --quiet --collect flock --timeout 1 /var/lib/dpkg/lock-frontend true || true")
+    holder = (
+        "import fcntl,time; f=open('/var/lib/dpkg/lock-frontend','w'); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep(12)"
+    )
+    node.run(f'systemd-run --quiet --collect python3 -c "{holder}"; sleep 1')
+
+    done = lab.apply(NAME, *QUICK)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "waits for another program that installs packages" in done.stderr
+
+
+@pytest.mark.usefixtures("drifted")
+def test_an_archive_that_is_gone_is_told_and_a_later_apply_makes_it_good(lab: LabFolder, node: Node) -> None:
+    """The operation is named, and what could not be fetched."""
+    node.run("apt-get clean; cp /etc/resolv.conf /root/; echo nameserver 127.0.0.9 > /etc/resolv.conf")
+    node.run("mkdir -p /root/apt; cp -a /etc/apt/apt.conf.d /root/apt/; rm -f /etc/apt/apt.conf.d/90mirror")
+    failed = lab.outcome(NAME, *QUICK)
+    node.run("cp /root/resolv.conf /etc/; cp -a /root/apt/apt.conf.d /etc/apt/")
+
+    mended = lab.outcome(NAME, *QUICK)
+
+    assert failed["status"] == 6
+    assert "cannot reach a package archive" in failed[NAME]["what"]
+    assert mended["status"] == 0
+
+
+def test_a_full_disk_is_told(lab: LabFolder, node: Node) -> None:
+    """No file is half written, and what to do is said."""
+    folder = "/etc/bedplate/wanted"
+    node.run(f"mount -t tmpfs -o size=4k tmpfs {folder}; dd if=/dev/zero of={folder}/fill bs=4k count=1")
+
+    found = lab.outcome(NAME, "--role", "hardened")
+    left = node.run(f"ls -A {folder}").split()
+    node.run(f"umount {folder}")
+
+    assert found["status"] == 6
+    assert "its disk is full" in found[NAME]["what"]
+    assert left == ["fill"]
+    assert lab.outcome(NAME, "--role", "hardened")["status"] == 0
+
+
+def test_of_two_applies_one_wins(lab: LabFolder, node: Node) -> None:
+    """The other is told who has it, and changes nothing; 5 says so."""
+    node.run(
+        "systemd-run --quiet --collect --unit=beat sh -c 'while :; do touch /run/bedplate/apply.lock; sleep 1; done'"
+    )
+    node.run("echo 'grace on her desk' > /run/bedplate/apply.lock")
+    node.run("systemd-run --quiet --collect --unit=held flock /run/bedplate/apply.lock sleep 60; sleep 1")
+
+    found = lab.outcome(NAME)
+    node.run("systemctl stop held beat")
+
+    assert found["status"] == 5
+    assert "grace on her desk" in found[NAME]["what"]
+
+
+@pytest.mark.usefixtures("drifted")
+def test_a_cut_wire_is_told_and_the_next_apply_makes_it_good(lab: LabFolder, node: Node) -> None:
+    """Packets that are lost in the middle of an operation: it ends by itself, and what is left is done later."""
+    with _applying(lab, *QUICK) as running:
+        _wait_for(running, ": looking")
+        time.sleep(1.5)
+        node.cut()
+        said, _ = running.communicate(timeout=120)
+    node.heal()
+    second = lab.outcome(NAME)
+    third = lab.outcome(NAME)
+
+    assert "Traceback" not in said
+    assert running.returncode in (0, 6)
+    assert second["status"] == 0
+    assert third[NAME]["changed"] == []
+
+
+@pytest.mark.usefixtures("drifted")
+def test_ctrl_c_stops_between_two_operations(lab: LabFolder) -> None:
+    """One Ctrl-C, one clean end: what runs is finished, the node is named, and the next apply goes on."""
+    with _applying(lab) as running:
+        _wait_for(running, ": looking")
+        os.killpg(running.pid, signal.SIGINT)
+        out, err = running.communicate(timeout=120)
+    after = lab.outcome(NAME)
+
+    assert running.returncode == 130, err
+    assert "Traceback" not in err
+    assert f"not done: {NAME}" in out
+    assert after["status"] == 0
+
+
+def test_a_packet_filter_that_would_shut_us_out_goes_back_by_itself(lab: LabFolder, node: Node) -> None:
+    """It is not confirmed, so that the node takes what it had before; the operator is told which operation it was."""
+    before = lab.fleet.read_text()
+    lab.edit(r"lan: 192\.168\.40\.0/22", "lan: 192.168.40.0/23")
+
+    found = lab.outcome(NAME, "--role", "hardened")
+    lab.fleet.write_text(before)
+
+    assert found["status"] == 6
+    assert "nobody can log in any more" in found[NAME]["what"]
+    # What its timer does after two minutes.
+    node.run("bedplate-trial back")
+    assert node.ssh("true").returncode == 0
+    assert lab.outcome(NAME)["status"] == 0
+
+
+def _applying(lab: LabFolder, *arguments: str) -> "subprocess.Popen[str]":
+    """Start an apply as a shell of the operator would: in a process group of its own."""
+    inside = ("ip", "netns", "exec", lab.stand.desk.host.namespace)
+    command = (BEDPLATE, "node", "apply", NAME, *arguments, "--fleet", str(lab.fleet), "--user", "ubuntu")
+    return subprocess.Popen(
+        (*inside, *command, "--identity", str(lab.stand.key)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _wait_for(running: "subprocess.Popen[str]", words: str) -> None:
+    assert running.stderr
+    for line in running.stderr:
+        if words in line:
+            return
+    pytest.fail(f"it never said {words!r}")

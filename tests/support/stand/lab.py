@@ -1,0 +1,66 @@
+"""A fleet's folder at the desk of a stand: its file, its lock with the nodes' host keys, and bedplate run there."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+from bedplate.lock import lock_path, record_host_keys
+from tests.support.declared import EXAMPLES
+from tests.support.stand.node import Node
+from tests.support.stand.stand import Stand
+
+BEDPLATE = str(Path(sys.executable).with_name("bedplate"))
+LAB = (EXAMPLES / "lab.yaml").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class LabFolder:
+    """The folder in which an operator keeps examples/lab.yaml; `stand` has the machines that answer."""
+
+    stand: Stand
+    folder: Path
+
+    @property
+    def fleet(self) -> Path:
+        """The fleet file."""
+        return self.folder / "fleet.yaml"
+
+    def know(self, node: Node, key: str | None = None) -> None:
+        """Record a node's host key, as somebody who has read its fingerprint does."""
+        kept = " ".join((key or node.host_key).split()[:2])
+        record_host_keys(lock_path(self.fleet), "lab", node.name, (kept,), replace_known=True)
+
+    def edit(self, pattern: str, text: str) -> None:
+        """Change the fleet file."""
+        after, count = re.subn(pattern, text, self.fleet.read_text(encoding="utf-8"))
+        assert count == 1, pattern
+        self.fleet.write_text(after, encoding="utf-8")
+
+    def bedplate(self, *arguments: str, seconds: float = 300) -> CompletedProcess[str]:
+        """Run a command of bedplate at the desk."""
+        environment = {**os.environ, "TERM": "dumb"}
+        return self.stand.desk.run(BEDPLATE, *arguments, "--fleet", str(self.fleet), env=environment, seconds=seconds)
+
+    def apply(self, *arguments: str, user: str = "ubuntu", seconds: float = 300) -> CompletedProcess[str]:
+        """Apply as the first account of a machine, with the operator's key."""
+        return self.bedplate(
+            "node", "apply", *arguments, "--user", user, "--identity", str(self.stand.key), seconds=seconds
+        )
+
+    def outcome(self, *arguments: str, user: str = "ubuntu", seconds: float = 300) -> Mapping[str, Any]:
+        """Apply, and return what became of each machine as programs read it, with the exit status as `status`."""
+        done = self.apply(*arguments, "--json", user=user, seconds=seconds)
+        assert "Traceback" not in done.stderr, done.stderr
+        return {**json.loads(done.stdout)["nodes"], "status": done.returncode}
+
+
+def lab_folder(stand: Stand, folder: Path) -> LabFolder:
+    """Make the folder of a fleet."""
+    (folder / "fleet.yaml").write_text(LAB, encoding="utf-8")
+    return LabFolder(stand, folder)
