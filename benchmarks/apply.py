@@ -7,7 +7,6 @@ machines of its own, made alike. BENCH_NODES says how many there are at once, 10
 
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time

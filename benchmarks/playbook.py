@@ -23,7 +23,6 @@ from roles.engine.crew import NodeHost, Watch, assemble
 from roles.engine.foretelling import name_of
 from roles.engine.line import Opening
 from roles.engine.work import Work
-from roles.shipped import Shipped
 
 Task = dict[str, Any]
 _CHEAPEST: Task = {"ansible.builtin.command": "true", "changed_when": False}
@@ -54,7 +53,7 @@ def _named(state: Watch, host: NodeHost, key: str) -> Task:
 def _task(kind: str, given: Mapping[str, Any]) -> Iterator[Task]:
     match kind:
         case "shipped._place":
-            file: Shipped = given["file"]
+            file = given["file"]
             yield _copy(file.path, file.text, f"0{file.mode}")
         case "files.put" if isinstance(given["src"], io.StringIO):
             yield _copy(given["dest"], given["src"].getvalue(), f"0{given.get('mode') or 644}")

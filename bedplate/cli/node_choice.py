@@ -1,13 +1,15 @@
 """Which machines a command of `bedplate node` is about."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.nodes.choice import check_groups, named, of_sites, once
 from bedplate.nodes.ssh_config import Reached
 from bedplate.plan import FleetPlan
-from bedplate.plan.nodes import standing_nodes
+from bedplate.plan.nodes import pool_node, standing_nodes
+
+IN_SERVICE = "InService"
 
 
 def chosen(
@@ -16,9 +18,24 @@ def chosen(
     """Return the machines that are asked for, each once; InputError where none is, or for one that there is not."""
     check_groups(plan, groups)
     found = [*named(plan, names, load_catalog()), *of_sites(plan, sites), *(standing_nodes(plan) if every else ())]
-    machines = tuple(Reached(node) for node in once(found))
     if not (names or groups or sites or every):
         raise InputError(
             "no machine is named", fix="name machines, or --site, --group, --all; see `bedplate node list`"
         )
-    return machines
+    return (*(Reached(node) for node in once(found)), *(_of_groups(plan, groups) if groups else ()))
+
+
+def _of_groups(plan: FleetPlan, groups: Sequence[str]) -> Iterator[Reached]:
+    """Yield the machines that serve in groups now, where AWS says that they are; raises as the account does."""
+    from bedplate.account.door import check_account, open_door
+    from bedplate.account.machines import machines
+    from bedplate.account.regions import every_answer
+
+    door = open_door()
+    check_account(door, plan.account, plan.home.name)
+    pools = {(pool.name, pool.region): pool for pool in plan.pools}
+    for each in (one for told in every_answer(machines(door, plan), "nothing was done").values() for one in told):
+        if each.group in groups and each.state == IN_SERVICE and each.address:
+            # EC2's own name, for a machine that has claimed none of the fleet's.
+            name = each.name or f"ip-{str(each.address).replace('.', '-')}.{each.region}"
+            yield Reached(pool_node(plan, pools[each.pool, each.region], name, load_catalog()), each.address)

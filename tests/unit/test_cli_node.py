@@ -84,6 +84,17 @@ def test_machines_that_run_are_asked_of_the_account(
     expect("cli/node-list-live.txt", capsys.readouterr().out)
 
 
+def test_machines_of_a_group_are_those_that_serve_in_it_now(
+    account: StubbedSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the names that they have claimed; one that has not come up yet is left alone."""
+    _answer_groups(account)
+
+    assert run(["node", "apply", "--group", "workbench-cpu", "--json"]) == 6
+
+    assert list(json.loads(capsys.readouterr().out)["nodes"]) == ["workbench-cpu-2.us-west-2"]
+
+
 def _answer_groups(account: StubbedSession) -> None:
     home = "us-west-2"
     zone = {"Id": "/hostedzone/Z1", "Name": "lab.internal.", "CallerReference": "c", "Config": {"PrivateZone": True}}
