@@ -39,6 +39,7 @@ def playbook(node: NodePlan, argv: tuple[str, ...], hosts: str = "all") -> str:
         work.plan(None)
     tasks = [_named(state, host, key) for key in host.op_hash_order]
     work.close()
+    tasks.insert(0, _folders(tasks))
     return json.dumps([{"hosts": hosts, "become": True, "gather_facts": True, "tasks": tasks}], indent=1)
 
 
@@ -66,6 +67,13 @@ def _task(kind: str, given: Mapping[str, Any]) -> Iterator[Task]:
             yield {"ansible.builtin.apt": {"name": list(given["packages"]), "install_recommends": False}}
         case "systemd.service" if given.get("running") and not given.get("restarted"):
             yield {"ansible.builtin.systemd_service": {"name": given["service"], "state": "started"}}
+
+
+def _folders(tasks: list[Task]) -> Task:
+    """Return the task that makes the folders of files: `copy` makes none, our operations make their own."""
+    files = [task["ansible.builtin.copy"]["dest"] for task in tasks if "ansible.builtin.copy" in task]
+    folders = " ".join(sorted({str(Path(file).parent) for file in files}))
+    return {"name": "Folders", "ansible.builtin.command": f"mkdir -p {folders}", "changed_when": False}
 
 
 def _copy(path: str, text: str, mode: str) -> Task:

@@ -1,7 +1,5 @@
 """`bedplate node apply` on booted machines: what it makes of them, and what happens when something is in its way."""
 
-import os
-import signal
 import subprocess
 from pathlib import Path
 
@@ -186,38 +184,6 @@ def test_of_two_applies_one_wins(lab: LabFolder, node: Node) -> None:
 
     assert found["status"] == 5
     assert "grace on her desk" in found[NAME]["what"]
-
-
-@pytest.mark.usefixtures("drifted")
-def test_a_cut_wire_is_told_and_the_next_apply_makes_it_good(lab: LabFolder, node: Node) -> None:
-    """Packets that are lost in the middle of an operation: it ends by itself, and what is left is done later."""
-    with _applying(lab, *QUICK) as running:
-        _wait_for(running, ": looking")
-        node.cut()
-        _, said = running.communicate(timeout=120)
-    node.heal()
-    second = lab.outcome(NAME)
-    third = lab.outcome(NAME)
-
-    assert "Traceback" not in said
-    assert running.returncode == 6, said
-    assert second["status"] == 0
-    assert third[NAME]["changed"] == []
-
-
-@pytest.mark.usefixtures("drifted")
-def test_ctrl_c_stops_between_two_operations(lab: LabFolder) -> None:
-    """One Ctrl-C, one clean end: what runs is finished, the node is named, and the next apply goes on."""
-    with _applying(lab) as running:
-        _wait_for(running, ": looking")
-        os.killpg(running.pid, signal.SIGINT)
-        out, err = running.communicate(timeout=120)
-    after = lab.outcome(NAME)
-
-    assert running.returncode == 130, err
-    assert "Traceback" not in err
-    assert f"not done: {NAME}" in out
-    assert after["status"] == 0
 
 
 def test_a_packet_filter_that_would_shut_us_out_goes_back_by_itself(lab: LabFolder, node: Node) -> None:
