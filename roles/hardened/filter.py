@@ -45,7 +45,13 @@ def doors_of(rules: Iterable[Rule]) -> tuple[Door, ...]:
 
 def ruleset(rules: Iterable[Rule], duties: frozenset[Duty]) -> str:
     """Return the text that nftables loads, whole or not at all."""
-    return rendered("hardened/filter.nft.j2", doors=doors_of(rules), forwards=bool(duties & FORWARDERS))
+    return rendered(
+        "hardened/filter.nft.j2",
+        doors=doors_of(rules),
+        forwards=bool(duties & FORWARDERS),
+        # What a peer dialled at the ports of IKE comes in at those of its own charon (vpn.guard).
+        hands_over=Duty.TUNNELS in duties,
+    )
 
 
 def _door(protocol: str, port: int, blocks: list[IPv4Network]) -> Door:

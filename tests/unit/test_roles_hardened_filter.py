@@ -85,3 +85,12 @@ def test_only_the_fleet_s_own_table_is_replaced() -> None:
 def test_packets_are_passed_on_only_by_whom_they_are_to_pass(duty: Duty) -> None:
     """Kubernetes and gateways forward by rules of their own; every other machine forwards nothing."""
     assert ("hook forward" in ruleset((), frozenset({duty}))) is (duty not in FORWARDERS)
+
+
+@pytest.mark.parametrize("duty", sorted(Duty))
+def test_only_gateways_of_tunnels_take_what_was_handed_over(duty: Duty) -> None:
+    """What was dialled at the ports of IKE and moved to a charon's own is let in there, by UDP, and nowhere else."""
+    moved = [line for line in chain(ruleset((), frozenset({duty})), "input") if "dnat" in line]
+
+    rules = [f"meta l4proto udp ct status dnat ct original proto-dst {port} accept" for port in (500, 4500)]
+    assert moved == (rules if duty is Duty.TUNNELS else [])
