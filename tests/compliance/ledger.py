@@ -64,6 +64,8 @@ class Ledger:
         lost = _lost(call.excinfo.value) if call.excinfo else ""
         if lost:
             self._pages[_told(report)["node"]].unreached = lost
+            # Whether the rule is kept, nobody has seen.
+            report.outcome, report.longrepr = "skipped", ("", 0, f"Skipped: {lost}")
         return report
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -123,7 +125,9 @@ def _last(text: str) -> str:
 def _about(item: pytest.Function, node: NodePlan) -> tuple[tuple[str, str], ...]:
     """Return what a rule is called; junit's files hold it as well."""
     promise = " ".join((item.function.__doc__ or "").split())
-    rule = item.originalname.removeprefix("test_").replace("_", "-")
+    cases = [str(value) for name, value in item.callspec.params.items() if not name.startswith("_")]
+    case = f"[{', '.join(cases)}]" if cases else ""
+    rule = f"{item.originalname.removeprefix('test_').replace('_', '-')}{case}"
     return ("node", node.name), ("role", role_of(item.path.stem)), ("rule", rule), ("promise", promise)
 
 

@@ -126,7 +126,7 @@ def test_who_left_is_locked_out(host: Host, node: NodePlan) -> None:
 @HAS_LEAVERS
 def test_who_left_runs_nothing(host: Host, node: NodePlan) -> None:
     """Nothing goes on in the name of somebody who is gone, nor starts with the next boot."""
-    busy = {int(uid) for uid in host.check_output("stat -c %%u /proc/[0-9]* 2>/dev/null || true").split()}
+    busy = {int(uid) for uid in host.check_output("stat -c %u /proc/[0-9]* 2>/dev/null || true").split()}
     lingering = set(host.check_output("ls /var/lib/systemd/linger 2>/dev/null || true").split())
 
     assert busy & {*node.accounts.departed.values()} == set()

@@ -5,14 +5,35 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.needs import need_program, need_root
+from tests.support.stand.applied import Lab, Parting, applied_lab
 from tests.support.stand.stand import Stand
 
 
 @pytest.fixture(scope="module")
 def stand() -> Iterator[Stand]:
     """Give a stand without nodes yet; what is booted in it stands until the module ends."""
+    _need_what_it_takes()
+    with Stand() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Give four machines of a site as the roles make them, shared by all modules: leave them as you found them."""
+    _need_what_it_takes()
+    with applied_lab(tmp_path_factory.mktemp("lab")) as applied:
+        yield applied
+
+
+@pytest.fixture(scope="session")
+def parting(lab: Lab) -> Parting:
+    """Let cora go: what a look at it told, what the apply did, what the audit found then."""
+    lab.let_go("cora")
+    told = lab.operator.changes("--check", *lab.nodes)
+    return Parting(told, lab.operator.changes(*lab.nodes), lab.operator.findings(*lab.nodes))
+
+
+def _need_what_it_takes() -> None:
     need_root()
     for program in ("systemd-nspawn", "debootstrap", "slirp4netns", "nft", "ssh"):
         need_program(program)
-    with Stand() as opened:
-        yield opened

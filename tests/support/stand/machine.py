@@ -45,9 +45,13 @@ class Machine:
 
     def run(self, script: str, seconds: float = 120) -> str:
         """Run a shell script at the console, as root, and return what it said. Raises CommandError."""
+        return call(*self.console(), script, seconds=seconds)
+
+    def console(self) -> tuple[str, ...]:
+        """Return the command that runs a shell script there until the next boot."""
         spaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd")
         clean = ("env", "-i", f"PATH={_PATH}", "LC_ALL=C.UTF-8", "HOME=/root")
-        return call("nsenter", "--target", str(self._first()), *spaces, *clean, "sh", "-ec", script, seconds=seconds)
+        return ("nsenter", "--target", str(self._first()), *spaces, *clean, "sh", "-ec")
 
     def halt(self) -> None:
         """Shut it down in order."""

@@ -1,0 +1,86 @@
+"""A plugin of pytest for the compliance checks: each rule runs while its own defect is planted.
+
+Reads an order (console, defects by rule, where to write) from the file of `--planted`; the console is a command that
+takes a shell script.
+"""
+
+import json
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+_SAVED = "/run/planted"
+
+
+class Planting:
+    """Runs each rule once, with its defect, and takes note."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self._order = order
+        self._found: dict[str, dict[str, str]] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool:
+        """Plant, look, undo; a rule of several cases is done when one of them has found the defect."""
+        rule = str(dict(item.user_properties)["rule"]).partition("[")[0]
+        defect = self._order["defects"].get(rule)
+        if defect and self._found.get(rule, {}).get("outcome") != "failed":
+            try:
+                self._found[rule] = self._looked(item, defect)
+            except subprocess.SubprocessError as error:
+                self._found[rule] = {"outcome": "not planted", "words": f"{error}: {getattr(error, 'stderr', '')}"}
+        return True
+
+    def _looked(self, item: pytest.Item, defect: dict[str, Any]) -> dict[str, str]:
+        with self._planted(defect):
+            # Nothing may be left of an earlier look: fixtures of whole modules are made anew as well.
+            reports = runtestprotocol(item, log=False, nextitem=None)
+        worst = next((report for report in reports if not report.passed), reports[1])
+        return {"outcome": worst.outcome, "words": worst.longreprtext[-2000:]}
+
+    def pytest_sessionfinish(self) -> None:
+        """Hand over what was found."""
+        Path(self._order["found"]).write_text(json.dumps(self._found))
+
+    @contextmanager
+    def _planted(self, defect: dict[str, Any]) -> Iterator[None]:
+        files = [shlex.quote(file) for file in defect["files"]]
+        self._run(f"rm -rf {_SAVED}; mkdir {_SAVED}", *(_save(number, file) for number, file in enumerate(files)))
+        try:
+            self._run(defect["plant"])
+            yield
+        finally:
+            self._run(*(_restore(number, file) for number, file in enumerate(files)), defect["undo"])
+
+    def _run(self, *lines: str) -> None:
+        command = [*self._order["console"], "\n".join(lines)]
+        subprocess.run(command, text=True, capture_output=True, timeout=120, check=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add where the order lies."""
+    parser.addoption("--planted", metavar="FILE", help="the order of what to plant")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the order."""
+    config.pluginmanager.register(Planting(json.loads(Path(config.getoption("--planted")).read_text())))
+
+
+def _save(number: int, file: str) -> str:
+    return _copy(file, f"{_SAVED}/{number}")
+
+
+def _restore(number: int, file: str) -> str:
+    return f"rm -rf {file}; {_copy(f'{_SAVED}/{number}', file)}"
+
+
+def _copy(source: str, target: str) -> str:
+    """Copy what there is, a link as a link."""
+    return f"if [ -e {source} ] || [ -L {source} ]; then cp -a {source} {target}; fi"
