@@ -1,6 +1,7 @@
 """The role `guard`: a site's gateway forwards, and what is for a block behind another gateway leaves by no other way.
 
-It makes no tunnel: those have keys, which no role writes. From here on what has no tunnel goes nowhere.
+It makes no tunnel: those have keys, which no role writes (`bedplate vpn tunnels`). From here on what has no tunnel goes
+nowhere.
 """
 
 from dataclasses import dataclass
@@ -18,9 +19,14 @@ from vpn.sites.files import KERNEL, ground_of
 from vpn.sites.rendered import RenderedFile
 
 SERVICE = "bedplate-guard.service"
+HANDOVER_SERVICE = "bedplate-handover.service"
+BGP_SERVICE = "frr.service"
+BGP_DAEMONS = "/etc/frr/daemons"
+_UNITS = ((SERVICE, "guard.service"), (HANDOVER_SERVICE, "handover.service"))
 PACKAGES = (
     "charon-systemd",
     "frr",
+    "frr-pythontools",  # without it FRR takes new settings by a restart alone, and every route is gone meanwhile
     "libcharon-extra-plugins",
     "libstrongswan-standard-plugins",
     "nftables",
@@ -42,18 +48,26 @@ class Guard(Role):
     def configure(self) -> Changes:
         """Write the guard, the kernel's settings, and what gives tunnels their devices."""
         ground = (Shipped(file.path.name, str(file.path), file.text, f"{file.mode:o}") for file in self._ground())
-        return ship(
-            *ground, Shipped("Unit of the guard", f"/etc/systemd/system/{SERVICE}", text_of("guard/guard.service"))
+        units = (
+            Shipped(f"Unit {unit}", f"/etc/systemd/system/{unit}", text_of(f"guard/{file}")) for unit, file in _UNITS
         )
+        return ship(*ground, *units, Shipped("Daemons of FRR", BGP_DAEMONS, text_of("guard/frr-daemons")))
 
     def activate(self, changes: Changes) -> None:
         """Put up the guard before anything is forwarded; the distribution's own charon stays off."""
         new = any_changed(*changes)
-        systemd.daemon_reload(name="Unit of the guard is read", _if=new)
+        systemd.daemon_reload(name="Units of the guard are read", _if=new)
         systemd.service(name="Guard of tunnels", service=SERVICE, running=True, enabled=True)
         systemd.service(name="Guard of tunnels reads its rules", service=SERVICE, reloaded=True, _if=new)
+        systemd.service(
+            name="Ports of IKE are handed over at boot", service=HANDOVER_SERVICE, running=None, enabled=True
+        )
         server.shell(name="Site's packets pass", commands=[f"/usr/lib/systemd/systemd-sysctl {KERNEL}"], _if=new)
         systemd.service(name="No other charon", service="strongswan.service", running=False, enabled=False)
+        systemd.service(name="BGP", service=BGP_SERVICE, running=True, enabled=True)
+        # The last that was written: a restart forgets every route that BGP told.
+        only_daemons = any_changed(*changes[-1:])
+        systemd.service(name="BGP by what is written now", service=BGP_SERVICE, restarted=True, _if=only_daemons)
 
     def _ground(self) -> tuple[RenderedFile, ...]:
         return tuple(ground_of(self.elsewhere))

@@ -1,6 +1,8 @@
 """The role `guard` on a real machine: a site's gateway is under guard before it has a tunnel."""
 
+import json
 from base64 import b64encode
+from dataclasses import replace
 from shlex import quote
 from time import sleep
 
@@ -8,15 +10,21 @@ import pytest
 
 from tests.support.declared import EXAMPLES
 from tests.support.lab_pair import ATTIC, CELLAR, one_key
+from tests.support.site_side import cellar
+from tests.support.stand.fresh import ADMIN
 from tests.support.stand.node import Node
 from tests.support.stand.operator import Operator
 from tests.support.stand.stand import Stand
+from vpn.sites.carry import LAY, shipment_text
 from vpn.sites.engine import PROBE, Engine, engine_told
 from vpn.sites.files import files_of
+from vpn.sites.gateway import Gateway
 from vpn.sites.pair import joined
 
 NAME = "gate.cellar"
-ROLES = ("--role", "guard")
+ROLES = ("--role", "guard", "--role", "keeper")
+
+SITE = cellar(Engine.DAEMON)
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +74,96 @@ def test_a_charon_that_is_killed_comes_back_with_its_timer(node: Node) -> None:
     assert node.run(f"systemctl is-active {units}").split() == ["active", "active"]
     assert node.run("systemctl show -P MainPID bedplate-ipsec-attic.service") != first
     node.run("sudo systemctl stop bedplate-ipsec-attic.service")
+    node.run("sudo rm -r /etc/bedplate/ipsec /etc/systemd/system/bedplate-ipsec-*; sudo systemctl daemon-reload")
+
+
+def test_tunnels_are_laid_once_and_stay(node: Node) -> None:
+    """Sent over SSH: charons, BGP and the handover run; sent again it changes nothing; a boot brings all of it back."""
+    first = _laid(node, SITE)
+    second = _laid(node, SITE)
+    node.restart()
+    names = [charon.name for charon in SITE.charons]
+    node.run(f"systemctl is-active --wait {_units(names)} || sleep 10")
+
+    assert "/etc/frr/frr.conf" in first["written"]
+    assert not any(second.values())
+    assert set(node.run(f"systemctl is-active {_units(names)} frr bedplate-handover").split()) == {"active"}
+    assert node.run("nft list table inet bedplate_handover").count("redirect") == 2 * len(names)
+    assert node.run("vtysh -c 'show bgp neighbors'").count("BGP neighbor is") == len(names)
+    assert node.run("find /etc/bedplate/ipsec -name swanctl.conf ! -perm 600") == ""
+
+
+def test_a_tunnel_that_leaves_the_plan_leaves_the_gateway(node: Node) -> None:
+    """Its charon, its peer in BGP and its handover go; the other charons are the processes that they were."""
+    _laid(node, SITE)
+    gone, *others = SITE.charons
+    before = _pids(node, [each.name for each in others])
+
+    done = _laid(node, replace(SITE, tunnels=SITE.tunnels[1:]))
+
+    assert f"/etc/systemd/system/bedplate-ipsec-{gone.name}.service" in done["removed"]
+    assert _pids(node, [each.name for each in others]) == before
+    assert node.run(f"systemctl is-active bedplate-ipsec-{gone.name} || true").strip() == "inactive"
+    assert node.run("vtysh -c 'show bgp neighbors'").count("BGP neighbor is") == len(others)
+
+
+def test_a_gateway_with_its_tunnels_keeps_every_promise(node: Node, operator: Operator) -> None:
+    """What a role and a shipment made is what the judge of machines looks for."""
+    _laid(node, SITE)
+
+    assert set(_outcomes(operator).values()) == {"kept"}
+
+
+@pytest.mark.parametrize(
+    ("defect", "mended", "rule"),
+    [
+        ("nft delete table inet bedplate_guard", "systemctl reload bedplate-guard", "the-guard-is-the-plans"),
+        (
+            "sysctl -qw net.ipv4.conf.all.rp_filter=1",
+            "sysctl -qw net.ipv4.conf.all.rp_filter=2",
+            "answers-may-come-by-the-other-tunnel",
+        ),
+        ("sysctl -qw net.ipv4.ip_forward=0", "sysctl -qw net.ipv4.ip_forward=1", "packets-are-led-on"),
+        ("systemctl disable -q frr", "systemctl enable -q frr", "the-guard-and-bgp-run-at-each-boot"),
+        (
+            f"systemctl stop bedplate-ipsec-{SITE.charons[0].name}",
+            f"systemctl start bedplate-ipsec-{SITE.charons[0].name}",
+            "every-tunnel-of-the-plan-is-served",
+        ),
+        (
+            f"chmod 640 /etc/bedplate/ipsec/{SITE.charons[0].name}/swanctl.conf",
+            f"chmod 600 /etc/bedplate/ipsec/{SITE.charons[0].name}/swanctl.conf",
+            "keys-of-tunnels-are-roots-alone",
+        ),
+    ],
+    ids=["guard", "reverse-paths", "forwarding", "bgp", "charon", "keys"],
+)
+def test_each_fault_breaks_its_own_promise(defect: str, mended: str, rule: str, node: Node, operator: Operator) -> None:
+    """Six ways in which a gateway may be wrong, each seen by one rule and by no other."""
+    node.run(defect)
+
+    found = _outcomes(operator)
+    node.run(mended)
+
+    assert {name for name, outcome in found.items() if outcome != "kept"} == {rule}
+
+
+def _outcomes(operator: Operator) -> dict[str, str]:
+    (judged,) = operator.findings(NAME, "--role", "guard")["nodes"]
+    return {each["rule"]: each["outcome"] for each in judged["verdicts"]}
+
+
+def _laid(node: Node, gateway: Gateway) -> dict[str, list[str]]:
+    way = ("ssh", "-F", str(node.ssh_config), "-l", ADMIN, NAME, LAY)
+    done = node.desk.run(*way, told=shipment_text(gateway))
+    assert done.returncode == 0, done.stderr
+    told: dict[str, list[str]] = json.loads(done.stdout)
+    return told
+
+
+def _units(names: list[str]) -> str:
+    return " ".join(f"bedplate-ipsec-{name}.service bedplate-ipsec-{name}-dial.timer" for name in names)
+
+
+def _pids(node: Node, names: list[str]) -> list[str]:
+    return [node.run(f"systemctl show -P MainPID bedplate-ipsec-{name}.service") for name in names]

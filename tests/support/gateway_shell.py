@@ -9,19 +9,25 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.gateway_tools import tools_before
+
 ROOT = Path(__file__).parents[2]
 _SHELL = """#!{python} -S
 import os, pwd, sys
 host, command = sys.argv[-2:]
 folder = os.path.join({hosts!r}, host)
-if command not in ("sudo -n bedplate-vpn take", "sudo -n bedplate-vpn status"):
+keeper = ["sudo -n bedplate-vpn " + verb for verb in ("take", "lay", "status")]
+if command not in (*keeper, "sudo -n sh"):
     sys.exit(f"{{command}}: not found")
 if not os.path.isdir(folder):
     sys.stderr.write(f"ssh: connect to host {{host}} port 22: Connection timed out\\n")
     sys.exit(255)
 os.environ["PYTHONPATH"] = {root!r}
+os.environ["GATEWAY"] = folder
+if command == "sudo -n sh":
+    os.execvp("sh", ["sh"])
 owner = pwd.getpwuid(os.getuid()).pw_name
-places = ["--settings", folder, "--sockets", "/nowhere", "--owner", owner, "--memory", folder]
+places = ["--settings", folder, "--sockets", "/nowhere", "--owner", owner, "--memory", folder, "--root", folder]
 keeper = [sys.executable, "-S", "-m", "vpn.keeper", *places, command.split()[-1]]
 os.execv(sys.executable, keeper)
 """
@@ -30,8 +36,7 @@ os.execv(sys.executable, keeper)
 def shell_to(hosts: Path, patch: pytest.MonkeyPatch) -> None:
     """Put the stand-in before the operator's ssh; each folder below `hosts` is a gateway."""
     tools = hosts.with_name("tools")
-    tools.mkdir()
+    tools_before(tools, patch)
     shell = tools / "ssh"
     shell.write_text(_SHELL.format(python=sys.executable, hosts=str(hosts), root=str(ROOT)))
     shell.chmod(shell.stat().st_mode | stat.S_IXUSR)
-    patch.setenv("PATH", f"{tools}:/usr/bin:/bin")

@@ -77,7 +77,7 @@ class LabGateway:
         """Have every charon read its connections and keys anew, as a reload of its unit does."""
         for charon in self.gateway.charons:
             unit = self._unit(f"{service_name(charon)}.service")
-            for command in unit.commands("ExecReload"):
+            for command in unit.commands("ExecReload", self.daemons[charon.name].pid):
                 self.host.run(*command, env=unit.env)
 
     def dial(self) -> None:

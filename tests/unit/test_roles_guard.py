@@ -2,12 +2,12 @@
 
 from bedplate.plan.nodes import standing_nodes
 from roles.catalog import names_of
-from roles.guard.role import SERVICE, Guard
+from roles.guard.role import BGP_DAEMONS, HANDOVER_SERVICE, SERVICE, Guard
 from tests.support.recorded import recorded
 from tests.support.recorder import Recorder
 from tests.support.site_side import LAB, cellar
 from vpn.sites.engine import Engine
-from vpn.sites.files import files_of
+from vpn.sites.files import HANDOVER, files_of
 
 DEBIAN = recorded("debian-12")
 RULES = "/etc/bedplate/guard/guard.nft"
@@ -34,6 +34,25 @@ def test_nothing_is_forwarded_before_the_guard_stands() -> None:
 
     assert names.index("Guard of tunnels") < names.index("Site's packets pass")
     assert SERVICE == "bedplate-guard.service"
+
+
+def test_bgp_runs_with_its_daemon() -> None:
+    """FRR starts zebra and bgpd, and starts anew only where the list of its daemons is another."""
+    played = Recorder(DEBIAN).play(GUARD)
+    again = Recorder(DEBIAN, played.disk).play(GUARD, stages=["configure", "activate"])
+
+    assert "bgpd=yes\n" in played.written(BGP_DAEMONS)
+    assert played.step("BGP by what is written now").commands
+    assert not again.step("BGP by what is written now").commands
+
+
+def test_the_handover_is_loaded_at_boot_once_there_is_one() -> None:
+    """Its unit is enabled by the role, and passes over a gateway that has no tunnels yet."""
+    played = Recorder(DEBIAN).play(GUARD)
+
+    unit = played.written(f"/etc/systemd/system/{HANDOVER_SERVICE}")
+    assert f"ConditionPathExists={HANDOVER}\n" in unit
+    assert any("enable" in line and HANDOVER_SERVICE in line for line in played.commands)
 
 
 def test_only_gateways_of_sites_have_it() -> None:

@@ -1,4 +1,4 @@
-"""`bedplate-vpn take | status | metrics FILE`: what an operator's machine asks of a gateway over SSH, and its timer."""
+"""`bedplate-vpn take | lay | status | metrics FILE`: what an operator's machine asks of a gateway, and its timer."""
 
 import argparse
 import json
@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 from .book import parse_book, take
+from .lay import lay
 from .metrics import write_metrics
 from .place import Place
 from .seen import remember
+from .shipment import parse_shipment
 from .status import status
 from .trouble import Trouble
 
@@ -16,7 +18,7 @@ from .trouble import Trouble
 def main() -> int:
     """Do what is asked, and return the exit status: 2 where it is refused, 6 where a daemon did not answer."""
     asked = _arguments()
-    place = Place(asked.settings, asked.sockets, asked.owner, asked.memory)
+    place = Place(asked.settings, asked.sockets, asked.owner, asked.memory, asked.root)
     try:
         _do(asked, place)
     except Trouble as trouble:
@@ -28,6 +30,8 @@ def main() -> int:
 def _do(asked: argparse.Namespace, place: Place) -> None:
     if asked.what == "take":
         sys.stdout.write(json.dumps(take(place, parse_book(sys.stdin.read()))))
+    elif asked.what == "lay":
+        sys.stdout.write(json.dumps(lay(place, parse_shipment(sys.stdin.read()))))
     elif asked.what == "status":
         sys.stdout.write(json.dumps(status(place).document()))
     else:
@@ -42,8 +46,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--sockets", type=Path, default=Place.sockets)
     parser.add_argument("--owner", default=Place.owner)
     parser.add_argument("--memory", type=Path, default=Place.memory)
+    parser.add_argument("--root", type=Path, default=Place.root)
     what = parser.add_subparsers(dest="what", required=True)
     what.add_parser("take", help="put the book on standard input in force")
+    what.add_parser("lay", help="put the files of tunnels on standard input in force")
     what.add_parser("status", help="print how this gateway is, as JSON")
     what.add_parser("metrics", help="write how this gateway is for Prometheus").add_argument("file", type=Path)
     return parser.parse_args()

@@ -1,4 +1,4 @@
-"""Where a gateway of laptops keeps its settings, and where its daemons listen for the keeper."""
+"""Where a gateway keeps its settings, and where its daemons listen for the keeper."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,12 +8,16 @@ TRANSPORTS = ("udp", "tcp")
 
 @dataclass(frozen=True)
 class Place:
-    """The folders of a gateway, and the account of its daemons; the standard ones but in tests."""
+    """The folders of a gateway, and the account of its daemons; the standard ones but in tests.
+
+    Files of tunnels lie all over the machine, and are told by their whole paths, from `root`.
+    """
 
     settings: Path = Path("/etc/bedplate/laptops")
     sockets: Path = Path("/run/bedplate-laptops")
     owner: str = "openvpn"
     memory: Path = Path("/var/lib/bedplate-vpn")
+    root: Path = Path("/")
 
     @property
     def crl(self) -> Path:
@@ -24,6 +28,11 @@ class Place:
     def seen(self) -> Path:
         """When each laptop was last connected."""
         return self.memory / "seen.json"
+
+    @property
+    def unfinished(self) -> Path:
+        """What was written for tunnels and is not in force yet; not there while all is."""
+        return self.memory / "unfinished.json"
 
     @property
     def certificate(self) -> Path:

@@ -1,0 +1,29 @@
+"""What came of carrying tunnels to gateways, a gateway a line; never a key."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from bedplate.report.columns import counted
+from vpn.sites.engine import engine_sentence
+
+if TYPE_CHECKING:
+    from vpn.sites.carry import CarriedTunnels, Laid
+
+
+def carried_tunnel_lines(carried: "CarriedTunnels") -> Iterator[str]:
+    """Yield a row a gateway that has its tunnels, what was done there, and who encrypts."""
+    for name, laid in sorted(carried.laid.items()):
+        yield f"{name}: {counted(laid.tunnels, 'tunnel')}, {_done(laid)}"
+        yield f"  {engine_sentence(laid.engine)}"
+    if any(laid.is_news for laid in carried.laid.values()):
+        yield "next: `bedplate vpn status` says whether they carry"
+
+
+def _done(laid: "Laid") -> str:
+    counts = (
+        (laid.written, "file", "written"),
+        (laid.removed, "file", "taken away"),
+        (laid.started, "unit", "started"),
+    )
+    done = [f"{counted(len(each), noun)} {verb}" for each, noun, verb in counts if each]
+    return ", ".join(done) or "nothing to change"

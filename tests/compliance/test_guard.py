@@ -1,0 +1,71 @@
+"""Gateways of sites: the guard, and the tunnels without which nothing that is for another gateway leaves."""
+
+import re
+
+from testinfra.host import Host
+
+from bedplate.plan import FleetPlan
+from bedplate.plan.node import Duty, NodePlan
+from roles.guard.role import BGP_SERVICE, HANDOVER_SERVICE, SERVICE
+from tests.compliance.subject import concerns
+from vpn.guard.guard import guard_text
+from vpn.sites.files import GUARD
+from vpn.sites.rendered import STANDARD
+from vpn.sites.tunnel import MTU
+
+pytestmark = concerns(lambda node: Duty.TUNNELS in node.duties and bool(node.elsewhere))
+_MEND = "`bedplate vpn tunnels` mends it"
+
+
+def test_the_guard_is_the_plans(host: Host, node: NodePlan) -> None:
+    """What is for another gateway leaves by a tunnel or not at all: what is written is what the kernel holds."""
+    text = guard_text(node.elsewhere, MTU)
+    held = host.check_output("nft list table inet bedplate_guard")
+
+    assert host.file(str(GUARD)).content_string == text
+    assert sum("drop" in line for line in held.splitlines()) == text.count(" drop ")
+    assert all(str(block) in re.findall(r"[0-9./]+", held) for block in _blocks(text))
+
+
+def test_packets_are_led_on(host: Host, node: NodePlan) -> None:
+    """A gateway that keeps packets to itself has tunnels and leads nobody through them."""
+    assert host.sysctl("net.ipv4.ip_forward") == 1
+
+
+def test_answers_may_come_by_the_other_tunnel(host: Host, node: NodePlan) -> None:
+    """Each region has two tunnels, and AWS picks the way back: a strict filter of reverse paths drops half of it."""
+    assert host.sysctl("net.ipv4.conf.all.rp_filter") == 2
+
+
+def test_the_guard_and_bgp_run_at_each_boot(host: Host, node: NodePlan) -> None:
+    """Without the guard what has lost its tunnel leaves in the clear; without BGP no tunnel has a route."""
+    for unit in (SERVICE, HANDOVER_SERVICE, BGP_SERVICE):
+        assert host.service(unit).is_enabled
+    for unit in (SERVICE, BGP_SERVICE):
+        assert host.service(unit).is_running
+
+
+def test_every_tunnel_of_the_plan_is_served(host: Host, node: NodePlan, plan: FleetPlan) -> None:
+    """Each has its charon, which runs, with the timer that dials what does not stand, now and at each boot."""
+    asked = f"grep -H '' {STANDARD.etc}/*/table 2>/dev/null || true"
+    rows = [line.split()[0].rpartition("/table:") for line in host.check_output(asked).splitlines()]
+    served = {name: charon.rpartition("/")[2] for charon, _, name in rows}
+    place = node.name.partition(".")[2]
+    missing = {f"{each.region}-{each.number}" for each in plan.tunnels if each.site == place} - served.keys()
+    assert not missing, f"{', '.join(sorted(missing))} not carried here: {_MEND}"
+
+    for charon in sorted(set(served.values())):
+        for unit in (f"bedplate-ipsec-{charon}.service", f"bedplate-ipsec-{charon}-dial.timer"):
+            assert host.service(unit).is_running, f"{unit} does not run: {_MEND}"
+            assert host.service(unit).is_enabled, f"{unit} is off at boot: {_MEND}"
+
+
+def test_keys_of_tunnels_are_roots_alone(host: Host, node: NodePlan) -> None:
+    """Whoever reads one can stand where the gateway stands, and hear what goes through."""
+    found = f"find {STANDARD.etc} -type f ! -name table '(' -perm /077 -o ! -user root ')' 2>/dev/null || true"
+    loose = host.check_output(found)
+    assert not loose, f"{loose.replace(chr(10), ', ')}: others may read keys; {_MEND}"
+
+
+def _blocks(text: str) -> list[str]:
+    return re.findall(r"[0-9.]+/[0-9]+", text)

@@ -1,0 +1,219 @@
+"""Files of tunnels on a site's gateway: put in place whole, told to whom they concern, and nothing the second time."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.gateway_tools import calls_of, site_gateway_at, tools_before
+from tests.support.site_side import cellar
+from vpn.keeper.lay import lay
+from vpn.keeper.place import Place
+from vpn.keeper.shipment import Shipment, parse_shipment
+from vpn.keeper.trouble import Refusal, Unfinished
+from vpn.sites.carry import shipment_text
+from vpn.sites.engine import Engine
+from vpn.sites.files import GUARD, files_of
+from vpn.sites.gateway import Gateway
+from vpn.sites.proof import SharedKey
+
+KERNEL, DAEMON = cellar(Engine.KERNEL), cellar(Engine.DAEMON)
+TOGETHER = "bedplate-ipsec-tunnels"
+FIRST = "us-west-2-1"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Give a gateway that has the role, and programs that write down what they are asked."""
+    tools_before(tmp_path / "tools", monkeypatch)
+    root = site_gateway_at(tmp_path / "gateway")
+    monkeypatch.setenv("GATEWAY", str(root))
+    return Place(memory=root / "var/lib/bedplate-vpn", root=root)
+
+
+def _shipment(gateway: Gateway) -> Shipment:
+    found = parse_shipment(shipment_text(gateway))
+    assert found
+    return found
+
+
+def _with_key(gateway: Gateway, name: str, key: bytes) -> Gateway:
+    tunnels = tuple(replace(one, proof=SharedKey(key)) if one.name == name else one for one in gateway.tunnels)
+    return replace(gateway, tunnels=tunnels)
+
+
+def _without(gateway: Gateway, name: str) -> Gateway:
+    return replace(gateway, tunnels=tuple(one for one in gateway.tunnels if one.name != name))
+
+
+def _lying(place: Place) -> dict[str, tuple[str, int]]:
+    found = [each for each in place.root.rglob("*") if each.is_file()]
+    return {f"/{each.relative_to(place.root)}": (each.read_text(), each.stat().st_mode & 0o777) for each in found}
+
+
+@pytest.mark.parametrize("gateway", [KERNEL, DAEMON], ids=["kernel", "daemon"])
+def test_every_file_lies_as_it_was_rendered(gateway: Gateway, place: Place) -> None:
+    """Text and mode, keys for root alone; every charon and its timer is started, now and at each boot."""
+    done = lay(place, _shipment(gateway))
+
+    lying = _lying(place)
+    assert {str(file.path): (file.text, file.mode) for file in files_of(gateway)}.items() <= lying.items()
+    secret = [path for path, (text, mode) in lying.items() if b"key.of".hex() in text and mode != 0o600]
+    assert not secret
+    assert {f"bedplate-ipsec-{each.name}.service" for each in gateway.charons} <= set(done["started"])
+    assert calls_of(place.root)[-1].startswith("systemctl enable --now bedplate-guard.service")
+
+
+@pytest.mark.parametrize("gateway", [KERNEL, DAEMON], ids=["kernel", "daemon"])
+def test_the_second_time_changes_nothing(gateway: Gateway, place: Place) -> None:
+    """No file is written, nothing is told to anybody, and it says so."""
+    lay(place, _shipment(gateway))
+    calls_of(place.root)
+    before = _lying(place)
+
+    done = lay(place, _shipment(gateway))
+
+    assert not any(done.values())
+    assert all(call.startswith("systemctl enable") for call in calls_of(place.root))
+    assert _lying(place) == before
+
+
+def test_the_guard_is_told_before_any_charon(place: Place) -> None:
+    """Nothing is to pass before it stands."""
+    lay(place, _shipment(KERNEL))
+
+    calls = calls_of(place.root)
+    assert calls.index("systemctl reload-or-restart bedplate-guard.service") < min(
+        number for number, call in enumerate(calls) if TOGETHER in call
+    )
+
+
+def test_a_new_key_reloads_its_own_charon_alone(place: Place) -> None:
+    """No other tunnel loses a packet."""
+    lay(place, _shipment(DAEMON))
+    calls_of(place.root)
+
+    done = lay(place, _shipment(_with_key(DAEMON, FIRST, b"another")))
+
+    assert done["written"] == (f"/etc/bedplate/ipsec/{FIRST}/swanctl.conf",)
+    told = [call for call in calls_of(place.root) if "enable" not in call]
+    assert told == [f"systemctl try-reload-or-restart bedplate-ipsec-{FIRST}.service"]
+
+
+def test_a_tunnel_that_goes_takes_its_charon_along(place: Place) -> None:
+    """Its units are stopped for good, its files and its folder go; the others are not touched."""
+    lay(place, _shipment(DAEMON))
+    calls_of(place.root)
+
+    done = lay(place, _shipment(_without(DAEMON, FIRST)))
+
+    assert not (place.root / "etc/bedplate/ipsec" / FIRST).exists()
+    assert f"/etc/systemd/system/bedplate-ipsec-{FIRST}.service" in done["removed"]
+    calls = calls_of(place.root)
+    assert any(call.startswith("systemctl disable --now") and f"{FIRST}-dial.timer" in call for call in calls)
+    assert not [call for call in calls if "try-" in call]
+
+
+def test_a_tunnel_that_goes_from_a_charon_of_many_is_taken_down(place: Place) -> None:
+    """New settings alone would leave it standing: its charon starts anew, and its device is deleted."""
+    lay(place, _shipment(KERNEL))
+    gone = next(one for one in KERNEL.tunnels if one.name == FIRST)
+    (place.root / "devices").write_text("".join(f"{one.device}@NONE UNKNOWN <NOARP,UP>\n" for one in KERNEL.tunnels))
+    (place.root / "kernel").touch()
+    calls_of(place.root)
+
+    lay(place, _shipment(_without(KERNEL, FIRST)))
+
+    calls = calls_of(place.root)
+    assert [call for call in calls if call.startswith("ip ")] == [f"ip link delete {gone.device}"]
+    assert f"systemctl try-restart {TOGETHER}.service" in calls
+
+
+def test_a_tunnel_more_disturbs_no_other(place: Place) -> None:
+    """The charon that serves them all is told of it, and is not started anew."""
+    lay(place, _shipment(_without(KERNEL, FIRST)))
+    calls_of(place.root)
+
+    lay(place, _shipment(KERNEL))
+
+    told = [call for call in calls_of(place.root) if TOGETHER in call and "enable" not in call]
+    assert told == [f"systemctl try-reload-or-restart {TOGETHER}.service"]
+
+
+def test_rules_that_would_not_load_change_nothing(place: Place) -> None:
+    """The filter is asked first; what lay there before lies there still, and no key came to lie anywhere."""
+    (place.root / "refused").touch()
+    before = _lying(place)
+
+    with pytest.raises(Refusal, match="no packet filter"):
+        lay(place, _shipment(KERNEL))
+
+    after = _lying(place)
+    after.pop("/calls")
+    assert after == before
+
+
+def test_what_was_written_and_not_told_is_told_by_the_next(place: Place) -> None:
+    """A power cut between the two: files that are in place already are told to their charon, which starts anew."""
+    lay(place, _shipment(DAEMON))
+    path = f"/etc/bedplate/ipsec/{FIRST}/swanctl.conf"
+    place.unfinished.write_text(json.dumps([path]))
+    calls_of(place.root)
+
+    done = lay(place, _shipment(DAEMON))
+
+    assert done["written"] == ()
+    assert f"systemctl try-restart bedplate-ipsec-{FIRST}.service" in calls_of(place.root)
+    assert not place.unfinished.exists()
+
+
+def test_what_does_not_start_is_told(place: Place) -> None:
+    """Status 6, and the next run starts it."""
+    (place.root / "broken").touch()
+
+    with pytest.raises(Unfinished, match="systemctl enable --now"):
+        lay(place, _shipment(KERNEL))
+    (place.root / "broken").unlink()
+
+    assert f"{TOGETHER}.service" in lay(place, _shipment(KERNEL))["started"]
+
+
+def test_a_unit_that_was_stopped_by_hand_is_started(place: Place) -> None:
+    """And is what the operator is told."""
+    lay(place, _shipment(KERNEL))
+    active = place.root / "active"
+    active.write_text(active.read_text().replace(f"{TOGETHER}.service\n", ""))
+
+    assert lay(place, _shipment(KERNEL)) == {"written": (), "removed": (), "started": (f"{TOGETHER}.service",)}
+
+
+def test_a_gateway_without_the_role_is_refused(place: Place) -> None:
+    """Before anything is written; the role is named."""
+    (place.root / "etc/systemd/system/bedplate-guard.service").unlink()
+
+    with pytest.raises(Refusal, match="apply the role guard first"):
+        lay(place, _shipment(KERNEL))
+
+    assert not (place.root / "etc/bedplate").exists()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda text: text[:-20], id="cut-short"),
+        pytest.param(lambda _: "", id="nothing"),
+        pytest.param(lambda _: '{"files": []}', id="no-files"),
+        pytest.param(lambda text: text.replace(str(GUARD), "/etc/shadow"), id="elsewhere"),
+        pytest.param(lambda text: text.replace("/etc/frr/frr.conf", "/etc/bedplate/ipsec/../../shadow"), id="upwards"),
+        pytest.param(lambda text: text.replace('"mode": 384', '"mode": 2541'), id="setuid"),
+    ],
+)
+def test_what_bedplate_never_sends_is_refused(spoil: Callable[[str], str], place: Place) -> None:
+    """A line that was cut is one; nothing is written, and no word of it is told."""
+    with pytest.raises(Refusal) as caught:
+        lay(place, parse_shipment(spoil(shipment_text(KERNEL))))
+
+    assert "key" not in str(caught.value)
+    assert not (place.root / "etc/bedplate").exists()

@@ -1,0 +1,103 @@
+"""The units of tunnels, told what has changed: the guard first, and no charon that nothing has changed for."""
+
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+
+from .shipment import BGP, GUARD, HANDOVER, IPSEC, KERNEL, UNIT_PREFIX, UNITS, Shipment
+from .trouble import Refusal, Unfinished
+
+GUARD_UNIT, HANDOVER_UNIT, BGP_UNIT = "bedplate-guard.service", "bedplate-handover.service", "frr.service"
+_KINDS = (".service", ".timer")
+_SECONDS = 25
+_LONGEST = 160
+_XFRM = re.compile(r"^(ipsec[0-9]+)[@ ]", re.MULTILINE)
+
+
+def check_rules(path: Path) -> None:
+    """Refuse rules that the packet filter would not take; Refusal."""
+    try:
+        _run("nft", "--check", "--file", str(path))
+    except Unfinished as error:
+        raise Refusal(f"what was sent is no packet filter: {error}") from None
+
+
+def stop(paths: Iterable[str]) -> None:
+    """Stop the units among these files, for good."""
+    units = [path.removeprefix(UNITS) for path in paths if path.startswith(UNITS) and path.endswith(_KINDS)]
+    if units:
+        _run("systemctl", "disable", "--now", *units)
+
+
+def tell(changed: AbstractSet[str], anew: AbstractSet[str], shipment: Shipment) -> None:
+    """Have everything that runs take the files that changed; the charons of `anew` only a new start helps."""
+    if GUARD in changed:
+        _run("systemctl", "reload-or-restart", GUARD_UNIT)
+    if HANDOVER in changed:
+        _run("systemctl", "reload-or-restart", HANDOVER_UNIT)
+    if KERNEL in changed:
+        _run("systemctl", "restart", "systemd-sysctl.service")
+    if any(path.startswith(UNITS) for path in changed):
+        _run("systemctl", "daemon-reload")
+    for charon in shipment.charons:
+        _tell_charon(charon, changed, anew)
+    if BGP in changed:
+        _run("systemctl", "reload-or-restart", BGP_UNIT)
+
+
+def start(shipment: Shipment) -> tuple[str, ...]:
+    """Start what does not run, now and at each boot, and return its names; Unfinished where one does not start."""
+    units = tuple(_units(shipment))
+    told = _ask("systemctl", "is-active", *units).split()
+    _run("systemctl", "enable", "--now", *units)
+    return tuple(unit for unit, state in zip(units, told, strict=True) if state != "active")
+
+
+def drop_devices(tables: Iterable[str]) -> None:
+    """Take away the kernel's devices of tunnels that no table names any more."""
+    wanted = {f"ipsec{line.split()[1]}" for table in tables for line in table.splitlines()}
+    for device in _XFRM.findall(_ask("ip", "-brief", "link", "show", "type", "xfrm")):
+        if device not in wanted:
+            _run("ip", "link", "delete", device)
+
+
+def _tell_charon(charon: str, changed: AbstractSet[str], anew: AbstractSet[str]) -> None:
+    service = f"{UNIT_PREFIX}{charon}"
+    if charon in anew or {f"{IPSEC}{charon}/strongswan.conf", f"{UNITS}{service}.service"} & changed:
+        _run("systemctl", "try-restart", f"{service}.service")
+    elif any(path.startswith(f"{IPSEC}{charon}/") for path in changed):
+        _run("systemctl", "try-reload-or-restart", f"{service}.service")
+    if f"{UNITS}{service}-dial.timer" in changed:
+        _run("systemctl", "try-restart", f"{service}-dial.timer")
+
+
+def _units(shipment: Shipment) -> Iterator[str]:
+    yield from (GUARD_UNIT, HANDOVER_UNIT)
+    if BGP in shipment.paths:
+        yield BGP_UNIT
+    for charon in shipment.charons:
+        yield from (f"{UNIT_PREFIX}{charon}.service", f"{UNIT_PREFIX}{charon}-dial.timer")
+
+
+def _run(*command: str) -> None:
+    done = _done(command)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it says nothing"])[-1][:_LONGEST]
+        raise Unfinished(f"{' '.join(command[:3])}: status {done.returncode}: {last}")
+
+
+def _ask(*command: str) -> str:
+    return _done(command).stdout
+
+
+def _done(command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(  # noqa: S603  # names of units, charons and devices that were judged when they came in
+            command, capture_output=True, text=True, check=False, timeout=_SECONDS
+        )
+    except FileNotFoundError:
+        raise Refusal(f"there is no {command[0]} here: apply the role guard first") from None
+    except subprocess.TimeoutExpired:
+        raise Unfinished(f"{' '.join(command[:3])}: nothing after {_SECONDS} s") from None
