@@ -85,7 +85,7 @@ def _ending(what: str, left: int | None) -> Iterator[tuple[str, bool]]:
 
 def _of_tunnels(status: Status) -> Iterator[tuple[str, bool]]:
     if not status.tunnels:
-        yield "no daemon of tunnels answers", True
+        yield "no daemon of tunnels answers: `bedplate vpn tunnels`", True
         return
     for each in status.tunnels:
         if each.age is None:

@@ -16,7 +16,7 @@ from tests.support.stubbed import ACCOUNT, StubbedSession, stubbed_account
 
 APPLIES = "bedplate node apply gate.cellar laptops.us-west-2"
 ADA = "ada.laptop"
-NO_TUNNELS = "error: gate.cellar: no daemon of tunnels answers"
+NO_TUNNELS = "error: gate.cellar: no daemon of tunnels answers: `bedplate vpn tunnels`"
 pytestmark = pytest.mark.xdist_group("laptops-reach")
 
 
