@@ -31,15 +31,16 @@ $(READY): requirements.lock
 demo: $(READY)  ## Rehearse examples/lab.yaml and a change to it: every stack created, run again, changed, destroyed
 	$(BIN)/bedplate rehearse examples/lab.yaml --changed examples/lab-grown.yaml
 
-test: $(READY)  ## Run the tests, the quick ones first
+test: $(READY)  ## Run the tests, the quick ones first, at last the VPN's laboratories
 	$(BIN)/pytest tests/unit tests/rehearsal -n $(TEST_WORKERS) --dist loadfile --cov --cov-report=term:skip-covered
 	$(BIN)/pytest tests/faults
+	$(MAKE) --no-print-directory test-vpn
 
 labs: $(READY)  ## Run the long tests: whole fleets of every shape, in fair and foul weather
 	$(BIN)/pytest tests/labs -n $(TEST_WORKERS) --dist loadgroup
 
 test-nodes: $(READY) $(JUDGES_READY)  ## Run the tests on booted machines: systemd, sshd, roles, audits; needs root and Debian 12's archives
-	$(BIN)/pytest tests/nodes --durations=5
+	$(BIN)/pytest tests/nodes -n $(TEST_WORKERS) --dist loadfile --durations=5
 
 # Three at a time: what a laboratory does is mostly waiting.
 test-vpn: $(READY)  ## Run the VPN's daemons in networks of their own: who gets in, faults, leaks, rekeys; needs root

@@ -1,8 +1,10 @@
 """What a node answers when a role asks about it: recorded output of the facts' own commands, and no other answer.
 
-`tests/data/facts/debian-12.json` was recorded on a Debian 12 root; `ubuntu-24.04.json` was written from Ubuntu's
-documentation and package lists, for there was no Ubuntu to ask. A key is the fact's name, with its arguments where the
-answer depends on them; a value is the lines of the command's output, None where it gives none.
+`tests/data/facts/debian-12.json` was recorded on a Debian 12 root, but for what a root in a container cannot tell:
+mounts, modules and version of the kernel, the time zone, the file of sources. `ubuntu-24.04.json` was written from
+what is known of 24.04, for there was no Ubuntu to ask; the versions of packages in it mean nothing. A key is the
+fact's name, with its arguments where the answer depends on them; a value is the lines of the command's output, None
+where it gives none.
 """
 
 import inspect

@@ -1,15 +1,20 @@
 """What a run of the laboratories says at its end: how many cases ran, and who was refused."""
 
-import os
 import re
 
 import pytest
 
+from tests.support.needs import need_program, need_root
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Stop at once where nothing here could run: daemons in namespaces of their own need root."""
-    if items and os.geteuid() != 0:
-        pytest.exit("the laboratories need root", returncode=4)
+PROGRAMS = ("ip", "nft", "ping", "tcpdump", "iperf3", "faketime", "dnsmasq", "openvpn", "charon-systemd", "swanctl")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _daemons() -> None:
+    """Ask for what every laboratory needs: daemons, in namespaces of their own."""
+    need_root()
+    for program in PROGRAMS:
+        need_program(program)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
