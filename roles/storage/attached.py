@@ -13,10 +13,11 @@ from roles.template import rendered
 
 NFS_PORT = 2049
 # AWS's own advice for EFS, and version 4.2 where both ends are Linux. `noresvport`: a client that reconnects by another
-# port keeps its locks. Source: EFS user guide, "Recommended NFS mount settings"; nfs(5).
-_COMMON = "hard,proto=tcp,timeo=600,retrans=2,noresvport,nosuid,nodev,_netdev"
+# port keeps its locks. A site's server takes reserved ports alone: by others, whoever runs a program of his own on a
+# client would be whom he likes. Source: EFS user guide, "Recommended NFS mount settings"; nfs(5); exports(5), `secure`.
+_COMMON = "hard,proto=tcp,timeo=600,retrans=2,nosuid,nodev,_netdev"
 _OPTIONS = {
-    MountKind.EFS: f"vers=4.1,rsize=1048576,wsize=1048576,{_COMMON}",
+    MountKind.EFS: f"vers=4.1,rsize=1048576,wsize=1048576,noresvport,{_COMMON}",
     MountKind.NFS: f"vers=4.2,nconnect=4,{_COMMON}",
 }
 

@@ -1,6 +1,6 @@
 """Storage on booted machines whose server is there, gone, or somebody else.
 
-This machine's kernel has no NFS: what is shown here is all but the mount itself.
+This machine's kernel has no NFS: what is shown here is all but the mount itself, which test_nfs.py shows.
 """
 
 from dataclasses import replace

@@ -27,16 +27,16 @@ _PATIENCE = 1200
 def bare() -> tuple[Path, ...]:
     """Return the layers of a fresh machine, the uppermost first; makes them where they are missing (two minutes)."""
     mirror = mirror_here()
-    return (_kept("bare", repr((_BARE, mirror)), lambda root: _bootstrap(root, mirror)),)
+    return (kept("bare", repr((_BARE, mirror)), lambda root: _bootstrap(root, mirror)),)
 
 
 def baked() -> tuple[Path, ...]:
     """Return the layers of a machine that holds the roles' packages; makes them where they are missing (minutes)."""
     below = bare()
-    return (_kept("baked", repr((below, INSTALLED, ARCHIVED)), lambda root: _bake(root, below)), *below)
+    return (kept("baked", repr((below, INSTALLED, ARCHIVED)), lambda root: _bake(root, below)), *below)
 
 
-def _kept(name: str, recipe: str, make: Callable[[Path], None]) -> Path:
+def kept(name: str, recipe: str, make: Callable[[Path], None]) -> Path:
     """Return the folder that was made by this recipe; where there is none, make it whole and give it its name."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", "/var/cache")) / "bedplate" / "stand"
     root = cache / f"{name}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
@@ -60,10 +60,10 @@ def _bootstrap(root: Path, mirror: Mirror) -> None:
     (root / "etc/apt/apt.conf.d/90mirror").write_text(mirror.settings)
     for authority in mirror.authorities:
         shutil.copy(authority, root / "usr/local/share/ca-certificates" / authority.name)
-    _inside(root, "update-ca-certificates")
-    _inside(root, "apt-get", "update", "--quiet")
-    _inside(root, "apt-get", "upgrade", "--yes", "--quiet")
-    _forget_identity(root)
+    inside(root, "update-ca-certificates")
+    inside(root, "apt-get", "update", "--quiet")
+    inside(root, "apt-get", "upgrade", "--yes", "--quiet")
+    forget_identity(root)
 
 
 def _bake(root: Path, below: tuple[Path, ...]) -> None:
@@ -73,16 +73,16 @@ def _bake(root: Path, below: tuple[Path, ...]) -> None:
         policy.write_text("#!/bin/sh\nexit 101\n")  # a bake starts no service
         policy.chmod(0o755)
         install = ("apt-get", "install", "--yes", "--quiet", "--no-install-recommends")
-        _inside(whole, *install, *INSTALLED)
-        _inside(whole, *install, "--download-only", *ARCHIVED)
+        inside(whole, *install, *INSTALLED)
+        inside(whole, *install, "--download-only", *ARCHIVED)
         policy.unlink()
-        _forget_identity(whole)
+        forget_identity(whole)
     root.rmdir()
     (scratch / "upper").rename(root)
     shutil.rmtree(scratch)
 
 
-def _inside(root: Path, *argv: str) -> None:
+def inside(root: Path, *argv: str) -> None:
     """Run a program in a root that is not booted, with this machine's network."""
     settings = [f"--setenv={name}={value}" for name, value in _PLAIN.items()]
     call(
@@ -92,7 +92,7 @@ def _inside(root: Path, *argv: str) -> None:
     )
 
 
-def _forget_identity(root: Path) -> None:
+def forget_identity(root: Path) -> None:
     """Remove what makes a machine itself: each node gets its own."""
     for key in (root / "etc/ssh").glob("ssh_host_*"):
         key.unlink()

@@ -27,6 +27,11 @@ class Machine:
     log: Path
     _program: LabProgram | None = field(default=None, init=False)
 
+    @property
+    def runs(self) -> bool:
+        """Whether it has power."""
+        return self._program is not None and self._program.runs
+
     def boot(self) -> None:
         """Start it, and wait until its services have started."""
         command = (
@@ -41,6 +46,10 @@ class Machine:
         with self.log.open("ab") as sink:
             popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)
         self._program = LabProgram(popen, self.log)
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until its services have started."""
         until(self._is_up, _BOOT_SECONDS, f"{self.namespace} boots", every=0.2)
 
     def run(self, script: str, seconds: float = 120) -> str:

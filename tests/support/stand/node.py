@@ -7,6 +7,7 @@ from subprocess import CompletedProcess
 
 from tests.support.stand.desk import Desk
 from tests.support.stand.machine import Machine
+from tests.support.virtual.machine import VirtualMachine
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Node:
     name: str
     address: IPv4Address
     host_key: str
-    machine: Machine
+    machine: Machine | VirtualMachine
     desk: Desk
     ssh_config: Path
 

@@ -5,12 +5,13 @@ taken down at the end; were this process killed, the nodes would shut down, and 
 """
 
 from contextlib import ExitStack
+from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.netlab import Lab
+from tests.support.netlab import Lab, LabHost
 from tests.support.stand.desk import Desk
 from tests.support.stand.fresh import ADMIN, make_key, prepared
 from tests.support.stand.layer import baked
@@ -18,6 +19,9 @@ from tests.support.stand.machine import Machine
 from tests.support.stand.node import Node
 from tests.support.stand.overlay import mounted
 from tests.support.stand.room import make_room
+from tests.support.virtual.kernel import kernel
+from tests.support.virtual.line import Line
+from tests.support.virtual.machine import VirtualMachine, make_disk, plug
 
 _DESK = IPv4Address("192.168.43.254")
 
@@ -39,6 +43,7 @@ class Stand:
         self.known_hosts = self.folder / "known_hosts"
         self._public = make_key(self.key, "operator")
         self.nodes: dict[str, Node] = {}
+        self._hosts: dict[str, LabHost] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -59,8 +64,22 @@ class Stand:
         self._introduce(node, (name, *also))
         self._open.callback(machine.crash)
         machine.boot()
-        self.nodes[name] = node
+        self.nodes[name], self._hosts[name] = node, host
         return node
+
+    def move(self, name: str) -> Node:
+        """Shut a machine down, and start it with a kernel of its own (`virtual.kernel`); does not wait for its boot."""
+        former, host = self.nodes[name], self._hosts[name]
+        former.stop()
+        disk = host.folder / "disk.img"
+        make_disk(disk, former.root)
+        plug(host)
+        line = Line(self.desk, self.ssh_config, name, host.folder)
+        machine = VirtualMachine(kernel(), disk, host, former.address, line)
+        self._open.callback(machine.crash)
+        machine.start()
+        self.nodes[name] = replace(former, machine=machine)
+        return self.nodes[name]
 
     def close(self) -> None:
         """Take everything down, the newest first."""

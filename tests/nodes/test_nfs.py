@@ -1,0 +1,178 @@
+"""NFS between two machines whose kernels have it: who owns what, who is let in, and a server that is lost.
+
+This machine's kernel has no NFS: both get kernels of their own (tests/support/virtual), which are some twenty times
+slower. What needs no such kernel is applied before.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from bedplate.plan.node import NodePlan
+from roles.people.role import People
+from roles.storage.role import Storage
+from tests.support.needs import need_program, need_root
+from tests.support.netlab_program import until
+from tests.support.nodes import lab_node
+from tests.support.stand.command import CommandError
+from tests.support.stand.deploying import deployed
+from tests.support.stand.node import Node
+from tests.support.stand.stand import Stand
+from tests.support.virtual.kernel import with_kernel
+
+BENCH, SERVER = "titan-03.cellar", "nas.cellar"
+GUARD, TIMER = "/usr/local/sbin/bedplate-storage-guard", "bedplate-storage-guard.timer"
+STRANGER = "198.51.100.7"
+# A mount whose server is lost waits for ever without the guard; on a busy machine, everything takes its time.
+PATIENCE = 240
+
+
+@pytest.fixture(scope="module")
+def stand() -> Iterator[Stand]:
+    """Give a stand whose machines may move to kernels of their own."""
+    need_root()
+    for program in ("systemd-nspawn", "debootstrap", "slirp4netns", "nft", "ssh", "qemu-system-x86_64", "mke2fs"):
+        need_program(program)
+    with Stand(with_kernel()) as opened:
+        yield opened
+
+
+def roles_of(node: NodePlan) -> tuple[People, Storage]:
+    """Return the roles under test as the plan of the lab has them."""
+    homes = next((share.path for share in node.shares if share.mount == "/home"), None)
+    return People(node.accounts, homes), Storage(node.mounts, node.shares)
+
+
+@pytest.fixture(scope="module")
+def pair(stand: Stand) -> tuple[Node, Node]:
+    """Give the file server and a machine that mounts from it, on their kernels; what asks for NFS is applied there."""
+    people, serving = roles_of(lab_node(SERVER))
+    stand.boot(SERVER, str(lab_node(SERVER).address))
+    deployed(stand, SERVER, people)
+    nas = stand.move(SERVER)
+    bench = stand.boot(BENCH, str(lab_node(BENCH).address))
+    bench.run(f"echo '{nas.address} nas.cellar.lab.internal' >> /etc/hosts")
+    deployed(stand, BENCH, *roles_of(lab_node(BENCH)))
+    bench = stand.move(BENCH)
+    nas.machine.wait()
+    deployed(stand, SERVER, serving)
+    bench.machine.wait()
+    return nas, bench
+
+
+@pytest.fixture(scope="module")
+def nas(pair: tuple[Node, Node]) -> Node:
+    """Give the file server."""
+    return pair[0]
+
+
+@pytest.fixture(scope="module")
+def bench(pair: tuple[Node, Node]) -> Node:
+    """Give a machine that mounts from it."""
+    return pair[1]
+
+
+def kinds(node: Node, path: str) -> list[str]:
+    """Return the kinds of file systems that are mounted at a path, the lowest first; asks no server."""
+    lines = node.run("cat /proc/self/mountinfo").splitlines()
+    return [line.split(" - ")[1].split()[0] for line in lines if line.split()[4] == path]
+
+
+def state(node: Node, unit: str) -> str:
+    """Return what systemd says of a unit."""
+    return node.run(f"systemctl show --property=ActiveState --value {unit}").strip()
+
+
+def test_the_kernel_serves_at_one_port_alone(nas: Node) -> None:
+    """Its helpers listen for no version that is not served."""
+    sockets = nas.run("ss --no-header --listening --tcp --udp --numeric").splitlines()
+
+    assert {line.split()[4].rpartition(":")[2] for line in sockets} == {"22", "2049"}
+    assert "nfsd" in nas.run("cat /proc/filesystems")
+
+
+def test_a_mount_comes_with_its_first_use(bench: Node) -> None:
+    """By version 4.2, and not before."""
+    before = kinds(bench, "/data")
+    bench.run("ls /data")
+    after = kinds(bench, "/data")
+    options = bench.run("grep ' /data nfs4 ' /proc/mounts")
+
+    assert (before, after) == (["autofs"], ["autofs", "nfs4"])
+    assert {"vers=4.2", "hard"} <= set(options.split()[3].split(","))
+
+
+def test_a_file_is_its_owners_on_every_machine(nas: Node, bench: Node) -> None:
+    """What a person writes at home on the one is theirs, with the same id, on the other, and nobody else's."""
+    uid = str(lab_node(BENCH).accounts.uids["ada"])
+
+    bench.run("su --login ada --command 'umask 077; echo from bench > kept'")
+    there = nas.run("stat --format='%u %g %a' /srv/home/ada/kept /home/ada/kept").splitlines()
+    nas.run("su --login ada --command 'echo from server >> ~/kept'")
+    here = bench.run("su --login ada --command 'id --user; stat --format=%u ~/kept; cat ~/kept'").splitlines()
+
+    assert there == [f"{uid} {uid} 600"] * 2
+    assert here == [uid, uid, "from bench", "from server"]
+    with pytest.raises(CommandError, match="Permission denied"):
+        bench.run("su --login grace --command 'cat /home/ada/kept'")
+
+
+def test_root_of_a_client_is_nobody_on_the_server(nas: Node, bench: Node) -> None:
+    """It owns nothing there, gives nothing away, and reads nobody's home."""
+    bench.run("touch /data/of-root")
+
+    assert nas.run("stat --format=%U /srv/data/of-root").strip() == "nobody"
+    for refused in ("chown ada /data/of-root", "ls /home/ada", "touch /home/of-root"):
+        with pytest.raises(CommandError, match=r"not permitted|denied"):
+            bench.run(refused)
+
+
+def test_who_is_outside_the_plans_blocks_gets_nothing(stand: Stand, nas: Node, bench: Node) -> None:
+    """The same machine, under an address that no share is exported to; under its own it gets it again."""
+    mount = "mount -t nfs4 -o vers=4.2,retry=0 nas.cellar.lab.internal:/srv/data /mnt && umount /mnt"
+    (wire,) = stand.desk.host.run("ip", "-o", "route", "show", str(bench.address)).split("dev ")[1:]
+    stand.desk.host.run("ip", "route", "add", STRANGER, "dev", wire.split()[0], "src", str(stand.desk.address))
+    bench.run("systemctl stop home.mount data.mount")
+    bench.run(f"ip address add {STRANGER}/32 dev eth0")
+    bench.run(f"ip route add {nas.address} via {stand.desk.address} src {STRANGER}")
+
+    with pytest.raises(CommandError, match="access denied by server"):
+        bench.run(mount)
+    bench.run(f"ip route delete {nas.address}; ip address delete {STRANGER}/32 dev eth0")
+
+    bench.run(mount)
+
+
+def test_what_waits_for_a_lost_server_is_told_an_error_after_the_limit(nas: Node, bench: Node) -> None:
+    """A use waits, for mounts are hard; the guard, its limit shortened here, ends that; the next use mounts anew."""
+    bench.run("su --login ada --command 'echo kept > ~/before'; ls /data")
+    bench.run(
+        f"systemctl stop {TIMER}; sed -i 's/^LIMIT = 300.0$/LIMIT = 15.0/' {GUARD}; grep -qx 'LIMIT = 15.0' {GUARD}"
+    )
+    nas.cut()
+    try:
+        bench.run("systemd-run --quiet --unit=waits sh -c 'cat /home/ada/before /home/ada/*'")
+        bench.run("sleep 30")
+        unguarded = state(bench, "waits")
+        bench.run(f"systemctl start {TIMER}")
+        until(lambda: state(bench, "waits") != "active", PATIENCE, "what waits goes on", every=1)
+        login = bench.run("su --login ada --command 'echo a shell' 2>/dev/null || true", PATIENCE)
+    finally:
+        nas.heal()
+
+    assert unguarded == "active"
+    assert state(bench, "waits") == "failed"
+    assert "a shell" in login
+    assert bench.run("su --login ada --command 'cat ~/before'").strip() == "kept"
+
+
+def test_a_shutdown_does_not_wait_for_a_lost_server(nas: Node, bench: Node) -> None:
+    """Though it is mounted, and written to."""
+    bench.run("ls /data; su --login ada --command 'cat ~/before'")
+    nas.cut()
+    try:
+        bench.run("systemd-run --quiet sh -c 'echo lost > /data/lost'")
+        bench.run("systemctl poweroff --no-block")
+        until(lambda: not bench.machine.runs, PATIENCE, "the machine is down", every=0.5)
+    finally:
+        nas.heal()
