@@ -152,7 +152,7 @@ def test_what_waits_for_a_lost_server_is_told_an_error_after_the_limit(nas: Node
     nas.cut()
     try:
         bench.run("systemd-run --quiet --unit=waits sh -c 'cat /home/ada/before /home/ada/*'")
-        bench.run("sleep 30")
+        bench.run("sleep 20")
         unguarded = state(bench, "waits")
         bench.run(f"systemctl start {TIMER}")
         until(lambda: state(bench, "waits") != "active", PATIENCE, "what waits goes on", every=1)
@@ -164,11 +164,13 @@ def test_what_waits_for_a_lost_server_is_told_an_error_after_the_limit(nas: Node
     assert state(bench, "waits") == "failed"
     assert "a shell" in login
     assert bench.run("su --login ada --command 'cat ~/before'").strip() == "kept"
+    assert kinds(bench, "/home") == ["autofs", "nfs4"]
 
 
 def test_a_shutdown_does_not_wait_for_a_lost_server(nas: Node, bench: Node) -> None:
     """Though it is mounted, and written to."""
-    bench.run("ls /data; su --login ada --command 'cat ~/before'")
+    bench.run("ls /data /home")
+    assert kinds(bench, "/data") == kinds(bench, "/home") == ["autofs", "nfs4"]
     nas.cut()
     try:
         bench.run("systemd-run --quiet sh -c 'echo lost > /data/lost'")

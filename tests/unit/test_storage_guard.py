@@ -6,7 +6,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -14,14 +14,20 @@ GUARD = Path(__file__).parents[2] / "roles" / "storage" / "bedplate-storage-guar
 NOWHERE = "127.0.0.2"
 
 
-@pytest.fixture
-def guard(tmp_path: Path) -> ModuleType:
-    """Give the guard, with a table of one mount and folders of its own; it may take off nothing."""
+def loaded() -> ModuleType:
+    """Return the guard as a module."""
     loader = importlib.machinery.SourceFileLoader("guard", str(GUARD))
     spec = importlib.util.spec_from_loader("guard", loader)
     assert spec
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> ModuleType:
+    """Give the guard, with a table of one mount and folders of its own; it may take off nothing."""
+    module = loaded()
     table = tmp_path / "mounts"
     table.write_text(f"home /home {NOWHERE}\ndata /data {NOWHERE}\n")
     module.__dict__.update(TABLE=str(table), SILENT=str(tmp_path / "silent"), taken=[])
@@ -75,6 +81,17 @@ def test_a_shutdown_waits_for_nobody(guard: ModuleType) -> None:
     guard.release()
 
     assert [path for path, _ in guard.taken] == ["/home"]
+
+
+def test_what_waits_for_the_next_use_is_never_taken_off() -> None:
+    """A mount that goes at the first blow leaves its trigger below; homes would else be made on the local disk."""
+    module, layers = loaded(), ["autofs", "nfs4"]
+    module.__dict__["LIBC"] = SimpleNamespace(umount2=lambda _path, _how: layers.pop())
+    module.__dict__["mounted"] = lambda: {"/home"} if layers[-1] == "nfs4" else set()
+
+    module.take_off("/home", "silent")
+
+    assert layers == ["autofs"]
 
 
 @pytest.mark.parametrize("store", ["home", "unknown"])
