@@ -72,6 +72,10 @@ class VirtualMachine:
         """Run a shell script as root, and return what it said. Raises CommandError."""
         return self.line.run(script, seconds)
 
+    def console(self) -> tuple[str, ...]:
+        """Return no command: raises CommandError."""
+        raise CommandError("a virtual machine is told what to run by its line alone")
+
     def halt(self) -> None:
         """Shut it down in order."""
         with suppress(CommandError):
