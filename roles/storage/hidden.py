@@ -37,7 +37,9 @@ def hidden(paths: Collection[str], homes: Mapping[str, tuple[int, str]]) -> Iter
             new = f"{ASIDE}/{name}"
             copy = f"mkdir -p {ASIDE} && rm -rf {new} && if [ -d {quote(home)} ]; then cp -a {quote(home)} {new}; fi"
             line = rf"s|^({name}:[^:]*:{uid}:[^:]*:[^:]*):{home}:|\1:{new}:|"
-            # usermod refuses while the account has processes, as that of whoever applies has; vipw takes the same lock.
+            # usermod refuses while the account has processes, as that of whoever applies has; vipw takes the same lock,
+            # and takes a table for unchanged that was changed twice within one second.
+            edit = f"sleep 1 && EDITOR={quote(f'sed -i -E {quote(line)}')} vipw --quiet"
             yield Due(
-                f"Home of {name} beside {home}", (copy, f"EDITOR={quote(f'sed -i -E {quote(line)}')} vipw --quiet")
+                f"Home of {name} beside {home}", (copy, f"{edit} && grep -q {quote(f'^{name}:.*:{new}:')} /etc/passwd")
             )
