@@ -40,7 +40,7 @@ labs: $(READY)  ## Run the long tests: whole fleets of every shape, in fair and 
 	$(BIN)/pytest tests/labs -n $(TEST_WORKERS) --dist loadgroup
 
 test-nodes: $(READY) $(JUDGES_READY)  ## Run the tests on booted machines: systemd, sshd, roles, audits; needs root and Debian 12's archives
-	$(BIN)/pytest tests/nodes -n $(TEST_WORKERS) --dist loadfile --durations=5
+	$(BIN)/pytest tests/nodes -n $(TEST_WORKERS) --dist loadgroup --durations=5
 
 # Three at a time: what a laboratory does is mostly waiting.
 test-vpn: $(READY)  ## Run the VPN's daemons in networks of their own: who gets in, faults, leaks, rekeys; needs root

@@ -8,6 +8,16 @@ from tests.support.needs import need_program, need_root
 from tests.support.stand.applied import Lab, Parting, applied_lab
 from tests.support.stand.stand import Stand
 
+# The modules that share the session's lab, which is made but once.
+_AT_THE_LAB = ("test_lab", "test_planted_defects")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep together whoever shares machines: a module's own, or those of the lab."""
+    for item in items:
+        name = item.path.stem
+        item.add_marker(pytest.mark.xdist_group("lab" if name in _AT_THE_LAB else name))
+
 
 @pytest.fixture(scope="module")
 def stand() -> Iterator[Stand]:

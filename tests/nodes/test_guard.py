@@ -1,6 +1,5 @@
 """The role `guard` on a real machine: a site's gateway is under guard before it has a tunnel."""
 
-import json
 from base64 import b64encode
 from dataclasses import replace
 from shlex import quote
@@ -11,14 +10,12 @@ import pytest
 from tests.support.declared import EXAMPLES
 from tests.support.lab_pair import ATTIC, CELLAR, one_key
 from tests.support.site_side import cellar
-from tests.support.stand.fresh import ADMIN
+from tests.support.stand.carried import laid
 from tests.support.stand.node import Node
 from tests.support.stand.operator import Operator
 from tests.support.stand.stand import Stand
-from vpn.sites.carry import LAY, shipment_text
 from vpn.sites.engine import PROBE, Engine, engine_told
 from vpn.sites.files import files_of
-from vpn.sites.gateway import Gateway
 from vpn.sites.pair import joined
 
 NAME = "gate.cellar"
@@ -79,8 +76,8 @@ def test_a_charon_that_is_killed_comes_back_with_its_timer(node: Node) -> None:
 
 def test_tunnels_are_laid_once_and_stay(node: Node) -> None:
     """Sent over SSH: charons, BGP and the handover run; sent again it changes nothing; a boot brings all of it back."""
-    first = _laid(node, SITE)
-    second = _laid(node, SITE)
+    first = laid(node, SITE)
+    second = laid(node, SITE)
     node.restart()
     names = [charon.name for charon in SITE.charons]
     node.run(f"systemctl is-active --wait {_units(names)} || sleep 10")
@@ -95,11 +92,11 @@ def test_tunnels_are_laid_once_and_stay(node: Node) -> None:
 
 def test_a_tunnel_that_leaves_the_plan_leaves_the_gateway(node: Node) -> None:
     """Its charon, its peer in BGP and its handover go; the other charons are the processes that they were."""
-    _laid(node, SITE)
+    laid(node, SITE)
     gone, *others = SITE.charons
     before = _pids(node, [each.name for each in others])
 
-    done = _laid(node, replace(SITE, tunnels=SITE.tunnels[1:]))
+    done = laid(node, replace(SITE, tunnels=SITE.tunnels[1:]))
 
     assert f"/etc/systemd/system/bedplate-ipsec-{gone.name}.service" in done["removed"]
     assert _pids(node, [each.name for each in others]) == before
@@ -109,7 +106,7 @@ def test_a_tunnel_that_leaves_the_plan_leaves_the_gateway(node: Node) -> None:
 
 def test_a_gateway_with_its_tunnels_keeps_every_promise(node: Node, operator: Operator) -> None:
     """What a role and a shipment made is what the judge of machines looks for."""
-    _laid(node, SITE)
+    laid(node, SITE)
 
     assert set(_outcomes(operator).values()) == {"kept"}
 
@@ -138,14 +135,6 @@ def test_each_fault_breaks_its_own_promise(node: Node, operator: Operator) -> No
 def _outcomes(operator: Operator) -> dict[str, str]:
     (judged,) = operator.findings(NAME, "--role", "guard")["nodes"]
     return {each["rule"]: each["outcome"] for each in judged["verdicts"]}
-
-
-def _laid(node: Node, gateway: Gateway) -> dict[str, list[str]]:
-    way = ("ssh", "-F", str(node.ssh_config), "-l", ADMIN, NAME, LAY)
-    done = node.desk.run(*way, told=shipment_text(gateway))
-    assert done.returncode == 0, done.stderr
-    told: dict[str, list[str]] = json.loads(done.stdout)
-    return told
 
 
 def _units(names: list[str]) -> str:

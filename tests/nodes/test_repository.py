@@ -22,6 +22,7 @@ pack sample 1.33.7; pack sample 1.34.0; pack tmux 99
 apt-ftparchive packages . > Packages; apt-ftparchive release . > Release
 gpg --batch --local-user own@lab.example --clearsign --output InRelease Release
 systemd-run --quiet --working-directory /srv/archive python3 -m http.server --bind 127.0.0.1 8099
+timeout 20 bash -c 'until (exec 3<>/dev/tcp/127.0.0.1/8099) 2>/dev/null; do sleep 0.1; done'
 """
 
 

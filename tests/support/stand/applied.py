@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.support.declared import EXAMPLES
+from tests.support.declared import EXAMPLES, plan_of
+from tests.support.site_side import cellar
+from tests.support.stand.carried import laid
 from tests.support.stand.node import Node
 from tests.support.stand.operator import Operator
 from tests.support.stand.stand import Stand
+from vpn.sites.engine import Engine
 
 MACHINES = {
     "titan-03.cellar": "192.168.40.23",  # people log in here
@@ -84,7 +87,9 @@ def applied_lab(folder: Path) -> Iterator[Lab]:
         operator = Operator(stand, fleet)
         lab = Lab(stand, operator, fleet, {name: stand.boot(name, at) for name, at in MACHINES.items()}, {})
         lab.write(_text(stand.key.with_name("operator.pub").read_text()))
-        yield replace(lab, first=operator.changes(*MACHINES))
+        first = operator.changes(*MACHINES)
+        laid(lab.nodes["gate.cellar"], cellar(Engine.DAEMON, plan_of(fleet)))
+        yield replace(lab, first=first)
 
 
 def _text(key: str) -> str:
