@@ -8,7 +8,8 @@ from roles.shipped import Shipped
 from roles.sysctl import hold
 from roles.template import rendered, text_of
 
-SYSCTL = "/etc/sysctl.d/90-bedplate-hardened.conf"
+# After 99-protect-links.conf of both distributions, which loosens one of these at each boot.
+SYSCTL = "/etc/sysctl.d/99-zz-bedplate-hardened.conf"
 
 
 def settings(duties: frozenset[Duty], *, fabric: bool) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from bedplate.plan.door import Rule
 from bedplate.plan.node import Duty
+from roles.hardened.kernel import SYSCTL
 from roles.hardened.role import Hardened
 from roles.hardened.trial import CONFIRM, SCRIPT
 from roles.template import text_of
@@ -99,17 +100,25 @@ def test_the_host_key_by_which_the_node_is_known_stays() -> None:
 def test_only_machines_that_pass_packets_on_may(duty: Duty, *, forwards: bool, reverse: str) -> None:
     """Forwarding is refused where nothing is forwarded, and answers may go another way only where something is."""
     played = fresh(DEBIAN).play(Hardened(doors=(), duties=frozenset({duty})))
-    text = played.written("/etc/sysctl.d/90-bedplate-hardened.conf")
+    text = played.written(SYSCTL)
 
     assert ("net.ipv4.ip_forward = 0" in text) is forwards
     assert f"net.ipv4.conf.all.rp_filter = {reverse}\n" in text
+
+
+def test_no_file_of_the_distribution_is_read_after_ours() -> None:
+    """Both distributions bring 99-protect-links.conf, which sets fs.protected_fifos back at each boot."""
+    played = fresh(DEBIAN).play(Hardened(doors=(), duties=frozenset()))
+
+    assert "fs.protected_fifos = 2\n" in played.written(SYSCTL)
+    assert SYSCTL.rpartition("/")[2] > "99-sysctl.conf"
 
 
 def test_a_fabric_may_answer_by_another_interface() -> None:
     """A machine with several interfaces on one network would drop its own packets under a strict filter."""
     played = fresh(DEBIAN).play(Hardened(doors=(), duties=frozenset(), fabric=True))
 
-    assert "net.ipv4.conf.all.rp_filter = 2\n" in played.written("/etc/sysctl.d/90-bedplate-hardened.conf")
+    assert "net.ipv4.conf.all.rp_filter = 2\n" in played.written(SYSCTL)
 
 
 def test_shellcheck_finds_nothing_in_the_trial() -> None:
