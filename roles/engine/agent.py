@@ -157,6 +157,9 @@ class Agent:
                 file.flush()
                 os.fsync(handle)
             _take_place(beside, path, body)
+        except OSError:
+            _drop_draft(path)
+            raise
         finally:
             beside.unlink(missing_ok=True)
         return {}, b""
@@ -190,6 +193,13 @@ def _like(handle: int, path: Path) -> None:
     else:
         os.fchown(handle, before.st_uid, before.st_gid)
         os.fchmod(handle, before.st_mode & 0o7777)
+
+
+def _drop_draft(path: Path) -> None:
+    """Take away the empty draft that a role has made for a file, which now gets no text."""
+    with suppress(OSError):
+        if path.suffix == ".new" and path.stat().st_size == 0:
+            path.unlink()
 
 
 def _take_place(beside: Path, path: Path, body: bytes) -> None:

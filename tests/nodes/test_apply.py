@@ -108,9 +108,8 @@ def test_a_machine_that_is_silent_is_named_and_the_others_are_done(lab: LabFolde
 def test_an_account_that_may_not_become_root_is_told(lab: LabFolder, node: Node, stand: Stand) -> None:
     """By what sudo says, in words that say what to do."""
     node.run(
-        "id plain 2>/dev/null || useradd -m plain; install -d -o plain ~plain/.ssh;"
-        "install -D -m 644 /home/ubuntu/.ssh/authorized_keys /etc/ssh/authorized_keys.d/plain;"
-        "install -o plain -m 600 /home/ubuntu/.ssh/authorized_keys ~plain/.ssh/"
+        "id plain 2>/dev/null || useradd -m -d /var/lib/plain plain;"
+        "install -D -m 644 ~ubuntu/.ssh/authorized_keys /etc/ssh/authorized_keys.d/plain"
     )
 
     found = lab.outcome(NAME, *QUICK, user="plain")
