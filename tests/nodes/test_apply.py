@@ -1,11 +1,10 @@
 """`bedplate node apply` on booted machines: what it makes of them, and what happens when something is in its way."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.stand.lab import BEDPLATE, LabFolder, lab_folder
+from tests.support.stand.lab import LabFolder, lab_folder, wait_for
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
@@ -132,8 +131,8 @@ def test_a_package_manager_that_is_busy_is_waited_for(lab: LabFolder, node: Node
     )
     node.run(f'systemd-run --quiet --collect --unit=busy python3 -c "{holder}"; sleep 1')
 
-    with _applying(lab, *QUICK) as running:
-        _wait_for(running, "waits for another program that installs packages")
+    with lab.applying(NAME, *QUICK) as running:
+        wait_for(running, "waits for another program that installs packages")
         node.run("systemctl stop busy")
         _, said = running.communicate(timeout=200)
 
@@ -199,24 +198,3 @@ def test_a_packet_filter_that_would_shut_us_out_goes_back_by_itself(lab: LabFold
     node.run("bedplate-trial back")
     assert node.ssh("true").returncode == 0
     assert lab.outcome(NAME)["status"] == 0
-
-
-def _applying(lab: LabFolder, *arguments: str) -> "subprocess.Popen[str]":
-    """Start an apply as a shell of the operator would: in a process group of its own."""
-    inside = ("ip", "netns", "exec", lab.stand.desk.host.namespace)
-    command = (BEDPLATE, "node", "apply", NAME, *arguments, "--fleet", str(lab.fleet), "--user", "ubuntu")
-    return subprocess.Popen(
-        (*inside, *command, "--identity", str(lab.stand.key)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def _wait_for(running: "subprocess.Popen[str]", words: str) -> None:
-    assert running.stderr
-    for line in running.stderr:
-        if words in line:
-            return
-    pytest.fail(f"it never said {words!r}")

@@ -2,11 +2,10 @@
 
 import os
 import signal
-import subprocess
 
 import pytest
 
-from tests.support.stand.lab import BEDPLATE, LabFolder, lab_folder
+from tests.support.stand.lab import LabFolder, lab_folder, wait_for
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
@@ -38,8 +37,8 @@ def drifted(node: Node) -> None:
 @pytest.mark.usefixtures("drifted")
 def test_a_cut_wire_is_told_and_the_next_apply_makes_it_good(lab: LabFolder, node: Node) -> None:
     """Packets that are lost in the middle of an operation: it ends by itself, and what is left is done later."""
-    with _applying(lab, *QUICK) as running:
-        _wait_for(running, ": looking")
+    with lab.applying(NAME, *QUICK) as running:
+        wait_for(running, ": looking")
         node.cut()
         _, said = running.communicate(timeout=120)
     node.heal()
@@ -55,8 +54,8 @@ def test_a_cut_wire_is_told_and_the_next_apply_makes_it_good(lab: LabFolder, nod
 @pytest.mark.usefixtures("drifted")
 def test_ctrl_c_stops_between_two_operations(lab: LabFolder) -> None:
     """One Ctrl-C, one clean end: what runs is finished, the node is named, and the next apply goes on."""
-    with _applying(lab) as running:
-        _wait_for(running, ": looking")
+    with lab.applying(NAME) as running:
+        wait_for(running, ": looking")
         os.killpg(running.pid, signal.SIGINT)
         out, err = running.communicate(timeout=120)
     after = lab.outcome(NAME, *QUICK)
@@ -65,24 +64,3 @@ def test_ctrl_c_stops_between_two_operations(lab: LabFolder) -> None:
     assert "Traceback" not in err
     assert f"not done: {NAME}" in out
     assert after["status"] == 0
-
-
-def _applying(lab: LabFolder, *arguments: str) -> "subprocess.Popen[str]":
-    """Start an apply as a shell of the operator would: in a process group of its own."""
-    inside = ("ip", "netns", "exec", lab.stand.desk.host.namespace)
-    command = (BEDPLATE, "node", "apply", NAME, *arguments, "--fleet", str(lab.fleet), "--user", "ubuntu")
-    return subprocess.Popen(
-        (*inside, *command, "--identity", str(lab.stand.key)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def _wait_for(running: "subprocess.Popen[str]", words: str) -> None:
-    assert running.stderr
-    for line in running.stderr:
-        if words in line:
-            return
-    pytest.fail(f"it never said {words!r}")

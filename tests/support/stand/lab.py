@@ -7,8 +7,10 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import CompletedProcess
+from subprocess import PIPE, CompletedProcess, Popen
 from typing import Any
+
+import pytest
 
 from bedplate.lock import lock_path, record_host_keys
 from tests.support.declared import EXAMPLES
@@ -53,11 +55,30 @@ class LabFolder:
             "node", "apply", *arguments, "--user", user, "--identity", str(self.stand.key), seconds=seconds
         )
 
+    def applying(self, *arguments: str) -> "Popen[str]":
+        """Start an apply as a shell of the operator would: in a process group of its own."""
+        inside = ("ip", "netns", "exec", self.stand.desk.host.namespace)
+        command = (BEDPLATE, "node", "apply", *arguments, "--fleet", str(self.fleet), "--user", "ubuntu")
+        return Popen(
+            (*inside, *command, "--identity", str(self.stand.key)),
+            stdout=PIPE,
+            stderr=PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
     def outcome(self, *arguments: str, user: str = "ubuntu", seconds: float = 300) -> Mapping[str, Any]:
         """Apply, and return what became of each machine as programs read it, with the exit status as `status`."""
         done = self.apply(*arguments, "--json", user=user, seconds=seconds)
         assert "Traceback" not in done.stderr, done.stderr
         return {**json.loads(done.stdout)["nodes"], "status": done.returncode}
+
+
+def wait_for(running: "Popen[str]", words: str) -> None:
+    """Wait until a command says these words; fail where it ends without."""
+    assert running.stderr
+    if not any(words in line for line in running.stderr):
+        pytest.fail(f"it never said {words!r}")
 
 
 def lab_folder(stand: Stand, folder: Path) -> LabFolder:
