@@ -14,6 +14,7 @@ from pulumi_aws.ec2.route import Route, RouteArgs
 from bedplate.catalog import load_catalog
 from bedplate.plan.door import ANYWHERE, Rule
 from bedplate.plan.fleet import FleetPlan, LaptopPool, RegionPlan
+from bedplate.plan.laptops import Transport
 from bedplate.plan.standing import GATEWAY_TYPE, GATEWAY_VOLUME
 from stacks.image import image_of
 from stacks.lone_machine import LoneMachine, launch_alone
@@ -23,10 +24,9 @@ from stacks.security_group import Doors
 from stacks.shortage import watch_launches
 from stacks.tags import named, stack_tags
 
-# Where OpenVPN listens: its own port, and the one that hotels and airports let out.
 _OPEN = (
-    Rule("openvpn", "OpenVPN from anywhere", ANYWHERE.block, "udp", 1194),
-    Rule("openvpn-tcp", "OpenVPN over TCP from anywhere", ANYWHERE.block, "tcp", 443),
+    Rule("openvpn", "OpenVPN from anywhere", ANYWHERE.block, Transport.UDP.value, Transport.UDP.port),
+    Rule("openvpn-tcp", "OpenVPN over TCP from anywhere", ANYWHERE.block, Transport.TCP.value, Transport.TCP.port),
 )
 
 

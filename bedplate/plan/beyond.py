@@ -28,10 +28,14 @@ class Beyond:
     block: IPv4Network
 
 
+def places(plan: FleetPlan) -> tuple[str, ...]:
+    """Return the names of a fleet's regions, then of its sites, each in the order of the file."""
+    return (*(region.name for region in plan.regions), *(site.name for site in plan.sites))
+
+
 def beyond(plan: FleetPlan, region: str) -> tuple[Beyond, ...]:
     """Return all that lies behind the other places of a fleet."""
-    places = (*(each.name for each in plan.regions), *(each.name for each in plan.sites))
-    return tuple(each for place in places if place != region for each in behind(plan, place))
+    return tuple(each for place in places(plan) if place != region for each in behind(plan, place))
 
 
 def behind(plan: FleetPlan, place: str) -> tuple[Beyond, ...]:

@@ -24,7 +24,7 @@ class Transport(StrEnum):
 
     @property
     def port(self) -> int:
-        """The port that a gateway listens on."""
+        """The port that a gateway listens on: OpenVPN's own, and the one that hotels and airports let out."""
         return {Transport.UDP: 1194, Transport.TCP: 443}[self]
 
 

@@ -3,16 +3,18 @@
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
+from bedplate.plan.beyond import places
 from bedplate.plan.door import ANYWHERE, NFS, SSH, TCP, Rule
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.hostnames import API_PORT
+from bedplate.plan.laptops import Transport
 from bedplate.plan.node import Duty
 from bedplate.plan.zones import nodes_space
 from bedplate.spec.network import Interconnect
 
 EXPORTER_PORT = 9100
-# Where OpenVPN listens: its own port, and the one that hotels and airports let out.
-OPENVPN = (("udp", 1194), (TCP, 443))
+# Where OpenVPN listens, as protocol and port.
+OPENVPN = tuple((str(each), each.port) for each in Transport)
 # IKE, and ESP within UDP where an address is translated. Source: RFC 7296 section 2, RFC 3948.
 _IKE = (500, 4500)
 
@@ -41,15 +43,14 @@ def _places(plan: FleetPlan, place: str) -> Iterator[str]:
     """Yield the machine's own place and every other that the network leads to."""
     yield place
     if plan.interconnect is not Interconnect.NONE:
-        every = (*(region.name for region in plan.regions), *(site.name for site in plan.sites))
-        yield from (each for each in every if each != place)
+        yield from (each for each in places(plan) if each != place)
 
 
 def _people(plan: FleetPlan) -> Iterator[Rule]:
     """Yield the doors of whoever logs in: laptops, sites, and the fleet's own nodes."""
     for pool in plan.laptops:
         yield Rule(f"ssh-from-laptops-{pool.place}", f"SSH from the laptops of {pool.place}", pool.block, TCP, SSH)
-    for place in (*(region.name for region in plan.regions), *(site.name for site in plan.sites)):
+    for place in places(plan):
         for name, block in blocks_of(plan, place):
             yield Rule(f"ssh-from-{name}", f"SSH from {place}", block, TCP, SSH)
 
@@ -74,7 +75,7 @@ def _control(plan: FleetPlan, duties: frozenset[Duty]) -> Iterator[Rule]:
         return
     for member in plan.control_plane.members if plan.control_plane else ():
         yield Rule(f"all-from-{member.name}", f"All from {member.name}", IPv4Network(member.address))
-    for place in (*(region.name for region in plan.regions), *(site.name for site in plan.sites)):
+    for place in places(plan):
         for name, block in blocks_of(plan, place):
             yield Rule(f"api-from-{name}", f"Kubernetes API for {place}", block, TCP, API_PORT)
     for pool in plan.laptops:

@@ -1,7 +1,8 @@
 """Every machine that a fleet's plan knows by name, as roles configure it: of sites, of the cloud, numbered or fixed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from ipaddress import IPv4Address
 from types import MappingProxyType
 
@@ -22,35 +23,54 @@ _DUTY_OF = {Use.SSH: Duty.WORKBENCH, Use.KUBERNETES: Duty.WORKER}
 GATEWAY = "laptops"
 
 
+# The name of a machine, and what plans it: to know a name is quick, to plan every machine of a large fleet is not.
+_Named = tuple[str, Callable[[], NodePlan]]
+
+
 def standing_nodes(plan: FleetPlan) -> tuple[NodePlan, ...]:
     """Return the machines that always stand: those of sites, the control plane's, the gateways of laptops."""
-    return (*_of_sites(plan), *_of_control(plan), *_of_gateways(plan))
+    return tuple(planned() for _, planned in _standing(plan))
 
 
 def pool_nodes(plan: FleetPlan, catalog: Catalog) -> Iterator[NodePlan]:
     """Yield the machines that people log in to in the cloud, up to the highest number that each place may have."""
-    for pool in ssh_pools(plan):
-        for number in range(1, highest(plan, pool) + 1):
-            yield pool_node(plan, pool, f"{pool.group}-{number}.{pool.region}", catalog)
+    yield from (planned() for _, planned in _pooled(plan, catalog))
 
 
 def node_of(plan: FleetPlan, name: str, catalog: Catalog) -> NodePlan:
     """Return the machine of that name, with or without the domain; InputError, with the nearest name, for none."""
     short = name.removesuffix(f".{plan.domain}")
-    known = {node.name: node for node in (*standing_nodes(plan), *pool_nodes(plan, catalog))}
+    known = dict((*_standing(plan), *_pooled(plan, catalog)))
     if short not in known:
         near = nearest(short, known)
         fix = f"write {near}" if near else "`bedplate node list` shows what there is"
         raise InputError(f"{name} is no machine of the fleet {plan.name}", fix=fix)
-    return known[short]
+    return known[short]()
 
 
-def _of_sites(plan: FleetPlan) -> Iterator[NodePlan]:
+def _standing(plan: FleetPlan) -> Iterator[_Named]:
     for site in plan.sites:
-        for label, address in site.machines.items():
-            node = _node(plan, f"{label}.{site.name}", Ground.METAL, _site_duties(plan, site, label), address)
-            gpus = site.gpus.get(label)
-            yield replace(node, gpus=Hardware(gpus.model, gpus.count)) if gpus else node
+        yield from ((f"{label}.{site.name}", partial(_of_site, plan, site, label)) for label in site.machines)
+    for member in plan.control_plane.members if plan.control_plane else ():
+        duties = frozenset({Duty.CONTROL})
+        yield member.name, partial(_node, plan, member.name, Ground.CLOUD, duties, member.address)
+    regions = {region.name for region in plan.regions}
+    for name in (f"{GATEWAY}.{pool.place}" for pool in plan.laptops if pool.place in regions):
+        yield name, partial(_node, plan, name, Ground.CLOUD, frozenset({Duty.LAPTOPS}), None)
+
+
+def _pooled(plan: FleetPlan, catalog: Catalog) -> Iterator[_Named]:
+    for pool in ssh_pools(plan):
+        for number in range(1, highest(plan, pool) + 1):
+            name = f"{pool.group}-{number}.{pool.region}"
+            yield name, partial(pool_node, plan, pool, name, catalog)
+
+
+def _of_site(plan: FleetPlan, site: SitePlan, label: str) -> NodePlan:
+    duties = _site_duties(plan, site, label)
+    node = _node(plan, f"{label}.{site.name}", Ground.METAL, duties, site.machines[label])
+    gpus = site.gpus.get(label)
+    return replace(node, gpus=Hardware(gpus.model, gpus.count)) if gpus else node
 
 
 def _site_duties(plan: FleetPlan, site: SitePlan, label: str) -> frozenset[Duty]:
@@ -62,18 +82,6 @@ def _site_duties(plan: FleetPlan, site: SitePlan, label: str) -> frozenset[Duty]
     if any((each.site, each.machine) == (site.name, label) for each in plan.exports):
         found.add(Duty.FILES)
     return frozenset(found)
-
-
-def _of_control(plan: FleetPlan) -> Iterator[NodePlan]:
-    for member in plan.control_plane.members if plan.control_plane else ():
-        yield _node(plan, member.name, Ground.CLOUD, frozenset({Duty.CONTROL}), member.address)
-
-
-def _of_gateways(plan: FleetPlan) -> Iterator[NodePlan]:
-    regions = {region.name for region in plan.regions}
-    for pool in plan.laptops:
-        if pool.place in regions:
-            yield _node(plan, f"{GATEWAY}.{pool.place}", Ground.CLOUD, frozenset({Duty.LAPTOPS}), None)
 
 
 def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> NodePlan:
