@@ -7,7 +7,7 @@ shopt -s inherit_errexit
 readonly PAUSE=${PAUSE:-3} TRIES=${TRIES:-20} ROOT=${ROOT:-}
 readonly IMDS=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}/latest
 step=start instance='' region='' claimed=''
-declare -A address=() owner=() address_ttl=() owner_ttl=()
+declare -A owner=() stood=()
 
 say() { printf 'bedplate: %s\n' "$*" >&2; }
 
@@ -85,10 +85,10 @@ zone_call() { signed route53 us-east-1 route53.amazonaws.com "/2013-04-01/hosted
 
 inner() { sed -n "s|.*<$1>\([^<]*\)</$1>.*|\1|p" <<<"$2"; }
 
-# Note who has which number. Records come in the order of their names, which is not that of numbers.
+# Note who has which number, and what takes it from them. Records come in the order of names, not of numbers.
 read_names() {
-  local from="name=$LABEL-1.$PLACE&type=A" page set number
-  address=() owner=() address_ttl=() owner_ttl=()
+  local from="name=$LABEL-1.$PLACE&type=A" page set number type value
+  owner=() stood=()
   while [[ -n $from ]]; do
     page=$(zone_call "?maxitems=300&$from" | tr -d '\n' | sed 's/<ResourceRecordSet>/\n&/g') || return
     while read -r set; do
@@ -96,12 +96,11 @@ read_names() {
       number=${number%".$PLACE."}
       number=${number#"$LABEL-"}
       [[ $number =~ ^[1-9][0-9]*$ && $(inner Name "$set") == "$LABEL-$number.$PLACE." ]] || continue
-      case $(inner Type "$set") in
-        A) address[$number]=$(inner Value "$set") address_ttl[$number]=$(inner TTL "$set") ;;
-        TXT)
-          owner[$number]=$(inner Value "$set" | sed 's/&quot;//g' | tr -d '"') owner_ttl[$number]=$(inner TTL "$set")
-          ;;
-      esac
+      type=$(inner Type "$set") value=$(inner Value "$set")
+      [[ $type =~ ^(A|SSHFP|TXT)$ ]] || continue
+      stood[$number]+=$(change DELETE "$LABEL-$number.$PLACE" "$type" "$(inner TTL "$set")" "$value")
+      value=${value//&quot;/}
+      [[ $type != TXT ]] || owner[$number]=${value//\"/}
     done < <(tail -n +2 <<<"$page")
     from=$(inner NextRecordName "$page")
     [[ $from == "$LABEL-"*".$PLACE." ]] && from="name=$from&type=$(inner NextRecordType "$page")" || from=''
@@ -123,8 +122,8 @@ lowest_free() {
   # Not to know who is there is no reason to take a name from anybody.
   there=" $(each_still_there | tr '\n' ' ')" || fail "EC2 does not tell whose machines are still there"
   for ((number = 1; number <= HIGHEST; number++)); do
-    # An address without an owner was not written by a node.
-    [[ -n ${address[$number]-} && -z ${owner[$number]-} ]] && continue
+    # What stands there without an owner was not written by a node.
+    [[ -n ${stood[$number]-} && -z ${owner[$number]-} ]] && continue
     [[ -n ${owner[$number]-} && $there == *" ${owner[$number]} "* ]] || { echo "$number" && return; }
   done
 }
@@ -140,28 +139,32 @@ change() {
   printf '<ResourceRecord><Value>%s</Value></ResourceRecord></ResourceRecords></ResourceRecordSet></Change>' "$5"
 }
 
-# What takes a number from whoever had it; Route 53 refuses it where that is not what stands there any more.
-without() {
-  local name=$LABEL-$1.$PLACE
-  [[ -z ${address[$1]-} ]] || change DELETE "$name" A "${address_ttl[$1]}" "${address[$1]}"
-  [[ -z ${owner[$1]-} ]] || change DELETE "$name" TXT "${owner_ttl[$1]}" "\"${owner[$1]}\""
+# The machine's host key as an SSHFP record tells it: 4 is Ed25519 (RFC 7479), 2 is SHA-256 (RFC 6594).
+host_key() {
+  local kind='' key='' sum
+  read -r kind key _ <"$ROOT/etc/ssh/ssh_host_ed25519_key.pub" || true
+  [[ $kind == ssh-ed25519 ]] || fail "there is no Ed25519 host key"
+  sum=$(base64 --decode <<<"$key" | sha256sum)
+  printf '4 2 %s' "${sum%% *}"
 }
 
-# All changes come about, or none.
+# All changes come about, or none; Route 53 refuses to delete what does not stand there any more.
 submit() {
   local opening='<ChangeResourceRecordSetsRequest xmlns="https://route53.amazonaws.com/doc/2013-04-01/"><ChangeBatch><Changes>'
   zone_call / --header 'Content-Type: text/xml' --data "$opening$1</Changes></ChangeBatch></ChangeResourceRecordSetsRequest>"
 }
 
 take() {
-  local name=$LABEL-$1.$PLACE own
+  local name=$LABEL-$1.$PLACE own new
   own=$(metadata local-ipv4) || return
-  submit "$(without "$1")$(change CREATE "$name" A 60 "$own")$(change CREATE "$name" TXT 60 "\"$instance\"")"
+  new="$(change CREATE "$name" A 60 "$own")$(change CREATE "$name" SSHFP 60 "$key")"
+  submit "${stood[$1]-}$new$(change CREATE "$name" TXT 60 "\"$instance\"")"
 }
 
 # A machine that ends may hold its name for minutes: whoever comes in its place waits for it.
 claim_name() {
-  local zone number reason="no name could be taken"
+  local zone number key reason="no name could be taken"
+  key=$(host_key)
   for ((try = 1; try <= TRIES; try++)); do
     if zone=$(parameter zone) && read_names; then
       number=$(lowest_free)
@@ -189,7 +192,7 @@ give_back_name() {
   zone=$(parameter zone)
   read_names
   for number in "${!owner[@]}"; do
-    [[ ${owner[$number]} != "$instance" ]] || submit "$(without "$number")" >/dev/null
+    [[ ${owner[$number]} != "$instance" ]] || submit "${stood[$number]}" >/dev/null
   done
   report drained CONTINUE
 }

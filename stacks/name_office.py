@@ -50,7 +50,7 @@ def zone_parameter(plan: FleetPlan) -> str:
 
 
 def names_grant(plan: FleetPlan, zone_id: str) -> tuple[Statement, ...]:
-    """Return what lets ssh nodes read the fleet's zone, and write addresses and owners of their own names there."""
+    """Return what lets ssh nodes read the fleet's zone, and write addresses, host keys and owners of their own names."""
     zone = f"arn:aws:route53:::hostedzone/{zone_id}"
     names = tuple(sorted(pattern for pool in ssh_pools(plan) for pattern in ssh_patterns(plan, pool)))
     write = Statement(
@@ -60,7 +60,7 @@ def names_grant(plan: FleetPlan, zone_id: str) -> tuple[Statement, ...]:
         conditions={
             "ForAllValues:StringLike": {f"{_KEY}NormalizedRecordNames": names},
             "ForAllValues:StringEquals": {
-                f"{_KEY}RecordTypes": ("A", "TXT"),
+                f"{_KEY}RecordTypes": ("A", "SSHFP", "TXT"),
                 f"{_KEY}Actions": ("CREATE", "DELETE"),
             },
         },

@@ -10,6 +10,7 @@ import pytest
 from bedplate.plan.hostnames import ssh_pools
 from bedplate.rehearsal.simulation import Aws, running
 from stacks.first_boot import first_boot, member_boot
+from stacks.name_office import names_grant
 from tests.support.declared import EXAMPLES, plan_of
 from tests.support.front_door import FrontDoor, front_door
 from tests.support.node import Node, node
@@ -19,6 +20,7 @@ POOL = replace(ssh_pools(PLAN)[0], max=3)
 LAB = replace(PLAN, pools=(POOL, *(pool for pool in PLAN.pools if pool.group != POOL.group)))
 SCRIPT = first_boot(LAB, POOL)
 WORKER = next(pool for pool in LAB.pools if pool.use.value == "kubernetes")
+TYPES = ("A", "TXT", "SSHFP")
 HOST = "workbench-gpu-{}.us-west-2.lab.internal."
 
 
@@ -52,13 +54,13 @@ class Place:
         self.aws.call("ec2", "terminate_instances", InstanceIds=[machine.facts["instance-id"]])
 
     @property
-    def names(self) -> dict[str, tuple[str, str]]:
-        """Who has which name: the address, and the instance that owns it."""
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """Who has which name: the address, the instance that owns it, and the host key that it is known by."""
         listed = self.aws.call("route53", "list_resource_record_sets", HostedZoneId=self.zone)["ResourceRecordSets"]
         found: dict[str, dict[str, str]] = {}
-        for one in (one for one in listed if one["Type"] in ("A", "TXT")):
+        for one in (one for one in listed if one["Type"] in TYPES):
             found.setdefault(one["Name"], {})[one["Type"]] = one["ResourceRecords"][0]["Value"].strip('"')
-        return {name: (types.get("A", ""), types.get("TXT", "")) for name, types in found.items()}
+        return {name: tuple(told.get(kind, "") for kind in TYPES) for name, told in found.items()}
 
     @property
     def reports(self) -> list[tuple[str, str, str]]:
@@ -75,9 +77,9 @@ def place(account: Aws, tmp_path: Path) -> Iterator[Place]:
         yield Place(stack.enter_context(front_door(account)), tmp_path, stack)
 
 
-def who(machine: Node) -> tuple[str, str]:
-    """Return a machine's address and id."""
-    return machine.facts["local-ipv4"], machine.facts["instance-id"]
+def who(machine: Node) -> tuple[str, ...]:
+    """Return a machine's address, its id and its host key."""
+    return machine.facts["local-ipv4"], machine.facts["instance-id"], machine.sshfp
 
 
 def test_machines_take_the_lowest_names_that_are_free(place: Place) -> None:
@@ -101,7 +103,7 @@ def test_machines_that_start_together_share_no_name(place: Place) -> None:
 
     assert [each.returncode for each in started] == [0, 0, 0]
     assert set(place.names) == {HOST.format(number) for number in (1, 2, 3)}
-    assert {owner for _, owner in place.names.values()} == {machine.facts["instance-id"] for machine in machines}
+    assert {owner for _, owner, _ in place.names.values()} == {machine.facts["instance-id"] for machine in machines}
 
 
 def test_a_machine_calls_itself_by_its_name(place: Place) -> None:
@@ -118,7 +120,7 @@ def test_a_machine_calls_itself_by_its_name(place: Place) -> None:
 
 
 def test_the_name_of_a_machine_that_is_gone_is_taken_over(place: Place) -> None:
-    """It ended without giving its name back; the two records change hands in one batch."""
+    """It ended without giving its name back; its records change hands in one batch."""
     gone, stays, new = place.machine(), place.machine(), place.machine()
     for machine in (gone, stays):
         machine.boot(SCRIPT)
@@ -149,7 +151,43 @@ def test_an_address_that_no_machine_wrote_is_left_alone(place: Place) -> None:
 
     machine.boot(SCRIPT)
 
-    assert place.names == {HOST.format(1): ("192.0.2.1", ""), HOST.format(2): who(machine)}
+    assert place.names == {HOST.format(1): ("192.0.2.1", "", ""), HOST.format(2): who(machine)}
+
+
+def test_a_machine_writes_records_of_the_types_that_it_is_granted(place: Place) -> None:
+    """A type too many in the grant would be a right that nobody uses, one too few would keep every machine down."""
+    place.machine().boot(SCRIPT)
+
+    (write,) = (one for one in names_grant(LAB, place.zone) if one.sid == "WriteOwnNames")
+    granted = write.conditions["ForAllValues:StringEquals"]["route53:ChangeResourceRecordSetsRecordTypes"]
+    listed = place.aws.call("route53", "list_resource_record_sets", HostedZoneId=place.zone)["ResourceRecordSets"]
+    assert sorted(one["Type"] for one in listed if one["Name"] == HOST.format(1)) == sorted(granted)
+
+
+def test_a_host_key_that_nobody_owns_is_left_alone(place: Place) -> None:
+    """Somebody wrote it by hand: it is not deleted, and no machine comes under its name."""
+    record = {"Name": HOST.format(1), "Type": "SSHFP", "TTL": 300, "ResourceRecords": [{"Value": f"4 2 {'0' * 64}"}]}
+    batch = {"Changes": [{"Action": "CREATE", "ResourceRecordSet": record}]}
+    place.aws.call("route53", "change_resource_record_sets", HostedZoneId=place.zone, ChangeBatch=batch)
+    machine = place.machine()
+
+    machine.boot(SCRIPT)
+
+    assert place.names == {HOST.format(1): ("", "", f"4 2 {'0' * 64}"), HOST.format(2): who(machine)}
+
+
+@pytest.mark.parametrize("key", ["", "ssh-rsa AAAAB3NzaC1yc2E= node\n"], ids=["none", "rsa"])
+def test_without_an_ed25519_host_key_a_machine_is_given_up(place: Place, key: str) -> None:
+    """Nobody could tell it from another: it takes no name, and the log says why."""
+    machine = place.machine()
+    machine.host_key.write_text(key)
+
+    status, log = machine.boot(SCRIPT)
+
+    assert status == 1
+    assert "there is no Ed25519 host key" in log
+    assert place.names == {}
+    assert place.reports == [("lab-workbench-gpu-us-west-2", "ready", "ABANDON")]
 
 
 def test_without_a_free_name_a_machine_is_given_up(place: Place) -> None:

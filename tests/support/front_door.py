@@ -78,7 +78,7 @@ class FrontDoor:
         there = {
             (one["Name"].rstrip("."), one["Type"]): (str(one["TTL"]), one["ResourceRecords"][0]["Value"])
             for one in listed
-            if one["Type"] in ("A", "TXT")
+            if one["Type"] in ("A", "SSHFP", "TXT")
         }
         for change in ET.fromstring(body).iter(f"{_SPACE}Change"):  # noqa: S314  # our own script wrote it
             words = {part.tag.removeprefix(_SPACE): (part.text or "") for part in change.iter()}

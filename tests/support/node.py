@@ -13,7 +13,8 @@ from tests.support.metadata import metadata_service
 
 # Commands that would change this machine: stand-ins that note how they were called.
 _NOTED = ("hostnamectl", "systemctl", "mkfs.ext4", "mount")
-_FOLDERS = ("etc/cloud/cloud.cfg.d", "etc/systemd/system", "dev/disk/by-id", "bin")
+_FOLDERS = ("etc/cloud/cloud.cfg.d", "etc/ssh", "etc/systemd/system", "dev/disk/by-id", "bin")
+_KEYGEN = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f")
 
 
 @dataclass
@@ -30,6 +31,19 @@ class Node:
         """The commands that would have changed the machine, in order."""
         log = self.root / "noted"
         return log.read_text().splitlines() if log.exists() else []
+
+    @property
+    def host_key(self) -> Path:
+        """The file of its public host key."""
+        return self.root / "etc/ssh/ssh_host_ed25519_key.pub"
+
+    @property
+    def sshfp(self) -> str:
+        """Its host key as OpenSSH itself would have a name server tell it, by SHA-256."""
+        command = ["ssh-keygen", "-r", "node", "-f", str(self.host_key)]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        (record,) = (line for line in told.splitlines() if " SSHFP 4 2 " in line)
+        return record.partition(" SSHFP ")[2]
 
     def command(self, name: str, script: str) -> None:
         """Put a stand-in for a command in front of the machine's own."""
@@ -72,6 +86,7 @@ def node(root: Path, door: FrontDoor, instance: str, address: str) -> Iterator[N
     }
     for folder in _FOLDERS:
         (root / folder).mkdir(parents=True, exist_ok=True)
+    subprocess.run([*_KEYGEN, str(root / "etc/ssh/ssh_host_ed25519_key")], check=True)
     with ExitStack() as stack:
         made = Node(root, facts, door, stack.enter_context(metadata_service(facts)))
         for name in _NOTED:

@@ -110,13 +110,13 @@ def test_the_control_plane_holds_volumes_of_its_own_alone(plan: FleetPlan) -> No
 
 
 def test_a_machine_writes_its_own_names_alone(plan: FleetPlan) -> None:
-    """Addresses and owners of ssh groups' names in the fleet's zone, made and deleted, never written over."""
+    """Addresses, host keys and owners of ssh groups' names in the fleet's zone, made and deleted, never written over."""
     (write,) = _named(names_grant(plan, "Z1"), "route53:ChangeResourceRecordSets")
 
     key = "route53:ChangeResourceRecordSets"
     assert write.resources == ("arn:aws:route53:::hostedzone/Z1",)
     assert write.conditions["ForAllValues:StringEquals"] == {
-        f"{key}RecordTypes": ("A", "TXT"),
+        f"{key}RecordTypes": ("A", "SSHFP", "TXT"),
         f"{key}Actions": ("CREATE", "DELETE"),
     }
     assert write.conditions["ForAllValues:StringLike"][f"{key}NormalizedRecordNames"] == (
