@@ -50,7 +50,7 @@ def zone_parameter(plan: FleetPlan) -> str:
 
 
 def names_grant(plan: FleetPlan, zone_id: str) -> tuple[Statement, ...]:
-    """Return what lets ssh nodes read the fleet's zone, and write addresses, host keys and owners of their own names."""
+    """Return what lets ssh nodes read the zone, and write addresses, host keys and owners of their own names."""
     zone = f"arn:aws:route53:::hostedzone/{zone_id}"
     names = tuple(sorted(pattern for pool in ssh_pools(plan) for pattern in ssh_patterns(plan, pool)))
     write = Statement(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any
 
+from bedplate.account.claims import Claim, claims
 from bedplate.account.door import Door
 from bedplate.account.regions import Answers, ask_regions
 from bedplate.plan.fleet import FleetPlan
@@ -16,7 +17,10 @@ _GROUPS, _INSTANCES = 50, 100
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine of a pool: `name` is the one that it has claimed in the fleet's zone, where it has one."""
+    """A machine of a pool: `name` is the one that it has claimed in the fleet's zone, where it has one.
+
+    `fingerprints` are those of its host keys, as it has told them there.
+    """
 
     instance: str
     group: str
@@ -27,23 +31,25 @@ class Machine:
     state: str
     address: IPv4Address | None
     name: str | None = None
+    fingerprints: tuple[str, ...] = ()
 
 
 def machines(door: Door, plan: FleetPlan) -> Answers[tuple[Machine, ...]]:
     """Return by region the machines that its groups hold, whatever state they are in."""
-    names = _claimed(door, plan)
+    taken = {claim.instance: claim for claim in claims(door, plan)}
 
     def ask(region: str) -> tuple[Machine, ...]:
         pools = {f"{plan.name}-{pool.name}": pool for pool in plan.pools if pool.region == region}
-        return tuple(_of_region(door, region, pools, names))
+        return tuple(_of_region(door, region, pools, taken))
 
     return ask_regions((pool.region for pool in plan.pools), ask)
 
 
-def _of_region(door: Door, region: str, pools: Mapping[str, PoolPlan], names: Mapping[str, str]) -> Iterator[Machine]:
+def _of_region(door: Door, region: str, pools: Mapping[str, PoolPlan], taken: Mapping[str, Claim]) -> Iterator[Machine]:
     members = {one["InstanceId"]: (pools[group], one) for group, one in _members(door, region, list(pools))}
     addresses = dict(_addresses(door, region, list(members)))
     for ident, (pool, told) in members.items():
+        claim = taken.get(ident)
         yield Machine(
             instance=ident,
             group=pool.group,
@@ -53,7 +59,8 @@ def _of_region(door: Door, region: str, pools: Mapping[str, PoolPlan], names: Ma
             type=told.get("InstanceType", ""),
             state=told["LifecycleState"],
             address=addresses.get(ident),
-            name=names.get(ident),
+            name=claim.name if claim else None,
+            fingerprints=claim.fingerprints if claim else (),
         )
 
 
@@ -73,22 +80,3 @@ def _addresses(door: Door, region: str, instances: list[str]) -> Iterator[tuple[
             for one in (each for booking in page["Reservations"] for each in booking["Instances"]):
                 if "PrivateIpAddress" in one:
                     yield one["InstanceId"], IPv4Address(one["PrivateIpAddress"])
-
-
-def _claimed(door: Door, plan: FleetPlan) -> dict[str, str]:
-    """Return the name that each instance has written into the fleet's zone beside its own id."""
-    found: dict[str, str] = {}
-    for zone in _zones(door, plan):
-        for page in door.pages("route53", plan.home.name, "list_resource_record_sets", HostedZoneId=zone):
-            for one in page["ResourceRecordSets"]:
-                if one["Type"] == "TXT":
-                    owner = one["ResourceRecords"][0]["Value"].strip('"')
-                    found[owner] = one["Name"].rstrip(".").removesuffix(f".{plan.domain}")
-    return found
-
-
-def _zones(door: Door, plan: FleetPlan) -> Iterator[str]:
-    listed = door.call("route53", plan.home.name, "list_hosted_zones_by_name", DNSName=plan.domain)["HostedZones"]
-    for zone in listed:
-        if zone["Name"] == f"{plan.domain}." and zone["Config"]["PrivateZone"]:
-            yield zone["Id"].rpartition("/")[2]

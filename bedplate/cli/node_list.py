@@ -52,8 +52,8 @@ def _live(plan: "FleetPlan", *, json: bool) -> int:
     answers = machines(door, plan)
     found = tuple(machine for each in answers.given.values() for machine in each)
     if json:
-        show_document(machine_document(found))
+        show_document(machine_document(found, plan.record.host_keys))
     else:
-        show(machine_lines(found))
+        show(machine_lines(found, plan.record.host_keys))
     tell(f"not known: {line}" for line in failure_lines(answers.failures))
     return PartError.exit_code if answers.failures else 0

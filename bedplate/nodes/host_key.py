@@ -12,13 +12,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from bedplate.errors import InputError
 from bedplate.plan.node import NodePlan
 
+_SSHFP = re.compile(r"4 2 ([0-9a-f]{64})", re.ASCII | re.IGNORECASE)
 FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}", re.ASCII)
 
 
 def fingerprint(key: str) -> str:
     """Return the fingerprint of a public key, `SHA256:...`, as ssh-keygen prints it."""
-    blob = base64.b64decode(key.split()[1])
-    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+    return _written(hashlib.sha256(base64.b64decode(key.split()[1])).digest())
+
+
+def fingerprint_of_sshfp(text: str) -> str | None:
+    """Return the fingerprint that an SSHFP record holds; None for any but an Ed25519 key's (4) by SHA-256 (2).
+
+    Source: RFC 4255, RFC 6594, RFC 7479. SHA-1 proves nothing any more, and machines write no other key.
+    """
+    found = _SSHFP.fullmatch(text)
+    return _written(bytes.fromhex(found[1])) if found else None
 
 
 def fingerprint_of(text: str) -> str:
@@ -45,6 +54,10 @@ def known_hosts(nodes: Iterable[NodePlan], keys: Mapping[str, tuple[str, ...]]) 
     ssh looks for the name (HostKeyAlias); paramiko, which plain pyinfra uses, knows no alias.
     """
     return "".join(f"{_names(node)} {key}\n" for node in nodes for key in keys.get(node.name, ()))
+
+
+def _written(digest: bytes) -> str:
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
 def _names(node: NodePlan) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bedplate.nodes.event import Event, Kind, Trouble, trouble_of
 from bedplate.nodes.host_key import known_hosts
+from bedplate.nodes.introduction import introduction
 from bedplate.nodes.order import Target
 from bedplate.nodes.ssh_config import Login, Reached, ssh_config
 
@@ -50,5 +51,4 @@ def _target(config: Path, each: Reached, *more: str) -> Target:
 
 
 def _untrusted(each: Reached) -> Event:
-    fix = f"read the fingerprint at its console, then `bedplate node trust {each.node.name} SHA256:...`"
-    return trouble_of(each.node.name, Trouble(Kind.REFUSED, "its host key is not recorded", fix))
+    return trouble_of(each.node.name, Trouble(Kind.REFUSED, "its host key is not recorded", introduction(each.node)))

@@ -24,7 +24,8 @@ _LOGIN = (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
         Kind.REFUSED,
         "its host key is not the recorded one: it is another machine, or was made anew, or somebody is in between",
-        "compare with the machine's console; where it was made anew: `bedplate node trust {node} SHA256:... --replace`",
+        "compare with the machine's console; where it was made anew: `bedplate node trust {node} SHA256:... --replace`;"
+        " a group's machine that people log in to: `bedplate node trust {node}`",
     ),
     _Saying(
         r"No .* host key is known|Host key verification failed",

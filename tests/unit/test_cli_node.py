@@ -1,7 +1,8 @@
 """`bedplate node`, driven as an operator drives it; machines that answer are in tests/nodes."""
 
+import base64
+import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -11,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.cli import run
-from bedplate.lock import read_lock, record_host_keys
-from bedplate.nodes.host_key import fingerprint
+from bedplate.lock import record_host_keys
 from tests.conftest import Expect
 from tests.support.declared import EXAMPLES, plan_of
 from tests.support.stubbed import ACCOUNT, StubbedSession, stubbed_account
@@ -35,22 +35,6 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
     with stubbed_account(monkeypatch) as session:
         session.belongs_to(ACCOUNT, "us-west-2")
         yield session
-
-
-@pytest.fixture
-def offering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the file of what a stand-in for ssh-keyscan finds at any address."""
-    program, offered = tmp_path / "bin/ssh-keyscan", tmp_path / "offered"
-    program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\ncat {offered}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    offered.write_text(f"192.168.40.21 {KEY}\n")
-    return offered
-
-
-def _known() -> dict[str, tuple[str, ...]]:
-    return dict(read_lock(Path("fleet.lock"), "lab").host_keys)
 
 
 def test_the_machines_of_the_plan_are_listed(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,6 +68,23 @@ def test_machines_that_run_are_asked_of_the_account(
     expect("cli/node-list-live.txt", capsys.readouterr().out)
 
 
+@pytest.mark.parametrize(("key", "mark"), [(KEY, "*"), (OTHER, " "), (None, " ")], ids=["its own", "former", "none"])
+def test_machines_that_run_are_marked_when_their_own_key_is_known(
+    key: str | None, mark: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A key that a former machine of that name had is none; it is told what to run then."""
+    if key:
+        record_host_keys(Path("fleet.lock"), "lab", "workbench-cpu-2.us-west-2", (key,), replace_known=False)
+    blob = base64.b64decode(KEY.split()[1])
+    _answer_groups(account, hashlib.sha256(blob).hexdigest())
+
+    assert run(["node", "list", "--live"]) == 0
+
+    told = capsys.readouterr().out
+    assert [line[0] for line in told.splitlines() if "workbench-cpu-2.us-west-2" in line] == [mark]
+    assert ("next: `bedplate node trust --group workbench-cpu`" in told) is (mark == " ")
+
+
 def test_machines_of_a_group_are_those_that_serve_in_it_now(
     account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,7 +96,7 @@ def test_machines_of_a_group_are_those_that_serve_in_it_now(
     assert list(json.loads(capsys.readouterr().out)["nodes"]) == ["workbench-cpu-2.us-west-2"]
 
 
-def _answer_groups(account: StubbedSession) -> None:
+def _answer_groups(account: StubbedSession, sshfp: str = "") -> None:
     home = "us-west-2"
     zone = {"Id": "/hostedzone/Z1", "Name": "lab.internal.", "CallerReference": "c", "Config": {"PrivateZone": True}}
     public = {**zone, "Id": "/hostedzone/Z2", "Config": {"PrivateZone": False}}
@@ -108,7 +109,8 @@ def _answer_groups(account: StubbedSession) -> None:
         "Type": "TXT",
         "ResourceRecords": [{"Value": '"i-0000000000000000b"'}],
     }
-    records = {"ResourceRecordSets": [owner], **rest}
+    print_of_key = {**owner, "Type": "SSHFP", "ResourceRecords": [{"Value": f"4 2 {sshfp}"}]}
+    records = {"ResourceRecordSets": [owner, print_of_key] if sshfp else [owner], **rest}
     account.answers("route53", home, "list_resource_record_sets", records, HostedZoneId="Z1")
     for region, members in (("us-west-2", ("a", "b")), ("us-east-1", ()), ("eu-north-1", ())):
         account.answers(
@@ -151,45 +153,6 @@ def _groups(region: str, members: tuple[str, ...]) -> dict[str, object]:
         "Instances": instances,
     }
     return {"AutoScalingGroups": [group] if members else []}
-
-
-def test_a_key_is_recorded_when_its_fingerprint_is_the_one_that_was_read(offering: Path) -> None:
-    """And of all that the machine offers, that key alone."""
-    offering.write_text(f"x {KEY}\nx {OTHER}\n")
-
-    assert run(["node", "trust", "titan-01.cellar", fingerprint(KEY)]) == 0
-
-    assert _known() == {"titan-01.cellar": (KEY,)}
-
-
-def test_another_key_is_refused_and_nothing_recorded(offering: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever answers in the machine's place is not believed."""
-    assert run(["node", "trust", "titan-01.cellar", fingerprint(OTHER)]) == 3
-
-    assert "does not offer that key" in capsys.readouterr().err
-    assert not Path("fleet.lock").exists()
-
-
-def test_a_recorded_key_gives_way_only_when_that_is_said(offering: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A machine that was made anew has another key; so has one that is not ours."""
-    record_host_keys(Path("fleet.lock"), "lab", "titan-01.cellar", (OTHER,), replace_known=False)
-
-    assert run(["node", "trust", "titan-01", fingerprint(KEY)]) == 2
-    refused = capsys.readouterr().err
-    kept = _known()
-    assert run(["node", "trust", "titan-01", fingerprint(KEY), "--replace"]) == 0
-
-    assert "--replace" in refused
-    assert kept == {"titan-01.cellar": (OTHER,)}
-    assert _known() == {"titan-01.cellar": (KEY,)}
-
-
-def test_a_machine_that_offers_nothing_is_told(offering: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It may be off."""
-    offering.write_text("")
-
-    assert run(["node", "trust", "titan-01.cellar", fingerprint(KEY)]) == 6
-    assert "offers no host key" in capsys.readouterr().err
 
 
 def test_the_first_boot_script_is_whole(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.errors import InputError
-from bedplate.nodes.host_key import fingerprint, fingerprint_of, keys_of_scan, known_hosts
+from bedplate.nodes.host_key import fingerprint, fingerprint_of, fingerprint_of_sshfp, keys_of_scan, known_hosts
 from bedplate.plan.nodes import standing_nodes
 from tests.support.declared import EXAMPLES, plan_of
 
@@ -26,6 +26,27 @@ def test_a_fingerprint_is_the_one_that_ssh_keygen_prints(kind: str, tmp_path: Pa
     told = subprocess.run(["ssh-keygen", "-lf", str(public)], check=True, capture_output=True, text=True).stdout
 
     assert fingerprint(public.read_text()) == told.split()[1]
+
+
+def test_an_sshfp_record_has_the_fingerprint_of_its_key(tmp_path: Path) -> None:
+    """As OpenSSH itself writes both; the record by SHA-1 that it writes beside it is not believed."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
+    command = ["ssh-keygen", "-r", "x", "-f", str(tmp_path / "key.pub")]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    records = {line.split()[4]: line.partition(" SSHFP ")[2] for line in told.splitlines()}
+
+    assert fingerprint_of_sshfp(records["2"]) == fingerprint((tmp_path / "key.pub").read_text())
+    assert fingerprint_of_sshfp(records["2"].upper()) == fingerprint_of_sshfp(records["2"])
+    assert fingerprint_of_sshfp(records["1"]) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "4 2", f"1 2 {'0' * 64}", f"4 2 {'0' * 62}", f"4 2 {'0' * 66}", f"4 2 {'g' * 64}"]
+)
+def test_any_other_sshfp_record_has_none(text: str) -> None:
+    """RSA's are not written by machines; what is cut short was not written by them either."""
+    assert fingerprint_of_sshfp(text) is None
 
 
 @pytest.mark.parametrize("text", ["A" * 43, "SHA256:" + "A" * 43, "SHA256:" + "A" * 43 + "="])

@@ -8,7 +8,7 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.nodes.ssh_config import Login, Reached, ssh_config
 from bedplate.nodes.way import ways
-from bedplate.plan.nodes import pool_nodes, standing_nodes
+from bedplate.plan.nodes import pool_node, pool_nodes, standing_nodes
 from tests.support.declared import EXAMPLES, plan_of
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
@@ -40,6 +40,40 @@ def test_a_machine_is_reached_by_any_of_its_names(name: str, config: Path, tmp_p
     assert understood["stricthostkeychecking"] == "true"
     assert understood["userknownhostsfile"] == str(tmp_path / "known hosts")
     assert understood["user"] == "ada"
+
+
+def test_the_dns_is_never_asked_for_a_host_key(config: Path) -> None:
+    """Machines write theirs into a zone that is not signed: whoever answers in its place is not believed."""
+    assert _understood(config, "workbench-cpu-20.us-west-2")["verifyhostkeydns"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("titan-01.cellar", "SHA256:..."),
+        ("control-1.us-west-2", "SHA256:..."),
+        ("workbench-cpu-2.us-west-2", "`bedplate node trust workbench-cpu-2.us-west-2` asks AWS"),
+    ],
+    ids=["site", "control", "pool"],
+)
+def test_an_unknown_machine_is_told_with_what_makes_it_known(name: str, fix: str, tmp_path: Path) -> None:
+    """Where AWS knows the key nobody has to go to a console."""
+    (machine,) = (each for each in EVERY if each.node.name == name)
+
+    (event,) = ways(tmp_path, [machine], {}, Login("ada")).missing
+
+    assert fix in event.fix
+
+
+def test_a_worker_of_the_cloud_has_no_name_to_record(tmp_path: Path) -> None:
+    """What it is called is EC2's: the lock knows no such machine, and nothing is promised."""
+    pool = next(pool for pool in LAB.pools if pool.group == "train")
+    worker = Reached(pool_node(LAB, pool, "ip-10-64-33-9.us-west-2", load_catalog()))
+
+    (event,) = ways(tmp_path, [worker], {}, Login("ada")).missing
+
+    assert "node trust" not in event.fix
+    assert "--ssh-config" in event.fix
 
 
 def test_a_machine_of_a_pool_is_resolved_by_its_name(config: Path) -> None:

@@ -110,7 +110,7 @@ def test_the_control_plane_holds_volumes_of_its_own_alone(plan: FleetPlan) -> No
 
 
 def test_a_machine_writes_its_own_names_alone(plan: FleetPlan) -> None:
-    """Addresses, host keys and owners of ssh groups' names in the fleet's zone, made and deleted, never written over."""
+    """Addresses, host keys and owners of ssh groups' names in the zone, made and deleted, never written over."""
     (write,) = _named(names_grant(plan, "Z1"), "route53:ChangeResourceRecordSets")
 
     key = "route53:ChangeResourceRecordSets"

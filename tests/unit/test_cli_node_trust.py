@@ -1,0 +1,229 @@
+"""`bedplate node trust`: a host key is taken when somebody has compared it, or AWS has told it, and never otherwise."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bedplate.cli import run
+from bedplate.lock import read_lock, record_host_keys
+from bedplate.nodes.host_key import fingerprint
+from tests.support.declared import EXAMPLES
+from tests.support.stubbed import ACCOUNT, StubbedSession, stubbed_account
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJp0bDmcH2ZKkXlPGrRCxKqFZbZ2G6jvYlUFfEyH0Bqw"
+# What `ssh-keygen -r` makes of them.
+SSHFP = {
+    KEY: "4 2 f83898df0bef57a4ee24985ba598ac17fccb0c0d333cc4af1dd92be14bc23aa5",
+    OTHER: "4 2 12c6b7504590c89be333e5508085ec20912ab63a4766531965062e5b9a3dc33d",
+}
+NAME = "workbench-cpu-2.us-west-2"
+HOME = "us-west-2"
+REST = {"IsTruncated": False, "MaxItems": "100"}
+
+
+@pytest.fixture(autouse=True)
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a folder of its own that holds examples/lab.yaml as fleet.yaml."""
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copy(EXAMPLES / "lab.yaml", tmp_path / "fleet.yaml"))
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
+    """Give the account of the example, whose zone a test prepares."""
+    with stubbed_account(monkeypatch) as session:
+        session.belongs_to(ACCOUNT, HOME)
+        yield session
+
+
+@pytest.fixture
+def offering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the file of what a stand-in for ssh-keyscan finds at any address; it notes beside it whom it asked."""
+    program, offered = tmp_path / "bin/ssh-keyscan", tmp_path / "offered"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nfor at; do :; done; echo "$at" >>{offered}.asked\ncat {offered}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    offered.write_text(f"192.168.40.21 {KEY}\n")
+    return offered
+
+
+def _known() -> dict[str, tuple[str, ...]]:
+    return dict(read_lock(Path("fleet.lock"), "lab").host_keys)
+
+
+def test_a_key_is_recorded_when_its_fingerprint_is_the_one_that_was_read(offering: Path) -> None:
+    """And of all that the machine offers, that key alone."""
+    offering.write_text(f"x {KEY}\nx {OTHER}\n")
+
+    assert run(["node", "trust", "titan-01.cellar", fingerprint(KEY)]) == 0
+
+    assert _known() == {"titan-01.cellar": (KEY,)}
+
+
+def test_another_key_is_refused_and_nothing_recorded(offering: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever answers in the machine's place is not believed."""
+    assert run(["node", "trust", "titan-01.cellar", fingerprint(OTHER)]) == 3
+
+    assert "does not offer the key" in capsys.readouterr().err
+    assert not Path("fleet.lock").exists()
+
+
+def test_a_recorded_key_gives_way_only_when_that_is_said(offering: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A machine that was made anew has another key; so has one that is not ours."""
+    record_host_keys(Path("fleet.lock"), "lab", "titan-01.cellar", (OTHER,), replace_known=False)
+
+    assert run(["node", "trust", "titan-01", fingerprint(KEY)]) == 2
+    refused = capsys.readouterr().err
+    kept = _known()
+    assert run(["node", "trust", "titan-01", fingerprint(KEY), "--replace"]) == 0
+
+    assert "--replace" in refused
+    assert kept == {"titan-01.cellar": (OTHER,)}
+    assert _known() == {"titan-01.cellar": (KEY,)}
+
+
+def test_a_machine_that_offers_nothing_is_told(offering: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It may be off."""
+    offering.write_text("")
+
+    assert run(["node", "trust", "titan-01.cellar", fingerprint(KEY)]) == 6
+    assert "offers no host key" in capsys.readouterr().err
+
+
+def _zone(account: StubbedSession, *told: dict[str, str], ids: tuple[str, ...] = ("Z1",)) -> None:
+    """Let the zone hold a name for each of these, with its records by their types; a public one is not asked."""
+    about = {"Name": "lab.internal.", "CallerReference": "c"}
+    private = [{"Id": f"/hostedzone/{each}", **about, "Config": {"PrivateZone": True}} for each in ids]
+    public = {"Id": "/hostedzone/Z9", **about, "Config": {"PrivateZone": False}}
+    listed = {"HostedZones": [*private, public], **REST}
+    account.answers("route53", HOME, "list_hosted_zones_by_name", listed, DNSName="lab.internal")
+    records: list[dict[str, Any]] = [
+        {"Name": f"{each['name']}.lab.internal.", "Type": kind, "ResourceRecords": [{"Value": value}]}
+        for each in told
+        for kind, value in each.items()
+        if kind != "name"
+    ]
+    answer = {"ResourceRecordSets": records, **REST}
+    for each in ids:
+        account.answers("route53", HOME, "list_resource_record_sets", answer, HostedZoneId=each)
+
+
+def _record(key: str, name: str = NAME) -> dict[str, str]:
+    return {"name": name, "A": "10.64.33.7", "TXT": '"i-0000000000000000b"', "SSHFP": SSHFP[key]}
+
+
+def test_a_key_that_aws_tells_and_the_machine_offers_is_recorded(account: StubbedSession, offering: Path) -> None:
+    """No fingerprint is read anywhere; the machine is asked at the address that AWS tells, and no name server is."""
+    _zone(account, _record(KEY), _record(OTHER, "workbench-cpu-3.us-west-2"))
+
+    assert run(["node", "trust", NAME]) == 0
+
+    assert _known() == {NAME: (KEY,)}
+    assert (offering.parent / "offered.asked").read_text() == "10.64.33.7\n"
+
+
+def test_another_key_than_aws_tells_is_refused(
+    account: StubbedSession, offering: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever answers in the machine's place is not believed, whatever else it offers."""
+    offering.write_text(f"x {OTHER}\n")
+    _zone(account, _record(KEY))
+
+    assert run(["node", "trust", NAME]) == 3
+
+    told = capsys.readouterr().err
+    assert f"{NAME} does not offer the key {fingerprint(KEY)}, but {fingerprint(OTHER)}" in told
+    assert not Path("fleet.lock").exists()
+
+
+@pytest.mark.parametrize(
+    "sshfp",
+    ["", "4 1 " + "0" * 40, "1 2 " + SSHFP[KEY][4:], SSHFP[KEY][:-2]],
+    ids=["none", "sha-1", "rsa", "short"],
+)
+def test_what_aws_does_not_tell_is_not_trusted(
+    sshfp: str, account: StubbedSession, offering: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A machine that offers a key proves nothing by that; a weaker sum, or another's, proves nothing either."""
+    _zone(account, {**_record(KEY), "SSHFP": sshfp})
+
+    assert run(["node", "trust", NAME]) == 6
+
+    assert "has told AWS no host key" in capsys.readouterr().err
+    assert not (offering.parent / "offered.asked").exists()
+    assert not Path("fleet.lock").exists()
+
+
+def test_a_name_that_nobody_has_is_told(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its machine may not have started."""
+    _zone(account, _record(KEY, "workbench-cpu-3.us-west-2"))
+
+    assert run(["node", "trust", NAME]) == 6
+
+    assert f"no machine has the name {NAME} now" in capsys.readouterr().err
+
+
+def test_a_name_in_two_zones_is_nobodys(
+    account: StubbedSession, offering: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of them is not the fleet's, and nothing says which."""
+    _zone(account, _record(KEY), ids=("Z1", "Z2"))
+
+    assert run(["node", "trust", NAME]) == 6
+
+    assert f"two private zones tell of {NAME}" in capsys.readouterr().err
+    assert not (offering.parent / "offered.asked").exists()
+
+
+@pytest.mark.usefixtures("offering")
+def test_the_key_of_a_machine_that_is_gone_gives_way(
+    account: StubbedSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Machines come and go under a name, and AWS says whose it is now; it is told that another had it."""
+    record_host_keys(Path("fleet.lock"), "lab", NAME, (OTHER,), replace_known=False)
+    _zone(account, _record(KEY))
+
+    assert run(["node", "trust", NAME]) == 0
+
+    assert _known() == {NAME: (KEY,)}
+    assert f"{NAME} is known by {fingerprint(KEY)}, no longer by {fingerprint(OTHER)}" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("offering")
+def test_a_groups_machines_are_taken_together(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those whose keys are not as AWS tells are named, and keep none from the others; other groups are left alone."""
+    others = ("workbench-cpu-3.us-west-2", "workbench-gpu-1.us-west-2")
+    _zone(account, _record(KEY), _record(OTHER, others[0]), _record(KEY, others[1]))
+
+    assert run(["node", "trust", "--group", "workbench-cpu"]) == 3
+
+    told = capsys.readouterr()
+    assert _known() == {NAME: (KEY,)}
+    assert [line.split()[3] for line in told.out.splitlines()] == [NAME]
+    assert f"{others[0]}: does not offer" in told.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "no machine is named"),
+        (["titan-01.cellar"], "bedplate node trust titan-01.cellar SHA256:..."),
+        (["control-1.us-west-2"], "AWS knows no host key of control-1.us-west-2"),
+        (["--group", "trian"], "write train"),
+        (["--group", "train"], "machines of train take no names"),
+        ([NAME, "--group", "workbench-cpu"], "one or the other"),
+    ],
+    ids=["nobody", "site", "control", "group", "workers", "both"],
+)
+def test_what_aws_cannot_tell_is_refused_before_it_is_asked(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what there is to do instead."""
+    assert run(["node", "trust", *arguments]) == 2
+    assert told in capsys.readouterr().err
