@@ -12,6 +12,8 @@ from tests.support.stand.stand import Stand
 _AT_THE_LAB = ("test_lab", "test_planted_defects")
 
 
+# First, for pytest-xdist reads the marks in its own turn at this hook.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep together whoever shares machines: a module's own, or those of the lab."""
     for item in items:
