@@ -15,6 +15,7 @@ from pyinfra.api.operation import operation
 from pyinfra.context import host
 
 from roles.base import Changes
+from roles.engine.agent import DRAFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def _place(file: Shipped, among: Sequence[str]) -> Generator[PyinfraCommand, Non
         host.noop(f"{file.path} is as it should be")
         return
     # Whoever reads the path finds the old file or the new one, never a part, and a secret is never open to others.
-    new = f"{file.path}.new"
+    new = f"{file.path}{DRAFT}"
     yield StringCommand("mkdir", "-p", QuoteString(dirname(new)), "&&", "install -m 600 /dev/null", QuoteString(new))
     yield FileUploadCommand(StringIO(file.text), new, remote_temp_filename=host.get_temp_filename(new))
     owned = StringCommand("chown", "root:root", QuoteString(new), "&&", "chmod", file.mode, QuoteString(new))

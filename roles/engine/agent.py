@@ -28,6 +28,8 @@ SILENCE = 45.0
 STALE = 15.0
 """Seconds without a beat after which a holder is taken for one that is leaving."""
 TIMED_OUT = 124
+DRAFT = ".new"
+"""What the name of a draft ends in: a file that is to take another's place, made first with the other's mode."""
 _SIZES = struct.Struct(">II")
 _LARGEST = 1 << 30
 
@@ -114,9 +116,14 @@ class Agent:
             lines.flush()
             os.fsync(lines.fileno())
 
-    def end(self, *_: object) -> tuple[dict[str, object], bytes]:
-        """Forget what was begun: all of it is done."""
-        self.journal.unlink(missing_ok=True)
+    def end(self, header: dict[str, object], _body: bytes) -> tuple[dict[str, object], bytes]:
+        """Forget what was begun and is done by now: these operations, or all where none is named."""
+        done = header.get("done")
+        left = [name for name in self.unfinished() if name not in done] if isinstance(done, list) else []
+        if left:
+            self.put({"path": str(self.journal)}, "".join(f"{name}\n" for name in left).encode())
+        else:
+            self.journal.unlink(missing_ok=True)
         return {}, b""
 
     def run(self, header: dict[str, object], body: bytes) -> tuple[dict[str, object], bytes]:
@@ -198,7 +205,7 @@ def _like(handle: int, path: Path) -> None:
 def _drop_draft(path: Path) -> None:
     """Take away the empty draft that a role has made for a file, which now gets no text."""
     with suppress(OSError):
-        if path.suffix == ".new" and path.stat().st_size == 0:
+        if path.suffix == DRAFT and path.stat().st_size == 0:
             path.unlink()
 
 

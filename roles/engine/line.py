@@ -96,9 +96,9 @@ class Line:
             raise OSError(header["refused"])
         return body
 
-    def finish(self) -> None:
-        """Tell the node that all that was begun is done."""
-        self._ask({"do": "end"})
+    def finish(self, done: Sequence[str] | None = None) -> None:
+        """Tell the node which operations are done, of those that were begun; None for all."""
+        self._ask({"do": "end", "done": None if done is None else list(done)})
 
     def close(self) -> None:
         """Hang up; the far end finishes the command that it is running."""

@@ -86,6 +86,12 @@ _WORK = (
         "look at its way out and at its apt sources, then apply again",
     ),
     _Saying(
+        r"Sub-process /usr/bin/dpkg exited unexpectedly|Sub-process /usr/bin/dpkg received|dpkg was interrupted",
+        Kind.FAILED,
+        "the package manager ended in the middle of its work",
+        "apply again: what is left is configured first",
+    ),
+    _Saying(
         "Unable to locate package|has no installation candidate",
         Kind.FAILED,
         "its package archives do not have what is wanted",

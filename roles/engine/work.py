@@ -30,6 +30,8 @@ class Work:
     tell: Tell
     roles: Callable[[NodePlan], tuple[Role, ...]]
     began: float = field(default_factory=monotonic)
+    only: frozenset[str] | None = None
+    """The roles that are wanted; None for all."""
 
     def open(self, is_stopped: Callable[[], bool]) -> None:
         """Log in; raises Trouble."""
@@ -46,6 +48,7 @@ class Work:
 
     def plan(self, only: frozenset[str] | None) -> None:
         """Let the roles look at the node and say what is to be; raises Trouble."""
+        self.only = only
         with ctx_host.use(self.host):
             self._guarded("looking at it", lambda: deploy(self.roles(self.host.data.node), only=only))
 
@@ -68,8 +71,14 @@ class Work:
             return
         with ctx_host.use(self.host):
             changed = sum([self._one(key, is_stopped) for key in list(self.host.op_hash_order)])
-        self.host.connector.line.finish()
+        self.host.connector.line.finish(self._done())
         self._end(changed)
+
+    def _done(self) -> tuple[str, ...] | None:
+        """Return the operations that are done; None for every one that was ever begun, where no role was left out."""
+        if self.only is None:
+            return None
+        return tuple(name_of(self.state, self.host, key) for key in self.host.op_hash_order)
 
     def _one(self, key: str, is_stopped: Callable[[], bool]) -> bool:
         """Carry out one operation; tell whether it changed anything."""

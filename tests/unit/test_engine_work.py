@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -133,6 +133,32 @@ def test_a_line_cut_at_any_operation_is_made_good(number: int, moment: str, tmp_
     assert _names(third) == []
 
 
+def test_what_was_cut_in_one_role_is_not_forgotten_by_an_apply_of_another(tmp_path: Path) -> None:
+    """A whole apply that failed left a start due; an apply of another role alone ends well, and it is due still."""
+
+    @dataclass(frozen=True, slots=True)
+    class Diary(Notebook):
+        name: ClassVar[str] = "diary"
+
+        def install(self) -> None:
+            files.directory(name="Folder of diaries", path=str(self.folder))
+
+        def configure(self) -> Changes:
+            return ()
+
+    notebook, diary = Notebook(tmp_path / "node"), Diary(tmp_path / "other")
+    _told(_order(tmp_path), Notebook(tmp_path / "node", failing="exit 1"), diary)
+    diary.folder.rmdir()
+    alone = _told(replace(_order(tmp_path), only=frozenset({"diary"})), notebook, diary)
+
+    after = _told(_order(tmp_path), notebook, diary)
+    last = _told(_order(tmp_path), notebook, diary)
+
+    assert _names(alone) == ["Folder of diaries"]
+    assert _names(after) == ["Start anew"]
+    assert _names(last) == []
+
+
 def test_one_node_s_end_is_not_the_others(tmp_path: Path) -> None:
     """A node that is not reached is named, and the others are done."""
     order = Order(
@@ -168,8 +194,9 @@ def test_a_package_manager_that_is_busy_is_waited_for(tmp_path: Path) -> None:
         ("dpkg: error: No space left on device", "its disk is full"),
         ("E: Failed to fetch http://deb/x  Temporary failure resolving 'deb'", "cannot reach a package archive"),
         ("E: Unable to locate package nvtop", "do not have what is wanted"),
+        ("E: Sub-process /usr/bin/dpkg exited unexpectedly", "ended in the middle of its work"),
     ],
-    ids=["disk", "mirror", "package"],
+    ids=["disk", "mirror", "package", "killed"],
 )
 def test_a_failure_that_is_known_says_what_to_do(said: str, told: str, tmp_path: Path) -> None:
     """The operation is named, with what its command's words mean."""
