@@ -26,6 +26,7 @@ def doors(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> tuple[Rule, .
         *_watchers(plan, place),
         *_fellows(plan, place, duties),
         *_control(plan, duties),
+        *_pods(plan, duties),
         *_mounting(plan, place, duties),
         *_gateways(duties),
     )
@@ -82,6 +83,17 @@ def _control(plan: FleetPlan, duties: frozenset[Duty]) -> Iterator[Rule]:
         yield Rule(
             f"api-from-laptops-{pool.place}", f"Kubernetes API for laptops of {pool.place}", pool.block, TCP, API_PORT
         )
+
+
+def _pods(plan: FleetPlan, duties: frozenset[Duty]) -> Iterator[Rule]:
+    """Yield the doors of the pods that run on the machine itself; those of other nodes come under their node's address.
+
+    They may what their neighbours may: everything on a worker, the API where it is served.
+    """
+    if plan.pods and Duty.WORKER in duties:
+        yield Rule("all-from-pods", "All from pods", plan.pods)
+    elif plan.pods and Duty.CONTROL in duties:
+        yield Rule("api-from-pods", "Kubernetes API for pods", plan.pods, TCP, API_PORT)
 
 
 def _mounting(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> Iterator[Rule]:

@@ -13,6 +13,10 @@ from roles.template import rendered
 
 # Kubernetes forwards packets of pods; gateways bring tables of their own for what they forward.
 FORWARDERS = frozenset({Duty.WORKER, Duty.CONTROL, Duty.TUNNELS, Duty.LAPTOPS})
+# People run containers there: whether packets are forwarded at all is the matter of what runs them.
+HOSTS = frozenset({Duty.WORKBENCH})
+# The bridges that Docker and Podman make, as they name them; a machine's own, br0, is none of them.
+_BRIDGES = ("docker*", "br-*", "podman*", "cni-podman*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,11 @@ class Door:
     protocol: str | None
     port: int | None
     blocks: tuple[IPv4Network, ...]
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is open to everything that its blocks send."""
+        return self.protocol is None and self.port is None
 
     @property
     def matches(self) -> str:
@@ -49,6 +58,7 @@ def ruleset(rules: Iterable[Rule], duties: frozenset[Duty]) -> str:
         "hardened/filter.nft.j2",
         doors=doors_of(rules),
         forwards=bool(duties & FORWARDERS),
+        bridges=_BRIDGES if duties & HOSTS else (),
         # What a peer dialled at the ports of IKE comes in at those of its own charon (vpn.guard).
         hands_over=Duty.TUNNELS in duties,
     )

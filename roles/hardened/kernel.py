@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from bedplate.plan.node import Duty
-from roles.hardened.filter import FORWARDERS
+from roles.hardened.filter import FORWARDERS, HOSTS
 from roles.shipped import Shipped
 from roles.sysctl import hold
 from roles.template import rendered, text_of
@@ -17,9 +17,11 @@ def settings(duties: frozenset[Duty], *, fabric: bool) -> str:
 
     Answers may leave by another interface than questions came in by where packets are forwarded, and where a machine
     has several interfaces on one network, as those with a fabric have: the filter of reverse paths is loose there.
+    Where people run containers, forwarding is left as it is: off, until Docker or Podman turns it on.
     """
     forwards = bool(duties & FORWARDERS)
-    return rendered("hardened/sysctl.conf.j2", forwards=forwards, loose=forwards or fabric)
+    hosts = bool(duties & HOSTS)
+    return rendered("hardened/sysctl.conf.j2", forwards=forwards, hosts=hosts, loose=forwards or fabric)
 
 
 def shipped(text: str) -> tuple[Shipped, ...]:

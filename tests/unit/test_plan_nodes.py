@@ -14,6 +14,7 @@ from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.plan import FleetPlan
 from bedplate.plan.door import SSH, TCP
+from bedplate.plan.hostnames import API_PORT
 from bedplate.plan.intent import Flow, Kind, Spot, reaches, spots
 from bedplate.plan.node import Duty, Ground, MountKind, NodePlan
 from bedplate.plan.node_doors import EXPORTER_PORT, OPENVPN
@@ -78,6 +79,8 @@ def _kinds(nodes: tuple[NodePlan, ...]) -> Iterator[NodePlan]:
 def _assert_not_too_wide(plan: FleetPlan, node: NodePlan) -> None:
     own = [*(region.block for region in plan.regions), *(site.lan for site in plan.sites)]
     own += [pool.block for pool in plan.laptops]
+    # Pods come by their own addresses only where they run.
+    own += [plan.pods] if plan.pods and node.duties & {Duty.WORKER, Duty.CONTROL} else []
     for rule in node.doors:
         if not any(rule.block.subnet_of(block) for block in own):
             assert (rule.protocol, rule.port) in OPEN, (node.name, rule)
@@ -178,6 +181,22 @@ def test_metrics_are_read_from_within_the_fleet() -> None:
 
     assert blocks
     assert not any(pool.block.overlaps(block) for pool in LAB.laptops for block in blocks)
+
+
+@pytest.mark.parametrize(
+    ("name", "doors"),
+    [
+        ("titan-01.cellar", [(None, None)]),
+        ("control-2.us-west-2", [(TCP, API_PORT)]),
+        ("titan-03.cellar", []),
+        ("gate.cellar", []),
+    ],
+)
+def test_pods_come_in_where_they_run(name: str, doors: list[tuple[str | None, int | None]]) -> None:
+    """Everything on a worker, the API on the control plane, nothing elsewhere."""
+    found = [(rule.protocol, rule.port) for rule in _node(name).doors if rule.block == LAB.pods]
+
+    assert found == doors
 
 
 def test_gpus_are_those_of_the_file_or_of_the_first_type() -> None:

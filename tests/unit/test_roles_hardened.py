@@ -94,15 +94,22 @@ def test_the_host_key_by_which_the_node_is_known_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("duty", "forwards", "reverse"),
-    [(Duty.FILES, True, "1"), (Duty.WORKER, False, "2"), (Duty.TUNNELS, False, "2"), (Duty.LAPTOPS, False, "2")],
+    ("duty", "refuses", "reverse"),
+    [
+        (Duty.FILES, True, "1"),
+        (Duty.WORKBENCH, False, "1"),
+        *((duty, False, "2") for duty in (Duty.WORKER, Duty.TUNNELS, Duty.LAPTOPS)),
+    ],
 )
-def test_only_machines_that_pass_packets_on_may(duty: Duty, *, forwards: bool, reverse: str) -> None:
-    """Forwarding is refused where nothing is forwarded, and answers may go another way only where something is."""
+def test_only_machines_that_pass_packets_on_may(duty: Duty, *, refuses: bool, reverse: str) -> None:
+    """Forwarding is refused where nothing is forwarded, and answers may go another way only where something is.
+
+    On a workbench it is the matter of what runs people's containers, which an apply must not turn off under them.
+    """
     played = fresh(DEBIAN).play(Hardened(doors=(), duties=frozenset({duty})))
     text = played.written(SYSCTL)
 
-    assert ("net.ipv4.ip_forward = 0" in text) is forwards
+    assert ("net.ipv4.ip_forward = 0" in text) is refuses
     assert f"net.ipv4.conf.all.rp_filter = {reverse}\n" in text
 
 

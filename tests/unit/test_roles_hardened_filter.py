@@ -6,7 +6,7 @@ import pytest
 
 from bedplate.plan.door import ANYWHERE, Rule
 from bedplate.plan.node import Duty
-from roles.hardened.filter import FORWARDERS, Door, doors_of, ruleset
+from roles.hardened.filter import FORWARDERS, HOSTS, Door, doors_of, ruleset
 
 LAN = IPv4Network("192.168.40.0/22")
 SSH = Rule("ssh-from-cellar", "SSH from the cellar", LAN, "tcp", 22)
@@ -85,6 +85,17 @@ def test_only_the_fleet_s_own_table_is_replaced() -> None:
 def test_packets_are_passed_on_only_by_whom_they_are_to_pass(duty: Duty) -> None:
     """Kubernetes and gateways forward by rules of their own; every other machine forwards nothing."""
     assert ("hook forward" in ruleset((), frozenset({duty}))) is (duty not in FORWARDERS)
+
+
+@pytest.mark.parametrize("duty", sorted(set(Duty) - FORWARDERS))
+def test_only_where_people_work_are_containers_led_out(duty: Duty) -> None:
+    """A workbench leads on what its bridges send, and what it publishes to whom everything is open; others nothing."""
+    rules = chain(ruleset((SSH, ALL), frozenset({duty})), "forward")[1:]
+
+    bridges = [f'iifname "{name}" accept' for name in ("docker*", "br-*", "podman*", "cni-podman*")]
+    published = "ct status dnat ip saddr @from_all accept"
+    wanted = ["ct state established,related accept", *bridges, published, "counter drop"]
+    assert rules == (wanted if duty in HOSTS else [])
 
 
 @pytest.mark.parametrize("duty", sorted(Duty))
