@@ -1,7 +1,8 @@
 """What pyinfra runs for each node: `pyinfra roles/inventory.py roles/deploy.py`.
 
-The node is the machine of its name in the fleet file that its data name; `stages` and `only` name the stages and the
-roles that are wanted, all where they are left out.
+The node is the machine of its name in the fleet file that its data name. `stages` and `only` name the stages and the
+roles that are wanted, one or a list, as in `--data only=monitoring`; all where they are left out. Nobody confirms a new
+packet filter here: within two minutes, `ssh NODE sudo bedplate-trial confirm`.
 """
 
 from pathlib import Path
@@ -12,5 +13,12 @@ from roles.catalog import roles_of
 from roles.fleet_file import machines
 from roles.stages import deploy
 
+
+def _told(name: str) -> list[str] | None:
+    """Return what the data of the node say under a name: one word is a list of one."""
+    words = host.data.get(name)
+    return [words] if isinstance(words, str) else words
+
+
 node = machines(Path(host.data.fleet))[host.name]
-deploy(roles_of(node), only=host.data.get("only"), stages=host.data.get("stages"))
+deploy(roles_of(node), only=_told("only"), stages=_told("stages"))

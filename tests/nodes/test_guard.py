@@ -113,11 +113,13 @@ def test_a_gateway_with_its_tunnels_keeps_every_promise(node: Node, operator: Op
 
 def test_each_fault_breaks_its_own_promise(node: Node, operator: Operator) -> None:
     """Six ways in which a gateway may be wrong, each seen by the rule that is about it."""
+    laid(node, SITE)
     charon = SITE.charons[0].name
+    # FRR first: whenever it starts, it has packets led on again.
     node.run(
-        "nft delete table inet bedplate_guard; sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.ip_forward=0;"
-        f"systemctl disable -q frr; systemctl stop bedplate-ipsec-{charon};"
-        f"chmod 640 /etc/bedplate/ipsec/{charon}/swanctl.conf"
+        "systemctl disable -q --now frr; nft delete table inet bedplate_guard;"
+        "sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.ip_forward=0;"
+        f"systemctl stop bedplate-ipsec-{charon}; chmod 640 /etc/bedplate/ipsec/{charon}/swanctl.conf"
     )
 
     found = _outcomes(operator)
