@@ -21,10 +21,11 @@ def first_boot(plan: FleetPlan, pool: PoolPlan) -> str:
     """Return the script that a pool's machines run when they first start."""
     group = {"SCALING_GROUP": f"{plan.name}-{pool.name}"}
     if pool.use is Use.KUBERNETES:
-        return _script(plan, ("take_ec2_name", "report_ready"), group)
+        return _script(plan, ("take_ec2_name", "let_admins_in", "report_ready"), group)
     place = ssh_name(plan, pool, 1).partition(".")[2]
     names = {"LABEL": pool.group, "PLACE": place, "HIGHEST": str(highest(plan, pool))}
-    return _script(plan, ("claim_name", "take_claimed_name", "watch_for_end", "report_ready"), group | names)
+    steps = ("claim_name", "take_claimed_name", "let_admins_in", "watch_for_end", "report_ready")
+    return _script(plan, steps, group | names)
 
 
 def member_boot(plan: FleetPlan, member: Member, volume_id: str) -> str:
@@ -34,7 +35,7 @@ def member_boot(plan: FleetPlan, member: Member, volume_id: str) -> str:
         "HOST_NAME": f"{member.name}.{plan.domain}",
         "VOLUME": volume_id,
     }
-    return _script(plan, ("take_fixed_name", "attach_volume", "mount_volume", "report_ready"), words)
+    return _script(plan, ("take_fixed_name", "let_admins_in", "attach_volume", "mount_volume", "report_ready"), words)
 
 
 def _script(plan: FleetPlan, steps: tuple[str, ...], words: Mapping[str, str]) -> str:

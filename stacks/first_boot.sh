@@ -79,6 +79,37 @@ report() {
 
 report_ready() { report ready CONTINUE; }
 
+# --- logins ----------------------------------------------------------------------------------------------------------
+
+# add_admin NAME UID KEY: as the roles have it, which keep it from then on. Without a home: that may lie on a server.
+add_admin() {
+  local keys=$ROOT/etc/ssh/authorized_keys.d/$1
+  getent group "$1" >/dev/null || groupadd --gid "$2" "$1"
+  getent passwd "$1" >/dev/null || useradd --uid "$2" --gid "$2" --home-dir "/home/$1" --no-create-home \
+    --shell /bin/bash --no-log-init --password '*' "$1"
+  grep -qsxF "$3" "$keys" || printf '%s\n' "$3" >>"$keys"
+}
+
+# Let the fleet's administrators log in by their keys and become root, so that somebody can configure this machine.
+let_admins_in() {
+  local told name uid key sudoers='' drop_in=$ROOT/etc/ssh/sshd_config.d/00-bedplate.conf try=0
+  until told=$(parameter admins); do
+    ((++try < TRIES)) || fail "nobody tells who the administrators are"
+    rest "$try"
+  done
+  install -d -m 0755 "$ROOT/etc/ssh/authorized_keys.d"
+  while read -r name uid key; do
+    [[ -n $key ]] || continue
+    add_admin "$name" "$uid" "$key"
+    [[ $sudoers == *"$name ALL="* ]] || sudoers+="$name ALL=(ALL:ALL) NOPASSWD: ALL"$'\n'
+  done < <(tr ',' '\n' <<<"$told")
+  [[ -n $sudoers ]] || return 0
+  install -m 0440 /dev/stdin "$ROOT/etc/sudoers.d/50-bedplate-people" <<<"$sudoers"
+  # An image that was configured before has its own.
+  [[ -e $drop_in ]] || printf 'AuthorizedKeysFile .ssh/authorized_keys /etc/ssh/authorized_keys.d/%%u\n' >"$drop_in"
+  systemctl try-reload-or-restart ssh.service
+}
+
 # --- names -----------------------------------------------------------------------------------------------------------
 
 zone_call() { signed route53 us-east-1 route53.amazonaws.com "/2013-04-01/hostedzone/$zone/rrset$1" "${@:2}"; }

@@ -1,4 +1,4 @@
-"""The plan that a live deployment may act on: only blocks that fleet.lock holds, only a stack of this fleet."""
+"""The plan that a live deployment may act on: only blocks and ids that fleet.lock holds, only a stack of this fleet."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,10 +35,15 @@ def order(fleet_file: Path, stack: str) -> Order:
 
 
 def refuse_unrecorded(plan: FleetPlan, fleet_file: Path) -> None:
-    """Raise InputError when the plan has blocks that its lock lacks: the next run might allot others."""
-    if plan.news:
+    """Raise InputError when the plan has what its lock lacks: the next run might allot other blocks, or other ids.
+
+    Of people only administrators count, whose ids machines of the cloud learn from AWS.
+    """
+    admins = (person.name for person in plan.accounts.people if person.admin)
+    news = (*plan.news, *(name for name in admins if name not in plan.record.people))
+    if news:
         raise InputError(
-            f"not recorded in {lock_path(fleet_file).name}: {', '.join(plan.news)}",
+            f"not recorded in {lock_path(fleet_file).name}: {', '.join(news)}",
             where=str(fleet_file),
             fix=f"run `bedplate plan --write {fleet_file.name}` first, and commit the lock",
         )

@@ -11,6 +11,7 @@ _DATA = "move the data first; then `pulumi state unprotect` what is told, and ru
 # An entry of a list is known by what it says, so that these are told as one that goes and one that comes.
 _ANOTHER_POOL = "another pool: one goes, with its machines, and one comes"
 _ANOTHER_GATEWAY = "another gateway: one goes, with its address, and one comes"
+_ACCOUNTS = "nodes learn it at their next apply, new ones of the cloud when they start"
 _FOLDER = "a new fleet, in a folder of its own"
 
 
@@ -48,9 +49,9 @@ _FLEET = (
     *_started_with("owner", "the tags of everything; a template with new tags is a new version"),
     *_replaces("domain", "the private zone and every name in it"),
     *_free("allow", "rules are judged, nothing is made"),
-    *_free("people.*", "nodes learn it at their next apply", *_BOTH),
-    *_free("people.*.admin", "nodes learn it at their next apply"),
-    *_free("people.*.keys", "nodes learn it at their next apply", *_EVERY),
+    *_free("people.*", _ACCOUNTS, *_BOTH),
+    *_free("people.*.admin", _ACCOUNTS),
+    *_free("people.*.keys", _ACCOUNTS, *_EVERY),
     *_free("people.*.groups", "nodes learn it at their next apply; a group keeps its id for ever", *_EVERY),
     *_free("budget", "the budget and its warnings", *_BOTH),
     *_free("budget.monthly", "the budget and its warnings"),

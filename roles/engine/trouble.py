@@ -37,7 +37,8 @@ _LOGIN = (
         r"Permission denied \(",
         Kind.UNREACHED,
         "it does not let this account in",
-        "name another by --user, or a key by --identity; a fresh machine of the cloud knows `ubuntu` alone",
+        "name another by --user, or a key by --identity; "
+        "a fresh machine of the cloud knows administrators alone, one of a site `ubuntu`",
     ),
     _Saying(
         "Could not resolve hostname",

@@ -1,26 +1,19 @@
 """The first boot's script, run by bash against metadata and endpoints that demand what the real ones do."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bedplate.plan.hostnames import ssh_pools
 from bedplate.rehearsal.simulation import Aws, running
 from stacks.first_boot import first_boot, member_boot
 from stacks.name_office import names_grant
-from tests.support.declared import EXAMPLES, plan_of
-from tests.support.front_door import FrontDoor, front_door
-from tests.support.node import Node, node
+from tests.support.boot_place import LAB, POOL, Place, boot_place
+from tests.support.node import Node
 
-PLAN = plan_of(EXAMPLES / "lab.yaml")
-POOL = replace(ssh_pools(PLAN)[0], max=3)
-LAB = replace(PLAN, pools=(POOL, *(pool for pool in PLAN.pools if pool.group != POOL.group)))
 SCRIPT = first_boot(LAB, POOL)
 WORKER = next(pool for pool in LAB.pools if pool.use.value == "kubernetes")
-TYPES = ("A", "TXT", "SSHFP")
 HOST = "workbench-gpu-{}.us-west-2.lab.internal."
 
 
@@ -31,50 +24,11 @@ def account() -> Iterator[Aws]:
         yield simulation.region("us-west-2")
 
 
-class Place:
-    """A fleet's zone and machines, and the door through which they ask for them."""
-
-    def __init__(self, door: FrontDoor, root: Path, stack: ExitStack) -> None:
-        self.door, self.aws, self._root, self._stack = door, door.aws, root, stack
-        made = self.aws.call("route53", "create_hosted_zone", Name="lab.internal", CallerReference=str(root))
-        self.zone = made["HostedZone"]["Id"].rpartition("/")[2]
-        call = {"Name": "/lab/zone", "Value": self.zone, "Type": "SecureString", "Overwrite": True}
-        self.aws.call("ssm", "put_parameter", **call)
-
-    def machine(self) -> Node:
-        """Start a machine."""
-        image = self.aws.call("ec2", "describe_images", Owners=["099720109477"])["Images"][0]["ImageId"]
-        made = self.aws.call("ec2", "run_instances", ImageId=image, MinCount=1, MaxCount=1, InstanceType="m7i.large")
-        (one,) = made["Instances"]
-        folder = self._root / one["InstanceId"]
-        return self._stack.enter_context(node(folder, self.door, one["InstanceId"], one["PrivateIpAddress"]))
-
-    def end(self, machine: Node) -> None:
-        """End a machine without a word to anybody."""
-        self.aws.call("ec2", "terminate_instances", InstanceIds=[machine.facts["instance-id"]])
-
-    @property
-    def names(self) -> dict[str, tuple[str, ...]]:
-        """Who has which name: the address, the instance that owns it, and the host key that it is known by."""
-        listed = self.aws.call("route53", "list_resource_record_sets", HostedZoneId=self.zone)["ResourceRecordSets"]
-        found: dict[str, dict[str, str]] = {}
-        for one in (one for one in listed if one["Type"] in TYPES):
-            found.setdefault(one["Name"], {})[one["Type"]] = one["ResourceRecords"][0]["Value"].strip('"')
-        return {name: tuple(told.get(kind, "") for kind in TYPES) for name, told in found.items()}
-
-    @property
-    def reports(self) -> list[tuple[str, str, str]]:
-        """What hooks were told: group, hook, result."""
-        keys = ("AutoScalingGroupName", "LifecycleHookName", "LifecycleActionResult")
-        told = (one for one in self.door.asked if one["action"] == "CompleteLifecycleAction")
-        return [(one[keys[0]], one[keys[1]], one[keys[2]]) for one in told]
-
-
 @pytest.fixture
 def place(account: Aws, tmp_path: Path) -> Iterator[Place]:
     """Give a fleet of no machines."""
-    with ExitStack() as stack:
-        yield Place(stack.enter_context(front_door(account)), tmp_path, stack)
+    with boot_place(account, tmp_path) as opened:
+        yield opened
 
 
 def who(machine: Node) -> tuple[str, ...]:
@@ -250,7 +204,7 @@ def test_a_worker_keeps_the_name_that_ec2_gave_it(place: Place) -> None:
     status, log = machine.boot(first_boot(LAB, WORKER))
 
     assert status == 0, log
-    assert machine.noted == [f"hostnamectl set-hostname {machine.facts['local-hostname']}"]
+    assert machine.noted[0] == f"hostnamectl set-hostname {machine.facts['local-hostname']}"
     assert place.names == {}
     assert place.reports == [(f"lab-{WORKER.name}", "ready", "CONTINUE")]
 

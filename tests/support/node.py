@@ -12,8 +12,15 @@ from tests.support.front_door import FrontDoor
 from tests.support.metadata import metadata_service
 
 # Commands that would change this machine: stand-ins that note how they were called.
-_NOTED = ("hostnamectl", "systemctl", "mkfs.ext4", "mount")
-_FOLDERS = ("etc/cloud/cloud.cfg.d", "etc/ssh", "etc/systemd/system", "dev/disk/by-id", "bin")
+_NOTED = ("hostnamectl", "systemctl", "mkfs.ext4", "mount", "groupadd", "useradd")
+_FOLDERS = (
+    "etc/cloud/cloud.cfg.d",
+    "etc/ssh/sshd_config.d",
+    "etc/sudoers.d",
+    "etc/systemd/system",
+    "dev/disk/by-id",
+    "bin",
+)
 _KEYGEN = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f")
 
 

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,19 @@ def test_blocks_that_the_lock_lacks_are_never_deployed(fleet_file: Path) -> None
         order(fleet_file, "solo.us-west-2")
 
     assert "bedplate plan --write" in caught.value.fix
+
+
+@pytest.mark.parametrize("admin", [True, False], ids=["administrator", "other"])
+def test_an_administrator_whose_id_the_lock_lacks_is_recorded_first(recorded: Path, *, admin: bool) -> None:
+    """Machines of the cloud make the account by that id, and the next plan might give another; nobody else matters."""
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHXlSbWlqCd0d+1cFb0YhXzGvHWQHkdPzXyKDVCgZx4w"
+    zoe = f'  zoe: {{admin: {str(admin).lower()}, keys: ["{key}"]}}'
+    recorded.write_text(
+        recorded.read_text(encoding="utf-8").replace("people:\n", f"people:\n{zoe}\n"), encoding="utf-8"
+    )
+
+    with pytest.raises(InputError, match=r"not recorded in fleet\.lock: zoe") if admin else nullcontext():
+        order(recorded, "solo.shared")
 
 
 def test_similar_types_wait_for_their_image(fleet_file: Path) -> None:
