@@ -34,6 +34,7 @@ from bedplate.cli.vpn_revoke import revoke
 from bedplate.cli.vpn_show import show as show_profile
 from bedplate.cli.vpn_status import status
 from bedplate.cli.vpn_sync import sync
+from bedplate.cli.vpn_timer import timer
 from bedplate.cli.vpn_tunnels import tunnels
 
 EXAMPLES: tuple[tuple[Callable[..., int], str], ...] = (
@@ -72,6 +73,7 @@ NOUNS: dict[str, tuple[str, tuple[tuple[Callable[..., int], str], ...]]] = {
             (list_certificates, "bedplate vpn list"),
             (show_profile, "bedplate vpn show ada > ada.ovpn"),
             (sync, "bedplate vpn sync"),
+            (timer, "bedplate vpn timer"),
             (tunnels, "bedplate vpn tunnels"),
             (status, "bedplate vpn status"),
             (record_doors, "bedplate vpn record"),

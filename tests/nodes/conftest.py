@@ -6,19 +6,26 @@ import pytest
 
 from tests.support.needs import need_program, need_root
 from tests.support.stand.applied import Lab, Parting, applied_lab
+from tests.support.stand.gateways import LaptopGateways, laptop_gateways
 from tests.support.stand.stand import Stand
 
-# The modules that share the session's lab, which is made but once.
-_AT_THE_LAB = ("test_lab", "test_planted_defects")
+# The modules that share what a session makes but once: its lab, and its gateways of laptops.
+_SHARING = {
+    "test_lab": "lab",
+    "test_planted_defects": "lab",
+    "test_laptop_gateway": "gateways",
+    "test_laptop_client": "gateways",
+    "test_laptop_revoked": "gateways",
+}
 
 
 # First, for pytest-xdist reads the marks in its own turn at this hook.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep together whoever shares machines: a module's own, or those of the lab."""
+    """Keep together whoever shares machines: a module's own, or those of several."""
     for item in items:
         name = item.path.stem
-        item.add_marker(pytest.mark.xdist_group("lab" if name in _AT_THE_LAB else name))
+        item.add_marker(pytest.mark.xdist_group(_SHARING.get(name, name)))
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +42,15 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     _need_what_it_takes()
     with applied_lab(tmp_path_factory.mktemp("lab")) as applied:
         yield applied
+
+
+@pytest.fixture(scope="session")
+def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LaptopGateways]:
+    """Give two gateways of laptops whose daemons serve, shared by all modules: leave them as you found them."""
+    _need_what_it_takes()
+    need_program("openvpn")
+    with laptop_gateways(tmp_path_factory.mktemp("gateways")) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

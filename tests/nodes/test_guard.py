@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.declared import EXAMPLES
 from tests.support.lab_pair import ATTIC, CELLAR, one_key
+from tests.support.netlab_program import until
+from tests.support.page import spoken, told_commands
 from tests.support.site_side import cellar
 from tests.support.stand.carried import laid
 from tests.support.stand.node import Node
@@ -34,7 +36,9 @@ def operator(stand: Stand) -> Operator:
 def node(stand: Stand, operator: Operator) -> Node:
     """Give the site's gateway, with the role in force."""
     booted = stand.boot(NAME, "192.168.40.1")
-    assert operator.changes(NAME, *ROLES)[NAME]
+    applies = f"bedplate node apply {NAME}"
+    assert applies in told_commands("vpn-sites.md")
+    assert operator.changes(*applies.split()[3:], *ROLES)[NAME]
     return booted
 
 
@@ -88,6 +92,23 @@ def test_tunnels_are_laid_once_and_stay(node: Node) -> None:
     assert node.run("nft list table inet bedplate_handover").count("redirect") == 2 * len(names)
     assert node.run("vtysh -c 'show bgp neighbors'").count("BGP neighbor is") == len(names)
     assert node.run("find /etc/bedplate/ipsec -name swanctl.conf ! -perm 600") == ""
+
+
+def test_a_gateway_shows_where_the_page_says_to_look(node: Node) -> None:
+    """Associations, BGP's peers, what the guard counts, and why: each by the page's own command."""
+    laid(node, SITE)
+    charon = SITE.charons[0].name
+    listed = spoken("vpn-sites.md", "swanctl --list-sas --uri unix:///run/bedplate-ipsec/<charon>.vici")
+    until(lambda: node.run(f"test -S /run/bedplate-ipsec/{charon}.vici && echo there || true") != "", 30, "it listens")
+
+    node.run(listed.replace("<charon>", charon))
+    bgp = node.run(spoken("vpn-sites.md", "vtysh -c 'show bgp summary'"))
+    rules = node.run(spoken("vpn-sites.md", "nft list table inet bedplate_guard"))
+    journal = node.run(spoken("vpn-sites.md", "journalctl -u 'bedplate-ipsec-*'") + " --no-pager")
+
+    assert bgp.count("\n169.254.") == len(SITE.charons), bgp
+    assert "counter packets" in rules
+    assert f"Started bedplate-ipsec-{charon}" in journal
 
 
 def test_a_tunnel_that_leaves_the_plan_leaves_the_gateway(node: Node) -> None:

@@ -1,6 +1,7 @@
 """`bedplate vpn`, driven as an operator drives it: keys on a disk, gateways that the real keeper stands for."""
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +16,13 @@ from tests.support.declared import EXAMPLES
 from tests.support.gateway_shell import shell_to
 from tests.support.laptop_plans import HOME, PUBLIC, RESOLVERS
 from tests.support.needs import need_program
+from tests.support.page import spoken, told_commands
 from vpn.authority import new_root
 from vpn.certificate import certificate_text
 from vpn.pki_folder import folder_of
 from vpn.revocation import read_lists
 
 _OTHER = certificate_text(new_root("lab", NOW).certificate).encode()
-ROOT = Path(__file__).parents[2]
 HOSTS = {"us-west-2": "laptops.us-west-2", "cellar": "gate.cellar"}
 
 
@@ -329,22 +330,37 @@ def test_a_root_beside_the_fleet_file_is_refused(lab: Path) -> None:
     assert not folder_of(lab).authority.exists()
 
 
-def _told_commands(page: Path) -> list[list[str]]:
-    """Return the commands of a page's blocks, without their comments."""
-    blocks = page.read_text().split("```")[1::2]
-    lines = [line.partition("#")[0].split() for block in blocks for line in block.splitlines()]
-    return [words for words in lines if words[:1] == ["bedplate"]]
-
-
 def test_every_command_of_the_page_about_keys_works(lab: Path, gateways: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In its order, from a fleet file alone; the authority is the one that the gateways trust already."""
     record_doors(lock_path(lab), "lab", {HOME: PUBLIC}, {HOME: RESOLVERS})
     monkeypatch.chdir(lab.parent)
-    first, *others = _told_commands(ROOT / "docs" / "vpn-keys.md")
+    first, *others = (shlex.split(line) for line in told_commands("vpn-keys.md"))
 
     assert first[1:] == ["vpn", "init"]
     assert [words for words in others if run(words[1:]) != 0] == []
     assert {words[2] for words in others} == {"add", "sync", "show", "list", "renew", "revoke"}
+    assert run(shlex.split(spoken("vpn-keys.md", "bedplate node ssh-config"))[1:]) == 0
+
+
+def test_a_pool_that_is_full_becomes_a_wider_one(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the page's own command, once the file says so; whoever has a profile dials where they dialled."""
+    record_doors(lock_path(lab), "lab", {HOME: PUBLIC}, {HOME: RESOLVERS})
+    monkeypatch.chdir(lab.parent)
+    assert run(["plan", "--write"]) == 0
+    lab.write_text(lab.read_text().replace("pool: /22", "pool: /20"))
+
+    assert run(["plan", "--write"]) == 2
+    assert (
+        run(shlex.split(spoken("vpn.md", "bedplate plan --write --release pool/us-west-2 --release pool/cellar"))[1:])
+        == 0
+    )
+
+    lock = json.loads(lock_path(lab).read_text())
+    assert {name: block.rpartition("/")[2] for name, block in lock["blocks"].items() if name.startswith("pool/")} == {
+        "pool/us-west-2": "20",
+        "pool/cellar": "20",
+    }
+    assert lock["gateways"] == {HOME: str(PUBLIC)}
 
 
 def test_a_gateway_that_serves_nobody_is_told(begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]) -> None:

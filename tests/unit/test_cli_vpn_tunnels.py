@@ -1,6 +1,7 @@
 """`bedplate vpn tunnels`, driven as an operator drives it: keys in a simulated account, a gateway's real keeper."""
 
 import json
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from bedplate.cli import run
 from tests.support.declared import EXAMPLES
 from tests.support.gateway_shell import shell_to
 from tests.support.gateway_tools import calls_of, site_gateway_at
+from tests.support.page import told_commands
 from tests.support.site_side import LAB
 
 NAME = "gate.cellar"
@@ -70,6 +72,20 @@ def test_tunnels_are_carried_once(engine: str, lab: Path, gate: Path, capsys: py
     assert sum(f"{KEY}".encode().hex() in each.read_text() for each in settings) == len(settings)
     assert {each.stat().st_mode & 0o777 for each in settings} == {0o600}
     assert "router bgp" in (gate / "etc/frr/frr.conf").read_text()
+
+
+def test_the_page_about_sites_is_followed(
+    lab: Path, gate: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every command of it, in its order; roles are applied on booted machines elsewhere, and no daemon runs here."""
+    applied, *others = (shlex.split(line)[1:] for line in told_commands("vpn-sites.md"))
+    monkeypatch.chdir(lab.parent)
+
+    statuses = {tuple(words): run(words) for words in others}
+
+    assert applied == ["node", "apply", NAME]
+    assert statuses == {("vpn", "tunnels"): 0, ("vpn", "status"): 3}
+    assert f"error: {NAME}: no daemon of tunnels answers" in capsys.readouterr().out
 
 
 def test_no_key_is_told_or_passed_as_an_argument(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
