@@ -23,11 +23,11 @@ from ruamel.yaml.events import (
     StreamStartEvent,
 )
 
-from bedplate.checks.rules import fault
 from bedplate.load.anchors import Anchors
 from bedplate.load.node import Node, Place, key_below
 from bedplate.load.refusal import Unreadable
 from bedplate.load.scalar import Scalar, meaning_elsewhere, plainly, resolve
+from bedplate.load.told import fault
 from bedplate.spec.shown import shown
 
 if TYPE_CHECKING:

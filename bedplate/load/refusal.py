@@ -1,7 +1,7 @@
 """Why a fleet file cannot be read any further."""
 
-from bedplate.checks.rules import fault
 from bedplate.load.node import Place
+from bedplate.load.told import fault
 
 
 class Unreadable(Exception):
