@@ -33,7 +33,7 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     if node.duties & {Duty.LAPTOPS, Duty.TUNNELS}:
         yield Keeper()
     if node.elsewhere:
-        yield Guard(node.elsewhere)
+        yield Guard(node.elsewhere, speaks_bgp=Duty.TUNNELS in node.duties)
     if node.laptops:
         yield OpenVpn(node.laptops)
     # The last: its activation is on trial, and the time of the trial runs until the operator has come in again.

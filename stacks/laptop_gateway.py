@@ -67,23 +67,38 @@ def gateway_parts(
 
 
 class LaptopGateway(pulumi.ComponentResource):
-    """A gateway open to the world on OpenVPN's ports alone, and the routes of its clients' pool to it."""
+    """A gateway open to the world on OpenVPN's ports alone, and the routes of its clients' pool to it.
+
+    What it carries to other regions is declared by `links`.
+    """
 
     public_ip: pulumi.Output[str]
     private_ip: pulumi.Output[str]
     interface_id: pulumi.Output[str]
+    group_id: pulumi.Output[str]
     group_name: pulumi.Output[str]
 
     def __init__(self, plan: FleetPlan, pool: LaptopPool, parts: GatewayParts, opts: pulumi.ResourceOptions) -> None:
         self._name = f"{plan.name}-laptops"
         super().__init__("bedplate:stacks:LaptopGateway", self._name, None, opts)
-        interface = self._interface(parts, self._firewall(parts.vpc_id))
+        self.group_id = self._firewall(parts.vpc_id)
+        interface = self._interface(parts, self.group_id)
         self.interface_id, self.private_ip = interface.id, interface.private_ip
         self.public_ip = self._address(parts, interface)
         self._routes(pool, parts)
         self.group_name = self._machine(plan, pool, parts)
         watch_launches(self._name, self.group_name, parts.topic_arn, self)
         self.register_outputs({"public_ip": self.public_ip, "interface_id": self.interface_id})
+
+    @property
+    def told(self) -> dict[str, pulumi.Output[str]]:
+        """What the region's stack says of it to `links` and to operators."""
+        return {
+            "public_ip": self.public_ip,
+            "private_ip": self.private_ip,
+            "interface_id": self.interface_id,
+            "group_id": self.group_id,
+        }
 
     def _firewall(self, vpc_id: pulumi.Output[str]) -> pulumi.Output[str]:
         doors = Doors(self._name, "Gateway of the laptops", vpc_id, self)

@@ -1,13 +1,16 @@
 """The program of `<fleet>.links`: what ties the regions together."""
 
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from types import MappingProxyType
 
 import pulumi
 from pulumi_aws.route53.zone_association import ZoneAssociation, ZoneAssociationArgs
 
 from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.joint import joined_regions
 from bedplate.spec.network import Interconnect
+from stacks.gateway_link import GatewayLink, JoinedGateway
 from stacks.options import inside
 from stacks.peering import Peering
 from stacks.records import FleetRecords
@@ -42,10 +45,18 @@ def declare_links(plan: FleetPlan) -> None:
     if link is not None:
         for near, far in pairs(every):
             link(plan, near, far)
+    _declare_joints(plan, every)
     declare_sites(plan, every)
     for buckets in copies(plan).values():
         StoreCopies(plan, buckets, every)
     pulumi.export("regions", sorted(every))
+
+
+def _declare_joints(plan: FleetPlan, every: Mapping[str, Side]) -> None:
+    """Declare what gateways need that join regions by tunnels of their own."""
+    joined = {name: JoinedGateway(plan, every[name]) for name in sorted(joined_regions(plan))}
+    for near, far in combinations(joined.values(), 2):
+        GatewayLink(plan, near, far)
 
 
 def _declare_names(plan: FleetPlan, every: Mapping[str, Side]) -> None:

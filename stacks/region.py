@@ -106,8 +106,7 @@ def _declare_laptops(ground: Ground) -> None:
     plan, region = ground.plan, ground.region
     for pool in (pool for pool in plan.laptops if pool.place == region.name):
         parts = gateway_parts(region, ground.network, profile_of(ground.shared, GATEWAY), ground.topic_arn)
-        gateway = LaptopGateway(plan, pool, parts, ground.here)
-        pulumi.export("laptop_gateway", {"public_ip": gateway.public_ip, "private_ip": gateway.private_ip})
+        pulumi.export("laptop_gateway", LaptopGateway(plan, pool, parts, ground.here).told)
 
 
 def _declare_storage(ground: Ground) -> None:

@@ -16,7 +16,7 @@ from vpn.keeper.tunnels import Tunnel
 from vpn.revocation import FAILURE, WARNING
 
 ASK = "sudo -n bedplate-vpn status"
-# BGP says something each 10 s; what is silent for longer than nine of that carries nothing.
+# BGP says something each 10 s, and gateways of regions each 15 s: what is silent for six of that carries nothing.
 SILENT_S = 90
 # Certificates are valid from five minutes before they are signed.
 SKEW_S = 240
@@ -61,7 +61,7 @@ def _faults(node: NodePlan, status: Status, now: int) -> Iterator[tuple[str, boo
         yield f"its clock is off by {abs(status.time - now):,} s", True
     if Duty.LAPTOPS in node.duties:
         yield from _of_laptops(status)
-    if Duty.TUNNELS in node.duties:
+    if node.duties & {Duty.TUNNELS, Duty.JOINT}:
         yield from _of_tunnels(status)
 
 

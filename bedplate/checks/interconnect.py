@@ -12,11 +12,13 @@ from bedplate.spec.site import Use
 
 
 def check_interconnect(evidence: Evidence) -> Iterator[Fault]:
-    """Tell what goes missing without transit gateways: peerings and private gateways lead to no pool of laptops."""
+    """Tell what goes missing without transit gateways: pools of laptops, and regions that nothing leads to."""
     fleet = evidence.fleet
     told: list[str] = []
     if fleet.network.interconnect is Interconnect.PEERING:
         told += _across_peerings(fleet)
+    if fleet.network.interconnect is Interconnect.NONE:
+        told += _alone(fleet)
     if fleet.network.interconnect is not Interconnect.TRANSIT:
         told += _laptops_and_sites(fleet)
     if told:
@@ -31,7 +33,7 @@ def check_out_of_reach(evidence: Evidence) -> Iterator[Fault]:
         return
     for name, group in fleet.groups.items():
         for key, rung in rungs_of(name, group):
-            if group.use is Use.KUBERNETES and rung.region != home and rung.region in fleet.regions:
+            if group.use is Use.KUBERNETES and rung.region in fleet.regions and not _meet(fleet, rung.region, home):
                 message = f"nothing leads from {rung.region} to the control plane in {home}"
                 yield fault("E342", f"{key}.region", message)
 
@@ -40,6 +42,20 @@ def _gateways(fleet: Fleet) -> Iterator[str]:
     """Yield the regions that have a laptop gateway."""
     laptops = fleet.vpn.laptops if fleet.vpn else None
     yield from (gateway.region for gateway in (laptops.gateways if laptops else ()) if gateway.region)
+
+
+def _meet(fleet: Fleet, region: str, home: str) -> bool:
+    """Tell whether two regions are one, or both have a gateway, which joins them."""
+    return region == home or {region, home} <= set(_gateways(fleet))
+
+
+def _alone(fleet: Fleet) -> Iterator[str]:
+    """Tell of regions that stay alone where somebody may think that gateways join them."""
+    joined = tuple(_gateways(fleet))
+    alone = [name for name in fleet.regions if name not in joined]
+    if joined and alone:
+        others = f"gateways join {' and '.join(joined)}" if len(joined) > 1 else f"one in {joined[0]} joins nothing"
+        yield f"nothing leads from {' or '.join(alone)} to another region, without a gateway of laptops: {others}"
 
 
 def _across_peerings(fleet: Fleet) -> Iterator[str]:

@@ -6,8 +6,8 @@ from ipaddress import IPv4Network
 
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from bedplate.plan.hostnames import API_PORT
+from bedplate.plan.joint import is_led
 from bedplate.plan.zones import nodes_space
-from bedplate.spec.network import Interconnect
 
 TCP = "tcp"
 DNS, DNS_PROTOCOLS = 53, ("udp", "tcp")
@@ -53,6 +53,14 @@ def storage_rules(plan: FleetPlan) -> tuple[Rule, ...]:
     )
 
 
+def joined_rules(region: RegionPlan) -> tuple[Rule, ...]:
+    """Return the rules by which a gateway takes from its region's nodes what it is to carry to others."""
+    return tuple(
+        Rule(f"all-from-nodes-{block.prefixlen}", f"All from nodes of {region.name}", block)
+        for block in nodes_space(region.block)
+    )
+
+
 def _people(plan: FleetPlan, what: str, port: int) -> Iterator[Rule]:
     """Yield the rules for whoever sits at a laptop or on a site, to one port."""
     name = what.lower()
@@ -66,10 +74,8 @@ def _people(plan: FleetPlan, what: str, port: int) -> Iterator[Rule]:
 
 def _far_nodes(plan: FleetPlan, region: RegionPlan, what: str = "All", port: int | None = None) -> Iterator[Rule]:
     """Yield the rules for the nodes of other regions: three blocks a region, which no new zone changes."""
-    if plan.interconnect is Interconnect.NONE:
-        return
     for other in plan.regions:
-        if other.name != region.name:
+        if other.name != region.name and is_led(plan, region.name, other.name):
             told = f"{what} from nodes of {other.name}"
             for block in nodes_space(other.block):
                 name = f"{what.lower()}-from-nodes-{other.name}-{block.prefixlen}"

@@ -7,6 +7,7 @@ from ipaddress import IPv4Address, IPv4Network
 
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.hostnames import API_PORT
+from bedplate.plan.joint import is_led, joined_regions
 from bedplate.spec.network import Egress, Interconnect
 
 
@@ -71,15 +72,15 @@ def carries(plan: FleetPlan, source: Spot, target: Spot) -> bool:
         case Interconnect.PEERING:
             return _is_own(plan, source) and _is_own(plan, target)
         case Interconnect.NONE:
-            return _is_own(plan, source) and _is_own(plan, target) and len(_regions_among(plan, source, target)) <= 1
+            return _by_gateways(plan, source, target)
 
 
 def reaches(plan: FleetPlan, source: Spot, target: Spot, flow: Flow = SSH) -> bool:
     """Tell whether a connection from one spot to another is to come about.
 
     Nothing known stands in an edge subnet but gateways, and nobody is to open a connection to a laptop of a
-    region's pool: on OpenVPN's own two ports, which its security group opens to all, the gateway itself has to
-    refuse it.
+    region's pool: where its security group lets the packet in, the gateway itself has to refuse it. So it is on
+    OpenVPN's own two ports, which are open to all, and where `refused_by_gateway` says so.
     What a site lets in is the site's matter.
     """
     if not carries(plan, source, target) or source.kind is Kind.EDGE:
@@ -92,6 +93,16 @@ def reaches(plan: FleetPlan, source: Spot, target: Spot, flow: Flow = SSH) -> bo
     if target.kind is Kind.LAPTOPS:
         return target.place not in {region.name for region in plan.regions}
     return target.kind in (Kind.LAN, Kind.INTERNET)
+
+
+def refused_by_gateway(plan: FleetPlan, source: Spot, target: Spot) -> bool:
+    """Tell whether AWS leads a packet as far as a gateway that has to refuse it by its own packet filter.
+
+    A gateway that joins regions takes all that its region's nodes send by it, and a security group knows no target:
+    whatever is for a laptop gets as far, and so does what comes out of a tunnel.
+    """
+    is_joined = target.kind is Kind.LAPTOPS and target.place in joined_regions(plan)
+    return is_joined and source.kind is not Kind.EDGE and carries(plan, source, target)
 
 
 _PEOPLE = (Kind.LAN, Kind.LAPTOPS)
@@ -122,6 +133,19 @@ def _laptops(plan: FleetPlan) -> Iterator[Spot]:
 def _is_own(plan: FleetPlan, spot: Spot) -> bool:
     """Tell whether a spot's addresses are a VPC's or a site's own, not a pool behind a gateway of a region."""
     return spot.kind is not Kind.LAPTOPS or spot.place in {site.name for site in plan.sites}
+
+
+def _by_gateways(plan: FleetPlan, source: Spot, target: Spot) -> bool:
+    """Tell whether spots of two places reach each other where AWS joins no regions.
+
+    Regions do by their own gateways, pools and all. A site's tunnels end at a virtual private gateway, which leads to
+    its region's own block.
+    """
+    match sorted(_regions_among(plan, source, target)):
+        case [one, other]:
+            return is_led(plan, one, other)
+        case _:
+            return _is_own(plan, source) and _is_own(plan, target)
 
 
 def _regions_among(plan: FleetPlan, *two: Spot) -> set[str]:

@@ -26,6 +26,7 @@ class Duty(StrEnum):
     CONTROL = "control plane"
     LAPTOPS = "gateway of laptops"
     TUNNELS = "gateway of the site"
+    JOINT = "gateway to other regions"
     FILES = "file server"
 
 
@@ -96,7 +97,7 @@ class NodePlan:
     laptops: LaptopGateway | None = None
     """The gateway of laptops that it is, where it is one."""
     elsewhere: tuple[IPv4Network, ...] = ()
-    """The blocks that it leads to by tunnels, where it is a site's gateway."""
+    """The blocks that it leads to by tunnels, where it is a gateway of a site or to other regions."""
 
     @property
     def host(self) -> str:

@@ -7,16 +7,16 @@ from bedplate.plan.beyond import places
 from bedplate.plan.door import ANYWHERE, NFS, SSH, TCP, Rule
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.hostnames import API_PORT
+from bedplate.plan.joint import is_led
 from bedplate.plan.laptops import Transport
 from bedplate.plan.node import Duty
 from bedplate.plan.zones import nodes_space
-from bedplate.spec.network import Interconnect
 
 EXPORTER_PORT = 9100
 # Where OpenVPN listens, as protocol and port.
 OPENVPN = tuple((str(each), each.port) for each in Transport)
 # IKE, and ESP within UDP where an address is translated. Source: RFC 7296 section 2, RFC 3948.
-_IKE = (500, 4500)
+IKE = (500, 4500)
 
 
 def doors(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> tuple[Rule, ...]:
@@ -43,8 +43,7 @@ def blocks_of(plan: FleetPlan, place: str) -> tuple[tuple[str, IPv4Network], ...
 def _places(plan: FleetPlan, place: str) -> Iterator[str]:
     """Yield the machine's own place and every other that the network leads to."""
     yield place
-    if plan.interconnect is not Interconnect.NONE:
-        yield from (each for each in places(plan) if each != place)
+    yield from (each for each in places(plan) if each != place and is_led(plan, place, each))
 
 
 def _people(plan: FleetPlan) -> Iterator[Rule]:
@@ -106,7 +105,9 @@ def _gateways(duties: frozenset[Duty]) -> Iterator[Rule]:
     if Duty.LAPTOPS in duties:
         for protocol, port in OPENVPN:
             yield Rule(f"openvpn-{protocol}", f"OpenVPN over {protocol}", ANYWHERE.block, protocol, port)
-    if Duty.TUNNELS in duties:
-        for port in _IKE:
+    if duties & {Duty.TUNNELS, Duty.JOINT}:
+        for port in IKE:
             yield Rule(f"ike-{port}", "IKE from the far ends of tunnels", ANYWHERE.block, "udp", port)
+    # Gateways of regions stand behind an elastic address, which is translation: theirs is within UDP.
+    if Duty.TUNNELS in duties:
         yield Rule("esp", "ESP from the far ends of tunnels", ANYWHERE.block, "esp")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
 
 from bedplate.catalog.catalog import Catalog
@@ -12,6 +12,7 @@ from bedplate.errors import InputError
 from bedplate.plan.beyond import beyond
 from bedplate.plan.fleet import FleetPlan, SitePlan
 from bedplate.plan.hostnames import highest, ssh_pools
+from bedplate.plan.joint import joined_regions, peers_of
 from bedplate.plan.laptops import gateway_in
 from bedplate.plan.node import Duty, Ground, Hardware, NodePlan
 from bedplate.plan.node_doors import doors
@@ -56,7 +57,7 @@ def _standing(plan: FleetPlan) -> Iterator[_Named]:
         yield member.name, partial(_node, plan, member.name, Ground.CLOUD, duties, member.address)
     regions = {region.name for region in plan.regions}
     for name in (f"{GATEWAY}.{pool.place}" for pool in plan.laptops if pool.place in regions):
-        yield name, partial(_node, plan, name, Ground.CLOUD, frozenset({Duty.LAPTOPS}), None)
+        yield name, partial(_node, plan, name, Ground.CLOUD, _gateway_duties(plan, name), None)
 
 
 def _pooled(plan: FleetPlan, catalog: Catalog) -> Iterator[_Named]:
@@ -71,6 +72,11 @@ def _of_site(plan: FleetPlan, site: SitePlan, label: str) -> NodePlan:
     node = _node(plan, f"{label}.{site.name}", Ground.METAL, duties, site.machines[label])
     gpus = site.gpus.get(label)
     return replace(node, gpus=Hardware(gpus.model, gpus.count)) if gpus else node
+
+
+def _gateway_duties(plan: FleetPlan, name: str) -> frozenset[Duty]:
+    is_joined = name.partition(".")[2] in joined_regions(plan)
+    return frozenset({Duty.LAPTOPS, Duty.JOINT} if is_joined else {Duty.LAPTOPS})
 
 
 def _site_duties(plan: FleetPlan, site: SitePlan, label: str) -> frozenset[Duty]:
@@ -112,5 +118,12 @@ def _node(plan: FleetPlan, name: str, ground: Ground, duties: frozenset[Duty], a
         shares=shares(plan, label, place) if ground is Ground.METAL else (),
         buckets=buckets(plan, region, duties),
         laptops=gateway_in(plan, place) if Duty.LAPTOPS in duties else None,
-        elsewhere=tuple(each.block for each in beyond(plan, place)) if Duty.TUNNELS in duties else (),
+        elsewhere=tuple(_elsewhere(plan, place, duties)),
     )
+
+
+def _elsewhere(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> Iterator[IPv4Network]:
+    if Duty.TUNNELS in duties:
+        yield from (each.block for each in beyond(plan, place))
+    if Duty.JOINT in duties:
+        yield from (block for peer in peers_of(plan, place) for block in peer.blocks)

@@ -13,6 +13,7 @@ from bedplate.reach.resource import Resources
 from bedplate.reach.stand import NOBODY, Stand, interfaces, launched
 from bedplate.reach.table import Route, Table, Via, table, vpc_tables
 from bedplate.reach.transit import Attachment, Hubs, read_hubs
+from bedplate.reach.tunnel import IKE
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +79,23 @@ class Fabric:
         return None if stand.public is None else stand
 
     def forwarder(self, address: int) -> Stand | None:
-        """Return the interface behind which an address lies, as route tables have it."""
+        """Return the interface behind which an address lies, as route tables have it; not one that leads on to it."""
         routes = (each.route(address) for each in self.tables.values())
-        idents = (route.ident for route in routes if route is not None and route.via is Via.INTERFACE)
+        found = (route for route in routes if route is not None and route.via is Via.INTERFACE)
+        idents = (route.ident for route in found if route.across is None)
         return next((self.stands[ident] for ident in idents if ident in self.stands), None)
+
+    def is_tunnel(self, near: Stand, far: Stand) -> bool:
+        """Tell whether two gateways have a tunnel of their own: each lets in what the other dials it by."""
+        return all(
+            one.public is not None and self.lets_in(other, Packet(one.public, other.public or 0, *IKE))
+            for one, other in ((near, far), (far, near))
+        )
+
+    def lets_in(self, stand: Stand, packet: Packet, groups: frozenset[str] = frozenset()) -> bool:
+        """Tell whether a security group of a stand lets a packet in; `groups` are the sender's, in the same VPC."""
+        doors = (self.doors[group] for group in stand.groups if group in self.doors)
+        return any(rule.passes(packet, packet.source, groups) for door in doors for rule in door.ins)
 
     def other_end(self, peer: Peer, vpc: str) -> Vpc | None:
         """Return the VPC at the other end of a peering."""

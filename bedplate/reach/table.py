@@ -1,12 +1,13 @@
 """Route tables, of VPCs and of transit gateways: the longest prefix wins."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from bedplate.reach.packet import Prefix, prefix
 from bedplate.reach.resource import Resource, Resources
+from bedplate.reach.tunnel import far_ends
 
 
 class Via(StrEnum):
@@ -25,11 +26,15 @@ class Via(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A way to a block of addresses: through what, and its id."""
+    """A way to a block of addresses: through what, and its id.
+
+    `across` is the public address of the far end, where it leads to an interface that has a tunnel of its own there.
+    """
 
     to: Prefix
     via: Via
     ident: str
+    across: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +84,12 @@ def _listed(each: Resource) -> Iterator[Route]:
 
 
 def _lone_routes(resources: Resources) -> Iterator[tuple[str, Route]]:
+    ends = far_ends(resources)
     for each in resources.of("ec2/route:Route"):
         if each.text("destinationCidrBlock"):
-            yield each.text("routeTableId"), _route(each.text("destinationCidrBlock"), each.values)
+            route = _route(each.text("destinationCidrBlock"), each.values)
+            waits = (ends[urn] for urn in each.after if urn in ends and route.via is Via.INTERFACE)
+            yield each.text("routeTableId"), replace(route, across=next(waits, None))
 
 
 def _route(block: str, values: Mapping[str, Any]) -> Route:

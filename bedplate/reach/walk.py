@@ -59,12 +59,33 @@ class _Walker:
         subnet = self._fabric.subnet(stand.subnet)
         if subnet is None or not stand.forwards:
             raise Ended(f"{stand.name} does not forward: its source/destination check is on")
-        return self._set_out(stand, subnet, "forwards")
+        return self._lead_on(stand, subnet)
+
+    def _lead_on(self, stand: Stand, subnet: Subnet) -> str:
+        """Leave a gateway that forwards: by what it has itself, or into its VPC."""
+        table = self._fabric.tables.get(subnet.table)
+        route = table.route(self._packet.target) if table else None
+        if route is None or self._fabric.stands.get(route.ident) is not stand:
+            return self._set_out(stand, subnet, "forwards")
+        return self._cross(stand, route.across) if route.across else f"behind {stand.name} in {subnet.name}"
+
+    def _cross(self, near: Stand, address: int) -> str:
+        """Pass a tunnel that two gateways have of their own."""
+        if len(self.hops) > _ROUNDS:
+            raise Ended("it goes round between gateways")
+        far = self._fabric.bearer(address)
+        subnet = self._fabric.subnet(far.subnet) if far else None
+        if far is None or subnet is None or not self._fabric.is_tunnel(near, far):
+            raise Ended(f"no tunnel leads on from {near.name}: the two ends do not let each other in")
+        if not far.forwards:
+            raise Ended(f"{far.name} does not forward: its source/destination check is on")
+        self._pass(f"tunnel of {near.name}", f"to {far.name} in {subnet.name}")
+        return self._lead_on(far, subnet)
 
     def _set_out(self, stand: Stand, subnet: Subnet, does: str) -> str:
         self._groups, self._home = stand.groups, subnet.vpc
         self._pass(subnet.name, f"{stand.name} {does}")
-        if not self._packet.answers and not self._opens(stand, out=True):
+        if not self._packet.answers and not self._lets_out(stand):
             raise Ended(f"no security group of {stand.name} lets it out")
         return self._by_table(subnet, stand)
 
@@ -161,7 +182,12 @@ class _Walker:
             raise Ended(f"the route to {route.to} leads to an interface that is not there")
         if not stand.forwards:
             raise Ended(f"{stand.name} does not forward: its source/destination check is on")
-        return self._arrive(subnet, stand, came_from, behind=True)
+        behind = self._arrive(subnet, stand, came_from, behind=True)
+        if route.across:
+            return self._cross(stand, route.across)
+        if self._fabric.subnet_at(self._packet.target) is not None:
+            raise Ended(f"nothing leads on from {stand.name} to another VPC")
+        return behind
 
     def _by_peering(self, route: Route, subnet: Subnet) -> str:
         """Cross to the other VPC: only what the two VPCs send each other may."""
@@ -239,17 +265,16 @@ class _Walker:
         if came_from is not None and came_from.ident != subnet.ident:
             self._leave(came_from)
         self._enter(subnet, came_from)
-        if not self._packet.answers and not self._opens(stand, vpc=subnet.vpc):
+        known = self._groups if subnet.vpc == self._home else frozenset()
+        if not self._packet.answers and not self._fabric.lets_in(stand, self._packet, known):
             raise Ended(f"no security group of {stand.name} in {subnet.name} lets it in")
         return f"behind {stand.name} in {subnet.name}" if behind else f"{stand.name} in {subnet.name}"
 
-    def _opens(self, stand: Stand, *, vpc: str = "", out: bool = False) -> bool:
-        """Tell whether a security group of a stand lets the packet out of it, or into it."""
-        other = self._packet.target if out else self._packet.source
-        known = self._known(other) if out else self._groups if vpc == self._home else frozenset()
+    def _lets_out(self, stand: Stand) -> bool:
+        """Tell whether a security group of a stand lets the packet out of it."""
+        known = self._known(self._packet.target)
         doors = (self._fabric.doors[group] for group in stand.groups if group in self._fabric.doors)
-        rules = (rule for door in doors for rule in (door.outs if out else door.ins))
-        return any(rule.passes(self._packet, other, known) for rule in rules)
+        return any(rule.passes(self._packet, self._packet.target, known) for door in doors for rule in door.outs)
 
     def _known(self, address: int) -> frozenset[str]:
         """Return the groups of what stands at an address in the sender's own VPC."""

@@ -1,6 +1,6 @@
 """What came of carrying tunnels to gateways, a gateway a line; never a key."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from bedplate.report.columns import counted
@@ -8,6 +8,11 @@ from vpn.sites.engine import engine_sentence
 
 if TYPE_CHECKING:
     from vpn.sites.carry import CarriedTunnels, Laid
+
+
+def made_key_lines(made: Iterable[frozenset[str]]) -> Iterator[str]:
+    """Yield a row a key that was made for two gateways."""
+    yield from sorted(f"+ a key between {' and '.join(sorted(pair))}" for pair in made)
 
 
 def carried_tunnel_lines(carried: "CarriedTunnels") -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""Gateways of sites, before they have a tunnel."""
+"""Gateways of tunnels, before they have one."""

@@ -1,4 +1,4 @@
-"""The role `guard`: a site's gateway forwards, and what is for a block behind another gateway leaves by no other way.
+"""The role `guard`: a gateway of tunnels forwards, and what is for a block behind another leaves by no other way.
 
 It makes no tunnel: those have keys, which no role writes (`bedplate vpn tunnels`). From here on what has no tunnel goes
 nowhere.
@@ -25,25 +25,32 @@ BGP_DAEMONS = "/etc/frr/daemons"
 _UNITS = ((SERVICE, "guard.service"), (HANDOVER_SERVICE, "handover.service"))
 PACKAGES = (
     "charon-systemd",
-    "frr",
-    "frr-pythontools",  # without it FRR takes new settings by a restart alone, and every route is gone meanwhile
+    "iputils-ping",
     "libcharon-extra-plugins",
     "libstrongswan-standard-plugins",
     "nftables",
     "strongswan-swanctl",
 )
+BGP_PACKAGES = (
+    "frr",
+    "frr-pythontools",  # without it FRR takes new settings by a restart alone, and every route is gone meanwhile
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Guard(Role):
-    """A gateway of a site; `elsewhere` are the blocks behind other gateways."""
+    """A gateway of tunnels; `elsewhere` are the blocks behind other gateways.
+
+    `speaks_bgp` tells a site's gateway, which AWS tells its routes, from those whose routes follow from the plan.
+    """
 
     elsewhere: tuple[IPv4Network, ...]
+    speaks_bgp: bool
     name: ClassVar[str] = "guard"
 
     def install(self) -> None:
         """Install the packet filter, and the daemons of tunnels."""
-        install("Gateway of the site", PACKAGES)
+        install("Gateway of tunnels", (*PACKAGES, *(BGP_PACKAGES if self.speaks_bgp else ())))
 
     def configure(self) -> Changes:
         """Write the guard, the kernel's settings, and what gives tunnels their devices."""
@@ -51,7 +58,8 @@ class Guard(Role):
         units = (
             Shipped(f"Unit {unit}", f"/etc/systemd/system/{unit}", text_of(f"guard/{file}")) for unit, file in _UNITS
         )
-        return ship(*ground, *units, Shipped("Daemons of FRR", BGP_DAEMONS, text_of("guard/frr-daemons")))
+        daemons = Shipped("Daemons of FRR", BGP_DAEMONS, text_of("guard/frr-daemons"))
+        return ship(*ground, *units, *((daemons,) if self.speaks_bgp else ()))
 
     def activate(self, changes: Changes) -> None:
         """Put up the guard before anything is forwarded; the distribution's own charon stays off."""
@@ -62,12 +70,17 @@ class Guard(Role):
         systemd.service(
             name="Ports of IKE are handed over at boot", service=HANDOVER_SERVICE, running=None, enabled=True
         )
-        server.shell(name="Site's packets pass", commands=[f"/usr/lib/systemd/systemd-sysctl {KERNEL}"], _if=new)
+        server.shell(name="Packets pass", commands=[f"/usr/lib/systemd/systemd-sysctl {KERNEL}"], _if=new)
         systemd.service(name="No other charon", service="strongswan.service", running=False, enabled=False)
-        systemd.service(name="BGP", service=BGP_SERVICE, running=True, enabled=True)
-        # The last that was written: a restart forgets every route that BGP told.
-        only_daemons = any_changed(*changes[-1:])
-        systemd.service(name="BGP by what is written now", service=BGP_SERVICE, restarted=True, _if=only_daemons)
+        if self.speaks_bgp:
+            # The last that was written: a restart forgets every route that BGP told.
+            _run_bgp(changes[-1:])
 
     def _ground(self) -> tuple[RenderedFile, ...]:
         return tuple(ground_of(self.elsewhere))
+
+
+def _run_bgp(daemons: Changes) -> None:
+    systemd.service(name="BGP", service=BGP_SERVICE, running=True, enabled=True)
+    new = any_changed(*daemons)
+    systemd.service(name="BGP by what is written now", service=BGP_SERVICE, restarted=True, _if=new)

@@ -12,7 +12,7 @@ from bedplate.plan.node import Duty
 from roles.template import rendered
 
 # Kubernetes forwards packets of pods; gateways bring tables of their own for what they forward.
-FORWARDERS = frozenset({Duty.WORKER, Duty.CONTROL, Duty.TUNNELS, Duty.LAPTOPS})
+FORWARDERS = frozenset({Duty.WORKER, Duty.CONTROL, Duty.TUNNELS, Duty.JOINT, Duty.LAPTOPS})
 # People run containers there: whether packets are forwarded at all is the matter of what runs them.
 HOSTS = frozenset({Duty.WORKBENCH})
 # The bridges that Docker and Podman make, as they name them; a machine's own, br0, is none of them.
@@ -60,7 +60,7 @@ def ruleset(rules: Iterable[Rule], duties: frozenset[Duty]) -> str:
         forwards=bool(duties & FORWARDERS),
         bridges=_BRIDGES if duties & HOSTS else (),
         # What a peer dialled at the ports of IKE comes in at those of its own charon (vpn.guard).
-        hands_over=Duty.TUNNELS in duties,
+        hands_over=bool(duties & {Duty.TUNNELS, Duty.JOINT}),
     )
 
 

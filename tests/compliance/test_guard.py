@@ -1,10 +1,11 @@
-"""Gateways of sites: the guard, and the tunnels without which nothing that is for another gateway leaves."""
+"""Gateways of tunnels: the guard, and the tunnels without which nothing that is for another gateway leaves."""
 
 import re
 
 from testinfra.host import Host
 
 from bedplate.plan import FleetPlan
+from bedplate.plan.joint import peers_of
 from bedplate.plan.node import Duty, NodePlan
 from roles.guard.role import BGP_SERVICE, HANDOVER_SERVICE, SERVICE
 from tests.compliance.subject import concerns
@@ -13,7 +14,7 @@ from vpn.sites.files import GUARD
 from vpn.sites.rendered import STANDARD
 from vpn.sites.tunnel import MTU
 
-pytestmark = concerns(lambda node: Duty.TUNNELS in node.duties and bool(node.elsewhere))
+pytestmark = concerns(lambda node: bool(node.duties & {Duty.TUNNELS, Duty.JOINT}) and bool(node.elsewhere))
 _MEND = "`bedplate vpn tunnels` mends it"
 
 
@@ -38,10 +39,11 @@ def test_answers_may_come_by_the_other_tunnel(host: Host, node: NodePlan) -> Non
 
 
 def test_the_guard_and_bgp_run_at_each_boot(host: Host, node: NodePlan) -> None:
-    """Without the guard what has lost its tunnel leaves in the clear; without BGP no tunnel has a route."""
-    for unit in (SERVICE, HANDOVER_SERVICE, BGP_SERVICE):
+    """Without the guard what has lost its tunnel leaves in the clear; without BGP no tunnel of a site has a route."""
+    bgp = (BGP_SERVICE,) if Duty.TUNNELS in node.duties else ()
+    for unit in (SERVICE, HANDOVER_SERVICE, *bgp):
         assert host.service(unit).is_enabled
-    for unit in (SERVICE, BGP_SERVICE):
+    for unit in (SERVICE, *bgp):
         assert host.service(unit).is_running
 
 
@@ -51,7 +53,8 @@ def test_every_tunnel_of_the_plan_is_served(host: Host, node: NodePlan, plan: Fl
     rows = [line.split()[0].rpartition("/table:") for line in host.check_output(asked).splitlines()]
     served = {name: charon.rpartition("/")[2] for charon, _, name in rows}
     place = node.name.partition(".")[2]
-    missing = {f"{each.region}-{each.number}" for each in plan.tunnels if each.site == place} - served.keys()
+    wanted = {f"{each.region}-{each.number}" for each in plan.tunnels if each.site == place}
+    missing = wanted.union(peer.region for peer in peers_of(plan, place)) - served.keys()
     assert not missing, f"{', '.join(sorted(missing))} not carried here: {_MEND}"
 
     for charon in sorted(set(served.values())):

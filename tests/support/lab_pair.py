@@ -115,4 +115,4 @@ def _join_internet(lab: Lab, internet: LabHost, gateway: LabHost, device: str, p
 def _stand_behind(lab: Lab, machine: LabHost, gateway: LabHost, peer: Peer, address: str) -> None:
     """Wire a machine to a gateway's LAN."""
     lab.wire((gateway, "lan0", f"{peer.address}/24"), (machine, "eth0", f"{address}/24"))
-    machine.route("default", peer.address)
+    machine.route("default", str(peer.address))

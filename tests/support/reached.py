@@ -44,12 +44,19 @@ def _two_sites() -> Fleet:
     return fleet.model_copy(update={"sites": {**fleet.sites, "attic": attic.model_copy(update={"gateway": gateway})}})
 
 
+def _joined() -> Fleet:
+    """Return a fleet whose regions are joined by gateways of their own, but for one that has none; with a site."""
+    gateways = laptops({"region": "us-west-2"}, {"region": "eu-north-1"}, {"site": "cellar"})
+    return _fleet(_THREE, sites=LANS, vpn=gateways, network={"interconnect": "none"}, kubernetes=cluster())
+
+
 FLEETS: Mapping[str, Fleet] = MappingProxyType(
     {
         "one region": _fleet(_ONE),
         "one region and a site": _fleet(_ONE, sites=LANS, vpn=_GATEWAYS),
         "peering": _fleet(_THREE, sites=LANS, vpn=_GATEWAYS, network={"interconnect": "peering"}, kubernetes=cluster()),
         "none": _fleet(_THREE, network={"interconnect": "none"}, kubernetes=cluster()),
+        "joined by gateways": _joined(),
         "no sites": _fleet(_THREE, vpn=laptops({"region": "us-west-2"}), network={"egress": "none"}),
         "two sites": _two_sites(),
         "twelve regions": _fleet({name: (f"{name}a",) for name in TWELVE}),

@@ -226,11 +226,12 @@ def test_the_way_out_is_named(what: str, tmp_path: Path) -> None:
 
 
 PEERING = "laptops at the gateway in us-west-2 reach us-west-2 alone"
+ALONE = "nothing leads from us-east-1 to another region, without a gateway of laptops"
 NO_POOL = "laptops at the gateway in us-west-2 and attic and cellar do not reach each other"
 
 
 @pytest.mark.parametrize(
-    ("interconnect", "told"), [("peering", [PEERING, NO_POOL]), ("none", [NO_POOL]), ("transit", [])]
+    ("interconnect", "told"), [("peering", [PEERING, NO_POOL]), ("none", [ALONE, NO_POOL]), ("transit", [])]
 )
 def test_what_goes_missing_without_transit_is_told_whole(interconnect: str, told: list[str], tmp_path: Path) -> None:
     """Between regions, and between a region's laptops and the sites; from site to site a private gateway leads too."""
@@ -240,3 +241,18 @@ def test_what_goes_missing_without_transit_is_told_whole(interconnect: str, told
     messages = [fault.message for fault in examine(path, load_catalog()) if fault.code == "W208"]
 
     assert [part.split(":")[0] for message in messages for part in message.split("; ")] == told
+
+
+_BOTH = ("[{region: us-west-2}, {site: cellar}]", "[{region: us-west-2}, {region: us-east-1}, {site: cellar}]")
+
+
+@pytest.mark.parametrize(("gateways", "codes"), [(_BOTH, {"W208"}), (("", ""), {"W208", "E342"})], ids=["two", "one"])
+def test_gateways_join_the_regions_that_have_one(gateways: tuple[str, str], codes: set[str], tmp_path: Path) -> None:
+    """Workers reach a control plane by them, and nobody is told that such a region stays alone; one joins nothing."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text(BASE.replace("egress: shared", "interconnect: none").replace(*gateways), encoding="utf-8")
+
+    found = [fault for fault in examine(path, load_catalog()) if fault.code in {"W208", "E342"}]
+
+    assert {fault.code for fault in found} == codes
+    assert any(ALONE in fault.message for fault in found) is ("E342" in codes)

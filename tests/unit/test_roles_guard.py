@@ -1,8 +1,9 @@
-"""The role `guard`: a site's gateway lets nothing for another gateway out in the clear, tunnels or none."""
+"""The role `guard`: a gateway lets nothing for another gateway out in the clear, tunnels or none."""
 
 from bedplate.plan.nodes import standing_nodes
-from roles.catalog import names_of
+from roles.catalog import names_of, roles_of
 from roles.guard.role import BGP_DAEMONS, HANDOVER_SERVICE, SERVICE, Guard
+from tests.support.joined_fleet import gateway_of, joined_plan
 from tests.support.recorded import recorded
 from tests.support.recorder import Recorder
 from tests.support.site_side import LAB, cellar
@@ -11,7 +12,7 @@ from vpn.sites.files import HANDOVER, files_of
 
 DEBIAN = recorded("debian-12")
 RULES = "/etc/bedplate/guard/guard.nft"
-GUARD = Guard(cellar(Engine.KERNEL).elsewhere)
+GUARD = Guard(cellar(Engine.KERNEL).elsewhere, speaks_bgp=True)
 
 
 def test_the_guard_is_that_of_the_gateways_tunnels() -> None:
@@ -32,7 +33,7 @@ def test_nothing_is_forwarded_before_the_guard_stands() -> None:
     """The packet filter comes up first, then packets pass."""
     names = list(Recorder(DEBIAN).play(GUARD).names)
 
-    assert names.index("Guard of tunnels") < names.index("Site's packets pass")
+    assert names.index("Guard of tunnels") < names.index("Packets pass")
     assert SERVICE == "bedplate-guard.service"
 
 
@@ -55,8 +56,23 @@ def test_the_handover_is_loaded_at_boot_once_there_is_one() -> None:
     assert any("enable" in line and HANDOVER_SERVICE in line for line in played.commands)
 
 
-def test_only_gateways_of_sites_have_it() -> None:
-    """The machine at which a site's tunnels end, and no other."""
-    having = {node.name for node in standing_nodes(LAB) if "guard" in names_of(node)}
+def test_only_gateways_of_tunnels_have_it() -> None:
+    """The machine at which a site's tunnels end, gateways of regions that join them by themselves, and no other."""
+    having = {
+        plan.name: {node.name for node in standing_nodes(plan) if "guard" in names_of(node)}
+        for plan in (LAB, joined_plan())
+    }
 
-    assert having == {"gate.cellar"}
+    assert having == {"lab": {"gate.cellar"}, "pair": {"laptops.us-west-2", "laptops.eu-north-1"}}
+
+
+def test_a_gateway_whose_routes_follow_from_the_plan_speaks_no_bgp() -> None:
+    """No daemon listens to others there, and the guard is that of the gateways' own tunnels."""
+    node = next(node for node in standing_nodes(joined_plan()) if node.name == "laptops.us-west-2")
+    (guard,) = (role for role in roles_of(node) if isinstance(role, Guard))
+
+    played = Recorder(DEBIAN).play(guard)
+
+    whole = {str(file.path): file.text for file in files_of(gateway_of("us-west-2", Engine.KERNEL))}
+    assert played.written(RULES) == whole[RULES]
+    assert not [line for line in (*played.commands, *played.names) if "frr" in line.lower() or "bgp" in line.lower()]

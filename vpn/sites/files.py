@@ -57,13 +57,14 @@ def _files(gateway: Gateway, places: Places) -> Iterator[RenderedFile]:
 
 
 def _table(charon: Charon) -> str:
-    """Return the tunnels as the scripts read them: name, number, inside address, MTU, blocks of fixed routes."""
+    """Return the tunnels as the scripts read them: name, number, inside address, MTU, blocks of fixed routes, echo."""
     return "".join(f"{_row(tunnel)}\n" for tunnel in charon.tunnels)
 
 
 def _row(tunnel: Tunnel) -> str:
     inside = tunnel.near.inside or "-"
-    return f"{tunnel.name} {tunnel.number} {inside} {MTU} {_joined(tunnel.fixed_routes)}"
+    row = f"{tunnel.name} {tunnel.number} {inside} {MTU} {_joined(tunnel.fixed_routes)}"
+    return f"{row} {tunnel.echo}" if tunnel.echo else row
 
 
 def _joined(blocks: tuple[IPv4Network, ...]) -> str:

@@ -36,10 +36,13 @@ class Charon:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A gateway: `address` is its own on its LAN, `blocks` lie behind it, `elsewhere` behind others."""
+    """A gateway: `blocks` lie behind it, `elsewhere` behind others.
+
+    `address` is its own on its LAN, from which it sends what is its own; where it is None, the kernel picks one.
+    """
 
     name: str
-    address: IPv4Address
+    address: IPv4Address | None
     blocks: tuple[IPv4Network, ...]
     elsewhere: tuple[IPv4Network, ...]
     tunnels: tuple[Tunnel, ...]

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Gives the tunnels of one charon their devices and routes. Run again, it changes nothing. Never touches a device that
 # is not named ipsec and a number.
-# usage: ipsec-devices TABLE SOURCE PID; TABLE has a line a tunnel: name, number, inside address or -, MTU, blocks or -
+# usage: ipsec-devices TABLE SOURCE PID; TABLE has a line a tunnel: name, number, inside address or -, MTU, blocks or -;
+# SOURCE is the address from which this machine itself sends, or - for the one that the kernel picks
 set -euo pipefail
 
 readonly table=$1 source=$2 pid=$3
@@ -17,13 +18,15 @@ xfrm_device() {
 }
 
 own=$(tun_device)
-while read -r _ number inside mtu blocks; do
+from=(src "$source")
+[[ $source != - ]] || from=()
+while read -r _ number inside mtu blocks _; do
   device=${own:-$(xfrm_device "$number")}
   ip link set "$device" mtu "$mtu" up
   [[ $inside == - ]] || ip address replace "$inside" dev "$device"
   [[ $blocks != - ]] || continue
   for block in ${blocks//,/ }; do
     ip route replace unreachable "$block" metric "$LAST"
-    ip route replace "$block" dev "$device" src "$source"
+    ip route replace "$block" dev "$device" "${from[@]}"
   done
 done <"$table"

@@ -1,6 +1,8 @@
 #!/bin/bash
-# Dials, once, the tunnels of one charon that do not stand. Never takes one down.
-# usage: ipsec-dial TABLE SOCKET; TABLE has a line a tunnel, its name first
+# Dials, once, the tunnels of one charon that do not stand. Never takes one down. Through those that stand it says a
+# word to an address at the far end, where the table has one: a tunnel in which nobody speaks could not be told from one
+# that carries nothing.
+# usage: ipsec-dial TABLE SOCKET; TABLE has a line a tunnel, its name first and the address sixth
 set -euo pipefail
 
 readonly table=$1 socket=$2
@@ -13,9 +15,11 @@ stands() {
   [[ $told == *CONNECTING* || $told == *INSTALLED* || $told == *REKEY* ]]
 }
 
+speak() { [[ -z $1 ]] || ping -q -n -c 1 -W 1 "$1" >/dev/null 2>&1 || true; }
+
 failed=0
-while read -r name _; do
-  stands "$name" && continue
+while read -r name _ _ _ _ echo; do
+  stands "$name" && speak "$echo" && continue
   echo "$name does not stand: dialling"
   swanctl --initiate --child "$name" --ike "$name" --timeout "$PATIENCE" --uri "$socket" </dev/null || failed=1
 done <"$table"

@@ -15,14 +15,18 @@ _FIRST, _HOST_BITS = 2**28, 4
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A gateway and what lies behind it; the first block is its own network. A caller may stand behind translation."""
+    """A gateway and what lies behind it; the first block is its own network. A caller may stand behind translation.
+
+    `address` is its own on its LAN, None where only the machine knows it. `echo` is one that answers behind it.
+    """
 
     name: str
     identity: str
     public: IPv4Address
-    address: IPv4Address
+    address: IPv4Address | None
     blocks: tuple[IPv4Network, ...]
     calls: bool = False
+    echo: IPv4Address | None = None
 
 
 # By what two gateways know each other.
@@ -61,4 +65,5 @@ def _tunnel(near: Peer, far: Peer, proof: Proof) -> Tunnel:
         dials=opens(near, far),
         proof=proof,
         carries=far.blocks,
+        echo=far.echo,
     )

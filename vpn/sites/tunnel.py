@@ -25,6 +25,7 @@ class Tunnel:
 
     `number` is its own on this gateway and follows from addresses of the plan; devices are named after it. `carries`
     holds the blocks that may be reached through it. `asn` is the far end's where it speaks BGP; else routes are fixed.
+    `echo` is spoken to by and by, where nothing else would be said through an idle tunnel.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Tunnel:
     carries: tuple[IPv4Network, ...]
     preferred: tuple[IPv4Network, ...] = ()
     asn: int | None = None
+    echo: IPv4Address | None = None
 
     @property
     def device(self) -> str:

@@ -32,7 +32,7 @@ def units_of(gateway: Gateway, charon: Charon, places: Places) -> tuple[Rendered
         "folder": places.folder(charon.name),
         "socket": places.socket(charon.name),
         "table": places.table(charon.name),
-        "source": gateway.address,
+        "source": gateway.address or "-",
         "places": places,
     }
     templates = {

@@ -67,7 +67,7 @@ LADDER_RULES = (
         "E342",
         "region-out-of-reach",
         "Workers speak to the control plane all the time.",
-        "write interconnect: transit or peering, or keep the ladder in the home region",
+        "write interconnect: transit or peering, give both regions a gateway of laptops, or keep to the home region",
     ),
     Rule(
         "E343",

@@ -40,8 +40,9 @@ NETWORK_RULES = (
     Rule(
         "W208",
         "carries-less",
-        "Peerings and virtual private gateways lead to their VPCs' own blocks alone: to no laptop pool behind one.",
-        "write `interconnect: transit`",
+        "Peerings and virtual private gateways lead to their VPCs' own blocks alone, and gateways of laptops to the "
+        "regions that have one.",
+        "write `interconnect: transit`, or give each region a gateway of laptops where it is none",
         "Amazon VPC peering guide, limitations; AWS Site-to-Site VPN user guide, virtual private gateways",
         allowable=True,
     ),

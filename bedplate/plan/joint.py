@@ -1,0 +1,53 @@
+"""Regions that their own gateways join, where AWS's own interconnect is not used: which, and what each leads to.
+
+Knows addresses of the plan and of the record; makes no tunnel, and asks nobody.
+"""
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+
+from bedplate.plan.beyond import behind
+from bedplate.plan.fleet import FleetPlan
+from bedplate.spec.network import Interconnect
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """A region's gateway as the others see it: `blocks` lie behind it, the region's own first, then its laptops' pool.
+
+    `public` is None until the record holds it. `echo` is the gateway's own address among its laptops.
+    """
+
+    region: str
+    public: IPv4Address | None
+    blocks: tuple[IPv4Network, ...]
+    echo: IPv4Address
+
+
+def joined_regions(plan: FleetPlan) -> tuple[str, ...]:
+    """Return the regions that their gateways join, in the order of the file: two or more, or none."""
+    if plan.interconnect is not Interconnect.NONE:
+        return ()
+    with_gateway = {pool.place for pool in plan.laptops}
+    found = tuple(region.name for region in plan.regions if region.name in with_gateway)
+    return found if len(found) > 1 else ()
+
+
+def is_led(plan: FleetPlan, one: str, other: str) -> bool:
+    """Tell whether anything leads from one region of a fleet to another."""
+    return plan.interconnect is not Interconnect.NONE or {one, other} <= set(joined_regions(plan))
+
+
+def joint_of(plan: FleetPlan, region: str) -> Joint:
+    """Return the gateway of a joined region; KeyError for a region that is not joined."""
+    if region not in joined_regions(plan):
+        raise KeyError(region)
+    pool = next(pool.block for pool in plan.laptops if pool.place == region)
+    blocks = tuple(each.block for each in behind(plan, region))
+    return Joint(region, plan.record.gateways.get(region), blocks, pool[1])
+
+
+def peers_of(plan: FleetPlan, region: str) -> tuple[Joint, ...]:
+    """Return the gateways that a region's own is joined to: none for a region that stays alone."""
+    every = joined_regions(plan)
+    return tuple(joint_of(plan, each) for each in every if each != region) if region in every else ()

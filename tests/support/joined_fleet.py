@@ -1,0 +1,58 @@
+"""A fleet file whose regions are joined by gateways of their own, but for one that has none; with made-up addresses."""
+
+from ipaddress import IPv4Address
+from itertools import combinations
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bedplate.plan import FleetPlan, Record
+from bedplate.plan.joint import joined_regions
+from tests.support.declared import plan_of
+from vpn.sites.engine import Engine
+from vpn.sites.gateway import Gateway
+from vpn.sites.proof import SharedKey
+from vpn.sites.regions import region_gateway
+
+WEST, NORTH, ALONE = "us-west-2", "eu-north-1", "us-east-1"
+TEXT = """
+version: 1
+name: pair
+account: "111122223333"
+owner: ada@lab.example
+domain: pair.internal
+network: {supernet: 10.64.0.0/10, interconnect: none}
+regions:
+  us-west-2: {home: true, zones: [us-west-2a]}
+  eu-north-1: {zones: [eu-north-1a]}
+  us-east-1: {zones: [us-east-1a]}
+vpn:
+  laptops: {gateways: [{region: us-west-2}, {region: eu-north-1}], pool: /22}
+groups:
+  box:
+    use: ssh
+    types: [m7i.xlarge]
+    nodes: {min: 0, max: 4}
+    ladder: [{region: us-west-2}, {region: eu-north-1}]
+"""
+PUBLIC = {WEST: IPv4Address("198.51.100.2"), NORTH: IPv4Address("203.0.113.2")}
+RECORD = Record({}, gateways=PUBLIC)
+
+
+def joined_plan(record: Record = RECORD, text: str = TEXT) -> FleetPlan:
+    """Return the plan of the file beside a record."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "fleet.yaml"
+        file.write_text(text, encoding="utf-8")
+        return plan_of(file, record)
+
+
+def keys_between(plan: FleetPlan) -> dict[frozenset[str], SharedKey]:
+    """Return a key for each two gateways that are joined; no secret of anybody's."""
+    pairs = combinations(sorted(joined_regions(plan)), 2)
+    return {frozenset(pair): SharedKey(f"key of {' and '.join(pair)}".encode()) for pair in pairs}
+
+
+def gateway_of(region: str, engine: Engine, plan: FleetPlan | None = None) -> Gateway:
+    """Return the gateway of one of the joined regions."""
+    plan = plan or joined_plan()
+    return region_gateway(plan, region, keys_between(plan))(engine)

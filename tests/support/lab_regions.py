@@ -1,0 +1,138 @@
+"""Two regions of a plan whose gateways join them, in a laboratory: AWS's part is a router in each, and is a stand-in.
+
+    node -- vpc -- gateway     gateway -- vpc -- node
+     laptop        |    \\__ internet __/   |
+                   `- on one wire, as on one interface
+
+A router has the routes that the stacks declare, and gives its gateway a public address by translation. Each text that
+gateways run is the product's own, for the plan of a fleet file.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+
+from bedplate.plan import FleetPlan
+from bedplate.plan.joint import peers_of
+from bedplate.plan.laptops import Transport, gateway_in
+from bedplate.plan.nodes import GATEWAY, standing_nodes
+from roles.hardened.filter import ruleset
+from tests.support.joined_fleet import NORTH, PUBLIC, WEST, gateway_of
+from tests.support.lab_gateway import LabGateway
+from tests.support.netlab import Lab, LabHost
+from tests.support.netlab_program import until
+from vpn.laptops.guard import guard_rules
+from vpn.laptops.server import device
+from vpn.sites.engine import Engine
+
+_TRANSLATION = """
+table ip lab_address {{
+  chain in {{ type nat hook prerouting priority -100; ip daddr {public} dnat to {private}; }}
+  chain out {{ type nat hook postrouting priority 100; ip saddr {private} oifname "wan0" snat to {public}; }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class LabRegion:
+    """A region: its gateway, a node, and AWS's part."""
+
+    plan: FleetPlan
+    name: str
+    gateway: LabGateway
+    node: LabHost
+    vpc: LabHost
+
+    @property
+    def block(self) -> IPv4Network:
+        """Its VPC's block."""
+        return self.plan.region(self.name).block
+
+    @property
+    def address(self) -> IPv4Address:
+        """The node's address, in the first node subnet."""
+        return self.plan.region(self.name).zones[0].nodes[10]
+
+    def start(self) -> None:
+        """Lay the gateway's files, load each of its packet filters, and start its charons."""
+        (node,) = (each for each in standing_nodes(self.plan) if each.name == f"{GATEWAY}.{self.name}")
+        laptops = gateway_in(self.plan, self.name)
+        assert laptops
+        self.gateway.lay()
+        for rules in (ruleset(node.doors, node.duties), guard_rules(laptops)):
+            self.gateway.host.load_rules(rules)
+        self.gateway.guard()
+        self.gateway.start()
+
+
+@dataclass(frozen=True)
+class RegionsLab:
+    """The laboratory: both regions, a laptop at the first one's gateway, the internet between them."""
+
+    west: LabRegion
+    north: LabRegion
+    laptop: LabHost
+    internet: LabHost
+
+    def start(self) -> None:
+        """Start both gateways."""
+        for region in (self.west, self.north):
+            region.start()
+
+    def wait(self, seconds: float = 60) -> float:
+        """Wait until a node of the one region answers a node of the other."""
+        return until(lambda: self.west.node.pings(self.north.address, 1), seconds, f"nothing passes; {self.told}")
+
+    @property
+    def told(self) -> str:
+        """The last lines of both gateways' logs."""
+        return "\n".join(line for one in (self.west, self.north) for line in one.gateway.log.splitlines()[-12:])
+
+
+@contextmanager
+def regions_lab(plan: FleetPlan) -> Iterator[RegionsLab]:
+    """Give the laboratory of a plan with both regions, wired, with nothing started yet."""
+    with Lab("regions") as lab:
+        internet = lab.host("internet")
+        made = {name: _region(lab, plan, name, internet) for name in (WEST, NORTH)}
+        internet.forward()
+        yield RegionsLab(made[WEST], made[NORTH], _laptop(lab, plan, made[WEST]), internet)
+
+
+def _region(lab: Lab, plan: FleetPlan, name: str, internet: LabHost) -> LabRegion:
+    hosts: Mapping[str, LabHost] = {what: lab.host(f"{name[:2]}{what}") for what in ("vpc", "gate", "node")}
+    vpc, gate, node = hosts["vpc"], hosts["gate"], hosts["node"]
+    made = LabRegion(plan, name, LabGateway(gate, gateway_of(name, Engine.DAEMON, plan)), node, vpc)
+    zone, public = plan.region(name).zones[0], PUBLIC[name]
+    _wire(lab, vpc, gate, zone.edge, zone.edge[9])
+    _wire(lab, vpc, node, zone.nodes, made.address)
+    lab.wire((internet, name[:2], f"{public - 1}/24"), (vpc, "wan0", f"{public}/24"))
+    vpc.route("default", public - 1)
+    vpc.forward()
+    for peer in peers_of(plan, name):
+        for block in peer.blocks:
+            vpc.route(block, zone.edge[9])
+    (pool,) = (pool.block for pool in plan.laptops if pool.place == name)
+    vpc.route(pool, zone.edge[9])
+    vpc.load_rules(_TRANSLATION.format(public=public, private=zone.edge[9]))
+    return made
+
+
+def _wire(lab: Lab, vpc: LabHost, host: LabHost, subnet: IPv4Network, address: IPv4Address) -> None:
+    """Stand a host in a subnet, whose first address is the router's."""
+    size = subnet.prefixlen
+    lab.wire((vpc, host.name, f"{subnet[1]}/{size}"), (host, "eth0", f"{address}/{size}"))
+    host.route("default", subnet[1])
+
+
+def _laptop(lab: Lab, plan: FleetPlan, region: LabRegion) -> LabHost:
+    """Stand a laptop at a gateway, by a wire in the place of OpenVPN's tunnel."""
+    laptops = gateway_in(plan, region.name)
+    assert laptops
+    laptop, block = lab.host("laptop"), laptops.block(Transport.UDP)
+    own = laptops.address(Transport.UDP, 0)
+    far = (region.gateway.host, device(Transport.UDP), f"{block[1]}/{block.prefixlen}")
+    lab.wire((laptop, "eth0", f"{own}/{block.prefixlen}"), far)
+    laptop.route("default", block[1])
+    return laptop

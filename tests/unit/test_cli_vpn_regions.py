@@ -1,0 +1,164 @@
+"""`bedplate vpn tunnels` of a fleet whose gateways join its regions: keys on a disk, gateways' real keepers."""
+
+import re
+import shutil
+from collections.abc import Iterable
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+
+from bedplate.cli import run
+from bedplate.lock import lock_path, record_doors
+from tests.support.gateway_shell import shell_to
+from tests.support.gateway_tools import calls_of, site_gateway_at
+from tests.support.joined_fleet import NORTH, PUBLIC, TEXT, WEST
+from vpn.pki_folder import folder_of
+
+NAMES = {region: f"laptops.{region}" for region in (WEST, NORTH)}
+PAIR = f"{NORTH} and {WEST}"
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Path:
+    """Return the file of a fleet that has an authority and whose gateways' addresses are recorded."""
+    file = tmp_path / "fleet.yaml"
+    file.write_text(TEXT, encoding="utf-8")
+    assert run(["plan", str(file), "--write"]) == 0
+    assert run(["vpn", "init", str(file)]) == 0
+    _record(file, PUBLIC)
+    return file
+
+
+@pytest.fixture
+def gateways(fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """Return the folders of both gateways, which have their roles and no tunnel yet."""
+    shell_to(tmp_path / "hosts", monkeypatch)
+    return {region: site_gateway_at(tmp_path / "hosts" / name) for region, name in NAMES.items()}
+
+
+def _record(file: Path, public: dict[str, IPv4Address]) -> None:
+    record_doors(lock_path(file), "pair", public, {})
+
+
+def _keys(gateways: Iterable[Path]) -> set[str]:
+    """Return every shared key that lies on some gateways."""
+    texts = (each.read_text() for gateway in gateways for each in gateway.glob("etc/bedplate/ipsec/*/swanctl.conf"))
+    return {key for text in texts for key in re.findall(r"secret = 0x([0-9a-f]+)", text)}
+
+
+@pytest.mark.parametrize("engine", ["kernel", "daemon"])
+def test_both_ends_get_their_tunnel_once(
+    engine: str, fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One key between the two, 384 bits long, and routes to what lies behind the other; again, nothing changes."""
+    for gateway in gateways.values():
+        (gateway / "kernel").touch() if engine == "kernel" else None
+    capsys.readouterr()
+
+    assert run(["vpn", "tunnels", str(fleet)]) == 0
+    first = capsys.readouterr().out
+    assert run(["vpn", "tunnels", str(fleet)]) == 0
+
+    second = capsys.readouterr().out
+    assert first.startswith(f"+ a key between {PAIR}\n")
+    assert all(f"{name}: 1 tunnel, nothing to change" in second for name in NAMES.values())
+    assert "+ a key" not in second
+    (key,) = _keys(gateways.values())
+    assert len(key) == 96
+    charon = "tunnels" if engine == "kernel" else WEST
+    row = (gateways[NORTH] / f"etc/bedplate/ipsec/{charon}/table").read_text().split()
+    assert (row[0], *row[2:]) == (WEST, "-", "1400", "10.64.0.0/16,10.121.0.0/22", "10.121.0.1")
+    assert not (gateways[NORTH] / "etc/frr/frr.conf").exists()
+
+
+def test_of_two_regions_one_dials_the_other_where_it_was_recorded(fleet: Path, gateways: dict[str, Path]) -> None:
+    """The first in the alphabet; each under the name of its machine."""
+    run(["vpn", "tunnels", str(fleet)])
+
+    texts = {
+        region: next(gateway.glob("etc/bedplate/ipsec/*/swanctl.conf")).read_text()
+        for region, gateway in gateways.items()
+    }
+    assert {region: "start_action = start" in text for region, text in texts.items()} == {WEST: False, NORTH: True}
+    assert f"remote_addrs = {PUBLIC[WEST]}\n" in texts[NORTH]
+    assert f"id = laptops.{WEST}.pair.internal\n" in texts[NORTH]
+
+
+def test_no_key_is_told_or_passed_as_an_argument(
+    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither on the screen nor to a program that everybody sees run; where it is kept, only its owner reads it."""
+    run(["vpn", "tunnels", str(fleet)])
+
+    told = capsys.readouterr()
+    said = told.out + told.err + "".join((each / "calls").read_text() for each in gateways.values())
+    (key,) = _keys(gateways.values())
+    assert key not in said
+    (file,) = folder_of(fleet).keys.glob("tunnel.*")
+    assert (file.name, file.stat().st_mode & 0o777) == (f"tunnel.{NORTH}.{WEST}.pem", 0o600)
+    assert {each.stat().st_mode & 0o777 for each in gateways[WEST].glob("etc/bedplate/ipsec/*/swanctl.conf")} == {0o600}
+
+
+def test_new_keys_take_the_place_of_old_ones(
+    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both charons read them as they run, and no tunnel that stands is taken down."""
+    run(["vpn", "tunnels", str(fleet)])
+    before = _keys(gateways.values())
+    for gateway in gateways.values():
+        calls_of(gateway)
+    capsys.readouterr()
+
+    assert run(["vpn", "tunnels", str(fleet), "--new-keys"]) == 0
+
+    assert f"+ a key between {PAIR}\n" in capsys.readouterr().out
+    after = _keys(gateways.values())
+    assert (len(after), before & after) == (1, set())
+    for region, other in ((WEST, NORTH), (NORTH, WEST)):
+        told = [call for call in calls_of(gateways[region]) if "enable" not in call]
+        assert told == [f"systemctl try-reload-or-restart bedplate-ipsec-{other}.service"]
+
+
+def test_a_gateway_whose_address_is_not_recorded_is_named(
+    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the command that records it, and status 6: nobody could dial it, and it comes to have no tunnel either."""
+    lock_path(fleet).unlink()
+    run(["plan", str(fleet), "--write"])
+    _record(fleet, {WEST: PUBLIC[WEST]})
+
+    assert run(["vpn", "tunnels", str(fleet)]) == 6
+
+    told = capsys.readouterr().err
+    assert f"{NAMES[WEST]}: fleet.lock does not say at which address the gateway in {NORTH} is dialled" in told
+    assert "`bedplate vpn record`" in told
+    assert not any((gateway / "etc/bedplate").exists() for gateway in gateways.values())
+
+
+def test_a_gateway_that_is_not_reached_gets_its_key_by_the_next_run(
+    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 6, and the key that was made stays: the run after it makes no other."""
+    away = gateways[WEST].with_name("away")
+    shutil.move(gateways[WEST], away)
+    assert run(["vpn", "tunnels", str(fleet)]) == 6
+    assert f"{NAMES[WEST]}: not reached" in capsys.readouterr().err
+    shutil.move(away, gateways[WEST])
+
+    assert run(["vpn", "tunnels", str(fleet)]) == 0
+
+    assert len(_keys(gateways.values())) == 1
+    assert "+ a key" not in capsys.readouterr().out
+
+
+def test_without_an_authority_it_is_said_what_makes_one(
+    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2, and no gateway is reached: keys lie where the authority's do."""
+    shutil.rmtree(folder_of(fleet).path)
+
+    assert run(["vpn", "tunnels", str(fleet)]) == 2
+
+    assert "`bedplate vpn init` makes one" in capsys.readouterr().err
+    assert not any(calls_of(gateway) for gateway in gateways.values())

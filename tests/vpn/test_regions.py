@@ -1,0 +1,93 @@
+"""Regions joined by their own gateways, from a fleet file to packets: real daemons, behind translated addresses.
+
+AWS's part, routes and elastic addresses, is played by a router in each region.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bedplate.plan.laptops import Transport, gateway_in
+from tests.support.joined_fleet import PUBLIC, WEST, joined_plan
+from tests.support.lab_regions import RegionsLab, regions_lab
+from tests.support.netlab_probe import capture, packets
+from tests.support.netlab_program import until
+from vpn.keeper.tunnels import tunnels
+
+pytestmark = pytest.mark.xdist_group("regions")
+INSIDE = "net 10.0.0.0/8"
+
+
+@pytest.fixture(scope="module")
+def stands() -> Iterator[RegionsLab]:
+    """Give two regions whose tunnel stands."""
+    with regions_lab(joined_plan()) as made:
+        made.start()
+        made.wait()
+        yield made
+
+
+def test_nodes_reach_each_other_and_nothing_is_in_the_clear(stands: RegionsLab) -> None:
+    """Both ways, through the tunnel alone: the internet sees UDP between two public addresses."""
+    with capture(stands.internet, "us") as wire:
+        assert stands.west.node.pings(stands.north.address)
+        assert stands.north.node.pings(stands.west.address)
+
+    assert not packets(wire, INSIDE)
+    seen = packets(wire)
+    assert len(packets(wire, f"udp port 4500 and host {PUBLIC[WEST]}")) >= 12
+    assert len(seen) == len(packets(wire, "udp port 4500 or udp port 500 or arp"))
+
+
+def test_a_laptop_is_carried_on_to_the_other_region(stands: RegionsLab) -> None:
+    """From the gateway that it dialled; under its own address, which the other region's nodes answer."""
+    with capture(stands.north.node, "eth0") as wire:
+        assert stands.laptop.pings(stands.north.address)
+
+    laptops = gateway_in(joined_plan(), WEST)
+    assert laptops
+    assert packets(wire, f"src {laptops.address(Transport.UDP, 0)}")
+
+
+def test_nobody_opens_a_connection_to_a_laptop(stands: RegionsLab) -> None:
+    """Not through the tunnel, and not from its own region's nodes, though AWS brings both as far as the gateway.
+
+    Without the gateway's filter both would get there.
+    """
+    laptops = gateway_in(joined_plan(), WEST)
+    assert laptops
+    address, table = laptops.address(Transport.UDP, 0), ("inet", "bedplate_laptops")
+    gateway, nodes = stands.west.gateway.host, (stands.west.node, stands.north.node)
+    rules = gateway.run("nft", "list", "table", *table)
+
+    refused = [not node.pings(address) for node in nodes]
+    gateway.run("nft", "delete", "table", *table)
+    through = [node.pings(address) for node in nodes]
+    gateway.load_rules(rules)
+
+    assert (refused, through) == ([True, True], [True, True])
+
+
+def test_a_tunnel_is_never_silent(stands: RegionsLab) -> None:
+    """With nobody about, gateways say a word through it, so that one which carries nothing shows."""
+    sides = [Path(one.gateway.places.run) for one in (stands.west, stands.north)]
+
+    def received() -> list[int]:
+        return [each.received for folder in sides for each in tunnels(folder) or ()]
+
+    before = received()
+    until(lambda: all(now > then for now, then in zip(received(), before, strict=True)), 40, "nobody says a word")
+    assert len(before) == 2
+
+
+def test_what_has_no_tunnel_goes_nowhere(stands: RegionsLab) -> None:
+    """With one gateway's daemon gone its region's packets end there; none is on the internet; it heals by itself."""
+    with capture(stands.internet, "us") as wire:
+        stands.west.gateway.kill()
+        assert not stands.west.node.pings(stands.north.address, 2)
+        assert not stands.laptop.pings(stands.north.address, 2)
+    assert not packets(wire, INSIDE)
+
+    stands.west.gateway.start()
+    assert stands.wait(60)
