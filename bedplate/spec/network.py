@@ -45,7 +45,8 @@ class Network(Spec):
         default=Interconnect.TRANSIT,
         strict=False,
         title="Interconnect",
-        description="How regions reach each other: transit (transit gateways, peered), peering (VPC peering) or none.",
+        description="How regions reach each other: transit (transit gateways, peered), peering (VPC peering) or none "
+        "(by their gateways of laptops, or not at all).",
     )
     egress: Egress = Field(
         default=Egress.SHARED,
