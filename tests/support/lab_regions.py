@@ -1,11 +1,11 @@
-"""Two regions of a plan whose gateways join them, in a laboratory: AWS's part is a router in each, and is a stand-in.
+"""Two regions of a plan whose gateways join them, in a laboratory; AWS's part is a router in each, and is a stand-in.
 
-    node -- vpc -- gateway     gateway -- vpc -- node
-     laptop        |    \\__ internet __/   |
-                   `- on one wire, as on one interface
+    node -- vpc == internet == vpc -- node
+             |                  |
+ laptop -- gateway            gateway
 
-A router has the routes that the stacks declare, and gives its gateway a public address by translation. Each text that
-gateways run is the product's own, for the plan of a fleet file.
+A router has the routes that the stacks declare, and gives its gateway a public address by translation: gateways have
+one interface. Each text that they run is the product's own, for the plan of a fleet file.
 """
 
 from collections.abc import Iterator, Mapping
