@@ -46,13 +46,13 @@ def joined_plan(record: Record = RECORD, text: str = TEXT) -> FleetPlan:
         return plan_of(file, record)
 
 
-def keys_between(plan: FleetPlan) -> dict[frozenset[str], SharedKey]:
+def keys_between(plan: FleetPlan, word: str = "key") -> dict[frozenset[str], SharedKey]:
     """Return a key for each two gateways that are joined; no secret of anybody's."""
     pairs = combinations(sorted(joined_regions(plan)), 2)
-    return {frozenset(pair): SharedKey(f"key of {' and '.join(pair)}".encode()) for pair in pairs}
+    return {frozenset(pair): SharedKey(f"{word} of {' and '.join(pair)}".encode()) for pair in pairs}
 
 
-def gateway_of(region: str, engine: Engine, plan: FleetPlan | None = None) -> Gateway:
-    """Return the gateway of one of the joined regions."""
+def gateway_of(region: str, engine: Engine, plan: FleetPlan | None = None, word: str = "key") -> Gateway:
+    """Return the gateway of one of the joined regions; another word makes another key."""
     plan = plan or joined_plan()
-    return region_gateway(plan, region, keys_between(plan))(engine)
+    return region_gateway(plan, region, keys_between(plan, word))(engine)

@@ -65,6 +65,12 @@ class LabRegion:
         self.gateway.guard()
         self.gateway.start()
 
+    def renew(self, word: str = "another key") -> None:
+        """Give the gateway another key, as the keeper does: the charon reads it as it runs."""
+        self.gateway.gateway = gateway_of(self.name, Engine.DAEMON, self.plan, word)
+        self.gateway.lay()
+        self.gateway.load()
+
 
 @dataclass(frozen=True)
 class RegionsLab:

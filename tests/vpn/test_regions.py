@@ -17,6 +17,8 @@ from vpn.keeper.tunnels import tunnels
 
 pytestmark = pytest.mark.xdist_group("regions")
 INSIDE = "net 10.0.0.0/8"
+# From the table of promises in docs/vpn-sites.md.
+MOST_SECONDS = 10
 
 
 @pytest.fixture(scope="module")
@@ -90,4 +92,22 @@ def test_what_has_no_tunnel_goes_nowhere(stands: RegionsLab) -> None:
     assert not packets(wire, INSIDE)
 
     stands.west.gateway.start()
+    assert stands.wait(60) <= MOST_SECONDS
+
+
+def test_a_new_key_ends_no_tunnel_that_stands(stands: RegionsLab) -> None:
+    """Both ends read it as they run; the next tunnel is built by it, and never while one end alone has it."""
+    before = [each.gateway.swanctl("--list-sas").splitlines()[0] for each in (stands.west, stands.north)]
+
+    stands.west.renew()
+    stands.north.renew()
+    assert stands.west.node.pings(stands.north.address)
+    after = [each.gateway.swanctl("--list-sas").splitlines()[0] for each in (stands.west, stands.north)]
+    assert after == before
+
+    stands.west.renew("a third key")
+    stands.west.gateway.kill()
+    stands.west.gateway.start()
+    assert not stands.west.node.pings(stands.north.address, 2)
+    stands.north.renew("a third key")
     assert stands.wait(60)
