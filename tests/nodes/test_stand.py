@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.netlab_program import until
+from tests.support.stand.cgroup import groups
 from tests.support.stand.command import CommandError
 from tests.support.stand.node import Node
 from tests.support.stand.room import make_room
@@ -95,6 +96,18 @@ def test_nodes_reach_one_another_by_their_addresses(node: Node, stand: Stand) ->
     assert "192.168.40.5" in told
 
 
+def test_services_of_one_name_are_each_nodes_own(stand: Stand, node: Node) -> None:
+    """Stopping one ends its processes, all of them, and nobody else's."""
+    other = stand.boot("titan-09.cellar", "192.168.40.29")
+    for each in (node, other):
+        each.run("systemd-run --quiet --unit=twin --property=Type=forking sh -c 'sleep 901 & sleep 902 &'")
+
+    node.run("systemctl stop twin")
+
+    counted = "pgrep --count --full '^sleep 90[12]' || true"
+    assert (node.run(counted).strip(), other.run(counted).strip()) == ("0", "2")
+
+
 def test_a_node_installs_packages(node: Node) -> None:
     """The archives of this machine's apt are in reach of a node, signed as Debian signs them."""
     told = node.run("apt-get update --quiet && apt-cache policy hello", seconds=300)
@@ -126,6 +139,7 @@ def traces(mark: str) -> list[str]:
     """Return what bears the mark of a stand: paths, mounts, spaces, processes."""
     folders = (Path("/tmp"), Path("/run/netns"), Path("/etc/netns"))  # noqa: S108  where to look
     left = [str(entry) for folder in folders if folder.is_dir() for entry in folder.iterdir() if mark in entry.name]
+    left += [group for group in groups() if mark in group]
     mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if mark in line]
     return [*left, *mounts, *processes(mark)]
 

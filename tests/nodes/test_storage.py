@@ -14,6 +14,7 @@ from roles.people.role import People
 from roles.storage.role import Storage
 from roles.storage.tunnel import loopback
 from tests.support.needs import need_program
+from tests.support.netlab_program import until
 from tests.support.nodes import lab_node
 from tests.support.stand.command import CommandError, call
 from tests.support.stand.deploying import deployed
@@ -51,6 +52,12 @@ def bench(stand: Stand, nas: Node) -> Node:
     return booted
 
 
+def ports(node: Node) -> set[str]:
+    """Return the ports at which somebody listens."""
+    sockets = node.run("ss --no-header --listening --tcp --numeric").splitlines()
+    return {line.split()[3].rpartition(":")[2] for line in sockets}
+
+
 def seconds_of_login(node: Node) -> float:
     """Return how long somebody whose home is away waits for a shell."""
     started = monotonic()
@@ -66,9 +73,9 @@ def test_a_second_apply_changes_nothing(stand: Stand, nas: Node, bench: Node) ->
 
 def test_the_server_listens_at_one_port_alone(nas: Node) -> None:
     """NFS by version 4 needs no other."""
-    sockets = nas.run("ss --no-header --listening --tcp --numeric").splitlines()
+    until(lambda: "2049" in ports(nas), 30, "the server listens, which it says before it does", every=0.2)
 
-    assert {line.split()[3].rpartition(":")[2] for line in sockets} == {"22", "2049"}
+    assert ports(nas) == {"22", "2049"}
 
 
 def test_homes_on_the_server_are_their_owners_and_at_the_same_path(nas: Node) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.netlab_program import LabProgram, until
+from tests.support.stand.cgroup import in_group, remove_group
 from tests.support.stand.command import CommandError, call
 
 _BOOT_SECONDS = 180
@@ -44,7 +45,9 @@ class Machine:
             f"--machine={self.namespace}",
         )
         with self.log.open("ab") as sink:
-            popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)
+            popen = subprocess.Popen(
+                in_group(self.namespace, *command), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
+            )
         self._program = LabProgram(popen, self.log)
         self.wait()
 
@@ -80,6 +83,7 @@ class Machine:
             self._program.popen.wait(_HALT_SECONDS)
         self._program.end(signal.SIGKILL)
         self._program = None
+        remove_group(self.namespace)
 
     def _first(self) -> int:
         """Return the number that its first process has on this machine."""

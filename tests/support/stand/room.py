@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from bedplate.writer import is_alive
+from tests.support.stand.cgroup import groups, remove_group
 from tests.support.stand.command import CommandError, call
 
 # Each systemd watches a dozen files and folders; 128 in all is the kernel's default. It stays raised.
@@ -26,12 +27,19 @@ def make_room() -> None:
             call("ip", "netns", "delete", name.name)
     for folder in _left(Path("/etc/netns")):
         shutil.rmtree(folder, ignore_errors=True)
+    for group in filter(_is_left, groups()):
+        remove_group(group)
 
 
 def _left(place: Path) -> list[Path]:
     """Return what stands that nobody keeps any more have in a folder."""
     entries = sorted(place.iterdir()) if place.is_dir() else []
-    return [entry for entry in entries if (named := _NAME.fullmatch(entry.name)) and not is_alive(int(named[1]))]
+    return [entry for entry in entries if _is_left(entry.name)]
+
+
+def _is_left(name: str) -> bool:
+    """Tell whether something is by its name a stand's that nobody keeps any more."""
+    return bool((named := _NAME.fullmatch(name)) and not is_alive(int(named[1])))
 
 
 def _remove(folder: Path) -> None:
