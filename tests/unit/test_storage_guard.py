@@ -84,14 +84,16 @@ def test_a_shutdown_waits_for_nobody(guard: ModuleType) -> None:
 
 
 def test_what_waits_for_the_next_use_is_never_taken_off() -> None:
-    """A mount that goes at the first blow leaves its trigger below; homes would else be made on the local disk."""
-    module, layers = loaded(), ["autofs", "nfs4"]
-    module.__dict__["LIBC"] = SimpleNamespace(umount2=lambda _path, _how: layers.pop())
+    """A mount goes in one blow, and its trigger stays: homes would else be made on the local disk."""
+    module, layers, blows = loaded(), ["autofs", "nfs4"], []
+    module.__dict__["LIBC"] = SimpleNamespace(umount2=lambda _path, how: blows.append((layers.pop(), how)))
     module.__dict__["mounted"] = lambda: {"/home"} if layers[-1] == "nfs4" else set()
 
     module.take_off("/home", "silent")
 
-    assert layers == ["autofs"]
+    module.take_off("/home", "silent again")
+
+    assert blows == [("nfs4", module.MNT_FORCE | module.MNT_DETACH)]
 
 
 @pytest.mark.parametrize("store", ["home", "unknown"])

@@ -4,6 +4,7 @@ Nodes of one stand reach one another and, by the desk, the world; stands reach n
 taken down at the end; were this process killed, the nodes would shut down, and the next stand clears away the rest.
 """
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from ipaddress import IPv4Address
@@ -19,10 +20,12 @@ from tests.support.stand.machine import Machine
 from tests.support.stand.node import Node
 from tests.support.stand.overlay import mounted
 from tests.support.stand.room import make_room
-from tests.support.virtual.kernel import kernel
+from tests.support.virtual.kernel import emulated
 from tests.support.virtual.line import Line
 from tests.support.virtual.machine import VirtualMachine, make_disk, plug
 
+# What makes a machine with a kernel of its own of a disk, a wire, an address and the way to it.
+Mover = Callable[[Path, LabHost, IPv4Address, Line], VirtualMachine]
 _DESK = IPv4Address("192.168.43.254")
 
 
@@ -67,15 +70,15 @@ class Stand:
         self.nodes[name], self._hosts[name] = node, host
         return node
 
-    def move(self, name: str) -> Node:
-        """Shut a machine down, and start it with a kernel of its own (`virtual.kernel`); does not wait for its boot."""
+    def move(self, name: str, moved: Mover = emulated) -> Node:
+        """Shut a machine down, and start it with a kernel of its own; does not wait for its boot."""
         former, host = self.nodes[name], self._hosts[name]
         former.stop()
         disk = host.folder / "disk.img"
         make_disk(disk, former.root)
         plug(host)
         line = Line(self.desk, self.ssh_config, name, host.folder)
-        machine = VirtualMachine(kernel(), disk, host, former.address, line)
+        machine = moved(disk, host, former.address, line)
         self._open.callback(machine.crash)
         machine.start()
         self.nodes[name] = replace(former, machine=machine)

@@ -2,11 +2,15 @@
 
 import shutil
 import subprocess
+from ipaddress import IPv4Address
 from pathlib import Path
 
+from tests.support.netlab import LabHost
 from tests.support.stand.command import call
 from tests.support.stand.layer import bare, forget_identity, inside, kept
 from tests.support.stand.overlay import mounted
+from tests.support.virtual.line import Line
+from tests.support.virtual.machine import VirtualMachine
 
 # The kernel, the first program's tools, and what the role `storage` installs: in a virtual machine that takes minutes.
 _PACKAGES = ("linux-image-cloud-amd64", "busybox-static", "nfs-common", "nfs-kernel-server", "psmisc")
@@ -26,6 +30,11 @@ def kernel() -> Path:
 def with_kernel() -> tuple[Path, ...]:
     """Return the layers of a fresh machine that may move to a kernel of its own, the uppermost first."""
     return (kernel() / "root", *bare())
+
+
+def emulated(disk: Path, host: LabHost, address: IPv4Address, line: Line) -> VirtualMachine:
+    """Return a machine with this kernel."""
+    return VirtualMachine(kernel(), disk, host, address, line)
 
 
 def _make(folder: Path, below: tuple[Path, ...]) -> None:

@@ -1,7 +1,7 @@
 """A machine with a kernel of its own, in QEMU: for what the kernel of this machine lacks, as NFS.
 
-Its processor is computed, never lent (no KVM): it is some twenty times slower than this machine. What it is told comes
-by SSH, over one connection that stays. Its files are its own.
+Its processor is computed, never lent (no KVM): it is some twenty times slower than this machine; user_mode.py has a
+faster one. What it is told comes by SSH, over one connection that stays. Its files are its own.
 """
 
 import signal
@@ -23,11 +23,11 @@ _DISK_SECONDS = 300
 _SIZE = "3G"
 # Nothing is plugged into it, and nobody sits before it: what looks after that takes half of a boot.
 _IDLE = ("systemd-udevd", "systemd-udev-trigger", "e2scrub_reap", "serial-getty@ttyS0", "getty@tty1", "nfs-blkmap")
-_WORDS = (
-    *("console=ttyS0", "net.ifnames=0", "mitigations=off", "panic=-1", "quiet", "systemd.show_status=0"),
+MASKS = (
     *(f"systemd.mask={name}.service" for name in _IDLE),
     *("systemd.mask=systemd-udevd-control.socket", "systemd.mask=systemd-udevd-kernel.socket"),
 )
+_WORDS = ("console=ttyS0", "net.ifnames=0", "mitigations=off", "panic=-1", "quiet", "systemd.show_status=0", *MASKS)
 # Where the first account's keys may lie: the role `storage` moves its home.
 _KEYS = ("home/ubuntu/.ssh/authorized_keys", "var/lib/bedplate/home/ubuntu/.ssh/authorized_keys")
 # What machines have that share a kernel.
