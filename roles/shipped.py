@@ -6,16 +6,14 @@ pyinfra's own `files.put` asks three questions a file, and each is a round trip.
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from io import StringIO
 from posixpath import dirname
 
-from pyinfra.api.command import FileUploadCommand, PyinfraCommand, QuoteString, StringCommand
+from pyinfra.api.command import PyinfraCommand, QuoteString, StringCommand
 from pyinfra.api.facts import FactBase
 from pyinfra.api.operation import operation
 from pyinfra.context import host
 
 from roles.base import Changes
-from roles.engine.agent import DRAFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +37,21 @@ class Marks(FactBase[Mapping[str, str]]):
     default = dict
 
     def command(self, paths: Sequence[str]) -> StringCommand:
-        """Ask for mode, owners and sum of each path; what is no file of its own says nothing."""
+        """Ask for mode, owners and sum of each path, in two programs; what is no file of its own says nothing."""
         quoted = [QuoteString(path) for path in paths]
-        each = 'echo "$(stat -c "%a %U:%G" "$f") $(sha256sum < "$f" | cut -d" " -f1) $f"'
-        return StringCommand("for f in", *quoted, f'; do [ ! -f "$f" ] || [ -L "$f" ] || {each}; done')
+        own = 'do [ ! -f "$f" ] || [ -L "$f" ] || set -- "$@" "$f"; done'
+        told = '[ $# = 0 ] || { stat -c "%a %U:%G %n" "$@"; sha256sum "$@"; }'
+        return StringCommand("set --; for f in", *quoted, f"; {own}; {told}")
 
     def process(self, output: Iterable[str]) -> Mapping[str, str]:
-        """Part the path, which comes last, from its mark."""
-        words = (line.split(" ", 3) for line in output)
-        return {path: f"{mode} {owners} {digest}" for mode, owners, digest, path in words}
+        """Join what both programs say of a path, which comes last."""
+        found: dict[str, tuple[str, ...]] = {}
+        for line in output:
+            word, second, rest = line.split(" ", 2)
+            # Between a sum and its path there are two spaces.
+            path, told = (rest, f"{word} {second}") if second else (rest, word)
+            found[path] = (*found.get(path, ()), told)
+        return {path: " ".join(told) for path, told in found.items()}
 
 
 def ship(*wanted: Shipped) -> Changes:
@@ -61,9 +65,19 @@ def _place(file: Shipped, among: Sequence[str]) -> Generator[PyinfraCommand, Non
     if host.get_fact(Marks, paths=among).get(file.path) == file.mark:
         host.noop(f"{file.path} is as it should be")
         return
-    # Whoever reads the path finds the old file or the new one, never a part, and a secret is never open to others.
-    new = f"{file.path}{DRAFT}"
-    yield StringCommand("mkdir", "-p", QuoteString(dirname(new)), "&&", "install -m 600 /dev/null", QuoteString(new))
-    yield FileUploadCommand(StringIO(file.text), new, remote_temp_filename=host.get_temp_filename(new))
-    owned = StringCommand("chown", "root:root", QuoteString(new), "&&", "chmod", file.mode, QuoteString(new))
-    yield StringCommand(owned, "&&", "mv", "-fT", QuoteString(new), QuoteString(file.path))
+    yield _written(file)
+
+
+def _written(file: Shipped) -> StringCommand:
+    """Return what writes a file: one exchange, however long its text.
+
+    Whoever reads the path finds the old file or the new one, never a part; a secret is never open to others, and in no
+    list of processes.
+    """
+    folder, path, new = (QuoteString(each) for each in (dirname(file.path), file.path, f"{file.path}.new"))
+    begun = StringCommand("mkdir -p", folder, "&& install -o root -g root -m 600 /dev/null", new)
+    # pyinfra ends the last line of what it sends; the file has what it is to have.
+    filled = StringCommand("head -c", str(len(file.text.encode())), ">", new)
+    placed = StringCommand("chmod", file.mode, new, "&& sync", new, "&& mv -fT", new, path)
+    undone = StringCommand("{ rm -f", new, "; exit 1; }")
+    return StringCommand(begun, "&&", filled, "&&", placed, "||", undone, _stdin=file.text)

@@ -28,8 +28,6 @@ SILENCE = 45.0
 STALE = 15.0
 """Seconds without a beat after which a holder is taken for one that is leaving."""
 TIMED_OUT = 124
-DRAFT = ".new"
-"""What the name of a draft ends in: a file that is to take another's place, made first with the other's mode."""
 _SIZES = struct.Struct(">II")
 _LARGEST = 1 << 30
 
@@ -164,9 +162,6 @@ class Agent:
                 file.flush()
                 os.fsync(handle)
             _take_place(beside, path, body)
-        except OSError:
-            _drop_draft(path)
-            raise
         finally:
             beside.unlink(missing_ok=True)
         return {}, b""
@@ -200,13 +195,6 @@ def _like(handle: int, path: Path) -> None:
     else:
         os.fchown(handle, before.st_uid, before.st_gid)
         os.fchmod(handle, before.st_mode & 0o7777)
-
-
-def _drop_draft(path: Path) -> None:
-    """Take away the empty draft that a role has made for a file, which now gets no text."""
-    with suppress(OSError):
-        if path.suffix == DRAFT and path.stat().st_size == 0:
-            path.unlink()
 
 
 def _take_place(beside: Path, path: Path, body: bytes) -> None:

@@ -13,14 +13,12 @@ from pyinfra.operations import files, server
 from bedplate.plan.fleet import BucketPlan
 from roles.shipped import Shipped, ship
 from roles.template import rendered, text_of
+from roles.venv import taken
 
 FOLDER = "/opt/bedplate-aws"
-PACKAGES = ("python3-venv", "ca-certificates")
 TABLE, SHELL = "/etc/bedplate/buckets", "/etc/profile.d/bedplate-buckets.sh"
 _WANTED = text_of("storage/aws.txt")
 _LIST = f"{FOLDER}.txt"
-# The machine's own authorities: a company's mirror or proxy signs with its own.
-_PIP = f"PIP_CERT=/etc/ssl/certs/ca-certificates.crt {FOLDER}/bin/python -m pip --quiet --no-cache-dir install"
 
 
 class AwsVersion(FactBase[str]):
@@ -47,8 +45,7 @@ def install_aws() -> None:
     """Declare the command line for everybody."""
     ship(Shipped("AWS's command line by its sums", _LIST, _WANTED))
     if host.get_fact(AwsVersion) != version():
-        pip = f"{_PIP} --require-hashes --only-binary :all: --requirement {_LIST}"
-        server.shell(name=f"AWS's command line {version()}", commands=[f"python3 -m venv --clear {FOLDER}", pip])
+        server.shell(name=f"AWS's command line {version()}", commands=taken(FOLDER, _LIST))
     files.link(name="aws for everybody", path="/usr/local/bin/aws", target=f"{FOLDER}/bin/aws")
 
 

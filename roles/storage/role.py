@@ -16,7 +16,7 @@ from roles.base import Changes, Role
 from roles.packages import install
 from roles.shipped import Shipped, ship
 from roles.storage.attached import Attached, mounted, shared
-from roles.storage.buckets import PACKAGES, install_aws, listed
+from roles.storage.buckets import install_aws, listed
 from roles.storage.exported import EXPORTS, KernelServes, Server, server_of
 from roles.storage.found import Finding, Found
 from roles.storage.gone import Due, gone
@@ -24,6 +24,7 @@ from roles.storage.guard import RELEASE, TIMER, UNITS, guard
 from roles.storage.hidden import OwnHomes, hidden
 from roles.storage.tunnel import tunnel
 from roles.storage.unit import FOLDER, Unit
+from roles.venv import PACKAGES
 
 # Version 4 of NFS needs neither: what listens and is not needed is closed.
 _UNWANTED = ("rpcbind.service", "rpcbind.socket", "rpc-statd.service", "nfs-ganesha-lock.service")

@@ -8,12 +8,11 @@ from pyinfra.operations import files, server
 
 from roles.shipped import Shipped, ship
 from roles.template import text_of
+from roles.venv import taken
 
 FOLDER = "/opt/uv"
 _WANTED = text_of("workbench/uv.txt")
 _LIST = "/opt/uv.txt"
-# The machine's own authorities: a company's mirror or proxy signs with its own.
-_PIP = f"PIP_CERT=/etc/ssl/certs/ca-certificates.crt {FOLDER}/bin/python -m pip --quiet --no-cache-dir install"
 
 
 class UvVersion(FactBase[str]):
@@ -40,7 +39,6 @@ def install_uv() -> None:
     """Declare uv and uvx for everybody."""
     ship(Shipped("uv's version and sums", _LIST, _WANTED))
     if host.get_fact(UvVersion) != version():
-        pip = f"{_PIP} --force-reinstall --require-hashes --only-binary :all: --no-deps --requirement {_LIST}"
-        server.shell(name=f"uv {version()}", commands=[f"python3 -m venv {FOLDER}", pip])
+        server.shell(name=f"uv {version()}", commands=taken(FOLDER, _LIST))
     for tool in ("uv", "uvx"):
         files.link(name=f"{tool} for everybody", path=f"/usr/local/bin/{tool}", target=f"{FOLDER}/bin/{tool}")

@@ -90,12 +90,16 @@ class Disk:
             return _DIGEST_OF[fact](text.encode(), usedforsecurity=False).hexdigest()
         return _found(text, arguments["pattern"]) if fact is files.FindInFile else text.splitlines()
 
-    def take(self, command: str) -> None:
-        """Do what an operation's command does to files, where it is one of those that this disk knows."""
-        parts = command.split(" && ")
+    def take(self, command: str, given: str = "") -> None:
+        """Do what an operation's command does to files, where it is one of those that this disk knows.
+
+        It goes well: what follows `||` is left. `given` is what the command reads.
+        """
+        parts = command.partition(" || ")[0].split(" && ")
         if all(part.split(" ", 1)[0] in _COMMANDS for part in parts):
             for verb, *words in map(shlex.split, parts):
-                _COMMANDS[verb](self, [word for word in words if not word.startswith("-")])
+                plain = [word for word in words if not word.startswith("-")]
+                _COMMANDS[verb](self, [*plain, given] if verb == "head" else plain)
 
     def _is_file(self, path: str) -> bool:
         return path in self.entries and self.entries[path].kind == "file"
@@ -137,8 +141,16 @@ class Disk:
         self.write(target, self.entries.pop(source))
 
     def _install(self, words: list[str]) -> None:
-        mode, _, path = words
+        *_, mode, _, path = words
         self.write(path, Entry(mode=int(mode)))
+
+    def _head(self, words: list[str]) -> None:
+        count, _, path, given = words
+        text = given.encode()[: int(count)].decode()
+        self.entries[path] = replace(self.entries[path], content=text)
+
+    def _sync(self, paths: list[str]) -> None:
+        assert all(path in self.entries for path in paths)
 
     def _touch(self, paths: list[str]) -> None:
         for path in paths:
@@ -153,6 +165,8 @@ _COMMANDS: Mapping[str, Callable[[Disk, list[str]], None]] = {
     "rm": Disk._rm,  # noqa: SLF001
     "mv": Disk._mv,  # noqa: SLF001
     "install": Disk._install,  # noqa: SLF001
+    "head": Disk._head,  # noqa: SLF001
+    "sync": Disk._sync,  # noqa: SLF001
     "ln": Disk._ln,  # noqa: SLF001
     "touch": Disk._touch,  # noqa: SLF001
 }

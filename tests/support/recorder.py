@@ -159,7 +159,7 @@ def _told(disk: Disk, command: PyinfraCommand) -> str:
         disk.write(command.dest, replace(before, content=_text(command.src)))
         return f"upload {command.dest}"
     if isinstance(command, StringCommand):
-        disk.take(str(command))
+        disk.take(str(command), str(command.connector_arguments.get("_stdin") or ""))
         return str(command)
     return repr(command)
 
