@@ -1,7 +1,7 @@
-"""An Ansible playbook that does what our roles do on a machine: a task for each operation.
+"""An Ansible playbook that does what our roles do on a machine: a task for each operation, with the same commands.
 
-What Ansible has no module for, or what is worked out on the machine, becomes the cheapest task that it knows (`command:
-true`): that favours Ansible. Files and folders are `copy` and `file`, packages `apt`, services `systemd_service`.
+As people write them: files are `copy` and `file`, packages `apt`, services `systemd_service`; what answers a change
+waits for it (`when`), and what is done once says what it leaves (`creates`), the cheapest look that Ansible has.
 """
 
 import io
@@ -13,7 +13,7 @@ from inspect import getclosurevars, signature
 from pathlib import Path
 from typing import Any
 
-from pyinfra.api.state import StateStage
+from pyinfra.api.state import StateOperationHostData, StateStage
 from pyinfra.context import ctx_state
 
 from bedplate.nodes.order import Target
@@ -25,7 +25,8 @@ from roles.engine.line import Opening
 from roles.engine.work import Work
 
 Task = dict[str, Any]
-_CHEAPEST: Task = {"ansible.builtin.command": "true", "changed_when": False}
+_DONE = "/var/lib/once"
+"""Holds a file for each command that was run once."""
 
 
 def playbook(node: NodePlan, argv: tuple[str, ...], hosts: str = "all") -> str:
@@ -37,18 +38,49 @@ def playbook(node: NodePlan, argv: tuple[str, ...], hosts: str = "all") -> str:
         state.set_stage(StateStage.Prepare)
         work.open(lambda: False)
         work.plan(None)
-    tasks = [_named(state, host, key) for key in host.op_hash_order]
     work.close()
+    tasks = [task for number in range(len(host.op_hash_order)) for task in _tasks(state, host, number)]
     tasks.insert(0, _folders(tasks))
     return json.dumps([{"hosts": hosts, "become": True, "gather_facts": True, "tasks": tasks}], indent=1)
 
 
-def _named(state: Watch, host: NodeHost, key: str) -> Task:
+def _tasks(state: Watch, host: NodeHost, number: int) -> Iterator[Task]:
+    """Yield the task of an operation, under its name, and what is remembered of it; none where there is none."""
+    key = host.op_hash_order[number]
     kept = getclosurevars(state.get_op_data_for_host(host, key).command_generator).nonlocals
     given = signature(kept["func"]).bind(*kept["args"], **kept["kwargs"]).arguments
     kind = f"{kept['func'].__module__.rpartition('.')[2]}.{kept['func'].__name__}"
-    name = name_of(state, host, key)
-    return {"name": name.replace("{", "(").replace("}", ")"), **next(_task(kind, given), _CHEAPEST)}
+    name = name_of(state, host, key).replace("{", "(").replace("}", ")")
+    when = _when(state, host, key)
+    register = {"register": f"op{number}"}
+    if kind == "server.shell":
+        yield {"name": name, **_shell(number, given["commands"], once=when is None), **register, **(when or {})}
+        return
+    found = next(_task(kind, given), None)
+    if found is None:
+        sys.exit(f"no task for {kind}, {name}: {given}")
+    yield {"name": name, **found, **register, **(when or {})}
+
+
+def _when(state: Watch, host: NodeHost, key: str) -> Task | None:
+    """Return what an operation waits for: one of the others' changes; None where it waits for nothing."""
+    condition = state.get_op_data_for_host(host, key).global_arguments.get("_if")
+    metas = getclosurevars(condition).nonlocals.get("args") if callable(condition) else None
+    if metas is None:
+        return None
+    data: list[StateOperationHostData] = [state.get_op_data_for_host(host, each) for each in host.op_hash_order]
+    numbers = [at for at, each in enumerate(data) if any(each.operation_meta is meta for meta in metas)]
+    return {"when": " or ".join(f"op{at} is changed" for at in numbers)}
+
+
+def _shell(number: int, commands: list[str], *, once: bool) -> Task:
+    # Whoever applies with Ansible confirms a trial at once, over the connection that stands.
+    lines = [line.replace("begin 120", "begin 120 && bedplate-trial confirm") for line in commands]
+    if not once:
+        return {"ansible.builtin.shell": " && ".join(lines)}
+    done = f"{_DONE}/{number}"
+    words = {"cmd": " && ".join((*(f"( {line} )" for line in lines), f"touch {done}")), "creates": done}
+    return {"ansible.builtin.shell": words}
 
 
 def _task(kind: str, given: Mapping[str, Any]) -> Iterator[Task]:
@@ -57,28 +89,50 @@ def _task(kind: str, given: Mapping[str, Any]) -> Iterator[Task]:
             file = given["file"]
             yield _copy(file.path, file.text, f"0{file.mode}")
         case "files.put" if isinstance(given["src"], io.StringIO):
-            yield _copy(given["dest"], given["src"].getvalue(), f"0{given.get('mode') or 644}")
+            yield _copy(given["dest"], given["src"].getvalue())
         case "files.directory":
-            yield {"ansible.builtin.file": {"path": given["path"], "state": "directory"}}
-        case "files.link" if given.get("target"):
+            folder = {
+                "path": given["path"],
+                "state": "directory",
+                "owner": given.get("user"),
+                "group": given.get("group"),
+            }
+            mode = {"mode": f"0{given['mode']}"} if given.get("mode") else {}
+            yield {"ansible.builtin.file": {name: value for name, value in (folder | mode).items() if value}}
+        case "files.link":
             link = {"path": given["path"], "src": given["target"], "state": "link", "force": True}
             yield {"ansible.builtin.file": link}
         case "apt.packages":
-            yield {"ansible.builtin.apt": {"name": list(given["packages"]), "install_recommends": False}}
-        case "systemd.service" if given.get("running") and not given.get("restarted"):
-            yield {"ansible.builtin.systemd_service": {"name": given["service"], "state": "started"}}
+            listed = {"update_cache": True, "cache_valid_time": given["cache_time"]}
+            yield {"ansible.builtin.apt": {"name": list(given["packages"]), "install_recommends": False, **listed}}
+        case "server.hostname":
+            yield {"ansible.builtin.hostname": {"name": given["hostname"], "use": "systemd"}}
+        case "server.timezone":
+            zone = {"path": "/etc/localtime", "src": f"/usr/share/zoneinfo/{given['timezone']}", "state": "link"}
+            yield {"ansible.builtin.file": zone}
+        case "systemd.daemon_reload":
+            yield {"ansible.builtin.systemd_service": {"daemon_reload": True}}
+        case "systemd.service":
+            yield {"ansible.builtin.systemd_service": _service(given)}
+
+
+def _service(given: Mapping[str, Any]) -> Task:
+    state = {"state": "restarted" if given.get("restarted") else "started"}
+    wanted = state if given.get("restarted") or given.get("running", True) else {}
+    return {"name": given["service"], **wanted, **({"enabled": True} if given.get("enabled") else {})}
 
 
 def _folders(tasks: list[Task]) -> Task:
     """Return the task that makes the folders of files: `copy` makes none, our operations make their own."""
     files = [task["ansible.builtin.copy"]["dest"] for task in tasks if "ansible.builtin.copy" in task]
-    folders = " ".join(sorted({str(Path(file).parent) for file in files}))
+    folders = " ".join([*sorted({str(Path(file).parent) for file in files}), _DONE])
     return {"name": "Folders", "ansible.builtin.command": f"mkdir -p {folders}", "changed_when": False}
 
 
-def _copy(path: str, text: str, mode: str) -> Task:
+def _copy(path: str, text: str, mode: str = "") -> Task:
     # Ansible would read its own brackets in what is only a text.
-    return {"ansible.builtin.copy": {"dest": path, "content": f"{{% raw %}}{text}{{% endraw %}}", "mode": mode}}
+    content = f"{{% raw %}}{text}{{% endraw %}}"
+    return {"ansible.builtin.copy": {"dest": path, "content": content, **({"mode": mode} if mode else {})}}
 
 
 def main() -> None:

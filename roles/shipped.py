@@ -65,10 +65,10 @@ def _place(file: Shipped, among: Sequence[str]) -> Generator[PyinfraCommand, Non
     if host.get_fact(Marks, paths=among).get(file.path) == file.mark:
         host.noop(f"{file.path} is as it should be")
         return
-    yield _written(file)
+    yield written(file)
 
 
-def _written(file: Shipped) -> StringCommand:
+def written(file: Shipped) -> StringCommand:
     """Return what writes a file: one exchange, however long its text.
 
     Whoever reads the path finds the old file or the new one, never a part; a secret is never open to others, and in no

@@ -13,6 +13,7 @@ from bedplate.plan.node_doors import EXPORTER_PORT
 from roles.base import Changes, Role
 from roles.monitoring.address import NOBODY, PrivateAddress
 from roles.packages import install
+from roles.running import keep_running
 from roles.shipped import Shipped, ship
 from roles.template import rendered, text_of
 
@@ -46,7 +47,7 @@ class Monitoring(Role):
     def activate(self, changes: Changes) -> None:
         """Start it, and start it anew with other settings."""
         systemd.daemon_reload(name="Read how the exporter runs", _if=any_changed(*changes[1:]))
-        systemd.service(name="Exporter runs", service=SERVICE, running=True, enabled=True)
+        keep_running({"Exporter runs": f"{SERVICE}.service"})
         systemd.service(name="Exporter reads its settings", service=SERVICE, restarted=True, _if=any_changed(*changes))
 
 

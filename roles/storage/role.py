@@ -14,6 +14,7 @@ from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.node import Mount, MountKind, Share
 from roles.base import Changes, Role
 from roles.packages import install
+from roles.running import keep_running
 from roles.shipped import Shipped, ship
 from roles.storage.attached import Attached, mounted, shared
 from roles.storage.buckets import install_aws, listed
@@ -77,8 +78,7 @@ class Storage(Role):
             if conf.path in changed:
                 anew = f"{unit.what} begins anew"
                 systemd.service(name=anew, service=unit.name, restarted=True, _if=any_changed(changed[conf.path]))
-        for name in self._running():
-            systemd.service(name=f"{name} runs", service=name, running=True, enabled=True)
+        keep_running({f"{name} runs": name for name in self._running()})
         if self.shares:
             _serve(self._server, changed)
 

@@ -6,6 +6,7 @@ import pytest
 
 from roles.monitoring.address import NOBODY, PrivateAddress
 from roles.monitoring.role import Monitoring
+from roles.running import States
 from tests.support.recorded import Recorded, recorded
 from tests.support.recorder import Played, Recorder
 
@@ -51,8 +52,7 @@ def test_new_settings_start_the_exporter_anew() -> None:
     running = DEBIAN.but(
         {
             "deb.DebPackages": ("ii  prometheus-node-exporter  1.5.0  amd64  -",),
-            "systemd.SystemdStatus": ("Id=prometheus-node-exporter.service", "SubState=running"),
-            "systemd.SystemdEnabled": ("Id=prometheus-node-exporter.service", "UnitFileState=enabled"),
+            "roles.running.States": ("ActiveState=active", "UnitFileState=enabled"),
         }
     )
     recorder = Recorder(running)
@@ -73,3 +73,37 @@ def test_the_exporter_never_listens_to_everybody() -> None:
 
     assert installed.names == ["Exporter waits for its address", "Node exporter"]
     assert listening(installed) == f"{NOBODY}:9100"
+
+
+def test_units_are_asked_about_at_once() -> None:
+    """One that systemd knows by another name is told in its place; one that there is not is not running."""
+    fact = States()
+    asked = fact.command(("nfs-server.service", "none.service")).get_raw_value()
+
+    told = ["ActiveState=active", "UnitFileState=enabled", "", "ActiveState=inactive", "UnitFileState="]
+
+    assert asked.endswith(" nfs-server.service none.service")
+    assert fact.process(told) == {
+        "nfs-server.service": {"ActiveState=active", "UnitFileState=enabled"},
+        "none.service": {"ActiveState=inactive", "UnitFileState="},
+    }
+
+
+@pytest.mark.parametrize(
+    ("told", "does"),
+    [
+        (("ActiveState=active", "UnitFileState=enabled"), []),
+        (("ActiveState=failed", "UnitFileState=enabled"), ["systemctl start"]),
+        (("ActiveState=active", "UnitFileState=disabled"), ["systemctl --no-reload --quiet enable"]),
+        (None, ["systemctl --no-reload --quiet enable", "systemctl start"]),
+    ],
+    ids=["runs", "failed", "disabled", "new"],
+)
+def test_a_unit_is_started_and_enabled_only_where_it_is_not(told: tuple[str, ...] | None, does: list[str]) -> None:
+    """What runs is left alone."""
+    table = DEBIAN.but({"roles.running.States": told})
+
+    played = Recorder(table).play(Monitoring(IPv4Address("10.0.0.1")), stages=["activate"])
+
+    unit = "prometheus-node-exporter.service"
+    assert [*played.step("Exporter runs").commands] == [f"{each} {unit}" for each in does]

@@ -1,5 +1,6 @@
 """Whole files that roles put on nodes."""
 
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,11 @@ import pytest
 
 from roles.base import Changes, Role
 from roles.packages import install
-from roles.shipped import Marks, Shipped, ship
+from roles.shipped import Marks, Shipped, ship, written
+from roles.sysctl import Settable
 from roles.template import rendered
 from tests.support.disk import Disk, Entry
+from tests.support.needs import need_root
 from tests.support.recorded import recorded
 from tests.support.recorder import Recorder
 
@@ -88,6 +91,49 @@ def test_marks_are_what_a_real_shell_says(tmp_path: Path) -> None:
     owner = f"{odd.owner()}:{odd.group()}"
     mark = Shipped("", "", "1\n", mode="640").mark.replace("root:root", owner)
     assert fact.process(told.splitlines()) == {str(odd): mark}
+
+
+@pytest.mark.parametrize("text", ["", "one\n", "first\nno end", "ünï\n"], ids=["empty", "line", "no-end", "bytes"])
+def test_a_file_has_its_text_to_the_byte(tmp_path: Path, text: str) -> None:
+    """Also where pyinfra ends a last line that has no end of its own; folders are made, and nothing else stays."""
+    need_root()
+    file = Shipped("", str(tmp_path / "new folder" / "file"), text, "640")
+
+    status = _run_as_pyinfra_does(file)
+
+    path = Path(file.path)
+    assert (status, path.read_bytes(), path.stat().st_mode & 0o777) == (0, text.encode(), 0o640)
+    assert [each.name for each in path.parent.iterdir()] == ["file"]
+
+
+def test_a_file_that_cannot_be_placed_leaves_no_draft(tmp_path: Path) -> None:
+    """Where a folder is in its place, the operation fails and leaves things as they were."""
+    need_root()
+    (tmp_path / "file").mkdir()
+
+    status = _run_as_pyinfra_does(Shipped("", str(tmp_path / "file"), "text\n"))
+
+    assert status != 0
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def _run_as_pyinfra_does(file: Shipped) -> int:
+    """Run what writes a file; what it reads ends with the end of a line."""
+    command = written(file)
+    given = file.text if file.text.endswith("\n") else f"{file.text}\n"
+    return subprocess.run(["sh", "-c", command.get_raw_value()], input=given.encode(), check=False).returncode
+
+
+def test_settings_are_what_the_kernel_shows() -> None:
+    """Those that may be written are told by one program, with their own names."""
+    files = {key: Path("/proc/sys", *key.split(".")) for key in ("kernel.ostype", "net.ipv4.ip_forward", "vm.none")}
+    fact = Settable()
+
+    asked = fact.command(tuple(files)).get_raw_value()
+    told = subprocess.run(["sh", "-c", asked], check=True, capture_output=True, text=True).stdout
+
+    wanted = {key: file.read_text().strip() for key, file in files.items() if os.access(file, os.W_OK)}
+    assert fact.process(told.splitlines()) == wanted
 
 
 def test_lists_are_fetched_only_for_what_is_missing() -> None:

@@ -30,6 +30,7 @@ FOUND, SERVES, HOMES = (
     "roles.storage.hidden.OwnHomes",
 )
 NOTHING: dict[str, tuple[str, ...] | None] = {
+    "roles.running.States": None,
     SERVES: ("yes",),
     HOMES: ("root:0:/root", "ubuntu:1000:/home/ubuntu", "ada:20000:/home/ada"),
     "roles.shipped.Marks": None,
