@@ -10,24 +10,29 @@ from pyinfra.api.facts import FactBase
 from pyinfra.api.operation import OperationMeta, operation
 from pyinfra.context import host
 
-_ACTIVE, _ENABLED = "ActiveState=active", "UnitFileState=enabled"
+_ACTIVE, _ENABLED = "active", "enabled"
+_LINKS = "/etc/systemd/system"
 
 
 class States(FactBase[Mapping[str, frozenset[str]]]):
-    """What systemd says of each unit, by the name that it was asked by."""
+    """What each unit is, of active and enabled, by the name that it was asked by."""
 
     default = dict
 
     def command(self, units: Sequence[str]) -> StringCommand:
-        """Ask about all; one that there is not is inactive."""
+        """Ask systemd what is active, and the disk what is enabled, of which systemd may remember what it was."""
         self._units = tuple(units)
-        quoted = (QuoteString(unit) for unit in units)
-        return StringCommand("systemctl show --property=ActiveState --property=UnitFileState", *quoted)
+        quoted = [QuoteString(unit) for unit in units]
+        links = [StringCommand("*.wants/", unit, _separator="") for unit in quoted]
+        return StringCommand("systemctl is-active", *quoted, f"; cd {_LINKS} && ls -d", *links, "2>/dev/null || true")
 
     def process(self, output: Iterable[str]) -> Mapping[str, frozenset[str]]:
-        """Tell the units apart by their order and the empty lines between: an alias is told under another name."""
-        blocks = "\n".join(output).split("\n\n")
-        return {unit: frozenset(block.split()) for unit, block in zip(self._units, blocks, strict=True)}
+        """Read a word for each unit, in their order, then the links that start units at boot."""
+        lines = list(output)
+        count = len(self._units)
+        links = {line.rpartition("/")[2] for line in lines[count:]}
+        words = zip(self._units, lines[:count], strict=True)
+        return {unit: frozenset((word, _ENABLED) if unit in links else (word,)) for unit, word in words}
 
 
 def keep_running(wanted: Mapping[str, str]) -> list[OperationMeta]:

@@ -12,6 +12,7 @@ from tests.support.recorder import Played, Recorder
 
 DEBIAN = recorded("debian-12")
 UBUNTU = recorded("ubuntu-24.04")
+UNIT = "prometheus-node-exporter.service"
 SETTINGS = "/etc/default/prometheus-node-exporter"
 
 
@@ -52,7 +53,7 @@ def test_new_settings_start_the_exporter_anew() -> None:
     running = DEBIAN.but(
         {
             "deb.DebPackages": ("ii  prometheus-node-exporter  1.5.0  amd64  -",),
-            "roles.running.States": ("ActiveState=active", "UnitFileState=enabled"),
+            "roles.running.States": ("active", f"multi-user.target.wants/{UNIT}"),
         }
     )
     recorder = Recorder(running)
@@ -76,25 +77,23 @@ def test_the_exporter_never_listens_to_everybody() -> None:
 
 
 def test_units_are_asked_about_at_once() -> None:
-    """One that systemd knows by another name is told in its place; one that there is not is not running."""
+    """Active are those that systemd says so of, in their order; enabled those that a link starts at boot."""
     fact = States()
-    asked = fact.command(("nfs-server.service", "none.service")).get_raw_value()
+    asked = fact.command(("ssh.service", "none.service")).get_raw_value()
 
-    told = ["ActiveState=active", "UnitFileState=enabled", "", "ActiveState=inactive", "UnitFileState="]
+    told = ["active", "inactive", "multi-user.target.wants/ssh.service"]
 
-    assert asked.endswith(" nfs-server.service none.service")
-    assert fact.process(told) == {
-        "nfs-server.service": {"ActiveState=active", "UnitFileState=enabled"},
-        "none.service": {"ActiveState=inactive", "UnitFileState="},
-    }
+    assert asked.startswith("systemctl is-active ssh.service none.service ;")
+    assert "*.wants/ssh.service *.wants/none.service" in asked
+    assert fact.process(told) == {"ssh.service": {"active", "enabled"}, "none.service": {"inactive"}}
 
 
 @pytest.mark.parametrize(
     ("told", "does"),
     [
-        (("ActiveState=active", "UnitFileState=enabled"), []),
-        (("ActiveState=failed", "UnitFileState=enabled"), ["systemctl start"]),
-        (("ActiveState=active", "UnitFileState=disabled"), ["systemctl --no-reload --quiet enable"]),
+        (("active", f"multi-user.target.wants/{UNIT}"), []),
+        (("failed", f"multi-user.target.wants/{UNIT}"), ["systemctl start"]),
+        (("active",), ["systemctl --no-reload --quiet enable"]),
         (None, ["systemctl --no-reload --quiet enable", "systemctl start"]),
     ],
     ids=["runs", "failed", "disabled", "new"],
@@ -105,5 +104,4 @@ def test_a_unit_is_started_and_enabled_only_where_it_is_not(told: tuple[str, ...
 
     played = Recorder(table).play(Monitoring(IPv4Address("10.0.0.1")), stages=["activate"])
 
-    unit = "prometheus-node-exporter.service"
-    assert [*played.step("Exporter runs").commands] == [f"{each} {unit}" for each in does]
+    assert [*played.step("Exporter runs").commands] == [f"{each} {UNIT}" for each in does]
