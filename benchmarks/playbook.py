@@ -40,6 +40,9 @@ def playbook(node: NodePlan, argv: tuple[str, ...], hosts: str = "all") -> str:
         work.plan(None)
     work.close()
     tasks = [task for number in range(len(host.op_hash_order)) for task in _tasks(state, host, number)]
+    # Once more behind the packages: installing them takes empty folders of units away.
+    behind = max(at for at, task in enumerate(tasks) if "ansible.builtin.apt" in task) + 1
+    tasks[behind:behind] = [_folders(tasks)]
     tasks.insert(0, _folders(tasks))
     return json.dumps([{"hosts": hosts, "become": True, "gather_facts": True, "tasks": tasks}], indent=1)
 
@@ -112,6 +115,8 @@ def _task(kind: str, given: Mapping[str, Any]) -> Iterator[Task]:
             yield {"ansible.builtin.file": zone}
         case "systemd.daemon_reload":
             yield {"ansible.builtin.systemd_service": {"daemon_reload": True}}
+        case "running._run":
+            yield {"ansible.builtin.systemd_service": {"name": given["unit"], "state": "started", "enabled": True}}
         case "systemd.service":
             yield {"ansible.builtin.systemd_service": _service(given)}
 
