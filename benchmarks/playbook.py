@@ -105,6 +105,12 @@ def _task(kind: str, given: Mapping[str, Any]) -> Iterator[Task]:
         case "files.link":
             link = {"path": given["path"], "src": given["target"], "state": "link", "force": True}
             yield {"ansible.builtin.file": link}
+        case _:
+            yield from _system_task(kind, given)
+
+
+def _system_task(kind: str, given: Mapping[str, Any]) -> Iterator[Task]:
+    match kind:
         case "apt.packages":
             listed = {"update_cache": True, "cache_valid_time": given["cache_time"]}
             yield {"ansible.builtin.apt": {"name": list(given["packages"]), "install_recommends": False, **listed}}
