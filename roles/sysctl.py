@@ -17,8 +17,8 @@ class Settable(FactBase[Mapping[str, str]]):
         """Read each setting that can be written, all in one program."""
         quoted = [QuoteString(f"/proc/sys/{key.replace('.', '/')}") for key in keys]
         own = 'do [ ! -w "$p" ] || set -- "$@" "$p"; done'
-        told = 'n = substr(FILENAME, 11); gsub("/", ".", n); print n "=" $0'
-        return StringCommand("set --; for p in", *quoted, f"; {own}; [ $# = 0 ] || awk '{{ {told} }}' \"$@\"")
+        told = 'FNR == 1 { n = substr(FILENAME, 11); gsub("/", ".", n); print n "=" $0 }'
+        return StringCommand("set --; for p in", *quoted, f"; {own}; [ $# = 0 ] || awk '{told}' \"$@\"")
 
     def process(self, output: Iterable[str]) -> Mapping[str, str]:
         """Part names from values, which the kernel sets apart by tabs."""
