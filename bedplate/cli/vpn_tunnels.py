@@ -58,7 +58,8 @@ def _of_sites(plan: "FleetPlan") -> "dict[str, Known | BedplateError]":
     """Return what makes each site's gateway of what AWS says of it, or why AWS does not say it."""
     from bedplate.account.door import check_account, open_door
 
-    gateways = {f"{site.gateway}.{site.name}": site for site in plan.sites if _has_tunnels(plan, site)}
+    # Also of a site that has lost its last tunnel: it is to take down what it has.
+    gateways = {f"{site.gateway}.{site.name}": site for site in plan.sites}
     if not gateways:
         return {}
     door = open_door()
@@ -102,10 +103,6 @@ def _keys(
     pairs = tuple(frozenset(pair) for pair in combinations(joined_regions(plan), 2))
     show(made_key_lines(make_keys(pki, pairs, passphrase, anew=anew)))
     return kept_keys(pki, pairs, passphrase)
-
-
-def _has_tunnels(plan: "FleetPlan", site: "SitePlan") -> bool:
-    return any(tunnel.site == site.name for tunnel in plan.tunnels)
 
 
 def _asked(door: "Door", plan: "FleetPlan", site: "SitePlan") -> "Known | BedplateError":

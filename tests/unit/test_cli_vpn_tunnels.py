@@ -4,6 +4,7 @@ import json
 import shlex
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import boto3
@@ -11,7 +12,7 @@ import pytest
 from moto import mock_aws
 
 from bedplate.cli import run
-from tests.support.declared import EXAMPLES
+from tests.support.declared import EXAMPLES, plan_of
 from tests.support.gateway_shell import shell_to
 from tests.support.gateway_tools import calls_of, site_gateway_at
 from tests.support.page import told_commands
@@ -152,6 +153,20 @@ def test_another_account_is_asked_for_no_key(lab: Path, gate: Path, capsys: pyte
 
     assert "the fleet file names account 111122223333" in capsys.readouterr().err
     assert calls_of(gate) == []
+
+
+def test_a_site_without_tunnels_is_told_to_take_its_own_away(
+    lab: Path, gate: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A plan may hold a site that is joined to nothing any more; its gateway would dial for ever."""
+    run(["vpn", "tunnels", str(lab)])
+    monkeypatch.setattr("bedplate.cli.opening.planned", lambda _: replace(plan_of(lab), tunnels=()))
+    capsys.readouterr()
+
+    assert run(["vpn", "tunnels", str(lab)]) == 0
+
+    assert f"{NAME}: 0 tunnels, " in capsys.readouterr().out
+    assert not list((gate / "etc/bedplate/ipsec").iterdir())
 
 
 def test_a_fleet_without_sites_has_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

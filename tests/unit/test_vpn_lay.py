@@ -131,6 +131,38 @@ def test_a_tunnel_that_goes_from_a_charon_of_many_is_taken_down(place: Place) ->
     assert f"systemctl try-restart {TOGETHER}.service" in calls
 
 
+def test_devices_go_when_the_kernel_encrypts_no_more(place: Place) -> None:
+    """A table names its tunnels whoever encrypts; no charon that encrypts by itself sends by the kernel's devices."""
+    lay(place, _shipment(KERNEL))
+    devices = [one.device for one in KERNEL.tunnels]
+    (place.root / "devices").write_text("".join(f"{one}@NONE UNKNOWN <NOARP,UP>\n" for one in devices))
+    (place.root / "kernel").touch()
+    calls_of(place.root)
+
+    lay(place, _shipment(DAEMON))
+
+    calls = calls_of(place.root)
+    assert [call for call in calls if call.startswith("ip ")] == [f"ip link delete {one}" for one in devices]
+
+
+@pytest.mark.parametrize("gateway", [KERNEL, DAEMON], ids=["kernel", "daemon"])
+def test_the_last_tunnel_that_goes_takes_all_along(gateway: Gateway, place: Place) -> None:
+    """No charon, no neighbour in BGP and no device is left; the guard stays."""
+    lay(place, _shipment(gateway))
+    (place.root / "devices").write_text(f"{gateway.tunnels[0].device}@NONE UNKNOWN <NOARP,UP>\n")
+    (place.root / "kernel").touch()
+    calls_of(place.root)
+
+    lay(place, _shipment(replace(gateway, tunnels=())))
+
+    calls = calls_of(place.root)
+    assert not list((place.root / "etc/bedplate/ipsec").iterdir())
+    assert not list((place.root / "etc/systemd/system").glob("bedplate-ipsec-*"))
+    assert "neighbor" not in (place.root / "etc/frr/frr.conf").read_text()
+    assert f"ip link delete {gateway.tunnels[0].device}" in calls
+    assert (place.root / str(GUARD).lstrip("/")).exists()
+
+
 def test_a_tunnel_more_disturbs_no_other(place: Place) -> None:
     """The charon that serves them all is told of it, and is not started anew."""
     lay(place, _shipment(_without(KERNEL, FIRST)))

@@ -14,6 +14,7 @@ _KINDS = (".service", ".timer")
 _SECONDS = 25
 _LONGEST = 160
 _XFRM = re.compile(r"^(ipsec[0-9]+)[@ ]", re.MULTILINE)
+_SENT_BY = re.compile(r"^\s*if_id_out = ([0-9]+)$", re.MULTILINE)
 
 
 def check_rules(path: Path) -> None:
@@ -55,9 +56,9 @@ def start(shipment: Shipment) -> tuple[str, ...]:
     return tuple(unit for unit, state in zip(units, told, strict=True) if state != "active")
 
 
-def drop_devices(tables: Iterable[str]) -> None:
-    """Take away the kernel's devices of tunnels that no table names any more."""
-    wanted = {f"ipsec{line.split()[1]}" for table in tables for line in table.splitlines()}
+def drop_devices(connections: Iterable[str]) -> None:
+    """Take away the kernel's devices that no connection sends by: of tunnels that went, or that charon encrypts now."""
+    wanted = {f"ipsec{number}" for text in connections for number in _SENT_BY.findall(text)}
     for device in _XFRM.findall(_ask("ip", "-brief", "link", "show", "type", "xfrm")):
         if device not in wanted:
             _run("ip", "link", "delete", device)

@@ -48,7 +48,7 @@ def _change(
     tree.replace(place.root, (_note(place, {*changed, *gone}), *written), _judge)
     charons.stop(gone)
     tree.remove(place.root, gone)
-    charons.drop_devices(file.text for file in shipment.files if _is_table(file.path))
+    charons.drop_devices(file.text for file in shipment.files if _is_connections(file.path))
     charons.tell(changed | set(gone), anew, shipment)
     place.unfinished.unlink()
 
@@ -60,8 +60,8 @@ def _loses(root: Path, shipment: Shipment, charon: str) -> bool:
     return not set(tree.text_at(root, path).splitlines()) <= kept
 
 
-def _is_table(path: str) -> bool:
-    return path.startswith(IPSEC) and path.endswith("/table")
+def _is_connections(path: str) -> bool:
+    return path.startswith(IPSEC) and path.endswith("/swanctl.conf")
 
 
 def _judge(new: Path, file: File) -> None:

@@ -14,10 +14,10 @@ _MODE = 0o640
 
 
 def bgp_of(gateway: Gateway) -> RenderedFile | None:
-    """Return FRR's settings; None for a gateway whose routes are fixed."""
-    tunnels = tuple(tunnel for tunnel in gateway.tunnels if tunnel.asn is not None)
-    if not tunnels:
+    """Return FRR's settings, without a neighbour where no tunnel is left; None for a gateway whose routes are fixed."""
+    if gateway.asn is None:
         return None
+    tunnels = tuple(tunnel for tunnel in gateway.tunnels if tunnel.asn is not None)
     return RenderedFile(_FILE, filled("frr.conf.j2", gateway=gateway, tunnels=tunnels, peer=_peer, pace=pace), _MODE)
 
 

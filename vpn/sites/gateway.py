@@ -51,9 +51,9 @@ class Gateway:
 
     @property
     def charons(self) -> tuple[Charon, ...]:
-        """The charons that it needs: one; or one a tunnel where charon encrypts, and so knows each by its device."""
+        """The charons that its tunnels need: one; one each where charon encrypts, and so knows each by its device."""
         if self.engine is Engine.KERNEL:
-            return (Charon(_TOGETHER, self.tunnels),)
+            return (Charon(_TOGETHER, self.tunnels),) if self.tunnels else ()
         ports = ports_of(tunnel.name for tunnel in self.tunnels)
         return tuple(Charon(tunnel.name, (tunnel,), ports[tunnel.name]) for tunnel in self.tunnels)
 
