@@ -11,7 +11,7 @@ PEERS_READY := $(PEERS)/.ready
 # Two at a time: the tests that run a whole rehearsal take most of a core each.
 TEST_WORKERS ?= 2
 
-.PHONY: help demo test test-nodes test-nfs test-vpn labs fuzz judge check format docs bench lock clean
+.PHONY: help demo test test-nodes test-nfs test-esp test-vpn labs fuzz judge check format docs bench lock clean
 
 help:  ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -40,10 +40,13 @@ labs: $(READY)  ## Run the long tests: whole fleets of every shape, in fair and 
 	$(BIN)/pytest tests/labs -n $(TEST_WORKERS) --dist loadgroup
 
 test-nodes: $(READY) $(JUDGES_READY)  ## Run the tests on booted machines: systemd, sshd, roles, audits; needs root and Debian 12's archives
-	$(BIN)/pytest tests/nodes --ignore tests/nodes/test_nfs.py -n $(TEST_WORKERS) --dist loadgroup --durations=5
+	$(BIN)/pytest tests/nodes --ignore tests/nodes/test_nfs.py --ignore tests/nodes/test_esp.py -n $(TEST_WORKERS) --dist loadgroup --durations=5
 
 test-nfs: $(READY)  ## Share files between two emulated machines with kernels of their own: minutes; needs root and QEMU
 	$(BIN)/pytest tests/nodes/test_nfs.py --durations=5
+
+test-esp: $(READY)  ## Tunnels that the kernel encrypts, on an emulated machine with Debian's kernel: minutes; needs root and QEMU
+	$(BIN)/pytest tests/nodes/test_esp.py --durations=5
 
 # Three at a time: what a laboratory does is mostly waiting.
 test-vpn: $(READY)  ## Run the VPN's daemons in networks of their own: who gets in, faults, leaks, rekeys; needs root

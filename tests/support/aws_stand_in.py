@@ -43,10 +43,10 @@ _SETTINGS = """charon-systemd {{
 }}
 """
 _CONNECTION = """connections {{
-  tunnel {{
+  {name} {{
     version = 2
     proposals = {ike}
-    encap = yes
+    {way}
     dpd_delay = 10s
     local {{
       auth = psk
@@ -57,16 +57,16 @@ _CONNECTION = """connections {{
       id = {site}
     }}
     children {{
-      tunnel {{
+      {name} {{
         local_ts = 0.0.0.0/0
         remote_ts = 0.0.0.0/0
         esp_proposals = {esp}
-      }}
+{device}      }}
     }}
   }}
 }}
 secrets {{
-  ike-tunnel {{
+  ike-{name} {{
     id-1 = {own}
     id-2 = {site}
     secret = {key}
@@ -93,7 +93,7 @@ class AwsStandIn:
         self.host.load_rules(self._handover())
         for number, tunnel in enumerate(self.site.tunnels):
             self.start_tunnel(number, tunnel)
-        LabRouter(self.host).start(self._bgp())
+        LabRouter(self.host).start(bgp_of(self.site, self.blocks))
 
     def start_tunnel(self, number: int, tunnel: Tunnel) -> None:
         """Start AWS's end of one tunnel."""
@@ -104,7 +104,7 @@ class AwsStandIn:
         ports = self._ports(number)
         text = _SETTINGS.format(port=ports[0], natt=ports[1], socket=f"unix://{socket}", log=folder / "log")
         (folder / "strongswan.conf").write_text(text)
-        (folder / "swanctl.conf").write_text(self._connection(tunnel))
+        (folder / "swanctl.conf").write_text(connection_of(tunnel))
         env = {"STRONGSWAN_CONF": str(folder / "strongswan.conf"), "SWANCTL_DIR": str(folder)}
         daemon = self.host.start("/usr/sbin/charon-systemd", log=f"{tunnel.name}.out", env=env)
         until(socket.exists, 15, f"{tunnel.name} does not listen")
@@ -124,12 +124,6 @@ class AwsStandIn:
         (found,) = (line.split()[1] for info in infos for line in info.read_text().splitlines() if "iff:" in line)
         return found
 
-    def _connection(self, tunnel: Tunnel) -> str:
-        assert isinstance(tunnel.proof, SharedKey)
-        return _CONNECTION.format(
-            ike=_IKE, esp=_ESP, own=tunnel.far.outside, site=tunnel.near.identity, key=tunnel.proof.text
-        )
-
     def _ports(self, number: int) -> tuple[int, int]:
         return _PORT + 2 * number, _PORT + 2 * number + 1
 
@@ -146,16 +140,28 @@ class AwsStandIn:
             f"chain out {{ type nat hook postrouting priority 100;\n{out}}}\n}}\n"
         )
 
-    def _bgp(self) -> str:
-        """Return AWS's side of BGP: its proposals for time, and a network for each block of the fleet."""
-        (asn,) = {tunnel.asn for tunnel in self.site.tunnels}
-        peers = [tunnel.near.inside.ip for tunnel in self.site.tunnels if tunnel.near.inside]
-        lines = [f"router bgp {asn}", " no bgp ebgp-requires-policy", " no bgp network import-check"]
-        for peer in peers:
-            lines += [f" neighbor {peer} remote-as {self.site.asn}", f" neighbor {peer} timers 10 30"]
-        lines += [
-            " address-family ipv4 unicast",
-            *(f"  network {block}" for block in self.blocks),
-            " exit-address-family",
-        ]
-        return "\n".join([*lines, "exit", ""])
+
+def connection_of(tunnel: Tunnel, device: int | None = None) -> str:
+    """Return AWS's end of a tunnel as swanctl reads it; `device` is the id of the kernel's where that encrypts."""
+    assert isinstance(tunnel.proof, SharedKey)
+    return _CONNECTION.format(
+        name=tunnel.name,
+        ike=_IKE,
+        esp=_ESP,
+        way=f"local_addrs = {tunnel.far.outside}" if device else "encap = yes",
+        device=f"        if_id_in = {device}\n        if_id_out = {device}\n" if device else "",
+        own=tunnel.far.outside,
+        site=tunnel.near.identity,
+        key=tunnel.proof.text,
+    )
+
+
+def bgp_of(site: Gateway, blocks: tuple[str, ...]) -> str:
+    """Return AWS's side of BGP: its proposals for time, and a network for each block of the fleet."""
+    (asn,) = {tunnel.asn for tunnel in site.tunnels}
+    peers = [tunnel.near.inside.ip for tunnel in site.tunnels if tunnel.near.inside]
+    lines = [f"router bgp {asn}", " no bgp ebgp-requires-policy", " no bgp network import-check"]
+    for peer in peers:
+        lines += [f" neighbor {peer} remote-as {site.asn}", f" neighbor {peer} timers 10 30"]
+    lines += [" address-family ipv4 unicast", *(f"  network {block}" for block in blocks), " exit-address-family"]
+    return "\n".join([*lines, "exit", ""])

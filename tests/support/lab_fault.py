@@ -9,7 +9,7 @@ from time import monotonic, sleep, time
 from tests.support.lab_pair import ATTIC, CELLAR, DESK, RACK, Pair
 from tests.support.netlab import LabTrouble
 from tests.support.netlab_probe import Answers, capture, packets, pinging
-from tests.support.netlab_program import until
+from tests.support.netlab_program import SLOWNESS, until
 
 # A packet of either side's own addresses: on the internet there must be none.
 CLEAR = " or ".join(f"net {block}" for peer in (CELLAR, ATTIC) for block in peer.blocks)
@@ -47,13 +47,13 @@ def suffer(pair: Pair, fault: Fault) -> Told:
 
 def settle(pair: Pair, seconds: float = 30) -> None:
     """Wait until each gateway has had one IKE_SA, no more and no fewer, for a while."""
-    end, since = monotonic() + seconds, monotonic()
+    end, since = monotonic() + seconds * SLOWNESS, monotonic()
     while monotonic() - since < _STEADY_SECONDS:
         counts = [one.sas for one in pair.gateways]
         if counts != [1, 1]:
             since = monotonic()
         assert monotonic() < end, f"{counts} IKE_SAs after {seconds} s"
-        sleep(0.2)
+        sleep(0.2 * SLOWNESS)
 
 
 def killed(which: str, away: float, how: signal.Signals = signal.SIGKILL) -> Fault:

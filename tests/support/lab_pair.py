@@ -80,7 +80,9 @@ def one_key(secret: bytes = b"one key for both") -> Proofs:
 
 
 @contextmanager
-def pair(proofs: Proofs, amend: Amend = as_rendered, caller: Amend = as_rendered) -> Iterator[Pair]:
+def pair(
+    proofs: Proofs, amend: Amend = as_rendered, caller: Amend = as_rendered, engine: Engine = Engine.DAEMON
+) -> Iterator[Pair]:
     """Give the laboratory, wired, with nothing started yet; texts are amended for both, or for who dials alone."""
     with Lab("pair") as lab:
         cellar, attic, internet = lab.host("cellar"), lab.host("attic"), lab.host("internet")
@@ -92,10 +94,8 @@ def pair(proofs: Proofs, amend: Amend = as_rendered, caller: Amend = as_rendered
         _stand_behind(lab, rack, attic, ATTIC, RACK)
         yield Pair(
             lab,
-            LabGateway(
-                cellar, joined(CELLAR, (ATTIC,), proofs, Engine.DAEMON), lambda file: caller(_with(file, amend(file)))
-            ),
-            LabGateway(attic, joined(ATTIC, (CELLAR,), proofs, Engine.DAEMON), amend),
+            LabGateway(cellar, joined(CELLAR, (ATTIC,), proofs, engine), lambda file: caller(_with(file, amend(file)))),
+            LabGateway(attic, joined(ATTIC, (CELLAR,), proofs, engine), amend),
             internet,
             desk,
             rack,

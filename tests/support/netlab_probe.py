@@ -12,7 +12,7 @@ from pathlib import Path
 from time import sleep, time
 
 from tests.support.netlab import LabHost, checked
-from tests.support.netlab_program import LabProgram, until
+from tests.support.netlab_program import SLOWNESS, LabProgram, until
 
 _REPLY = re.compile(r"^\[(\d+\.\d+)\] \d+ bytes from .*icmp_seq=(\d+)", re.MULTILINE)
 # A capture is read when its program has written what the wire had carried by then.
@@ -78,7 +78,7 @@ class Pinging:
 def pinging(host: LabHost, address: IPv4Address | str, every: float = 0.05) -> Pinging:
     """Start pings from a host, one each so many seconds."""
     log = f"ping-{len(host.programs)}.log"
-    return Pinging(host.start("ping", "-D", "-n", "-W", "1", "-i", str(every), str(address), log=log))
+    return Pinging(host.start("ping", "-D", "-n", "-W", "1", "-i", str(every * SLOWNESS), str(address), log=log))
 
 
 @contextmanager
