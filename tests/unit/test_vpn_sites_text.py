@@ -91,3 +91,13 @@ def test_a_key_of_no_bytes_is_refused() -> None:
     """An empty key would let in whoever has an empty key."""
     with pytest.raises(ValueError, match="no bytes"):
         SharedKey(b"")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_charon_that_does_not_start_is_tried_until_it_does(engine: Engine) -> None:
+    """Or systemd gives up, for good, after five times within ten seconds."""
+    texts = [file.text for file in files_of(cellar(engine))]
+
+    services = [text for text in texts if "ExecStart=/usr/sbin/charon-systemd" in text]
+    assert len(services) == len(cellar(engine).charons)
+    assert all("\nRestart=always\n" in text and "\nStartLimitIntervalSec=0\n" in text for text in services)

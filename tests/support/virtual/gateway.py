@@ -15,7 +15,7 @@ STOPPED = ("frr.service", "bedplate-vpn-metrics.timer")
 MASKED = (
     *("systemd-logind.service", "systemd-user-sessions.service", "systemd-update-utmp.service"),
     *("systemd-modules-load.service", "systemd-sysusers.service", "systemd-journal-flush.service"),
-    *("systemd-random-seed.service", "kmod-static-nodes.service", "remote-fs.target", "nfs-client.target"),
+    *("systemd-random-seed.service", "remote-fs.target", "nfs-client.target"),
     *(f"modprobe@{module}.service" for module in ("dm_mod", "configfs", "drm", "efi_pstore", "fuse", "loop")),
     *("sys-kernel-tracing.mount", "sys-kernel-debug.mount", "dev-hugepages.mount", "dev-mqueue.mount"),
     *("run-rpc_pipefs.mount", "rpc-statd-notify.service", "nfs-idmapd.service"),
