@@ -93,6 +93,8 @@ add_admin() {
 # Let the fleet's administrators log in by their keys and become root, so that somebody can configure this machine.
 let_admins_in() {
   local told name uid key sudoers='' drop_in=$ROOT/etc/ssh/sshd_config.d/00-bedplate.conf try=0
+  # sshd reads keys as the person.
+  umask 022
   until told=$(parameter admins); do
     ((++try < TRIES)) || fail "nobody tells who the administrators are"
     rest "$try"
