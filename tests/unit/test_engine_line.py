@@ -229,6 +229,7 @@ def test_a_greeting_of_the_shell_is_no_part_of_the_talk(tmp_path: Path) -> None:
         ("ssh: Could not resolve hostname x: Name or service not known", Kind.UNREACHED, "does not resolve"),
         ("sudo: a password is required", Kind.UNREACHED, "asks for a password"),
         ("ada is not in the sudoers file.", Kind.UNREACHED, "may not become root"),
+        ("sh: 1: exec: sudo: not found", Kind.UNREACHED, "no sudo"),
         ("sh: 1: exec: python3: not found", Kind.UNREACHED, "no Python"),
         (
             "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.",
@@ -238,7 +239,7 @@ def test_a_greeting_of_the_shell_is_no_part_of_the_talk(tmp_path: Path) -> None:
         ("No ED25519 host key is known for x\nHost key verification failed.", Kind.REFUSED, "not known"),
         ("kex_exchange_identification: weird", Kind.UNREACHED, "weird"),
     ],
-    ids=["key", "silent", "name", "password", "sudoers", "python", "changed", "unknown", "other"],
+    ids=["key", "silent", "name", "password", "sudoers", "sudo", "python", "changed", "unknown", "other"],
 )
 def test_a_login_that_fails_is_told_in_words(said: str, kind: Kind, told: str, tmp_path: Path) -> None:
     """An operator reads what is the matter and what to do, whatever ssh says."""

@@ -18,6 +18,7 @@ from bedplate.nodes.order import Order, Target
 from bedplate.plan.node import NodePlan
 from bedplate.plan.nodes import standing_nodes
 from roles.base import Changes, Role
+from roles.engine import connector
 from roles.engine.shift import work_through
 from tests.support.declared import EXAMPLES, plan_of
 
@@ -186,6 +187,20 @@ def test_a_package_manager_that_is_busy_is_waited_for(tmp_path: Path) -> None:
 
     assert any(event.step is Step.NOTE and "waits" in event.words for event in events)
     assert events[-1].step is Step.DONE
+
+
+def test_a_package_manager_that_stays_busy_is_waited_for_no_longer_than_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After that time the operator is told to look who it is."""
+    monkeypatch.setattr(connector, "PACKAGES_SECONDS", 1.5)
+    busy = f"echo >> {tmp_path}/tries; echo 'E: Could not get lock /var/lib/dpkg/lock' >&2; exit 100"
+
+    events = _told(_order(tmp_path), Notebook(tmp_path / "node", failing=busy))
+
+    assert "did not end in time" in events[-1].words
+    assert "look who" in events[-1].fix
+    assert len((tmp_path / "tries").read_text()) > 1
 
 
 @pytest.mark.parametrize(

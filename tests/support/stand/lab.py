@@ -44,12 +44,12 @@ class LabFolder:
         assert count == 1, pattern
         self.fleet.write_text(after, encoding="utf-8")
 
-    def bedplate(self, *arguments: str, seconds: float = 300) -> CompletedProcess[str]:
+    def bedplate(self, *arguments: str, seconds: float = 900) -> CompletedProcess[str]:
         """Run a command of bedplate at the desk."""
         environment = {**os.environ, "TERM": "dumb"}
         return self.stand.desk.run(BEDPLATE, *arguments, "--fleet", str(self.fleet), env=environment, seconds=seconds)
 
-    def apply(self, *arguments: str, user: str = "ubuntu", seconds: float = 300) -> CompletedProcess[str]:
+    def apply(self, *arguments: str, user: str = "ubuntu", seconds: float = 900) -> CompletedProcess[str]:
         """Apply as the first account of a machine, with the operator's key."""
         return self.bedplate(
             "node", "apply", *arguments, "--user", user, "--identity", str(self.stand.key), seconds=seconds
@@ -67,7 +67,7 @@ class LabFolder:
             start_new_session=True,
         )
 
-    def outcome(self, *arguments: str, user: str = "ubuntu", seconds: float = 300) -> Mapping[str, Any]:
+    def outcome(self, *arguments: str, user: str = "ubuntu", seconds: float = 900) -> Mapping[str, Any]:
         """Apply, and return what became of each machine as programs read it, with the exit status as `status`."""
         done = self.apply(*arguments, "--json", user=user, seconds=seconds)
         assert "Traceback" not in done.stderr, done.stderr
