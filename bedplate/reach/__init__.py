@@ -2,8 +2,9 @@
 
 Resources in the form of `bedplate graph` go in, a trace comes out. What is walked: route tables by longest prefix,
 transit gateways and their peerings, VPC peerings, internet and NAT gateways, VPN connections, network interfaces that
-forward, security groups (which remember a connection) and network ACLs (which do not). IPv4 only. A gateway endpoint's
-prefix list is not in a graph, so that traffic for S3 is walked as if for the internet.
+forward and the tunnels that these mean to have with each other, security groups (which remember a connection) and
+network ACLs (which do not). IPv4 only. A gateway endpoint's prefix list is not in a graph, so that traffic for S3 is
+walked as if for the internet.
 """
 
 from bedplate.reach.fabric import Fabric, read_fabric

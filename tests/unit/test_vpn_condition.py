@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from bedplate.errors import PartError
+from bedplate.plan.nodes import standing_nodes
 from bedplate.report.condition import condition_document, condition_lines
 from tests.conftest import Expect
+from tests.support.joined_fleet import NORTH, joined_plan
 from tests.support.nodes import lab_node
 from vpn.condition import amiss, parse_status
 from vpn.keeper.metrics import metrics_text
@@ -91,6 +93,26 @@ def test_only_what_a_gateway_is_for_is_judged() -> None:
     home = lab_node("laptops.us-west-2")
 
     assert amiss(home, replace(WELL, tunnels=None), NOW) == ()
+
+
+@pytest.mark.parametrize(
+    ("tunnels", "told"),
+    [
+        (None, ["True: no daemon of tunnels answers: `bedplate vpn tunnels`"]),
+        ((replace(WEST, name=NORTH, age=None),), [f"True: the tunnel {NORTH} is down"]),
+        ((replace(WEST, name=NORTH),), []),
+    ],
+    ids=["none", "down", "well"],
+)
+def test_a_gateway_that_joins_regions_is_judged_by_its_tunnels(
+    tunnels: tuple[Tunnel, ...] | None, told: list[str]
+) -> None:
+    """As a site's is: a region that nothing leads to any more is told."""
+    (node,) = (each for each in standing_nodes(joined_plan()) if each.name == "laptops.us-west-2")
+
+    found = amiss(node, replace(WELL, tunnels=tunnels), NOW)
+
+    assert [f"{fault.is_failing}: {fault.message}" for fault in found] == told
 
 
 def test_tunnels_are_read_as_strongswan_prints_them() -> None:
