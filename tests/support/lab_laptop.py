@@ -14,7 +14,8 @@ _SCRIPT = Path("/etc/openvpn/update-resolv-conf")
 _UP = r"""#!/bin/sh
 env | sed -n 's/^foreign_option_[0-9]*=dhcp-option //p' | sed 's/^DNS /nameserver /; s/^DOMAIN /search /' > %s
 """
-_NAMED = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
+# Asks whom the file that is its first word names.
+NAMED = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
 _SCRIPTED = 'mount --bind "$0" "$1" && shift && exec "$@"'
 
 
@@ -53,7 +54,7 @@ class LaptopHost:
 
     def named(self, *command: str) -> str:
         """Run a command that asks whom the gateway told to ask."""
-        return self.host.run("sh", "-c", _NAMED, str(self.host.folder / "resolv.conf"), *command)
+        return self.host.run("sh", "-c", NAMED, str(self.host.folder / "resolv.conf"), *command)
 
     def names_from_gateway(self) -> Path:
         """Return a script that takes up what a gateway tells of names, for this laptop alone."""

@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import Self
 
 from bedplate.plan.laptops import Transport
-from tests.support.lab_laptop import LaptopHost
+from tests.support.lab_laptop import NAMED, LaptopHost
 from tests.support.lab_laptop_gateway import NOBODY, NOGROUP, GatewayHost
 from tests.support.laptop_keys import LabKeys
 from tests.support.laptop_plans import PUBLIC, RESOLVERS, lab_gateways
-from tests.support.netlab import Lab
+from tests.support.netlab import Lab, LabHost
 from tests.support.netlab_program import until
 from vpn.laptops.carry import Book, GatewayKeys, book_text
 from vpn.laptops.guard import guard_rules
@@ -97,6 +97,12 @@ class LaptopLab:
         quiet = ["--no-daemon", "--no-resolv", "--no-hosts", "--bind-interfaces", "--user=root", "--pid-file="]
         program = self.node.start("dnsmasq", *quiet, *listening, *names, log="names.log")
         until(lambda: "started" in program.told, 10, "dnsmasq does not answer")
+
+    def named(self, host: LabHost, *command: str) -> str:
+        """Run a command on a machine that asks the fleet's resolvers for names."""
+        asked = host.folder / "resolv.conf"
+        asked.write_text("".join(f"nameserver {each}\n" for each in RESOLVERS))
+        return host.run("sh", "-c", NAMED, str(asked), *command)
 
     def shell(self, folder: Path) -> Path:
         """Return a folder with an ssh that asks the keepers here, under the names of the plan."""

@@ -48,10 +48,12 @@ def test_names_are_asked_below_the_domain(lab: LaptopLab) -> None:
     assert str(MACHINE) in lab.laptops[ADA].named("getent", "hosts", "titan-01.cellar")
 
 
-def test_the_machines_reach_each_other(lab: LaptopLab) -> None:
-    """From the region to the site: what stands between the gateways leads both ways."""
-    assert lab.node.pings(MACHINE)
-    assert lab.machine.pings(NODE)
+def test_the_machines_reach_each_other_by_name(lab: LaptopLab) -> None:
+    """From the region to the site and back: what stands between the gateways leads both ways, for names too."""
+    ping = ("ping", "-n", "-c", "2", "-i", "0.1", "-W", "1")
+
+    assert "2 received" in lab.named(lab.node, *ping, MACHINE_NAME)
+    assert "2 received" in lab.named(lab.machine, *ping, NODE_NAME)
 
 
 def test_each_laptop_has_the_address_of_its_slot(lab: LaptopLab) -> None:
