@@ -1,7 +1,7 @@
 """The VPN's keys: what `bedplate vpn add` takes beyond Python's own start, and a fleet of a thousand people.
 
-Targets: 0.3 s of a core at its full speed; a thousand added, listed and one revoked within 10 s in all; a revocation
-among a thousand laptops takes at most twice what it takes among ten.
+Targets, on a core at its full speed: 0.3 s; a thousand added, listed and one revoked within 10 s in all; `bedplate vpn
+revoke`, with gateways that answer at once, takes at most twice as long among a thousand laptops as among ten.
 """
 
 import os
@@ -15,11 +15,11 @@ from resource import RUSAGE_CHILDREN, getrusage
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from tests.support.pace import pace
+from tests.support.pace import clock_pace, pace
 from vpn.entry import Begun
 from vpn.key_store import FOLDER, FolderKeys
 from vpn.pki import Pki, begin, open_pki
-from vpn.pki_folder import PkiFolder
+from vpn.pki_folder import PkiFolder, folder_of
 from vpn.revocation import Reason
 from vpn.signing import add, revoke
 from vpn.standing import standing
@@ -28,6 +28,7 @@ from vpn.subject import laptop
 ROOT = Path(__file__).parents[1]
 MOST_START_S, MOST_ALL_S, MOST_TIMES = 0.3, 10.0, 2.0
 RUNS, FEW, MANY = 9, 10, 1_000
+GATEWAY = '#!/bin/sh\ncat >/dev/null; echo \'{"number": 1, "cut": {}, "renewed": false}\'\n'
 
 
 def took(work: Callable[[], object]) -> float:
@@ -37,38 +38,48 @@ def took(work: Callable[[], object]) -> float:
     return perf_counter() - started
 
 
-def command(folder: Path) -> float:
+def ran(folder: Path, *arguments: str) -> float:
+    """Run Python with the project in its reach, and return how many seconds of a core it took."""
+    places = {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    before = getrusage(RUSAGE_CHILDREN)
+    subprocess.run(
+        [sys.executable, *arguments],
+        check=True,
+        env={**places, "PYTHONPYCACHEPREFIX": str(folder / "code")},
+        capture_output=True,
+    )
+    after = getrusage(RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def adding(folder: Path) -> float:
     """Return how many seconds of a core `vpn add` takes beyond a Python that does nothing, each at its cheapest."""
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(folder / "code")}
     fleet = str(shutil.copy(ROOT / "examples/lab.yaml", folder / "fleet.yaml"))
-
-    def ran(*arguments: str) -> float:
-        before = getrusage(RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, *arguments], check=True, env=environment, capture_output=True)
-        after = getrusage(RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    ran("-m", "bedplate", "vpn", "init", fleet)
-    ran("-m", "bedplate", "vpn", "add", "ada", fleet, "--device", "first")
-    adding = [ran("-m", "bedplate", "vpn", "add", "ada", fleet, "--device", f"d{run}") for run in range(RUNS)]
-    return (min(adding) - min(ran("-c", "pass") for _ in range(RUNS))) / pace()
+    ran(folder, "-m", "bedplate", "vpn", "init", fleet)
+    ran(folder, "-m", "bedplate", "vpn", "add", "ada", fleet, "--device", "first")
+    added = [ran(folder, "-m", "bedplate", "vpn", "add", "ada", fleet, "--device", f"d{run}") for run in range(RUNS)]
+    return (min(added) - min(ran(folder, "-c", "pass") for _ in range(RUNS))) / pace()
 
 
-def fleet_of(folder: Path, people: int) -> PkiFolder:
-    """Return a folder that has issued a certificate to each of so many people."""
-    there = PkiFolder(folder / f"{people}.pki")
+def fleet_of(folder: Path, people: int) -> Path:
+    """Return a fleet file beside which a certificate was issued to each of so many people."""
+    fleet = folder / str(people) / "fleet.yaml"
+    fleet.parent.mkdir()
+    fleet.write_text((ROOT / "examples/lab.yaml").read_text().replace("pool: /22", "pool: /20"))
+    there = folder_of(fleet)
     begin(there, Begun(now(), "lab", "", FOLDER), FolderKeys(there.keys))
     add(opened(there), [laptop(f"user{number}") for number in range(people)], now(), bytes)
-    return there
+    return fleet
 
 
-def revoking(there: PkiFolder) -> float:
-    """Return the seconds that a revocation takes, at its quickest."""
+def revoking(folder: Path, *fleets: Path) -> tuple[float, ...]:
+    """Return the seconds of a core that `vpn revoke` takes in each fleet, at its cheapest, turn by turn."""
 
-    def gone(number: int) -> float:
-        return took(lambda: revoke(opened(there), [f"user{number}.laptop"], Reason.LOST, now(), bytes))
+    def gone(fleet: Path, number: int) -> float:
+        return ran(folder, "-m", "bedplate", "vpn", "revoke", f"user{number}", str(fleet))
 
-    return min(map(gone, range(RUNS)))
+    rounds = [[gone(fleet, number) for fleet in fleets] for number in range(RUNS)]
+    return tuple(map(min, zip(*rounds, strict=True)))
 
 
 def opened(there: PkiFolder) -> Pki:
@@ -85,16 +96,24 @@ def main() -> int:
     """Print the figures; return 1 where a target is missed."""
     with TemporaryDirectory() as name:
         folder = Path(name)
-        start = command(folder)
-        few = revoking(fleet_of(folder, FEW))
+        (folder / "ssh").write_text(GATEWAY)
+        (folder / "ssh").chmod(0o755)
+        start = adding(folder)
+        few, before = fleet_of(folder, FEW), clock_pace()
         added = took(lambda: fleet_of(folder, MANY))
-        many = PkiFolder(folder / f"{MANY}.pki")
+        many = folder_of(folder / str(MANY) / "fleet.yaml")
         listed = took(lambda: standing(opened(many), frozenset(), now()))
-        revoked = revoking(many)
+        revoked = took(lambda: revoke(opened(many), [f"user{MANY - 1}.laptop"], Reason.LOST, now(), bytes))
+        slow = (before + clock_pace()) / 2
+        of_few, of_many = revoking(folder, few, folder / str(MANY) / "fleet.yaml")
+    times, together = of_many / of_few, (added + listed + revoked) / slow
     print(f"vpn add               {start:6.2f} s beyond Python's start (target {MOST_START_S})")
-    print(f"{MANY:,} people          added {added:.2f} s, listed {listed:.3f} s, one revoked {revoked:.3f} s")
-    print(f"one revoked of {FEW}      {few:6.3f} s, of {MANY:,} {revoked / few:.1f} times that (target {MOST_TIMES})")
-    return int(start > MOST_START_S or added + listed + revoked > MOST_ALL_S or revoked > MOST_TIMES * few)
+    print(
+        f"{MANY:,} people          added {added:.2f} s, listed {listed:.3f} s, one revoked {revoked:.3f} s by the clock"
+    )
+    print(f"                      {together:6.2f} s in all on a core of its own (target {MOST_ALL_S})")
+    print(f"vpn revoke, of {MANY:,}   {times:6.2f} times what it takes of {FEW}: {of_few:.2f} s (target {MOST_TIMES})")
+    return int(start > MOST_START_S or together > MOST_ALL_S or times > MOST_TIMES)
 
 
 if __name__ == "__main__":
