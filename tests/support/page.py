@@ -15,6 +15,12 @@ def told_commands(page: str) -> list[str]:
     return list(block_commands(page_text(page)))
 
 
+def told_blocks(page: str) -> tuple[list[str], ...]:
+    """Return the commands of each plain block of a page, where blocks are for different fleets."""
+    blocks = (f"```{block}```" for block in page_text(page).split("```")[1::2] if block.startswith("\n"))
+    return tuple(list(block_commands(block)) for block in blocks)
+
+
 def spoken(page: str, command: str) -> str:
     """Return a command of a page's prose as it stands there; AssertionError where it does not."""
     assert command in prose_commands(page_text(page)), f"docs/{page} does not tell of {command}"

@@ -1,6 +1,7 @@
 """`bedplate vpn tunnels` of a fleet whose gateways join its regions: keys on a disk, gateways' real keepers."""
 
 import re
+import shlex
 import shutil
 from collections.abc import Iterable
 from ipaddress import IPv4Address
@@ -13,6 +14,7 @@ from bedplate.lock import lock_path, record_doors
 from tests.support.gateway_shell import shell_to
 from tests.support.gateway_tools import calls_of, site_gateway_at
 from tests.support.joined_fleet import NORTH, PUBLIC, TEXT, WEST
+from tests.support.page import spoken, told_blocks
 from vpn.pki_folder import folder_of
 
 NAMES = {region: f"laptops.{region}" for region in (WEST, NORTH)}
@@ -72,6 +74,23 @@ def test_both_ends_get_their_tunnel_once(
     assert not (gateways[NORTH] / "etc/frr/frr.conf").exists()
 
 
+def test_the_page_about_regions_is_followed(
+    fleet: Path, gateways: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In its order; the first two are of docs/vpn.md as well and run there, roles are applied on booted machines."""
+    _, block = told_blocks("vpn-sites.md")
+    recorded, begun, applied, *others = (shlex.split(line)[1:] for line in block)
+    monkeypatch.chdir(fleet.parent)
+
+    statuses = {tuple(words): run(words) for words in others}
+
+    assert (recorded, begun, applied) == (["vpn", "record"], ["vpn", "init"], ["node", "apply", *NAMES.values()])
+    assert statuses == {("vpn", "tunnels"): 0, ("vpn", "status"): 3}
+    told = capsys.readouterr().out
+    assert all(f"error: {name}: no daemon of tunnels answers" in told for name in NAMES.values())
+    assert run(shlex.split(spoken("vpn-sites.md", "bedplate check"))[1:]) == 0
+
+
 def test_of_two_regions_one_dials_the_other_where_it_was_recorded(fleet: Path, gateways: dict[str, Path]) -> None:
     """The first in the alphabet; each under the name of its machine."""
     run(["vpn", "tunnels", str(fleet)])
@@ -110,7 +129,8 @@ def test_new_keys_take_the_place_of_old_ones(
         calls_of(gateway)
     capsys.readouterr()
 
-    assert run(["vpn", "tunnels", str(fleet), "--new-keys"]) == 0
+    again = shlex.split(spoken("vpn-sites.md", "bedplate vpn tunnels --new-keys"))[1:]
+    assert run([*again, str(fleet)]) == 0
 
     assert f"+ a key between {PAIR}\n" in capsys.readouterr().out
     after = _keys(gateways.values())

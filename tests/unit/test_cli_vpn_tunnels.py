@@ -15,7 +15,7 @@ from bedplate.cli import run
 from tests.support.declared import EXAMPLES, plan_of
 from tests.support.gateway_shell import shell_to
 from tests.support.gateway_tools import calls_of, site_gateway_at
-from tests.support.page import told_commands
+from tests.support.page import told_blocks
 from tests.support.site_side import LAB
 
 NAME = "gate.cellar"
@@ -78,8 +78,9 @@ def test_tunnels_are_carried_once(engine: str, lab: Path, gate: Path, capsys: py
 def test_the_page_about_sites_is_followed(
     lab: Path, gate: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every command of it, in its order; roles are applied on booted machines elsewhere, and no daemon runs here."""
-    applied, *others = (shlex.split(line)[1:] for line in told_commands("vpn-sites.md"))
+    """Every command for sites, in its order; roles are for booted machines (tests/nodes), and no daemon runs here."""
+    block, _ = told_blocks("vpn-sites.md")
+    applied, *others = (shlex.split(line)[1:] for line in block)
     monkeypatch.chdir(lab.parent)
 
     statuses = {tuple(words): run(words) for words in others}

@@ -9,7 +9,7 @@ import pytest
 from tests.support.page import ROOT, block_commands, page_text, prose_commands, told_commands
 
 PAGES = tuple(sorted(page.name for page in (ROOT / "docs").glob("vpn*.md")))
-_FOLLOWS, _RUNS = "told_commands", "spoken"
+_FOLLOWS, _RUNS = frozenset(("told_commands", "told_blocks")), "spoken"
 
 
 @pytest.fixture(scope="module")
@@ -20,15 +20,16 @@ def asked() -> frozenset[tuple[str, ...]]:
 
 def _calls(file: Path) -> Iterator[tuple[str, ...]]:
     text = file.read_text(encoding="utf-8")
-    for node in ast.walk(ast.parse(text)) if _FOLLOWS in text or _RUNS in text else ():
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {_FOLLOWS, _RUNS}:
+    names = {*_FOLLOWS, _RUNS}
+    for node in ast.walk(ast.parse(text)) if any(name in text for name in names) else ():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
             yield node.func.id, *(str(each.value) for each in node.args if isinstance(each, ast.Constant))
 
 
 def _untried(page: str, text: str, asked: frozenset[tuple[str, ...]]) -> list[str]:
     """Return the commands of a page that no test takes from it; those of blocks are taken together."""
     typed = {command for each in PAGES for command in told_commands(each)}
-    blocks = [] if (_FOLLOWS, page) in asked else list(block_commands(text))
+    blocks = [] if any((name, page) in asked for name in _FOLLOWS) else list(block_commands(text))
     return blocks + [each for each in prose_commands(text) if (_RUNS, page, each) not in asked and each not in typed]
 
 
