@@ -222,6 +222,8 @@ def _listen(agent: Agent, mode: str, frames: "queue.Queue[tuple[dict[str, object
 
 def main() -> None:
     """Serve one apply, from the first frame, which says what it wants, to the last."""
+    # Not that of whoever logs in: what the fleet puts on a node, its people are to read.
+    os.umask(0o022)
     out = sys.stdout.buffer
     out.write(READY)
     out.flush()

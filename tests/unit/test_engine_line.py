@@ -70,6 +70,16 @@ def test_a_file_is_written_whole_and_keeps_owner_and_mode(line: Line, tmp_path: 
     line.close()
 
 
+def test_folders_may_be_read_by_all_whatever_the_login_s_umask(tmp_path: Path) -> None:
+    """People read what an apply puts on a node, also when an administrator's own files are closed to them."""
+    line = Line("here", ("sh", "-c", 'umask 077; exec sh -c "$1"', "sh"), _opening(tmp_path))
+
+    line.run(f"mkdir -p {tmp_path}/above/below")
+
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "above", tmp_path / "above/below")} == {0o755}
+    line.close()
+
+
 def test_a_new_file_may_be_read_by_all_and_a_link_is_followed(line: Line, tmp_path: Path) -> None:
     """As `cp` has it."""
     (tmp_path / "link").symlink_to(tmp_path / "file")
