@@ -1,4 +1,4 @@
-"""Packages of a role, in one call of apt; lists are fetched only when something is missing."""
+"""Packages of a role, in one call of apt: lists are fetched only when something is missing, and nothing else goes."""
 
 from collections.abc import Sequence
 
@@ -20,3 +20,8 @@ def install(name: str, packages: Sequence[str]) -> OperationMeta:
         cache_time=LISTS_SECONDS,
         no_recommends=True,
     )
+
+
+def purge(name: str, packages: Sequence[str]) -> OperationMeta:
+    """Declare that packages are not installed, with their settings gone."""
+    return apt.packages(name=name, packages=list(packages), present=False, purge=True)

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pyinfra.operations import server
+from pyinfra.operations.util import any_changed
+
 from bedplate.plan.door import Rule
 from bedplate.plan.node import Duty
 from roles.base import Changes, Role
@@ -10,10 +13,17 @@ from roles.hardened import auditing, identity, kernel, logins, memory, modes, pa
 from roles.hardened import filter as packet_filter
 from roles.hardened.texts import edited
 from roles.hardened.trial import Trial
-from roles.packages import install
+from roles.packages import install, purge
 from roles.shipped import ship
 
+# Canonical's images for AWS bring it: by an option of sshd's command line, which no file changes, it asks AWS for
+# keys, so that whoever IAM allows comes in as anybody.
+_OTHER_WAYS_IN = ("ec2-instance-connect",)
 _PACKAGES = ("apparmor", "apparmor-utils", "auditd", "debsums", "libpam-pwquality", "nftables", "openssh-server")
+# A daemon that runs keeps its command line; sessions that stand stay.
+_SSHD_ANEW = (
+    "if systemctl --quiet is-active ssh.service; then systemctl daemon-reload && systemctl restart ssh.service; fi"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +39,10 @@ class Hardened(Role):
     name: ClassVar[str] = "hardened"
 
     def install(self) -> None:
-        """Install the guards of the system."""
+        """Install the guards of the system, and take away what lets others in past them."""
         install("Guards", _PACKAGES)
+        purged = purge("No keys but the fleet's", _OTHER_WAYS_IN)
+        server.shell(name="sshd without its former options", commands=[_SSHD_ANEW], _if=any_changed(purged))
 
     def configure(self) -> Changes:
         """Write what is wanted; return what auditd reads."""

@@ -10,6 +10,7 @@ import pytest
 from bedplate.plan.door import Rule
 from bedplate.plan.node import Duty
 from roles.hardened.kernel import SYSCTL
+from roles.hardened.modes import Modes, wanted
 from roles.hardened.role import Hardened
 from roles.hardened.trial import CONFIRM, SCRIPT
 from roles.template import text_of
@@ -62,7 +63,7 @@ def test_a_second_run_changes_nothing(table: Recorded) -> None:
         ("hardened.identity.Strength", ("rsa 3072", "short 0"), "Host key of 4096 bits"),
         ("hardened.identity.Strength", ("rsa", "short 0"), "Host key of 4096 bits"),
         ("hardened.identity.Strength", ("rsa 4096", "short 1"), "No short primes"),
-        ("hardened.modes.Modes", ("644 /etc/crontab",), "File modes"),
+        ("hardened.modes.Modes", ("644 root /etc/crontab",), "File modes"),
         ("sysctl.Settable", ("kernel.sysrq=1",), "Kernel refuses strangers"),
     ],
     ids=["filter", "passwords", "memory", "weak-key", "no-key", "primes", "modes", "kernel"],
@@ -74,6 +75,25 @@ def test_what_was_changed_by_hand_is_mended(fact: str, answer: Lines, mended: st
     played = again(DEBIAN, disk, {f"roles.{fact}": answer}).play(ROLE, stages=LATER)
 
     assert played.changes == [mended]
+
+
+def test_what_lets_aws_s_keys_in_is_purged() -> None:
+    """Canonical's images ask AWS for keys by an option of sshd, over which no file has a say; Debian's do not."""
+    steps = ("No keys but the fleet's", "sshd without its former options")
+    ubuntu, debian = (fresh(table).play(ROLE, stages=["install"]) for table in (recorded("ubuntu-24.04"), DEBIAN))
+
+    purged, anew = (ubuntu.step(name).commands for name in steps)
+    assert purged[0].endswith(" purge ec2-instance-connect")
+    assert "systemctl restart ssh.service" in anew[0]
+    assert not {*steps} & {*debian.changes}
+
+
+@pytest.mark.parametrize(("group", "mode"), [("syslog", "775"), ("root", "755")], ids=["ubuntu", "debian"])
+def test_the_folder_of_logs_is_as_its_distribution_has_it(group: str, mode: str) -> None:
+    """Ubuntu's rsyslog makes logs by its group, and systemd sets that mode at each boot; Debian's is root."""
+    assert Modes().process([f"755 {group} /var/log"]) == {"/var/log": ("755", group)}
+    assert wanted("/var/log", group) == mode
+    assert wanted("/etc/crontab", group) == "600"
 
 
 def test_a_door_that_closes_changes_the_filter_alone() -> None:
