@@ -4,6 +4,7 @@ Containers that one process starts would else share theirs: whatever two of them
 processes neither can end.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -40,9 +41,9 @@ def _remove(group: Path) -> None:
     """Remove a group and those below it, the lowest first; a process that has ended is there a moment longer."""
     end = monotonic() + _SECONDS
     while group.exists() and monotonic() < end:
-        for folder in sorted(group.glob("**/"), key=lambda each: len(each.parts), reverse=True):
+        for folder, _, _ in os.walk(group, topdown=False):
             with suppress(OSError):
-                folder.rmdir()
+                Path(folder).rmdir()
         if group.exists():
             sleep(0.05)
 
@@ -53,4 +54,6 @@ def _places() -> Iterator[Path]:
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         if found := _HIERARCHY.fullmatch(line):
             path = own.get("name=systemd" if " - cgroup " in line else "", "/")
-            yield Path(found["at"]) / path.lstrip("/")
+            place = Path(found["at"]) / path.lstrip("/")
+            if place.is_dir():  # a container may see its groups elsewhere: its machines share them
+                yield place
