@@ -99,7 +99,7 @@ def test_nodes_reach_one_another_by_their_addresses(node: Node, stand: Stand) ->
 def test_services_of_one_name_are_each_nodes_own(stand: Stand, node: Node) -> None:
     """Stopping one ends its processes, all of them, and nobody else's."""
     other = stand.boot("titan-09.cellar", "192.168.40.29")
-    for each in (node, other):
+    for each in (other, node):
         each.run("systemd-run --quiet --unit=twin --property=Type=forking sh -c 'sleep 901 & sleep 902 &'")
 
     node.run("systemctl stop twin")
