@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bedplate.cli.node_options import Config, FleetOption, Identity, Names, Sites, User
+from bedplate.cli.node_options import Config, FleetOption, Groups, Identity, Names, Sites, User
 from bedplate.cli.options import DEFAULT_FLEET, Json
 from bedplate.cli.output import show, show_document
 from bedplate.errors import InputError, PartError, ViolationError
@@ -30,6 +30,7 @@ Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write
 def audit(  # noqa: PLR0913  each is an option of the command line
     names: Names = None,
     *,
+    group: Groups = None,
     site: Sites = None,
     local: Local = False,
     role: Role = None,
@@ -49,15 +50,16 @@ def audit(  # noqa: PLR0913  each is an option of the command line
     from bedplate.report.compliance import compliance_document, compliance_lines
 
     plan = planned(opened(fleet))
-    machines = chosen(plan, names or (), (), site or (), every=not names and not site)
+    machines = chosen(plan, names or (), group or (), site or (), every=not (names or group or site))
     _check(local=local, machines=machines, role=role)
+    _check_folders(junit, html)
     asked = None if local else Asked(user, identity, ssh_config)
     findings = _looked_at(_Look(fleet, plan, role), machines, asked)
-    _write(plan.name, findings, junit, html)
     if json:
         show_document(compliance_document(findings))
     else:
         show(compliance_lines(findings, whole=verbose))
+    _write(plan.name, findings, junit, html)
     return _status(findings)
 
 
@@ -81,7 +83,8 @@ def _looked_at(look: _Look, machines: "Sequence[Reached]", asked: "Asked | None"
         ways = ways_to(Path(folder), look.plan, machines, asked)
         # What ways_to writes says already who logs in.
         login = Login(asked.user, asked.identity) if asked.config else Login()
-        order = Audit(look.fleet, asked.config or Path(folder) / "ssh_config", login, look.role)
+        pools = {each.node.name: each.pool for each in machines if each.pool}
+        order = Audit(look.fleet, asked.config or Path(folder) / "ssh_config", login, look.role, pools)
         found = {each.node: each for each in audited(order, [target.node.name for target in ways.targets])}
         lost = {each.node: Findings(each.node, unreached=f"{each.words}; {each.fix}") for each in ways.missing}
     return tuple({**found, **lost}[each.node.name] for each in machines)
@@ -98,6 +101,13 @@ def _check(*, local: bool, machines: "Sequence[Reached]", role: str | None) -> N
         near = nearest(role, roles_checked())
         fix = f"write {near}" if near else f"one of {', '.join(roles_checked())}"
         raise InputError(f"{role} is no role with rules", fix=fix)
+
+
+def _check_folders(*files: Path | None) -> None:
+    """Refuse files that cannot be written, before any machine is asked."""
+    for file in files:
+        if file and not file.absolute().parent.is_dir():
+            raise InputError(f"{file} has no folder to lie in", fix=f"make {file.parent}, or write it elsewhere")
 
 
 def _write(fleet: str, findings: "Sequence[Findings]", junit: Path | None, html: Path | None) -> None:

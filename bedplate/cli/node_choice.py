@@ -38,4 +38,5 @@ def _of_groups(plan: FleetPlan, groups: Sequence[str]) -> Iterator[Reached]:
         if each.group in groups and each.state == IN_SERVICE and each.address:
             # EC2's own name, for a machine that has claimed none of the fleet's.
             name = each.name or f"ip-{str(each.address).replace('.', '-')}.{each.region}"
-            yield Reached(pool_node(plan, pools[each.pool, each.region], name, load_catalog()), each.address)
+            node = pool_node(plan, pools[each.pool, each.region], name, load_catalog())
+            yield Reached(node, each.address, None if each.name else each.pool)

@@ -7,14 +7,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 
 import bedplate
-from bedplate.errors import BedplateError
 from bedplate.nodes.ssh_config import Login
 from bedplate.nodes.verdict import Findings, findings_of
 
@@ -27,13 +26,14 @@ _AT_A_TIME = 8
 class Audit:
     """What is to be looked at: machines of a fleet file, by an OpenSSH configuration; None asks this machine itself.
 
-    `role` limits the rules to those of one role.
+    `role` limits the rules to those of one role; `pools` says in which pool a machine serves whose name is EC2's.
     """
 
     fleet: Path
     config: Path | None = None
     login: Login = Login()  # noqa: RUF009  frozen
     role: str | None = None
+    pools: Mapping[str, str] = field(default_factory=dict)
 
 
 def roles_checked() -> tuple[str, ...]:
@@ -47,7 +47,7 @@ def role_of(stem: str) -> str:
 
 
 def audited(audit: Audit, nodes: Sequence[str]) -> Iterator[Findings]:
-    """Yield what is found on each machine, in their order. Raises BedplateError where the checks themselves fail."""
+    """Yield what is found on each machine, in their order; one whose checks did not end counts as not seen."""
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         yield from pool.map(lambda node: _audited(audit, node), nodes)
 
@@ -84,11 +84,12 @@ def _found(audit: Audit, node: str, way: tuple[str, ...]) -> Findings:
                 str(CHECKS / "pytest.ini"),
             ),
             *("--rootdir", str(CHECKS), f"--fleet={audit.fleet.absolute()}", f"--node={node}", f"--findings={file}"),
+            *((f"--pool={audit.pools[node]}",) if node in audit.pools else ()),
             *(*way, *_files(audit.role)),
         )
         done = subprocess.run(command, text=True, capture_output=True, env=_environment(), check=False)  # noqa: S603
         if not file.exists():
-            raise BedplateError(f"the checks of {node} ended without a finding: {_last(done.stdout + done.stderr)}")
+            return Findings(node, unreached=f"its checks ended without a finding: {_last(done.stdout + done.stderr)}")
         (findings,) = findings_of(file.read_text())
     return findings
 

@@ -24,10 +24,14 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A machine, and the address at which it is; None where its name is to be resolved."""
+    """A machine, and the address at which it is; None where its name is to be resolved.
+
+    `pool` is the one that it serves in, for a machine that the fleet has no name of its own for.
+    """
 
     node: NodePlan
     address: IPv4Address | None = None
+    pool: str | None = None
 
 
 def ssh_config(machines: Iterable[Reached], known_hosts: Path, login: Login) -> str:

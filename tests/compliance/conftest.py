@@ -14,11 +14,11 @@ from testinfra.host import Host
 
 from bedplate.catalog import load_catalog
 from bedplate.cli.opening import planned
-from bedplate.errors import BedplateError
+from bedplate.errors import BedplateError, InputError
 from bedplate.load import load_fleet
 from bedplate.plan import FleetPlan
 from bedplate.plan.node import NodePlan
-from bedplate.plan.nodes import node_of
+from bedplate.plan.nodes import node_of, pool_node
 from tests.compliance.ledger import Ledger
 from tests.compliance.shell import ShellBackend
 from tests.compliance.subject import MARK
@@ -32,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the fleet file that says what each machine ought to be."""
     parser.addoption("--fleet", default="fleet.yaml", help="the fleet file that the machines belong to")
     parser.addoption("--node", default=None, help="the machine's name in the plan, where its host name is another")
+    parser.addoption("--pool", default=None, help="the pool it serves in, where the fleet has no name for the machine")
     parser.addoption("--findings", default=None, metavar="FILE", help="write there what was found, as JSON")
 
 
@@ -74,8 +75,19 @@ def _node(config: pytest.Config, host: Host) -> NodePlan:
     known = config.stash.setdefault(_NODES, {})
     if name not in known:
         with _told_plainly():
-            known[name] = node_of(_plan(config), name, load_catalog())
+            known[name] = _planned(_plan(config), name, config.getoption("--pool"))
     return known[name]
+
+
+def _planned(plan: FleetPlan, name: str, pool: str | None) -> NodePlan:
+    """Return the machine of that name, or one of a pool in the region that the name ends with."""
+    if pool is None:
+        return node_of(plan, name, load_catalog())
+    region = name.partition(".")[2]
+    for each in plan.pools:
+        if (each.name, each.region) == (pool, region):
+            return pool_node(plan, each, name, load_catalog())
+    raise InputError(f"the fleet {plan.name} has no pool {pool} in {region}", fix="`bedplate plan` lists them")
 
 
 def _plan(config: pytest.Config) -> FleetPlan:

@@ -13,7 +13,15 @@ from tests.compliance.subject import concerns, on_duty
 _NEEDRESTART = """perl -e 'our %nrconf; do "/etc/needrestart/needrestart.conf"; die $@ if $@;
 my $left = $nrconf{override_rc};
 for my $unit (@ARGV) { print "$unit\n" unless grep { $unit =~ /$_/ and !$left->{$_} } keys %$left }'"""
-_DAEMONS = ("kubelet", "containerd", "slurmd", "docker")
+_DAEMONS = (
+    "kubelet",
+    "containerd",
+    "slurmd",
+    "docker",
+    "bedplate-ipsec-tunnels",
+    "bedplate-laptops@udp",
+    "bedplate-efs-home",
+)
 _STOOD_ON = (
     "nvidia-headless-595-server-open",
     "linux-image-6.8.0-31-generic",
@@ -145,7 +153,7 @@ def test_what_jobs_stand_on_is_not_upgraded_in_the_night(host: Host, package: st
 
 @pytest.mark.parametrize("daemon", _DAEMONS)
 def test_no_upgrade_restarts_what_runs_jobs(host: Host, daemon: str) -> None:
-    """Needrestart leaves kubelet, containerd, slurmd and dockerd alone."""
+    """Needrestart leaves alone what jobs run in, and the tunnels that carry packets."""
     assert host.check_output(f"{_NEEDRESTART} {daemon}.service") == ""
 
 

@@ -41,8 +41,7 @@ class Planting:
         with self._planted(defect):
             # Nothing may be left of an earlier look: fixtures of whole modules are made anew as well.
             reports = runtestprotocol(item, log=False, nextitem=None)
-        worst = next((report for report in reports if not report.passed), reports[1])
-        return {"outcome": worst.outcome, "words": worst.longreprtext[-2000:]}
+        return _told(reports)
 
     def pytest_sessionfinish(self) -> None:
         """Hand over what was found."""
@@ -61,6 +60,15 @@ class Planting:
     def _run(self, *lines: str) -> None:
         command = [*self._order["console"], "\n".join(lines)]
         subprocess.run(command, text=True, capture_output=True, timeout=120, check=True)
+
+
+def _told(reports: list[pytest.TestReport]) -> dict[str, str]:
+    """Return what the rule itself said: a check that could not even begin has found nothing."""
+    for report in reports:
+        if report.when != "call" and report.failed:
+            return {"outcome": f"broken in {report.when}", "words": report.longreprtext[-2000:]}
+    said = next((report for report in reports if report.when == "call"), reports[0])
+    return {"outcome": said.outcome, "words": said.longreprtext[-2000:]}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -26,6 +26,8 @@ def nowhere(tmp_path: Path) -> str:
     [
         pytest.param(["titan-1.cellar"], "write titan-01.cellar", id="machine"),
         pytest.param(["titan-01.cellar", "--role", "baselin"], "write baseline", id="role"),
+        pytest.param(["--group", "trian"], "write train", id="group"),
+        pytest.param(["titan-01.cellar", "--junit", "nowhere/audit.xml"], "make nowhere", id="folder"),
         pytest.param(["--local"], "name the machine that this one is", id="local"),
         pytest.param(["titan-01.cellar", "--ssh-config", "missing"], "there is no such file", id="config"),
     ],
