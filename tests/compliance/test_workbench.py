@@ -65,10 +65,15 @@ def test_nobody_may_fill_scratch(host: Host, node: NodePlan) -> None:
     assert [person for person in node.accounts.people if limits.get(f"#{person.uid}") != str(half)] == []
 
 
+# A login's settings without the login: no home is made, and nothing of a person's own runs.
+_AS = "setpriv --reuid %s --regid %s --clear-groups env --ignore-environment USER=%s PATH=/usr/bin:/bin sh -c %s"
+
+
 def test_caches_lie_on_scratch(host: Host, node: NodePlan) -> None:
     """A login shell keeps caches off homes, which may lie on a file server."""
+    asked = ". /etc/profile; echo $UV_CACHE_DIR $PIP_CACHE_DIR"
     for person in node.accounts.people:
-        told = host.check_output("su --login %s --command 'echo $UV_CACHE_DIR $PIP_CACHE_DIR'", person.name)
+        told = host.check_output(_AS, str(person.uid), str(person.uid), person.name, asked)
         assert told == f"/scratch/{person.name}/.cache/uv /scratch/{person.name}/.cache/pip"
 
 

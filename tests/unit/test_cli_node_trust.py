@@ -93,7 +93,7 @@ def test_a_machine_that_offers_nothing_is_told(offering: Path, capsys: pytest.Ca
     offering.write_text("")
 
     assert run(["node", "trust", "titan-01.cellar", fingerprint(KEY)]) == 6
-    assert "offers no host key" in capsys.readouterr().err
+    assert "offers no Ed25519 host key" in capsys.readouterr().err
 
 
 def _zone(account: StubbedSession, *told: dict[str, str], ids: tuple[str, ...] = ("Z1",)) -> None:

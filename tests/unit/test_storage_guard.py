@@ -55,6 +55,20 @@ def test_a_server_that_answers_keeps_its_mounts(guard: ModuleType) -> None:
     assert guard.taken == []
 
 
+def test_a_name_that_nobody_answers_is_no_silent_server(guard: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While names are not answered, what is mounted works on."""
+
+    def nameless(*_: object) -> None:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(guard.socket, "create_connection", nameless)
+    guard.__dict__["LIMIT"] = 0.0
+
+    guard.watch()
+
+    assert guard.taken == []
+
+
 def test_a_silent_server_is_waited_for_until_the_limit(guard: ModuleType) -> None:
     """Whoever restarts a server has minutes for it; after them nobody waits any more."""
     guard.watch()
