@@ -46,6 +46,12 @@ def test_what_no_door_lets_in_is_dropped() -> None:
     assert "set " not in text
 
 
+@pytest.mark.parametrize("duty", sorted(Duty))
+def test_no_router_advertises_itself(duty: Duty) -> None:
+    """Settings of the kernel reach neither interfaces from before them nor networkd, which listens by itself."""
+    assert "nd-router-advert" not in ruleset((SSH,), frozenset({duty}))
+
+
 def test_blocks_of_one_port_are_one_set() -> None:
     """A block within another is said once, and neighbours are joined."""
     halves = [Rule(name, name, block, "tcp", 22) for name, block in zip("ab", LAN.subnets(1), strict=True)]
