@@ -8,6 +8,7 @@ from shlex import quote
 
 from bedplate.errors import InputError
 from bedplate.nodes.deployer import FIRST
+from bedplate.plan.first_keys import MARK, admin_keys
 from bedplate.plan.node import Ground, NodePlan
 
 _SCRIPT = Path(__file__).with_suffix(".sh")
@@ -19,9 +20,9 @@ def bootstrap(node: NodePlan) -> str:
         raise InputError(
             f"{node.name} is a machine of the cloud", fix="its group starts it, and its first boot names it"
         )
-    keys = [key for person in node.accounts.people if person.admin for key in person.keys]
+    keys = admin_keys(node.accounts)
     if not keys:
         raise InputError("the fleet file has no administrator", fix="give somebody under `people` `admin: true`")
-    words = {"NAME": node.name, "FULL_NAME": node.full_name, "ACCOUNT": FIRST, "KEYS": "\n".join(keys)}
+    words = {"NAME": node.name, "FULL_NAME": node.full_name, "ACCOUNT": FIRST, "MARK": MARK, "KEYS": "\n".join(keys)}
     head = (f"{name}={quote(value)}" for name, value in words.items())
     return "\n".join(("#!/bin/sh", *head, _SCRIPT.read_text(encoding="utf-8")))

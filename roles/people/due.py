@@ -14,6 +14,11 @@ NO_PASSWORD = "*"  # noqa: S105
 _NO_PASSWORDS = frozenset({"*", "!"})
 # The first day that there was: shadow(5) takes 0 for no date at all.
 _LONG_AGO = "1"
+# What somebody became root for is root's process, and the kernel remembers who logged in: proc(5), loginuid.
+_END_SESSIONS = (
+    "for each in /proc/[0-9]*; do "
+    '[ "$(cat $each/loginuid 2>/dev/null)" != {uid} ] || kill -KILL ${{each#/proc/}} 2>/dev/null || true; done'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,8 @@ def endings(accounts: Accounts, standing: Standing) -> Iterator[Due]:
             yield Due(f"{name} starts nothing at boot", (f"rm -f {LINGER}/{name}",))
         if uid in standing.busy:
             # Status 1: whatever ran has ended meanwhile.
-            yield Due(f"{name} runs nothing", (f"pkill -KILL --uid {uid} || test $? -eq 1",))
+            ours = f"pkill -KILL --uid {uid} || test $? -eq 1"
+            yield Due(f"{name} runs nothing", (ours, _END_SESSIONS.format(uid=uid)))
 
 
 def home_of(name: str) -> str:

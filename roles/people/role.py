@@ -10,6 +10,7 @@ from pyinfra.context import host
 from pyinfra.operations import files, server
 
 from bedplate.plan.accounts import Account, Accounts
+from bedplate.plan.first_keys import first_keys
 from roles.base import Changes, Role
 from roles.packages import install
 from roles.people.conflict import refuse_conflicts
@@ -64,10 +65,12 @@ class People(Role):
 
     def _keys(self, standing: Standing) -> Iterator[OperationMeta]:
         """Yield the keys outside homes, root's own: they count also when the homes are away, and nobody adds any."""
+        text = first_keys(self.accounts)
         yield files.directory(name="Folder of keys", path=KEYS, user="root", group="root", mode="755")
         for name in sorted(standing.keyed - self.accounts.uids.keys()):
             yield files.file(name=f"No keys of {name}", path=f"{KEYS}/{name}", present=False)
         yield from ship(*map(_keys_of, self.accounts.people))
+        yield from ship(*(Shipped(f"Administrators in {file}", file, text) for file in standing.first))
 
     def _sudo(self) -> Iterator[OperationMeta]:
         """Yield the administrators' rights, which count only as a whole text that visudo has read."""

@@ -2,10 +2,19 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from shlex import quote
 
 from pyinfra.api.facts import FactBase
 
+from bedplate.plan.first_keys import MARK
+
 KEYS = "/etc/ssh/authorized_keys.d"
+# Homes of the machine's own accounts alone: people's may lie on a file server that is away.
+_FIRST = (
+    "for name in ubuntu debian admin; do"
+    ' file=$(getent passwd "$name" | cut -d: -f6)/.ssh/authorized_keys;'
+    f' [ "$(head -n 1 "$file" 2>/dev/null)" != {quote(MARK)} ] || echo "first:$file"; done'
+)
 LINGER = "/var/lib/systemd/linger"
 
 
@@ -33,13 +42,17 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """All of it; `busy` are the user ids with processes, `lingering` and `keyed` names with units and with keys."""
+    """All of it; `busy` are the user ids with processes, `lingering` and `keyed` names with units and with keys.
+
+    `first` are the files of administrators' keys in homes of accounts that the machine was first configured by.
+    """
 
     logins: Mapping[str, Login] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
     busy: frozenset[int] = frozenset()
     lingering: frozenset[str] = frozenset()
     keyed: frozenset[str] = frozenset()
+    first: tuple[str, ...] = ()
 
 
 class Accounted(FactBase[Standing]):
@@ -54,9 +67,10 @@ class Accounted(FactBase[Standing]):
                 "sed s/^/login:/ /etc/passwd",
                 "sed s/^/group:/ /etc/group",
                 'awk -F: \'{ print "lock:" $1 ":" substr($2, 1, 1) ":" $8 }\' /etc/shadow',
-                "stat -c busy:%u /proc/[0-9]* 2>/dev/null | sort -u",
+                "{ stat -c %u /proc/[0-9]*; grep -hs . /proc/[0-9]*/loginuid; } 2>/dev/null | sort -u | sed s/^/busy:/",
                 f"ls {LINGER} 2>/dev/null | sed s/^/lingering:/",
                 f"ls -A {KEYS} 2>/dev/null | sed s/^/keyed:/",
+                _FIRST,
             )
         )
 
@@ -75,6 +89,7 @@ class Accounted(FactBase[Standing]):
             frozenset(int(uid) for uid in told.get("busy", ())),
             frozenset(told.get("lingering", ())),
             frozenset(told.get("keyed", ())),
+            tuple(told.get("first", ())),
         )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from testinfra.host import Host
 
 from bedplate.plan.accounts import GROUP_IDS, PEOPLE_IDS
+from bedplate.plan.first_keys import MARK, first_keys
 from bedplate.plan.node import NodePlan
 from tests.compliance.subject import concerns
 
@@ -88,6 +89,14 @@ def test_keys_are_roots_own(host: Host, node: NodePlan) -> None:
     assert {*told} == {f"755 root:root {KEYS}", *wanted}
 
 
+def test_the_first_account_takes_administrators_keys_alone(host: Host, node: NodePlan) -> None:
+    """Whoever is an administrator no more does not come in as the account that the machine was first configured by."""
+    for name in ("ubuntu", "debian", "admin"):
+        file = host.run("cat ~%s/.ssh/authorized_keys", name).stdout
+        if file.startswith(MARK):
+            assert file == first_keys(node.accounts)
+
+
 def test_administrators_alone_become_root(host: Host, node: NodePlan) -> None:
     """By sudo, whatever file somebody put in its folder."""
     told = {
@@ -125,8 +134,9 @@ def test_who_left_is_locked_out(host: Host, node: NodePlan) -> None:
 
 @HAS_LEAVERS
 def test_who_left_runs_nothing(host: Host, node: NodePlan) -> None:
-    """Nothing goes on in the name of somebody who is gone, nor starts with the next boot."""
-    busy = {int(uid) for uid in host.check_output("stat -c %u /proc/[0-9]* 2>/dev/null || true").split()}
+    """Nothing goes on in the name of somebody who is gone, even as root, nor starts with the next boot."""
+    asked = "{ stat -c %u /proc/[0-9]*; grep -hs . /proc/[0-9]*/loginuid; } 2>/dev/null || true"
+    busy = {int(uid) for uid in host.check_output(asked).split()}
     lingering = set(host.check_output("ls /var/lib/systemd/linger 2>/dev/null || true").split())
 
     assert busy & {*node.accounts.departed.values()} == set()

@@ -1,5 +1,6 @@
 """What the role `people` makes of a node's accounts."""
 
+import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -85,6 +86,17 @@ def test_a_fresh_node_gets_accounts_with_the_ids_of_the_lock() -> None:
     ]
     assert made[4].startswith("useradd --uid 20000 --gid 20000 --home-dir /home/ada --no-create-home")
     assert "gpasswd --members 'ada,bob' vision" in commands
+
+
+def test_the_first_account_keeps_administrators_keys_alone() -> None:
+    """A file that bootstrap wrote holds those of today; one that came with the machine is not the role's."""
+    theirs = "/var/lib/ubuntu/.ssh/authorized_keys"
+
+    with_file, without = played((*FRESH, f"first:{theirs}")), played()
+
+    file = with_file.step(f"Administrators in {theirs}").arguments["file"]
+    assert file.text.splitlines()[1:] == [ADA]
+    assert not [name for name in without.names if name.startswith("Administrators in")]
 
 
 def test_who_left_before_the_node_was_made_has_no_account_on_it() -> None:
@@ -261,3 +273,12 @@ def test_no_hash_of_a_password_leaves_a_node() -> None:
 
     assert "substr($2, 1, 1)" in command
     assert command.count("/etc/shadow") == 1
+
+
+def test_what_somebody_who_left_became_root_for_ends_too() -> None:
+    """The kernel remembers who logged in, whoever they are by now; the loop ends well where there is none of them."""
+    (due,) = endings(ACCOUNTS, replace(SETTLED, busy=frozenset({20002})))
+
+    _, sessions = due.commands
+    assert "= 20002 ]" in sessions.replace("!=", "=")
+    subprocess.run(("sh", "-euc", sessions.replace("20002", "4000000001")), check=True, capture_output=True)
