@@ -280,5 +280,4 @@ def test_what_somebody_who_left_became_root_for_ends_too() -> None:
     (due,) = endings(ACCOUNTS, replace(SETTLED, busy=frozenset({20002})))
 
     _, sessions = due.commands
-    assert "= 20002 ]" in sessions.replace("!=", "=")
     subprocess.run(("sh", "-euc", sessions.replace("20002", "4000000001")), check=True, capture_output=True)
