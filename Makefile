@@ -32,7 +32,8 @@ demo: $(READY)  ## Rehearse examples/lab.yaml and a change to it: every stack cr
 	$(BIN)/bedplate rehearse examples/lab.yaml --changed examples/lab-grown.yaml
 
 test: $(READY)  ## Run the tests, the quick ones first, at last the VPN's laboratories
-	$(BIN)/pytest tests/unit tests/rehearsal -n $(TEST_WORKERS) --dist loadfile --cov --cov-report=term:skip-covered
+	$(BIN)/pytest tests/unit tests/rehearsal -n $(TEST_WORKERS) --dist loadfile --cov --cov-report=
+	@echo "covered: $$($(BIN)/coverage report --format=total) %; \`$(BIN)/coverage report\` tells what is not"
 	$(BIN)/pytest tests/faults
 	$(MAKE) --no-print-directory test-vpn
 
@@ -42,7 +43,7 @@ labs: $(READY)  ## Run the long tests: whole fleets of every shape, in fair and 
 test-nodes: $(READY) $(JUDGES_READY)  ## Run the tests on booted machines: systemd, sshd, roles, audits; needs root and Debian 12's archives
 	$(BIN)/pytest tests/nodes --ignore tests/nodes/test_nfs.py --ignore tests/nodes/test_esp.py -n $(TEST_WORKERS) --dist loadgroup --durations=5
 
-test-nfs: $(READY)  ## Share files between two emulated machines with kernels of their own: minutes; needs root and QEMU
+test-nfs: $(READY)  ## Share files between two machines whose kernels are programs: minutes; needs root and Debian 12's archives
 	$(BIN)/pytest tests/nodes/test_nfs.py --durations=5
 
 test-esp: $(READY)  ## Tunnels that the kernel encrypts, on an emulated machine with Debian's kernel: minutes; needs root and QEMU
