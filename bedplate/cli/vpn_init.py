@@ -57,18 +57,20 @@ def init(
     folder = folder_of(fleet)
     folder.check_unused()
     lock = new_passphrase(passphrase_file) if locked else None
-    top = _root(root, plan.name, folder, lock)
+    top = _root(root, plan.name, folder, lock, passphrase_file)
     begin(folder, Begun(now(), plan.name, "", keys.value), store_of(keys, fleet), lock=lock, root=top)
     show(begun_lines(keys_of(plan.name, fleet), root))
     return 0
 
 
-def _root(file: Path | None, fleet: str, folder: "PkiFolder", lock: bytes | None) -> "Issuer | None":
+def _root(
+    file: Path | None, fleet: str, folder: "PkiFolder", lock: bytes | None, passphrase: Path | None
+) -> "Issuer | None":
     """Return the root whose key lies in a file, or a new one written there; None where none is named."""
     from vpn.root import read_root, write_new_root
 
     if file is None:
         return None
     if file.exists():
-        return read_root(file, now(), known_passphrase(None))
+        return read_root(file, now(), known_passphrase(passphrase))
     return write_new_root(file, fleet, folder, now(), lock)

@@ -23,6 +23,8 @@ HANDOVER_SERVICE = "bedplate-handover.service"
 BGP_SERVICE = "frr.service"
 BGP_DAEMONS = "/etc/frr/daemons"
 _UNITS = ((SERVICE, "guard.service"), (HANDOVER_SERVICE, "handover.service"))
+# The distributions confine these two to the folders of their own.
+CONFINED = ("charon-systemd", "swanctl")
 PACKAGES = (
     "charon-systemd",
     "iputils-ping",
@@ -59,11 +61,13 @@ class Guard(Role):
             Shipped(f"Unit {unit}", f"/etc/systemd/system/{unit}", text_of(f"guard/{file}")) for unit, file in _UNITS
         )
         daemons = Shipped("Daemons of FRR", BGP_DAEMONS, text_of("guard/frr-daemons"))
-        return ship(*ground, *units, *((daemons,) if self.speaks_bgp else ()))
+        bounds = (Shipped(f"Bounds of {name}", bounds_of(name), text_of("guard/apparmor")) for name in CONFINED)
+        return ship(*bounds, *ground, *units, *((daemons,) if self.speaks_bgp else ()))
 
     def activate(self, changes: Changes) -> None:
         """Put up the guard before anything is forwarded; the distribution's own charon stays off."""
         new = any_changed(*changes)
+        server.shell(name="Bounds are read", commands=[_READ_BOUNDS], _if=any_changed(*changes[: len(CONFINED)]))
         systemd.daemon_reload(name="Units of the guard are read", _if=new)
         systemd.service(name="Guard of tunnels", service=SERVICE, running=True, enabled=True)
         systemd.service(name="Guard of tunnels reads its rules", service=SERVICE, reloaded=True, _if=new)
@@ -78,6 +82,18 @@ class Guard(Role):
 
     def _ground(self) -> tuple[RenderedFile, ...]:
         return tuple(ground_of(self.elsewhere))
+
+
+def bounds_of(name: str) -> str:
+    """Return the file of what AppArmor lets a program do beside its profile."""
+    return f"/etc/apparmor.d/local/usr.sbin.{name}"
+
+
+# A kernel without AppArmor, as a container's, has nothing to read them into.
+_READ_BOUNDS = (
+    "[ ! -d /sys/kernel/security/apparmor ] || ! command -v apparmor_parser >/dev/null || apparmor_parser --replace "
+    + " ".join(f"/etc/apparmor.d/usr.sbin.{name}" for name in CONFINED)
+)
 
 
 def _run_bgp(daemons: Changes) -> None:

@@ -7,7 +7,7 @@ from testinfra.host import Host
 from bedplate.plan import FleetPlan
 from bedplate.plan.joint import peers_of
 from bedplate.plan.node import Duty, NodePlan
-from roles.guard.role import BGP_SERVICE, HANDOVER_SERVICE, SERVICE
+from roles.guard.role import BGP_SERVICE, CONFINED, HANDOVER_SERVICE, SERVICE, bounds_of
 from tests.compliance.subject import concerns
 from vpn.guard.guard import guard_text
 from vpn.sites.files import GUARD
@@ -26,6 +26,12 @@ def test_the_guard_is_the_plans(host: Host, node: NodePlan) -> None:
     assert host.file(str(GUARD)).content_string == text
     assert sum("drop" in line for line in held.splitlines()) == text.count(" drop ")
     assert all(str(block) in re.findall(r"[0-9./]+", held) for block in _blocks(text))
+
+
+def test_charons_are_let_to_their_settings(host: Host, node: NodePlan) -> None:
+    """The distribution confines strongSwan's programs to folders of their own, and ours lie elsewhere."""
+    for name in CONFINED:
+        assert "/etc/bedplate/ipsec/** " in host.file(bounds_of(name)).content_string
 
 
 def test_packets_are_led_on(host: Host, node: NodePlan) -> None:

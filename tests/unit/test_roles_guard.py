@@ -29,6 +29,17 @@ def test_the_guard_is_that_of_the_gateways_tunnels() -> None:
         assert played.written(path) == whole[path]
 
 
+def test_charons_may_read_where_their_settings_lie() -> None:
+    """AppArmor's profiles of the distribution are widened before anything is started, and read anew only then."""
+    played = Recorder(DEBIAN).play(GUARD)
+    again = Recorder(DEBIAN, played.disk).play(GUARD, stages=["configure", "activate"])
+
+    for name in ("swanctl", "charon-systemd"):
+        assert "/run/bedplate-ipsec/*         rw,\n" in played.written(f"/etc/apparmor.d/local/usr.sbin.{name}")
+    assert played.step("Bounds are read").commands
+    assert not again.step("Bounds are read").commands
+
+
 def test_nothing_is_forwarded_before_the_guard_stands() -> None:
     """The packet filter comes up first, then packets pass."""
     names = list(Recorder(DEBIAN).play(GUARD).names)

@@ -55,4 +55,5 @@ def test_only_the_plans_blocks_are_believed(stands: SiteLab) -> None:
     assert "src 192.168.40.1" in stands.routes
     given = stands.router.ask("-c", "show bgp ipv4 unicast neighbors 169.254.64.1 advertised-routes")
     assert "192.168.40.0/22" in given
+    assert "10.121.4.0/22" in given
     assert "10.64.0.0/16" not in given

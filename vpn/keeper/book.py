@@ -17,7 +17,7 @@ from .certificate import check_issuer, crl_end, crl_number
 from .identity import NAMES, take_identity
 from .management import ask
 from .place import TRANSPORTS, Place
-from .sessions import cut
+from .sessions import end_sessions
 from .trouble import Refusal
 
 # A file called DEFAULT would let everybody in.
@@ -68,7 +68,7 @@ def take(place: Place, book: Book) -> dict[str, object]:
         left = set(book.cut)
         for transport in TRANSPORTS:
             left |= _replace_files(place.addresses(transport), book.laptops[transport])
-        ended = {name: sum(cut(place.socket(each), name) for each in TRANSPORTS) for name in sorted(left)}
+        ended = end_sessions({place.socket(each): book.laptops[each].keys() for each in TRANSPORTS}, left)
         for transport in TRANSPORTS if renewed else ():
             ask(place.socket(transport), "signal SIGHUP")
     return {"number": number, "cut": ended, "renewed": renewed}

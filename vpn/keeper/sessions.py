@@ -1,12 +1,15 @@
 """The laptops that one daemon serves just now, as its management socket tells them, and how one is cut off."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from .management import ask
+from .trouble import Unfinished
 
 _CLIENT, _ROUTE = "CLIENT_LIST", "ROUTING_TABLE"
 _KILLED = "SUCCESS:"
+_NAMELESS = "UNDEF"
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,28 @@ def sessions(socket: Path) -> tuple[Session, ...] | None:
     rows = [line.split("\t") for line in told]
     last = {row[1]: int(row[5]) for row in rows if row[0] == _ROUTE}
     return tuple(_session(row, last) for row in rows if row[0] == _CLIENT)
+
+
+def end_sessions(let_in: Mapping[Path, Collection[str]], named: Collection[str]) -> dict[str, int]:
+    """End the sessions of whoever is named, and of whoever a daemon still serves and lets in no more.
+
+    `let_in` holds each daemon's socket and the names that it lets in: a cut that failed once is made up by the next
+    book. Returns how many sessions ended by name; raises Unfinished for a daemon that did not answer, when all others
+    were asked.
+    """
+    ended = dict.fromkeys(sorted(named), 0)
+    silent: list[Unfinished] = []
+    for socket, names in let_in.items():
+        try:
+            # A laptop whose handshake goes on is called UNDEF.
+            served = {each.name for each in sessions(socket) or () if each.name != _NAMELESS}
+            for name in sorted({*named, *(served - {*names})}):
+                ended[name] = ended.get(name, 0) + cut(socket, name)
+        except Unfinished as error:
+            silent.append(error)
+    if silent:
+        raise silent[0]
+    return ended
 
 
 def cut(socket: Path, name: str) -> int:

@@ -12,14 +12,18 @@ class Engine(StrEnum):
     """By charon's own library, through a TUN device for each charon: slower, and without a kernel's help."""
 
 
+_LEAVE_NOTHING = (
+    " ip xfrm state delete src 192.0.2.1 dst 192.0.2.2 proto esp spi 0xfffffffe 2>/dev/null;"
+    " ip link delete ipsec0probe 2>/dev/null;"
+)
 # An interface that does nothing, and a state that carries nothing: made and taken away again. A kernel that lacks
-# one of the two says so by failing.
+# one of the two says so by failing; what another question has made, or left behind, must not look like that.
 PROBE = (
-    "ip link add ipsec0probe type xfrm if_id 4294967295 2>/dev/null"
+    f"exec 9>/run/bedplate-probe; flock 9;{_LEAVE_NOTHING}"
+    " ip link add ipsec0probe type xfrm if_id 4294967295 2>/dev/null"
     " && ip xfrm state add src 192.0.2.1 dst 192.0.2.2 proto esp spi 0xfffffffe mode tunnel if_id 4294967295"
     " aead 'rfc4106(gcm(aes))' 0x$(printf '00%.0s' $(seq 36)) 128 2>/dev/null && echo kernel || echo daemon;"
-    " ip xfrm state delete src 192.0.2.1 dst 192.0.2.2 proto esp spi 0xfffffffe 2>/dev/null;"
-    " ip link delete ipsec0probe 2>/dev/null; true"
+    f"{_LEAVE_NOTHING} true"
 )
 
 
