@@ -39,6 +39,13 @@ def test_packets_are_led_on(host: Host, node: NodePlan) -> None:
     assert host.sysctl("net.ipv4.ip_forward") == 1
 
 
+def test_nobody_is_told_to_go_around_it(host: Host, node: NodePlan) -> None:
+    """While a tunnel is down a redirect would send the next packets past the guard, in the clear."""
+    told = host.check_output("grep -H . /proc/sys/net/ipv4/conf/*/send_redirects").splitlines()
+
+    assert [line for line in told if not line.endswith(":0")] == []
+
+
 def test_answers_may_come_by_the_other_tunnel(host: Host, node: NodePlan) -> None:
     """Each region has two tunnels, and AWS picks the way back: a strict filter of reverse paths drops half of it."""
     assert host.sysctl("net.ipv4.conf.all.rp_filter") == 2
