@@ -33,7 +33,9 @@ def test_a_key_for_other_gateways_is_refused() -> None:
         name_in(client_key(new_server_key(), "ada.laptop"), SERVER)
 
 
-@pytest.mark.parametrize("text", ["", "ssh-ed25519 AAAA", client_key(SERVER, "ada.laptop")])
+@pytest.mark.parametrize(
+    "text", ["", "ssh-ed25519 AAAA", client_key(SERVER, "ada.laptop")], ids=["none", "ssh", "client"]
+)
 def test_what_is_no_servers_key_wraps_nothing(text: str) -> None:
     """A mixed-up file is told, without what it holds."""
     with pytest.raises(InputError, match="no OpenVPN tls-crypt-v2 server key"):
