@@ -35,7 +35,7 @@ def hidden(paths: Collection[str], homes: Mapping[str, tuple[int, str]]) -> Iter
     for name, (uid, home) in homes.items():
         if uid not in PEOPLE_IDS and any(home.startswith(f"{path}/") for path in paths):
             new = f"{ASIDE}/{name}"
-            whole = f"if [ -d {quote(home)} ]; then cp -a {quote(home)} {new}; fi"
+            whole = f"if [ -d {quote(home)} ]; then cp -a {quote(home)} {new} && chmod o= {new}; fi"
             copy = f"install -d -m 755 {ASIDE} && rm -rf {new} && {whole}"
             line = rf"s|^({name}:[^:]*:{uid}:[^:]*:[^:]*):{home}:|\1:{new}:|"
             # usermod refuses while the account has processes, as that of whoever applies has; vipw takes the same lock,

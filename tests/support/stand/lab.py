@@ -57,7 +57,8 @@ class LabFolder:
 
     def applying(self, *arguments: str) -> "Popen[str]":
         """Start an apply as a shell of the operator would: in a process group of its own."""
-        inside = ("ip", "netns", "exec", self.stand.desk.host.namespace)
+        # Whoever runs the tests may ignore Ctrl-C, as a shell's background does; an operator's shell does not.
+        inside = ("ip", "netns", "exec", self.stand.desk.host.namespace, "env", "--default-signal=INT")
         command = (BEDPLATE, "node", "apply", *arguments, "--fleet", str(self.fleet), "--user", "ubuntu")
         return Popen(
             (*inside, *command, "--identity", str(self.stand.key)),
