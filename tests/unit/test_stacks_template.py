@@ -5,7 +5,7 @@ import json
 from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import moto.ec2
@@ -17,6 +17,7 @@ from bedplate.plan import Record
 from bedplate.rehearsal import schema_check
 from bedplate.rehearsal.kinds.launch_cards import card_complaints, misfit
 from stacks.user_data import LIMIT_BYTES
+from tests.support.pace import pace
 from tests.support.pooled import BOUGHT, pooled, template_of
 
 TOKEN = "aws:ec2/launchTemplate:LaunchTemplate"  # noqa: S105  # the name of a type, no secret
@@ -34,13 +35,13 @@ def every() -> tuple[dict[str, dict[str, Any]], float]:
     """Render the template of each type of the catalogue, on the fabric where it has one; give the seconds, too."""
     types = load_catalog().types
     plans = {fabric: pooled(kind) for fabric, kind in ((True, FABRIC), (False, PLAIN))}
-    started = perf_counter()
+    started = process_time()
     made = {}
     for name, facts in types.items():
         plan = plans[bool(facts.efa)]
         offer = replace(plan.pools[0].offer, types=(name,))
         made[name] = template_of(plan, replace(plan.pools[0], offer=offer))
-    return made, perf_counter() - started
+    return made, process_time() - started
 
 
 def test_every_type_renders_at_once(every: tuple[dict[str, dict[str, Any]], float]) -> None:
@@ -48,7 +49,7 @@ def test_every_type_renders_at_once(every: tuple[dict[str, dict[str, Any]], floa
     made, seconds = every
 
     assert len(made) == len(load_catalog().types) > 1300
-    assert seconds < MOST_SECONDS
+    assert seconds < MOST_SECONDS * pace()
 
 
 def test_every_type_renders_to_the_schema(every: tuple[dict[str, dict[str, Any]], float]) -> None:
