@@ -14,6 +14,7 @@ from threading import Event, Thread
 from typing import IO
 
 from roles.engine.agent import receive, send
+from tests.support.frames_through import bring_back, introduce
 
 CONFIRMING, ENDING = "confirming", "ending"
 """What the book calls the two moments that are no operations: somebody comes in anew; all is done."""
@@ -27,9 +28,9 @@ def main() -> None:
     with subprocess.Popen(way, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as far:
         assert far.stdin
         assert far.stdout
-        answers = Thread(target=_answers, args=(far.stdout, broken), daemon=True)
+        answers = Thread(target=bring_back, args=(far.stdout, broken), daemon=True)
         answers.start()
-        _introduce(far.stdin)
+        introduce(far.stdin)
         try:
             _carry(far.stdin, book, broken)
         except EOFError:
@@ -43,12 +44,6 @@ def main() -> None:
 def victims(book: Path) -> list[str]:
     """Return the operations in which the line broke, in their order."""
     return book.read_text(encoding="utf-8").splitlines() if book.exists() else []
-
-
-def _introduce(to: IO[bytes]) -> None:
-    size = sys.stdin.buffer.readline()
-    to.write(size + sys.stdin.buffer.read(int(size)))
-    to.flush()
 
 
 def _carry(to: IO[bytes], book: Path, broken: Event) -> None:
@@ -78,14 +73,6 @@ def _name(header: dict[str, object], *, confirms: bool) -> str:
     if header["do"] == "end":
         return ENDING
     return CONFIRMING if confirms and header["do"] == "run" else str(header.get("note", ""))
-
-
-def _answers(out: IO[bytes], broken: Event) -> None:
-    while some := out.read1(65536):  # type: ignore[attr-defined]
-        if broken.is_set():
-            return
-        sys.stdout.buffer.write(some)
-        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

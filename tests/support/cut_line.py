@@ -10,6 +10,7 @@ from threading import Event, Thread
 from typing import IO
 
 from roles.engine.agent import receive, send
+from tests.support.frames_through import bring_back, introduce
 
 
 def main() -> None:
@@ -19,17 +20,11 @@ def main() -> None:
     with subprocess.Popen(["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as agent:
         assert agent.stdin
         assert agent.stdout
-        Thread(target=_back, args=(agent.stdout, broken), daemon=True).start()
-        _introduce(agent.stdin)
+        Thread(target=bring_back, args=(agent.stdout, broken), daemon=True).start()
+        introduce(agent.stdin)
         _carry(agent.stdin, number, moment, broken)
         agent.stdin.close()
         agent.wait()
-
-
-def _introduce(to: IO[bytes]) -> None:
-    size = sys.stdin.buffer.readline()
-    to.write(size + sys.stdin.buffer.read(int(size)))
-    to.flush()
 
 
 def _carry(to: IO[bytes], number: int, moment: str, broken: Event) -> None:
@@ -42,14 +37,6 @@ def _carry(to: IO[bytes], number: int, moment: str, broken: Event) -> None:
             broken.set()
         if not (broken.is_set() and moment == "before"):
             send(to, header, body)
-
-
-def _back(out: IO[bytes], broken: Event) -> None:
-    while some := out.read1(65536):  # type: ignore[attr-defined]
-        if broken.is_set():
-            return
-        sys.stdout.buffer.write(some)
-        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":
