@@ -1,7 +1,6 @@
 """The program of `<fleet>.links`: what ties the regions together."""
 
 from collections.abc import Callable, Mapping
-from itertools import combinations
 from types import MappingProxyType
 
 import pulumi
@@ -55,7 +54,7 @@ def declare_links(plan: FleetPlan) -> None:
 def _declare_joints(plan: FleetPlan, every: Mapping[str, Side]) -> None:
     """Declare what gateways need that join regions by tunnels of their own."""
     joined = {name: JoinedGateway(plan, every[name]) for name in sorted(joined_regions(plan))}
-    for near, far in combinations(joined.values(), 2):
+    for near, far in pairs(joined):
         GatewayLink(plan, near, far)
 
 

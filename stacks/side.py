@@ -1,8 +1,9 @@
 """A region as `links` sees it: one side of what ties two places together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TypeVar
 
 import pulumi
 from pulumi_aws.provider import Provider
@@ -11,6 +12,8 @@ from bedplate.plan.fleet import FleetPlan, RegionPlan
 from stacks.names import LINKS
 from stacks.provider import provider_of
 from stacks.reference import output_of, stack_of
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,6 @@ def sides(plan: FleetPlan) -> dict[str, Side]:
     }
 
 
-def pairs(every: dict[str, Side]) -> Iterator[tuple[Side, Side]]:
-    """Yield each two sides once, the one whose name sorts first in front: it asks, the other accepts."""
+def pairs(every: Mapping[str, T]) -> Iterator[tuple[T, T]]:
+    """Yield what each two regions have once, the one whose name sorts first in front: it asks, the other accepts."""
     yield from combinations((every[name] for name in sorted(every)), 2)
