@@ -13,16 +13,7 @@ LAB = Path(__file__).parents[2] / "examples" / "lab.yaml"
 BUDGET = "\nbudget: {monthly: 10000, email: ops@lab.example}\n"
 
 
-@pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a folder of its own that holds examples/lab.yaml as fleet.yaml."""
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "fleet.yaml"
-    file.write_text(LAB.read_text(encoding="utf-8"), encoding="utf-8")
-    return file
-
-
-@pytest.mark.usefixtures("lab")
+@pytest.mark.usefixtures("here")
 def test_the_bill_of_the_lab(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
     """Groups, rungs and what stands beside them, each with its price; the day and region of the prices are told."""
     assert run(["cost"]) == 0
@@ -30,9 +21,9 @@ def test_the_bill_of_the_lab(expect: Expect, capsys: pytest.CaptureFixture[str])
     expect("cli/cost-lab.txt", capsys.readouterr().out)
 
 
-def test_a_budget_is_held_against_the_bill(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_budget_is_held_against_the_bill(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the minimum takes of it, and how long the maximum would last."""
-    lab.write_text(lab.read_text(encoding="utf-8") + BUDGET, encoding="utf-8")
+    here.write_text(here.read_text(encoding="utf-8") + BUDGET, encoding="utf-8")
 
     run(["cost"])
 
@@ -41,7 +32,7 @@ def test_a_budget_is_held_against_the_bill(lab: Path, capsys: pytest.CaptureFixt
     assert "        the maximum would use it up in 1 hours" in lines
 
 
-@pytest.mark.usefixtures("lab")
+@pytest.mark.usefixtures("here")
 def test_a_program_reads_the_bill_as_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     """USD an hour, of the whole and of each group, and what it was made from."""
     run(["cost", "--json"])
@@ -52,7 +43,7 @@ def test_a_program_reads_the_bill_as_one_document(capsys: pytest.CaptureFixture[
     assert document["prices"] == {"region": "us-east-1", "date": "2026-07-20", "unknown": []}
 
 
-@pytest.mark.usefixtures("lab")
+@pytest.mark.usefixtures("here")
 def test_every_line_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """A hundred columns are enough."""
     run(["cost"])

@@ -1,7 +1,5 @@
 """`bedplate image`, driven as an operator drives it, against parameters that are known."""
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,25 +8,11 @@ from bedplate.catalog import load_catalog
 from bedplate.cli import run
 from bedplate.lock import read_lock
 from bedplate.plan.images import image_parameter, image_places
-from tests.support.declared import EXAMPLES, plan_of
+from tests.support.declared import plan_of
 from tests.support.stubbed import ACCOUNT, StubbedSession, stubbed_account
 
 HOME = "us-west-2"
 OLD, NEW = "ami-0000000000000000a", "ami-0000000000000000b"
-
-
-@pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
-    """Give the account of the examples, whose answers a test prepares."""
-    with stubbed_account(monkeypatch) as session:
-        session.belongs_to(ACCOUNT, HOME)
-        yield session
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Path:
-    """Return a copy of the lab's file, in a folder of its own."""
-    return Path(shutil.copy(EXAMPLES / "lab.yaml", tmp_path / "fleet.yaml"))
 
 
 def _publish(account: StubbedSession, places: tuple[str, ...], image: str) -> None:

@@ -3,10 +3,8 @@
 import base64
 import hashlib
 import json
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,26 +13,13 @@ from bedplate.cli import run
 from bedplate.lock import record_host_keys
 from tests.conftest import Expect
 from tests.support.declared import EXAMPLES, plan_of
-from tests.support.stubbed import ACCOUNT, StubbedSession, stubbed_account
+from tests.support.stubbed import StubbedSession
 
 SHELLCHECK = str(Path(sys.executable).parent / "shellcheck")
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJp0bDmcH2ZKkXlPGrRCxKqFZbZ2G6jvYlUFfEyH0Bqw"
 
-
-@pytest.fixture(autouse=True)
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a folder of its own that holds examples/lab.yaml as fleet.yaml."""
-    monkeypatch.chdir(tmp_path)
-    return Path(shutil.copy(EXAMPLES / "lab.yaml", tmp_path / "fleet.yaml"))
-
-
-@pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
-    """Give the account of the example, whose answers a test prepares."""
-    with stubbed_account(monkeypatch) as session:
-        session.belongs_to(ACCOUNT, "us-west-2")
-        yield session
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_the_machines_of_the_plan_are_listed(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:

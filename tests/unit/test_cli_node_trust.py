@@ -1,8 +1,6 @@
 """`bedplate node trust`: a host key is taken when somebody has compared it, or AWS has told it, and never otherwise."""
 
 import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +9,7 @@ import pytest
 from bedplate.cli import run
 from bedplate.lock import read_lock, record_host_keys
 from bedplate.nodes.host_key import fingerprint
-from tests.support.declared import EXAMPLES
-from tests.support.stubbed import ACCOUNT, StubbedSession, stubbed_account
+from tests.support.stubbed import StubbedSession
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJp0bDmcH2ZKkXlPGrRCxKqFZbZ2G6jvYlUFfEyH0Bqw"
@@ -25,20 +22,7 @@ NAME = "workbench-cpu-2.us-west-2"
 HOME = "us-west-2"
 REST = {"IsTruncated": False, "MaxItems": "100"}
 
-
-@pytest.fixture(autouse=True)
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a folder of its own that holds examples/lab.yaml as fleet.yaml."""
-    monkeypatch.chdir(tmp_path)
-    return Path(shutil.copy(EXAMPLES / "lab.yaml", tmp_path / "fleet.yaml"))
-
-
-@pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
-    """Give the account of the example, whose zone a test prepares."""
-    with stubbed_account(monkeypatch) as session:
-        session.belongs_to(ACCOUNT, HOME)
-        yield session
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture
@@ -51,6 +35,9 @@ def offering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     offered.write_text(f"192.168.40.21 {KEY}\n")
     return offered
+
+
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def _known() -> dict[str, tuple[str, ...]]:

@@ -15,24 +15,15 @@ REGION = "  eu-north-1:\n    zones: [eu-north-1a, eu-north-1b, eu-north-1c]\n"
 WITHOUT = re.sub(r" *- \{region: eu-north-1.*\n|, eu-north-1\b", "", LAB.replace(REGION, ""))
 
 
-@pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a folder of its own that holds examples/lab.yaml as fleet.yaml."""
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "fleet.yaml"
-    file.write_text(LAB, encoding="utf-8")
-    return file
-
-
-def test_a_first_plan(lab: Path, expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_first_plan(here: Path, expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
     """Every address, store and pool is told, all of it as new; nothing is written."""
     assert run(["plan"]) == 0
 
     expect("cli/plan-lab.txt", capsys.readouterr().out)
-    assert [path.name for path in lab.parent.iterdir()] == ["fleet.yaml"]
+    assert [path.name for path in here.parent.iterdir()] == ["fleet.yaml"]
 
 
-@pytest.mark.usefixtures("lab")
+@pytest.mark.usefixtures("here")
 def test_a_recorded_plan_is_not_new(capsys: pytest.CaptureFixture[str]) -> None:
     """After `--write` the same file marks nothing."""
     assert run(["plan", "--write"]) == 0
@@ -45,7 +36,7 @@ def test_a_recorded_plan_is_not_new(capsys: pytest.CaptureFixture[str]) -> None:
     assert last == "fleet.lock holds all of it"
 
 
-@pytest.mark.usefixtures("lab")
+@pytest.mark.usefixtures("here")
 def test_writing_says_what_it_recorded(capsys: pytest.CaptureFixture[str]) -> None:
     """Once; the second time there is nothing left to record."""
     run(["plan", "--write"])
@@ -57,10 +48,10 @@ def test_writing_says_what_it_recorded(capsys: pytest.CaptureFixture[str]) -> No
     assert second == "fleet.lock held all of it already"
 
 
-def test_a_region_that_left_is_held(lab: Path, expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_region_that_left_is_held(here: Path, expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
     """Its block is nobody's until the operator gives it back, and the line says how."""
     run(["plan", "--write"])
-    lab.write_text(WITHOUT, encoding="utf-8")
+    here.write_text(WITHOUT, encoding="utf-8")
     capsys.readouterr()
 
     assert run(["plan"]) == 0
@@ -69,14 +60,14 @@ def test_a_region_that_left_is_held(lab: Path, expect: Expect, capsys: pytest.Ca
     expect("cli/plan-left.txt", told[told.index("no longer in the file") :])
 
 
-def test_a_block_is_given_back_by_name(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_block_is_given_back_by_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the plan told the operator to type is what releases it."""
     run(["plan", "--write"])
-    lab.write_text(WITHOUT, encoding="utf-8")
+    here.write_text(WITHOUT, encoding="utf-8")
 
     assert run(["plan", "--write", "--release", "region/eu-north-1"]) == 0
 
-    recorded = json.loads((lab.parent / "fleet.lock").read_text())["blocks"]
+    recorded = json.loads((here.parent / "fleet.lock").read_text())["blocks"]
     assert not [path for path in recorded if "eu-north-1" in path]
     assert capsys.readouterr().out.endswith(
         "given back, and free to be allotted anew: region/eu-north-1, tunnel/cellar/eu-north-1/1, "
@@ -84,7 +75,7 @@ def test_a_block_is_given_back_by_name(lab: Path, capsys: pytest.CaptureFixture[
     )
 
 
-@pytest.mark.usefixtures("lab")
+@pytest.mark.usefixtures("here")
 def test_a_block_in_use_is_not_given_back(capsys: pytest.CaptureFixture[str]) -> None:
     """A slip in the path must not free the addresses of a live region."""
     run(["plan", "--write"])
@@ -94,7 +85,7 @@ def test_a_block_in_use_is_not_given_back(capsys: pytest.CaptureFixture[str]) ->
     assert "region/us-west-2" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("lab")
+@pytest.mark.usefixtures("here")
 def test_releasing_needs_writing(capsys: pytest.CaptureFixture[str]) -> None:
     """A release that is only shown would be taken for one that was done."""
     assert run(["plan", "--release", "pods"]) == 2
@@ -102,7 +93,7 @@ def test_releasing_needs_writing(capsys: pytest.CaptureFixture[str]) -> None:
     assert "it needs --write" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("lab")
+@pytest.mark.usefixtures("here")
 def test_a_program_reads_blocks_addresses_and_pools(capsys: pytest.CaptureFixture[str]) -> None:
     """One document on stdout; how it stands to the lock is for people, on stderr."""
     assert run(["plan", "--json"]) == 0
@@ -117,19 +108,19 @@ def test_a_program_reads_blocks_addresses_and_pools(capsys: pytest.CaptureFixtur
     assert err.splitlines()[-2].startswith("not recorded yet: ")
 
 
-def test_a_wrong_file_has_no_plan(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_file_has_no_plan(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its faults go to stderr, nothing to stdout, and nothing is written."""
-    lab.write_text(LAB.replace("p5.48xlarge", "p5.49xlarge"), encoding="utf-8")
+    here.write_text(LAB.replace("p5.48xlarge", "p5.49xlarge"), encoding="utf-8")
 
     assert run(["plan", "--write", "--json"]) == 2
 
     out, err = capsys.readouterr()
     assert out == ""
     assert "E301" in err
-    assert [path.name for path in lab.parent.iterdir()] == ["fleet.yaml"]
+    assert [path.name for path in here.parent.iterdir()] == ["fleet.yaml"]
 
 
-@pytest.mark.usefixtures("lab")
+@pytest.mark.usefixtures("here")
 def test_every_line_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """100 columns are enough."""
     run(["plan"])
@@ -137,26 +128,26 @@ def test_every_line_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= 100
 
 
-def test_a_picture_is_drawn_into_a_file(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_picture_is_drawn_into_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The plan is told as ever; the picture stands where the operator asked for it, and nothing else does."""
     assert run(["plan", "--svg", "lab.svg"]) == 0
 
     out, err = capsys.readouterr()
     assert out.startswith("lab ")
     assert err.splitlines()[-1] == "drawn in lab.svg"
-    assert (lab.parent / "lab.svg").read_text(encoding="utf-8").startswith("<svg ")
-    assert sorted(path.name for path in lab.parent.iterdir()) == ["fleet.yaml", "lab.svg"]
+    assert (here.parent / "lab.svg").read_text(encoding="utf-8").startswith("<svg ")
+    assert sorted(path.name for path in here.parent.iterdir()) == ["fleet.yaml", "lab.svg"]
 
 
-def test_a_picture_is_never_drawn_over_the_fleet_file(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_picture_is_never_drawn_over_the_fleet_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Swapped arguments cost nothing."""
-    assert run(["plan", "--svg", str(lab)]) == 2
+    assert run(["plan", "--svg", str(here)]) == 2
 
     assert "--svg names the fleet file itself" in capsys.readouterr().err
-    assert lab.read_text(encoding="utf-8") == LAB
+    assert here.read_text(encoding="utf-8") == LAB
 
 
-@pytest.mark.usefixtures("lab")
+@pytest.mark.usefixtures("here")
 def test_a_picture_that_cannot_be_written_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """A folder that is missing is the machine's lack, with what to do."""
     assert run(["plan", "--svg", "nowhere/lab.svg"]) == 4

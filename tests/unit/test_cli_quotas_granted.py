@@ -1,7 +1,6 @@
 """`bedplate quotas` beside what the account was granted, against answers of AWS that are known."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,6 @@ from tests.support.stubbed import ACCOUNT, StubbedSession, stubbed_account
 LAB, MINIMAL = str(EXAMPLES / "lab.yaml"), str(EXAMPLES / "minimal.yaml")
 HOME = "us-west-2"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI"}
-
-
-@pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
-    """Give the account of the examples, whose answers a test prepares."""
-    with stubbed_account(monkeypatch) as session:
-        session.belongs_to(ACCOUNT, HOME)
-        yield session
 
 
 def _grant(account: StubbedSession, wanted: list[Need], value: float) -> None:

@@ -1,33 +1,20 @@
 """`bedplate vpn record` and `bedplate vpn guard`: what AWS gave out is kept; what a laptop may load."""
 
-import shutil
-from collections.abc import Iterator
+import json
+import shlex
 from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
 
 from bedplate.cli import run
-from bedplate.lock import read_lock
+from bedplate.lock import lock_path, read_lock, record_doors
 from bedplate.plan import Record
 from tests.conftest import DATA
 from tests.support.declared import EXAMPLES
 from tests.support.laptop_plans import HOME, PUBLIC, RESOLVERS
-from tests.support.stubbed import ACCOUNT, StubbedSession, stubbed_account
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Path:
-    """Return a copy of the lab's file, in a folder of its own."""
-    return Path(shutil.copy(EXAMPLES / "lab.yaml", tmp_path / "fleet.yaml"))
-
-
-@pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
-    """Give the account of the examples, whose answers a test prepares."""
-    with stubbed_account(monkeypatch) as session:
-        session.belongs_to(ACCOUNT, HOME)
-        yield session
+from tests.support.page import spoken
+from tests.support.stubbed import StubbedSession
 
 
 def _stands(account: StubbedSession, *public: IPv4Address) -> None:
@@ -125,3 +112,19 @@ def test_a_fleet_without_gateways_has_no_packet_filter_for_laptops(capsys: pytes
     assert run(["vpn", "guard", str(EXAMPLES / "minimal.yaml")]) == 2
 
     assert "no gateway of laptops" in capsys.readouterr().err
+
+
+def test_a_pool_that_is_full_becomes_a_wider_one(here: Path) -> None:
+    """By the page's own command, once the file says so; whoever has a profile dials where they dialled."""
+    record_doors(lock_path(here), "lab", {HOME: PUBLIC}, {HOME: RESOLVERS})
+    assert run(["plan", "--write"]) == 0
+    here.write_text(here.read_text().replace("pool: /22", "pool: /20"))
+
+    told = spoken("vpn.md", "bedplate plan --write --release pool/us-west-2 --release pool/cellar")
+
+    assert run(["plan", "--write"]) == 2
+    assert run(shlex.split(told)[1:]) == 0
+
+    lock = json.loads(lock_path(here).read_text())
+    assert [lock["blocks"][f"pool/{place}"].rpartition("/")[2] for place in (HOME, "cellar")] == ["20", "20"]
+    assert lock["gateways"] == {HOME: str(PUBLIC)}
