@@ -51,7 +51,7 @@ def signed_list(
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(issuer.certificate.subject)
-        .last_update(now - SLACK)
+        .last_update(counted_from(now))
         .next_update(min(now + life, issuer.certificate.not_valid_after_utc))
         .add_extension(x509.CRLNumber(number), critical=False)
         .add_extension(authority_identifier(issuer.certificate), critical=False)
@@ -86,8 +86,18 @@ def freshness(revocations: x509.CertificateRevocationList, now: datetime) -> Fre
         return Freshness.FAILURE
     if left <= WARNING:
         return Freshness.WARNING
-    is_due = left <= (end_of(revocations) - revocations.last_update_utc) / 2
-    return Freshness.DUE if is_due else Freshness.FRESH
+    late = is_due(revocations.last_update_utc, end_of(revocations), now)
+    return Freshness.DUE if late else Freshness.FRESH
+
+
+def is_due(start: datetime, end: datetime, now: datetime) -> bool:
+    """Tell whether a list of that life is to be followed by the next: from the half of it on."""
+    return end - now <= (end - start) / 2
+
+
+def counted_from(signed: datetime) -> datetime:
+    """Return as of when a list counts that was signed at a moment: a little before, for clocks that are behind."""
+    return signed - SLACK
 
 
 def end_of(revocations: x509.CertificateRevocationList) -> datetime:

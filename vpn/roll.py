@@ -8,7 +8,7 @@ from itertools import count
 
 from vpn.entry import Issued, Listed, Revoked
 from vpn.journal import Journal
-from vpn.revocation import Revocation
+from vpn.revocation import Revocation, counted_from, is_due
 
 # Below the number of the certificate, bits that nobody can guess: a journal that was lost repeats no serial.
 _RANDOM_BITS = 64
@@ -21,6 +21,8 @@ class Roll:
     issued: Mapping[int, Issued]
     revoked: Mapping[int, Revoked]
     listed: Listed | None
+    regular: datetime | None
+    """As of when the newest list counts that was signed because one was due; each revocation signs one between."""
     newest: datetime
     """When the journal last grew: whoever signs before that has a clock that is behind."""
 
@@ -38,10 +40,13 @@ class Roll:
         newest = {each.name: each for each in self.issued.values()}
         return {name: each for name, each in sorted(newest.items()) if each.serial not in self.revoked}
 
-    def revocations(self, now: datetime) -> Iterator[Revocation]:
-        """Yield what a list has to hold: a certificate that has ended needs no revocation (RFC 5280 section 3.3)."""
+    def revocations(self) -> Iterator[Revocation]:
+        """Yield what the next list has to hold.
+
+        A revoked certificate stays until one regular list was signed after its end (RFC 5280 section 3.3).
+        """
         for each in self.revoked.values():
-            if self.issued[each.serial].until > now:
+            if self.regular is None or self.issued[each.serial].until >= self.regular:
                 yield Revocation(each.serial, each.at, each.reason)
 
     def next_serials(self) -> Iterator[int]:
@@ -63,5 +68,15 @@ def roll_of(journal: Journal) -> Roll:
         issued={entry.serial: entry for entry in journal.entries if isinstance(entry, Issued)},
         revoked={entry.serial: entry for entry in journal.entries if isinstance(entry, Revoked)},
         listed=listed[-1] if listed else None,
+        regular=_regular(listed),
         newest=max(entry.at for entry in journal.entries),
     )
+
+
+def _regular(listed: Iterable[Listed]) -> datetime | None:
+    """Return as of when the newest regular list counts: the first, and each that the one before it left due."""
+    regular: Listed | None = None
+    for each in listed:
+        if regular is None or is_due(counted_from(regular.at), regular.until, each.at):
+            regular = each
+    return counted_from(regular.at) if regular else None

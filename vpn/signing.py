@@ -130,7 +130,7 @@ def _enter(desk: Desk, entries: Sequence[Entry]) -> None:
     if is_revoking or current_list(desk.pki, desk.now) is None:
         roll = roll_of(journal)
         number = roll.listed.number + 1 if roll.listed else 1
-        made = signed_list(desk.issuer, roll.revocations(desk.now), number, desk.now)
+        made = signed_list(desk.issuer, roll.revocations(), number, desk.now)
         journal = journal.with_entries((Listed(desk.now, number, end_of(made)),))
         lists = {folder.lists: list_text(made) + root_text(folder)}
     sealed = journal.text(desk.issuer.key)

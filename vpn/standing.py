@@ -51,7 +51,7 @@ def standing(pki: Pki, people: Container[str], now: datetime) -> Standing:
     end = pki.authority.certificate.not_valid_after_utc
     return Standing(
         holders=tuple(_holders(pki, people, now)),
-        revoked=len(tuple(pki.roll.revocations(now))),
+        revoked=len(tuple(pki.roll.revocations())),
         number=number_of(found) if found is not None else None,
         until=end_of(found) if found is not None else None,
         authority=end,

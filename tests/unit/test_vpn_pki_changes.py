@@ -153,15 +153,30 @@ def test_revoking_takes_every_certificate_of_a_name(folder: PkiFolder) -> None:
     assert set(pki_in(folder).roll.holders()) == {"grace.laptop"}
 
 
-def test_a_list_forgets_what_has_ended(folder: PkiFolder) -> None:
-    """An ended certificate opens nothing, and lists do not grow for ever."""
+def test_a_list_holds_what_has_ended_until_a_regular_one_has_told_it(folder: PkiFolder) -> None:
+    """By RFC 5280 section 3.3 it goes after one regular list that was signed beyond its end, and not before."""
     added(folder, "ada", "grace")
-    revoke(pki_in(folder), ["ada.laptop"], Reason.LOST, NOW, unasked)
-    later = NOW + 91 * DAY
-    added(folder, "eve", now=later)
-    eve = revoke(pki_in(folder), ["eve.laptop"], Reason.LOST, later, unasked)
+    ada = revoke(pki_in(folder), ["ada.laptop"], Reason.LOST, NOW + 80 * DAY, unasked)[0]
 
-    assert _revoked(folder) == {eve[0].serial}
+    relist(pki_in(folder), NOW + 126 * DAY, unasked)
+    assert _revoked(folder) == {ada.serial}
+    relist(pki_in(folder), NOW + 172 * DAY, unasked)
+
+    assert _revoked(folder) == set()
+
+
+def test_a_list_that_a_revocation_signed_is_a_regular_one_where_one_was_due(folder: PkiFolder) -> None:
+    """Somebody is revoked every twenty days: what ended on day 90 is on the list of day 120, due since 105, and goes."""
+    ada = added(folder, "ada")[0]
+    revoke(pki_in(folder), ["ada.laptop"], Reason.LOST, NOW, unasked)
+
+    told = {}
+    for days in range(20, 160, 20):
+        added(folder, f"u{days}", now=NOW + days * DAY)
+        revoke(pki_in(folder), [f"u{days}.laptop"], Reason.LOST, NOW + days * DAY, unasked)
+        told[days] = ada.serial in _revoked(folder)
+
+    assert told == {20: True, 40: True, 60: True, 80: True, 100: True, 120: True, 140: False}
 
 
 @pytest.mark.parametrize(("days", "signs"), [(0, False), (44, False), (46, True), (120, True)])
