@@ -9,7 +9,9 @@ from bedplate.errors import MachineError, PartError
 CONNECT_S, PATIENCE_S = 5, 30
 # What ssh itself returns when it could not run the command (ssh(1), "EXIT STATUS").
 _OWN_FAILURE = 255
-_LONGEST = 200
+# What the keeper returns of what it does not take: it says what is to be done, and the same again is refused again.
+_REFUSAL = 2
+_LONGEST = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,8 @@ class SshWay:
         except subprocess.TimeoutExpired:
             raise PartError(f"no answer within {PATIENCE_S} s") from None
         if done.returncode:
-            raise PartError(_failure(done.returncode, done.stderr))
+            fix = "do what it says" if done.returncode == _REFUSAL else ""
+            raise PartError(_failure(done.returncode, done.stderr), fix=fix)
         return done.stdout
 
 

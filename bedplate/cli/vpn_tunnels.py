@@ -23,12 +23,17 @@ if TYPE_CHECKING:
 NewKeys = Annotated[
     bool, typer.Option("--new-keys", help="Make new keys for the tunnels between regions, and carry them.")
 ]
+ChangeEngine = Annotated[
+    bool,
+    typer.Option("--change-engine", help="Also where the kernel encrypts now and charon did, or the reverse."),
+]
 
 
 def tunnels(
     fleet: FleetFile = DEFAULT_FLEET,
     *,
     new_keys: NewKeys = False,
+    change_engine: ChangeEngine = False,
     ssh_config: SshConfig = None,
     passphrase_file: PassphraseFile = None,
 ) -> int:
@@ -47,7 +52,7 @@ def tunnels(
     known = {name: each for name, each in asked.items() if not isinstance(each, BedplateError)}
     nodes = [node for node in standing_nodes(plan) if node.name in known]
     with ways_to(plan, nodes, ssh_config) as way:
-        done = carry_tunnels(known, way)
+        done = carry_tunnels(known, way, may_change_engine=change_engine)
     carried = CarriedTunnels(done.laid, {**unknown, **done.failures})
     show(carried_tunnel_lines(carried))
     carried.check()

@@ -42,7 +42,7 @@ class KernelSite:
 
     def lay(self, gateway: Gateway) -> dict[str, object]:
         """Bring the gateway its tunnels, wait until packets pass, and tell what was done and what there is then."""
-        told = json.loads(checked(["bedplate-vpn", "lay"], shipment_text(gateway), seconds=300))
+        told = json.loads(checked(["bedplate-vpn", "lay"], shipment_text(gateway, may_change_engine=True), seconds=300))
         until(lambda: self.desk.pings(RACK, 1), 60, "nothing passes")
         return {"done": told, **self.state()}
 

@@ -15,7 +15,7 @@ from bedplate.cli import run
 from tests.support.declared import EXAMPLES, plan_of
 from tests.support.gateway_shell import shell_to
 from tests.support.gateway_tools import calls_of, site_gateway_at
-from tests.support.page import told_blocks
+from tests.support.page import spoken, told_blocks
 from tests.support.site_side import LAB
 
 NAME = "gate.cellar"
@@ -144,6 +144,25 @@ def test_a_gateway_that_refuses_keeps_what_it_has(lab: Path, gate: Path, capsys:
 
     assert f"{NAME}: it refused, with status 2: there is no bedplate-guard.service here" in capsys.readouterr().err
     assert not (gate / "etc/bedplate").exists()
+
+
+def test_a_kernel_that_answers_otherwise_changes_nothing_unasked(
+    lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 6 and the option that does it; with the option all charons are others."""
+    run(["vpn", "tunnels", str(lab)])
+    (gate / "kernel").touch()
+    capsys.readouterr()
+
+    assert run(["vpn", "tunnels", str(lab)]) == 6
+    told = capsys.readouterr().err
+    words = shlex.split(spoken("vpn-sites.md", "bedplate vpn tunnels --change-engine"))[1:]
+    assert run([*words, str(lab)]) == 0
+
+    assert f"{NAME}: it refused, with status 2: charon encrypted here, and now the kernel would" in told
+    assert "--change-engine does it" in told
+    assert "do what it says" in told
+    assert [each.parent.name for each in (gate / "etc/bedplate/ipsec").glob("*/swanctl.conf")] == ["tunnels"]
 
 
 def test_another_account_is_asked_for_no_key(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:

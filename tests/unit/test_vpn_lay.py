@@ -33,8 +33,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(memory=root / "var/lib/bedplate-vpn", root=root)
 
 
-def _shipment(gateway: Gateway) -> Shipment:
-    found = parse_shipment(shipment_text(gateway))
+def _shipment(gateway: Gateway, *, may_change_engine: bool = False) -> Shipment:
+    found = parse_shipment(shipment_text(gateway, may_change_engine=may_change_engine))
     assert found
     return found
 
@@ -139,10 +139,36 @@ def test_devices_go_when_the_kernel_encrypts_no_more(place: Place) -> None:
     (place.root / "kernel").touch()
     calls_of(place.root)
 
-    lay(place, _shipment(DAEMON))
+    lay(place, _shipment(DAEMON, may_change_engine=True))
 
     calls = calls_of(place.root)
     assert [call for call in calls if call.startswith("ip ")] == [f"ip link delete {one}" for one in devices]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [(KERNEL, DAEMON, "can no more"), (DAEMON, KERNEL, "now the kernel would")],
+    ids=["kernel-to-daemon", "daemon-to-kernel"],
+)
+def test_another_engine_is_refused_until_it_is_meant(before: Gateway, after: Gateway, told: str, place: Place) -> None:
+    """All tunnels would go down at once: nothing is written or told before somebody says that it may be so."""
+    lay(place, _shipment(before))
+    calls_of(place.root)
+    lying = _lying(place)
+
+    with pytest.raises(Refusal, match=f"{told}.*--change-engine"):
+        lay(place, _shipment(after))
+    assert _lying(place) == lying
+    lay(place, _shipment(after, may_change_engine=True))
+    assert any("disable --now" in call for call in calls_of(place.root))
+
+
+def test_a_gateway_that_had_no_tunnel_takes_either_engine(place: Place) -> None:
+    """Nothing stands that could go down: not on a fresh one, nor where the last tunnel went."""
+    lay(place, _shipment(KERNEL))
+    lay(place, _shipment(replace(KERNEL, tunnels=())))
+
+    assert lay(place, _shipment(DAEMON))["started"]
 
 
 @pytest.mark.parametrize("gateway", [KERNEL, DAEMON], ids=["kernel", "daemon"])

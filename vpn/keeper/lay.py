@@ -13,7 +13,7 @@ from pathlib import Path
 
 from . import charons, tree
 from .place import Place
-from .shipment import GUARD, HANDOVER, IPSEC, UNITS, File, Shipment, charon_of
+from .shipment import GUARD, HANDOVER, IPSEC, TOGETHER, UNITS, File, Shipment, charon_of
 from .trouble import Refusal
 
 _RULES = (GUARD, HANDOVER)
@@ -22,13 +22,15 @@ _RULES = (GUARD, HANDOVER)
 def lay(place: Place, shipment: Shipment | None) -> dict[str, tuple[str, ...]]:
     """Put a shipment in force, and return what was written, taken away and started: nothing the second time.
 
-    Raises Refusal, before anything is changed, for what bedplate never sends, and where the role is not in force.
+    Raises Refusal, before anything is changed, for what bedplate never sends, where the role is not in force, and
+    where somebody else would encrypt from now on and whoever sends it does not say that this is meant.
     """
     if shipment is None:
         raise Refusal("these are no files of tunnels, or not all: nothing was changed")
     _check_ground(place.root)
     place.memory.mkdir(parents=True, exist_ok=True)
     with _alone(place.memory):
+        _check_engine(tree.charons_at(place.root), shipment)
         written = tree.differing(place.root, shipment.files)
         gone = tree.left_over(place.root, shipment)
         unfinished = _unfinished(place.unfinished)
@@ -81,6 +83,17 @@ def _check_ground(root: Path) -> None:
     for unit in (charons.GUARD_UNIT, charons.HANDOVER_UNIT):
         if not (root / UNITS.lstrip("/") / unit).is_file():
             raise Refusal(f"there is no {unit} here: apply the role guard first")
+
+
+def _check_engine(there: tuple[str, ...], shipment: Shipment) -> None:
+    was, will = TOGETHER in there, TOGETHER in shipment.charons
+    if there and shipment.charons and was != will and not shipment.may_change_engine:
+        told = (
+            "charon encrypted here, and now the kernel would" if will else "the kernel encrypted here, and can no more"
+        )
+        raise Refusal(
+            f"{told}: every tunnel would go down and start anew; nothing was changed. --change-engine does it"
+        )
 
 
 @contextmanager

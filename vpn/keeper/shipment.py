@@ -10,6 +10,8 @@ UNIT_PREFIX = "bedplate-ipsec-"
 GUARD, HANDOVER = "/etc/bedplate/guard/guard.nft", "/etc/bedplate/guard/handover.nft"
 KERNEL = "/etc/sysctl.d/60-bedplate-gateway.conf"
 BGP = "/etc/frr/frr.conf"
+# The one charon that serves all tunnels where the kernel encrypts; where it does not, each tunnel has its own.
+TOGETHER = "tunnels"
 _WORD = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 # Whoever sends may do anything here already; what they send by mistake is still not to lie where it does not belong.
 _OURS = re.compile(
@@ -37,9 +39,13 @@ class File:
 
 @dataclass(frozen=True)
 class Shipment:
-    """Every file of a gateway, in the order in which they are to lie there."""
+    """Every file of a gateway, in the order in which they are to lie there.
+
+    `may_change_engine` says that whoever sends it knows that somebody else may encrypt there than did before.
+    """
 
     files: tuple[File, ...]
+    may_change_engine: bool = False
 
     @property
     def paths(self) -> frozenset[str]:
@@ -60,10 +66,12 @@ def charon_of(path: str) -> str:
 def parse_shipment(text: str) -> Shipment | None:
     """Return what a text holds; None for anything else, of which not a word is told, for it may hold keys."""
     try:
-        files = tuple(File(str(one["path"]), str(one["text"]), int(one["mode"])) for one in json.loads(text)["files"])
+        told = json.loads(text)
+        files = tuple(File(str(one["path"]), str(one["text"]), int(one["mode"])) for one in told["files"])
     except (ValueError, TypeError, KeyError):
         return None
-    return Shipment(files) if files and all(map(_is_ours, files)) else None
+    may_change = told.get("may_change_engine") is True
+    return Shipment(files, may_change) if files and all(map(_is_ours, files)) else None
 
 
 def _is_ours(file: File) -> bool:

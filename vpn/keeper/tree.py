@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from .shipment import IPSEC, UNIT_PREFIX, UNITS, File, Shipment
+from .shipment import IPSEC, UNIT_PREFIX, UNITS, File, Shipment, charon_of
 
 _NEW = ".new"
 
@@ -19,6 +19,12 @@ def left_over(root: Path, shipment: Shipment) -> tuple[str, ...]:
     found = [*_at(root, IPSEC).rglob("*"), *_at(root, UNITS).glob(f"{UNIT_PREFIX}*")]
     paths = {f"/{each.relative_to(root)}" for each in found if not each.is_dir()}
     return tuple(sorted(paths - shipment.paths))
+
+
+def charons_at(root: Path) -> tuple[str, ...]:
+    """Return the names of the charons whose files lie here."""
+    found = (each for each in _at(root, IPSEC).rglob("*") if each.is_file())
+    return tuple(sorted({charon_of(f"/{each.relative_to(root)}") for each in found}))
 
 
 def replace(root: Path, files: Iterable[File], judge: Callable[[Path, File], None]) -> None:

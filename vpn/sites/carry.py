@@ -63,12 +63,17 @@ class CarriedTunnels:
             )
 
 
-def carry_tunnels(gateways: Mapping[str, Known], way: Callable[[str], Way]) -> CarriedTunnels:
-    """Ask every gateway who encrypts there, and send it its files; all at once, by the name of the machine."""
+def carry_tunnels(
+    gateways: Mapping[str, Known], way: Callable[[str], Way], *, may_change_engine: bool = False
+) -> CarriedTunnels:
+    """Ask every gateway who encrypts there, and send it its files; all at once, by the name of the machine.
+
+    A gateway where somebody else would encrypt than did refuses them unless that may change: all tunnels start anew.
+    """
 
     def send(name: str) -> Laid | BedplateError:
         try:
-            return _sent(gateways[name], way(name))
+            return _sent(gateways[name], way(name), may_change_engine=may_change_engine)
         except BedplateError as error:
             return error
 
@@ -80,19 +85,19 @@ def carry_tunnels(gateways: Mapping[str, Known], way: Callable[[str], Way]) -> C
     )
 
 
-def shipment_text(gateway: Gateway) -> str:
+def shipment_text(gateway: Gateway, *, may_change_engine: bool = False) -> str:
     """Return what a gateway is sent; it holds keys."""
     files = [{"path": str(file.path), "text": file.text, "mode": file.mode} for file in files_of(gateway)]
-    return json.dumps({"files": files})
+    return json.dumps({"files": files, "may_change_engine": may_change_engine})
 
 
-def _sent(known: Known, way: Way) -> Laid:
+def _sent(known: Known, way: Way, *, may_change_engine: bool) -> Laid:
     try:
         engine = engine_told(way.run(ASK_ENGINE, PROBE))
     except ValueError:
         raise PartError("it does not say who encrypts there", fix=_FIX) from None
     gateway = known(engine)
-    told = way.run(LAY, shipment_text(gateway))
+    told = way.run(LAY, shipment_text(gateway, may_change_engine=may_change_engine))
     try:
         done = {each: tuple(map(str, json.loads(told)[each])) for each in _DONE}
     except (ValueError, KeyError, TypeError):
