@@ -166,7 +166,7 @@ def test_a_list_holds_what_has_ended_until_a_regular_one_has_told_it(folder: Pki
 
 
 def test_a_list_that_a_revocation_signed_is_a_regular_one_where_one_was_due(folder: PkiFolder) -> None:
-    """Somebody goes every twenty days: who ended on day 90 is on the list of day 120, which was due, and on none after."""
+    """Somebody goes every twenty days: who ended on day 90 is on the list of day 120, which was due, then on none."""
     ada = added(folder, "ada")[0]
     revoke(pki_in(folder), ["ada.laptop"], Reason.LOST, NOW, unasked)
 
