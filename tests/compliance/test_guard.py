@@ -10,6 +10,7 @@ from bedplate.plan.node import Duty, NodePlan
 from roles.guard.role import BGP_SERVICE, CONFINED, HANDOVER_SERVICE, SERVICE, bounds_of
 from tests.compliance.subject import concerns
 from vpn.guard.guard import guard_text
+from vpn.guard.last_routes import PROTOCOL, last_routes_text
 from vpn.sites.files import GUARD
 from vpn.sites.rendered import STANDARD
 from vpn.sites.tunnel import MTU
@@ -26,6 +27,14 @@ def test_the_guard_is_the_plans(host: Host, node: NodePlan) -> None:
     assert host.file(str(GUARD)).content_string == text
     assert sum("drop" in line for line in held.splitlines()) == text.count(" drop ")
     assert all(str(block) in re.findall(r"[0-9./]+", held) for block in _blocks(text))
+
+
+def test_what_no_tunnel_takes_is_refused_at_once(host: Host, node: NodePlan) -> None:
+    """Routes of last resort lie under those of tunnels: whoever asks while none stands hears it, and does not wait."""
+    laid = host.check_output(f"ip route show type unreachable proto {PROTOCOL}")
+
+    missing = set(re.findall(r"unreachable (\S+)", last_routes_text(node.elsewhere))) - set(laid.split())
+    assert not missing, f"nothing refuses what is for {', '.join(sorted(missing))}"
 
 
 def test_charons_are_let_to_their_settings(host: Host, node: NodePlan) -> None:

@@ -133,12 +133,12 @@ def test_a_gateway_with_its_tunnels_keeps_every_promise(node: Node, operator: Op
 
 
 def test_each_fault_breaks_its_own_promise(node: Node, operator: Operator) -> None:
-    """Six ways in which a gateway may be wrong, each seen by the rule that is about it."""
+    """Seven ways in which a gateway may be wrong, each seen by the rule that is about it."""
     laid(node, SITE)
     charon = SITE.charons[0].name
     # FRR first: whenever it starts, it has packets led on again.
     node.run(
-        "systemctl disable -q --now frr; nft delete table inet bedplate_guard;"
+        "systemctl disable -q --now frr; nft delete table inet bedplate_guard;ip route flush proto 98;"
         "sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.ip_forward=0;"
         f"systemctl stop bedplate-ipsec-{charon}; chmod 640 /etc/bedplate/ipsec/{charon}/swanctl.conf"
     )
@@ -147,6 +147,7 @@ def test_each_fault_breaks_its_own_promise(node: Node, operator: Operator) -> No
 
     assert {name for name, outcome in found.items() if outcome == "violated"} == {
         "the-guard-is-the-plans",
+        "what-no-tunnel-takes-is-refused-at-once",
         "answers-may-come-by-the-other-tunnel",
         "packets-are-led-on",
         "the-guard-and-bgp-run-at-each-boot",

@@ -8,7 +8,7 @@ from typing import Protocol
 from tests.support.lab_unit import LabUnit, read_unit
 from tests.support.netlab import LabHost
 from tests.support.netlab_program import LabProgram, until
-from vpn.sites.files import GUARD, HANDOVER, KERNEL, files_of
+from vpn.sites.files import GUARD, HANDOVER, KERNEL, LAST_ROUTES, files_of
 from vpn.sites.gateway import Charon, Gateway
 from vpn.sites.rendered import Places, RenderedFile
 from vpn.sites.units import service_name
@@ -58,9 +58,10 @@ class LabGateway:
             path.chmod(file.mode)
 
     def guard(self) -> None:
-        """Put up the guard, and the kernel's settings: what a boot does before anything passes."""
+        """Put up the guard, its routes, and the kernel's settings: what a boot does before anything passes."""
         for rules in (GUARD, HANDOVER):
             self.host.run("nft", "-f", str(self._root(str(rules))))
+        self.host.run("ip", "-batch", str(self._root(str(LAST_ROUTES))))
         self.host.run("sysctl", "-q", "-p", str(self._root(str(KERNEL))))
 
     def start(self, *, loads: bool = True) -> None:

@@ -2,13 +2,14 @@
 
 from bedplate.plan.nodes import standing_nodes
 from roles.catalog import names_of, roles_of
-from roles.guard.role import BGP_DAEMONS, HANDOVER_SERVICE, SERVICE, Guard
+from roles.guard.role import BGP_DAEMONS, HANDOVER_SERVICE, NETWORKD, SERVICE, Guard
 from tests.support.joined_fleet import gateway_of, joined_plan
+from tests.support.lab_unit import read_unit
 from tests.support.recorded import recorded
 from tests.support.recorder import Recorder
 from tests.support.site_side import LAB, cellar
 from vpn.sites.engine import Engine
-from vpn.sites.files import HANDOVER, files_of
+from vpn.sites.files import HANDOVER, LAST_ROUTES, files_of
 
 DEBIAN = recorded("debian-12")
 RULES = "/etc/bedplate/guard/guard.nft"
@@ -22,6 +23,7 @@ def test_the_guard_is_that_of_the_gateways_tunnels() -> None:
     whole = {str(file.path): file.text for file in files_of(cellar(Engine.DAEMON))}
     for path in (
         RULES,
+        "/etc/bedplate/guard/last-routes",
         "/etc/sysctl.d/60-bedplate-gateway.conf",
         "/usr/local/lib/bedplate/ipsec-devices",
         "/usr/local/lib/bedplate/ipsec-dial",
@@ -46,6 +48,16 @@ def test_nothing_is_forwarded_before_the_guard_stands() -> None:
 
     assert names.index("Guard of tunnels") < names.index("Packets pass")
     assert SERVICE == "bedplate-guard.service"
+
+
+def test_its_unit_lays_the_routes_under_the_guard() -> None:
+    """Rules, then routes of last resort, at each start and where either is another; networkd leaves them alone."""
+    played = Recorder(DEBIAN).play(GUARD)
+
+    unit = read_unit(played.written(f"/etc/systemd/system/{SERVICE}"))
+    laid = [["/usr/sbin/nft", "-f", RULES], ["/usr/bin/ip", "-batch", str(LAST_ROUTES)]]
+    assert (unit.commands("ExecStart"), unit.commands("ExecReload")) == (laid, laid)
+    assert "\nManageForeignRoutes=no\n" in played.written(NETWORKD)
 
 
 def test_bgp_runs_with_its_daemon() -> None:

@@ -15,7 +15,7 @@ from vpn.keeper.shipment import Shipment, parse_shipment
 from vpn.keeper.trouble import Refusal, Unfinished
 from vpn.sites.carry import shipment_text
 from vpn.sites.engine import Engine
-from vpn.sites.files import GUARD, files_of
+from vpn.sites.files import GUARD, LAST_ROUTES, files_of
 from vpn.sites.gateway import Gateway
 from vpn.sites.proof import SharedKey
 
@@ -88,6 +88,18 @@ def test_the_guard_is_told_before_any_charon(place: Place) -> None:
     assert calls.index("systemctl reload-or-restart bedplate-guard.service") < min(
         number for number, call in enumerate(calls) if TOGETHER in call
     )
+
+
+def test_a_block_that_leaves_the_plan_is_told_to_the_guard(place: Place) -> None:
+    """Its unit takes rules and routes of last resort as they are written now, and no charon is told."""
+    lay(place, _shipment(KERNEL))
+    calls_of(place.root)
+
+    done = lay(place, _shipment(replace(KERNEL, elsewhere=KERNEL.elsewhere[1:])))
+
+    assert done["written"] == (str(GUARD), str(LAST_ROUTES))
+    told = [call for call in calls_of(place.root) if call.startswith("systemctl") and "enable" not in call]
+    assert told == ["systemctl reload-or-restart bedplate-guard.service"]
 
 
 def test_a_new_key_reloads_its_own_charon_alone(place: Place) -> None:

@@ -1,16 +1,20 @@
 """A site's two tunnels to a region, by BGP over their inside addresses: what is believed, and what if one goes."""
 
 from collections.abc import Iterator
-from time import time
+from time import monotonic, time
 
 import pytest
 
 from tests.support.lab_site import DESK, RACK, STRAY, SiteLab, site_lab
+from tests.support.netlab import LabHost, LabTrouble
 from tests.support.netlab_probe import capture, packets, pinging
 from tests.support.netlab_program import until
+from vpn.guard.last_routes import PROTOCOL
 
 # A dead end is noticed by BGP's hold of 12 s; the rest is for a machine that does other things as well.
 MOST_SECONDS = 15
+# How long a ping waits for its answer.
+PATIENCE_SECONDS = 4
 
 
 @pytest.fixture
@@ -46,6 +50,40 @@ def test_a_tunnel_that_goes_is_replaced_by_the_other(stands: SiteLab) -> None:
     assert lost.far.inside is not None
     assert str(lost.far.inside.ip) not in stands.routes
     assert not packets(wire, f"net 192.168.40.0/22 or net 10.64.0.0/16 or host {DESK}")
+
+
+def test_with_both_tunnels_gone_a_sender_is_told_at_once(stands: SiteLab) -> None:
+    """The gateway says that there is no way, and its guard sees nothing of it; without the last routes it would.
+
+    Either way nothing is in the clear.
+    """
+    gate, guard = stands.site.host, ("nft", "list", "table", "inet", "bedplate_guard")
+    for tunnel in stands.site.gateway.tunnels:
+        stands.aws.lose(tunnel)
+    until(lambda: "10.64.0.0/16" not in stands.routes, 40, "BGP still tells of the region")
+
+    with capture(stands.internet, "c0") as wire:
+        before = monotonic()
+        told = _refusal(stands.desk, RACK)
+        seconds = monotonic() - before
+        unseen = gate.run(*guard)
+        gate.run("ip", "route", "flush", "proto", str(PROTOCOL))
+        untold = _refusal(stands.desk, RACK)
+        seen = gate.run(*guard)
+
+    assert "From 192.168.40.1 icmp_seq=1 Destination Host Unreachable" in told
+    assert seconds < PATIENCE_SECONDS
+    assert unseen.count("counter packets 0 ") == unseen.count("counter packets ")
+    assert "Unreachable" not in untold
+    assert seen.count("counter packets 0 ") < seen.count("counter packets ")
+    assert not packets(wire, f"net 192.168.40.0/22 or net 10.64.0.0/16 or host {DESK}")
+
+
+def _refusal(host: LabHost, address: str) -> str:
+    """Return what a host hears of a ping that is not answered."""
+    with pytest.raises(LabTrouble) as refused:
+        host.run("ping", "-n", "-c", "1", "-W", str(PATIENCE_SECONDS), address)
+    return str(refused.value)
 
 
 def test_only_the_plans_blocks_are_believed(stands: SiteLab) -> None:

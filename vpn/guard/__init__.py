@@ -1,1 +1,1 @@
-"""The guard of a gateway: rules by which nothing that is for a block behind another gateway leaves in the clear."""
+"""The guard of a gateway: nothing that is for a block behind another leaves in the clear, and who asks is told."""

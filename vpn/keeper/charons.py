@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from .shipment import BGP, GUARD, HANDOVER, IPSEC, KERNEL, UNIT_PREFIX, UNITS, Shipment
+from .shipment import BGP, GUARD, HANDOVER, IPSEC, KERNEL, LAST_ROUTES, UNIT_PREFIX, UNITS, Shipment
 from .trouble import Refusal, Unfinished
 
 GUARD_UNIT, HANDOVER_UNIT, BGP_UNIT = "bedplate-guard.service", "bedplate-handover.service", "frr.service"
@@ -34,7 +34,7 @@ def stop(paths: Iterable[str]) -> None:
 
 def tell(changed: AbstractSet[str], anew: AbstractSet[str], shipment: Shipment) -> None:
     """Have everything that runs take the files that changed; the charons of `anew` only a new start helps."""
-    if GUARD in changed:
+    if {GUARD, LAST_ROUTES} & changed:
         _run("systemctl", "reload-or-restart", GUARD_UNIT)
     if HANDOVER in changed:
         _run("systemctl", "reload-or-restart", HANDOVER_UNIT)

@@ -8,6 +8,7 @@ IPSEC = "/etc/bedplate/ipsec/"
 UNITS = "/etc/systemd/system/"
 UNIT_PREFIX = "bedplate-ipsec-"
 GUARD, HANDOVER = "/etc/bedplate/guard/guard.nft", "/etc/bedplate/guard/handover.nft"
+LAST_ROUTES = "/etc/bedplate/guard/last-routes"
 KERNEL = "/etc/sysctl.d/60-bedplate-gateway.conf"
 BGP = "/etc/frr/frr.conf"
 # The one charon that serves all tunnels where the kernel encrypts; where it does not, each tunnel has its own.
@@ -17,7 +18,7 @@ _WORD = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 _OURS = re.compile(
     "|".join(
         (
-            *map(re.escape, (GUARD, HANDOVER, KERNEL, BGP)),
+            *map(re.escape, (GUARD, LAST_ROUTES, HANDOVER, KERNEL, BGP)),
             rf"{IPSEC}{_WORD}(/{_WORD}){{1,2}}",
             rf"{UNITS}{UNIT_PREFIX}{_WORD}\.(service|timer)",
             r"/usr/local/lib/bedplate/ipsec-(devices|dial)",

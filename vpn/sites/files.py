@@ -5,6 +5,7 @@ from ipaddress import IPv4Network
 from pathlib import Path, PurePosixPath
 
 from vpn.guard.guard import Handover, guard_text, handover_text
+from vpn.guard.last_routes import last_routes_text
 from vpn.sites.bgp import bgp_of
 from vpn.sites.charon import connections_of, papers_of, settings_of
 from vpn.sites.gateway import Charon, Gateway
@@ -15,6 +16,7 @@ from vpn.sites.units import units_of
 _HERE = Path(__file__).parent
 _SCRIPTS = ("ipsec-devices", "ipsec-dial")
 GUARD = PurePosixPath("/etc/bedplate/guard/guard.nft")
+LAST_ROUTES = PurePosixPath("/etc/bedplate/guard/last-routes")
 HANDOVER = PurePosixPath("/etc/bedplate/guard/handover.nft")
 KERNEL = PurePosixPath("/etc/sysctl.d/60-bedplate-gateway.conf")
 
@@ -35,8 +37,9 @@ def handovers_of(gateway: Gateway) -> tuple[Handover, ...]:
 
 
 def ground_of(elsewhere: tuple[IPv4Network, ...], places: Places = STANDARD) -> Iterator[RenderedFile]:
-    """Yield what a gateway has before it has a tunnel: the guard, the kernel's settings, the scripts."""
+    """Yield what a gateway has before it has a tunnel: the guard and its routes, the kernel's settings, the scripts."""
     yield RenderedFile(GUARD, guard_text(elsewhere, MTU))
+    yield RenderedFile(LAST_ROUTES, last_routes_text(elsewhere))
     yield RenderedFile(KERNEL, (_HERE / "gateway.sysctl").read_text(encoding="utf-8"))
     for script in _SCRIPTS:
         yield RenderedFile(places.lib / script, (_HERE / f"{script}.sh").read_text(encoding="utf-8"), PROGRAM)

@@ -6,8 +6,6 @@
 set -euo pipefail
 
 readonly table=$1 source=$2 pid=$3
-# Later than any route that leads somewhere: what has no tunnel is refused at once, and goes nowhere else.
-readonly LAST=4278198272
 
 # Without ESP in the kernel, the charon holds one TUN device open for all its tunnels; the kernel named it.
 tun_device() { sed -n 's/^iff:[[:space:]]*//p' "/proc/$pid/fdinfo/"* 2>/dev/null | head -n 1; }
@@ -26,7 +24,6 @@ while read -r _ number inside mtu blocks _; do
   [[ $inside == - ]] || ip address replace "$inside" dev "$device"
   [[ $blocks != - ]] || continue
   for block in ${blocks//,/ }; do
-    ip route replace unreachable "$block" metric "$LAST"
     ip route replace "$block" dev "$device" "${from[@]}"
   done
 done <"$table"
