@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 
 
+class Ended(Exception):
+    """The packet went no further; the text says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hop:
     """One thing that a packet passed, and by what it passed there."""

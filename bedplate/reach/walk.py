@@ -1,19 +1,17 @@
 """One packet's way, from where it is sent to where it arrives or ends."""
 
+from bedplate.reach.crossing import crossing
 from bedplate.reach.fabric import Fabric, Subnet, Vpc
+from bedplate.reach.guards import Guards
 from bedplate.reach.line import Line
 from bedplate.reach.packet import Packet, is_private
 from bedplate.reach.stand import Stand
 from bedplate.reach.table import Route, Via
-from bedplate.reach.trace import Hop, Trace, Trip
+from bedplate.reach.trace import Ended, Hop, Trace, Trip
 from bedplate.reach.transit import Attachment, Joined
 
 _UNKNOWN = "nothing knows the source: it is in no VPC, behind no gateway and on no site with a VPN connection"
-_ROUNDS = 16  # a packet that is handed on more often than this goes round in a circle
-
-
-class Ended(Exception):
-    """The packet went no further; the text says why."""
+_ROUNDS = 16  # gateways that lead each other on more often than this go round in a circle
 
 
 def trip(fabric: Fabric, packet: Packet) -> Trip:
@@ -41,7 +39,7 @@ class _Walker:
 
     def __init__(self, fabric: Fabric, packet: Packet) -> None:
         self.hops: list[Hop] = []
-        self._fabric, self._packet = fabric, packet
+        self._fabric, self._packet, self._guards = fabric, packet, Guards(fabric, packet)
         self._groups: frozenset[str] = frozenset()
         self._home = ""  # the VPC that it was sent in: only there do security groups know the sender's
 
@@ -85,8 +83,7 @@ class _Walker:
     def _set_out(self, stand: Stand, subnet: Subnet, does: str) -> str:
         self._groups, self._home = stand.groups, subnet.vpc
         self._pass(subnet.name, f"{stand.name} {does}")
-        if not self._packet.answers and not self._lets_out(stand):
-            raise Ended(f"no security group of {stand.name} lets it out")
+        self._guards.out_of(stand, self._home)
         return self._by_table(subnet, stand)
 
     def _from_internet(self) -> str:
@@ -131,7 +128,7 @@ class _Walker:
         self._pass(table.name, f"{route.to} by {route.via}")
         if route.via is Via.LOCAL:
             return self._deliver(self._fabric.vpcs[subnet.vpc], subnet)
-        self._leave(subnet)
+        self._guards.leave(subnet)
         return self._follow(route, subnet, stand)
 
     def _follow(self, route: Route, subnet: Subnet, stand: Stand) -> str:
@@ -163,7 +160,7 @@ class _Walker:
         subnet = self._fabric.subnet(self._fabric.nats.get(route.ident, ""))
         if subnet is None or is_private(self._packet.target):
             raise Ended("a public NAT gateway leads to the internet alone")
-        self._enter(subnet)
+        self._guards.enter(subnet)
         if not self._faces(subnet, self._packet.target):
             raise Ended(f"the NAT gateway in {subnet.name} has no way to an internet gateway")
         self._pass(Via.NAT, f"in {subnet.name}, from its public address")
@@ -219,32 +216,16 @@ class _Walker:
         door = self._fabric.zone_door(attachment, subnet.zone)
         if door is None:
             raise Ended(f"the attachment {attachment.name} has no subnet in {subnet.zone}")
-        self._enter(door, subnet)
+        self._guards.enter(door, subnet)
         return self._through_hub(hub, attachment)
 
     def _through_hub(self, hub: str, came_by: Attachment) -> str:
         """Route from attachment to attachment, over as many transit gateways as it takes."""
-        for _ in range(_ROUNDS):
-            leaves_by = self._hub_route(hub, came_by)
-            if leaves_by.joins is Joined.VPN:
-                return "the site"
-            if leaves_by.joins is Joined.VPC:
-                return self._out_of_hub(leaves_by)
-            hub, came_by = next(each for each in leaves_by.hubs if each != hub), leaves_by
-        raise Ended("it goes round between transit gateways")
-
-    def _hub_route(self, hub: str, came_by: Attachment) -> Attachment:
-        table = self._fabric.hubs.table_of(hub, came_by.ident)
-        if table is None:
-            raise Ended(f"no table of the transit gateway is associated with the attachment {came_by.name}")
-        route = table.route(self._packet.target)
-        if route is None or route.via is Via.BLACKHOLE:
-            raise Ended(f"the transit gateway table {table.name} has no route to it")
-        leaves_by = self._fabric.hubs.attachments.get(route.ident)
-        if leaves_by is None or not leaves_by.live:
-            raise Ended(f"the route to {route.to} leads to an attachment that is not there, or not accepted")
-        self._pass(f"transit gateway table {table.name}", f"{route.to} by {leaves_by.joins} {leaves_by.name}")
-        return leaves_by
+        leaves_by = came_by
+        for hop, by in crossing(self._fabric.hubs, self._packet.target, hub, came_by):
+            self.hops.append(hop)
+            leaves_by = by
+        return "the site" if leaves_by.joins is Joined.VPN else self._out_of_hub(leaves_by)
 
     def _out_of_hub(self, attachment: Attachment) -> str:
         """Come out of a transit gateway into a VPC, in the target's zone where the attachment has a subnet there."""
@@ -263,36 +244,11 @@ class _Walker:
 
     def _arrive(self, subnet: Subnet, stand: Stand, came_from: Subnet | None = None, *, behind: bool = False) -> str:
         if came_from is not None and came_from.ident != subnet.ident:
-            self._leave(came_from)
-        self._enter(subnet, came_from)
+            self._guards.leave(came_from)
+        self._guards.enter(subnet, came_from)
         known = self._groups if subnet.vpc == self._home else frozenset()
-        if not self._packet.answers and not self._fabric.lets_in(stand, self._packet, known):
-            raise Ended(f"no security group of {stand.name} in {subnet.name} lets it in")
+        self._guards.into(stand, subnet, known)
         return f"behind {stand.name} in {subnet.name}" if behind else f"{stand.name} in {subnet.name}"
-
-    def _lets_out(self, stand: Stand) -> bool:
-        """Tell whether a security group of a stand lets the packet out of it."""
-        known = self._known(self._packet.target)
-        doors = (self._fabric.doors[group] for group in stand.groups if group in self._fabric.doors)
-        return any(rule.passes(self._packet, self._packet.target, known) for door in doors for rule in door.outs)
-
-    def _known(self, address: int) -> frozenset[str]:
-        """Return the groups of what stands at an address in the sender's own VPC."""
-        subnet = self._fabric.subnet_at(address)
-        if subnet is None or subnet.vpc != self._home:
-            return frozenset()
-        return self._fabric.stand_at(address, subnet).groups
-
-    def _leave(self, subnet: Subnet) -> None:
-        acl = self._fabric.acls.get(subnet.ident)
-        if acl is not None and not acl.releases(self._packet):
-            raise Ended(f"the network ACL {acl.name} of {subnet.name} does not let it out")
-
-    def _enter(self, subnet: Subnet, came_from: Subnet | None = None) -> None:
-        acl = self._fabric.acls.get(subnet.ident)
-        inside = came_from is not None and came_from.ident == subnet.ident
-        if acl is not None and not inside and not acl.admits(self._packet):
-            raise Ended(f"the network ACL {acl.name} of {subnet.name} does not let it in")
 
     def _pass(self, at: str, by: str) -> None:
         self.hops.append(Hop(at, by))

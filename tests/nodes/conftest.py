@@ -7,6 +7,8 @@ import pytest
 from tests.support.needs import need_program, need_root
 from tests.support.stand.applied import Lab, Parting, applied_lab
 from tests.support.stand.gateways import LaptopGateways, laptop_gateways
+from tests.support.stand.lab import BENCH, LabFolder, lab_folder
+from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
 # The modules that share what a session makes but once: its lab, and its gateways of laptops.
@@ -34,6 +36,26 @@ def stand() -> Iterator[Stand]:
     _need_what_it_takes()
     with Stand() as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def node(stand: Stand) -> Node:
+    """Give one machine of the cellar, fresh for this module: a workbench."""
+    return stand.boot(BENCH, "192.168.40.23")
+
+
+@pytest.fixture(scope="module")
+def lab_of_one(stand: Stand, node: Node, tmp_path_factory: pytest.TempPathFactory) -> LabFolder:
+    """Give the folder of a fleet whose lock knows that machine."""
+    made = lab_folder(stand, tmp_path_factory.mktemp("lab"))
+    made.know(node)
+    return made
+
+
+@pytest.fixture
+def drifted(node: Node) -> None:
+    """Let there be something to do that takes packages: the exporter is gone."""
+    node.run("apt-get purge --yes --quiet prometheus-node-exporter >/dev/null 2>&1 || true")
 
 
 @pytest.fixture(scope="session")

@@ -7,27 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.stand.lab import LabFolder, lab_folder, wait_for
+from tests.support.stand.lab import BENCH, QUICK, LabFolder, lab_folder, wait_for
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
-
-NAME = "titan-03.cellar"
-# A role of few operations, for tests of what is around them.
-QUICK = ("--role", "monitoring")
-
-
-@pytest.fixture(scope="module")
-def node(stand: Stand) -> Node:
-    """Give one machine of the cellar, a workbench."""
-    return stand.boot(NAME, "192.168.40.23")
-
-
-@pytest.fixture(scope="module")
-def lab(stand: Stand, node: Node, tmp_path_factory: pytest.TempPathFactory) -> LabFolder:
-    """Give the folder of the fleet, whose lock knows the machine."""
-    made = lab_folder(stand, tmp_path_factory.mktemp("lab"))
-    made.know(node)
-    return made
 
 
 @dataclass(frozen=True)
@@ -40,44 +22,46 @@ class First:
 
 
 @pytest.fixture(scope="module")
-def first(lab: LabFolder, node: Node) -> First:
+def first(lab_of_one: LabFolder, node: Node) -> First:
     """Apply once; whoever asks for this finds the machine as it ought to be."""
-    foretold = lab.outcome(NAME, "--check")
-    return First(foretold, node.run("hostname").strip(), lab.outcome(NAME))
+    foretold = lab_of_one.outcome(BENCH, "--check")
+    return First(foretold, node.run("hostname").strip(), lab_of_one.outcome(BENCH))
 
 
-def test_an_apply_does_what_a_check_said_and_a_second_changes_nothing(first: First, lab: LabFolder, node: Node) -> None:
+def test_an_apply_does_what_a_check_said_and_a_second_changes_nothing(
+    first: First, lab_of_one: LabFolder, node: Node
+) -> None:
     """A fresh machine becomes what the plan says, by every role that it has."""
-    second = lab.outcome(NAME)
-    after = lab.outcome(NAME, "--check")
+    second = lab_of_one.outcome(BENCH)
+    after = lab_of_one.outcome(BENCH, "--check")
 
     assert (first.foretold["status"], first.untouched) == (3, "fresh")
-    assert first.foretold[NAME]["changed"]
-    assert (first.done["status"], first.done[NAME]["what"]) == (0, "")
+    assert first.foretold[BENCH]["changed"]
+    assert (first.done["status"], first.done[BENCH]["what"]) == (0, "")
     # What a package brings by itself is found in its place by then.
-    assert set(first.done[NAME]["changed"]) <= set(first.foretold[NAME]["changed"])
-    assert (second["status"], second[NAME]["changed"]) == (0, [])
-    assert (after["status"], after[NAME]["changed"]) == (0, [])
+    assert set(first.done[BENCH]["changed"]) <= set(first.foretold[BENCH]["changed"])
+    assert (second["status"], second[BENCH]["changed"]) == (0, [])
+    assert (after["status"], after[BENCH]["changed"]) == (0, [])
     assert node.run("hostname").strip() == "titan-03"
 
 
 @pytest.mark.usefixtures("first")
-def test_drift_is_found_and_mended(lab: LabFolder, node: Node) -> None:
+def test_drift_is_found_and_mended(lab_of_one: LabFolder, node: Node) -> None:
     """What somebody changed by hand is told by its name, and is as it ought to be after the next apply."""
     node.run("hostname drifted")
 
-    check, mended = lab.outcome(NAME, "--check"), lab.outcome(NAME)
+    check, mended = lab_of_one.outcome(BENCH, "--check"), lab_of_one.outcome(BENCH)
 
     assert check["status"] == 3
-    assert check[NAME]["changed"] == mended[NAME]["changed"]
-    assert mended[NAME]["changed"] == ["Host name"]
+    assert check[BENCH]["changed"] == mended[BENCH]["changed"]
+    assert mended[BENCH]["changed"] == ["Host name"]
     assert node.run("hostname").strip() == "titan-03"
 
 
-def test_an_operator_logs_in_by_the_written_configuration(lab: LabFolder, stand: Stand, tmp_path: Path) -> None:
+def test_an_operator_logs_in_by_the_written_configuration(lab_of_one: LabFolder, stand: Stand, tmp_path: Path) -> None:
     """`ssh titan-03` works, by the recorded host key alone."""
     file = tmp_path / "lab"
-    lab.bedplate("node", "ssh-config", "--write", str(file), "--user", "ubuntu", "--identity", str(stand.key))
+    lab_of_one.bedplate("node", "ssh-config", "--write", str(file), "--user", "ubuntu", "--identity", str(stand.key))
 
     done = stand.desk.run("ssh", "-F", str(file), "-o", "BatchMode=yes", "titan-03", "hostname")
 
@@ -85,17 +69,17 @@ def test_an_operator_logs_in_by_the_written_configuration(lab: LabFolder, stand:
 
 
 def test_a_machine_is_trusted_by_the_fingerprint_of_its_console(
-    lab: LabFolder, node: Node, stand: Stand, tmp_path: Path
+    lab_of_one: LabFolder, node: Node, stand: Stand, tmp_path: Path
 ) -> None:
     """And its recorded key is the one that it has."""
     other = lab_folder(stand, tmp_path)
     read = node.run("ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub | cut -d' ' -f2").strip()
 
-    done = other.bedplate("node", "trust", NAME, read)
+    done = other.bedplate("node", "trust", BENCH, read)
 
     assert done.returncode == 0, done.stderr
-    assert other.outcome(NAME, "--check", *QUICK)["status"] in (0, 3)
-    assert lab.bedplate("node", "trust", NAME, read).returncode == 0
+    assert other.outcome(BENCH, "--check", *QUICK)["status"] in (0, 3)
+    assert lab_of_one.bedplate("node", "trust", BENCH, read).returncode == 0
 
 
 def test_another_host_key_is_refused(stand: Stand, node: Node, tmp_path: Path) -> None:
@@ -103,52 +87,48 @@ def test_another_host_key_is_refused(stand: Stand, node: Node, tmp_path: Path) -
     other = lab_folder(stand, tmp_path)
     other.know(node, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl")
 
-    found = other.outcome(NAME)
+    found = other.outcome(BENCH)
 
-    assert (found["status"], found[NAME]["status"]) == (6, "refused")
-    assert "host key is not the recorded one" in found[NAME]["what"]
-    assert "--replace" in found[NAME]["fix"]
+    assert (found["status"], found[BENCH]["status"]) == (6, "refused")
+    assert "host key is not the recorded one" in found[BENCH]["what"]
+    assert "--replace" in found[BENCH]["fix"]
 
 
-def test_a_machine_that_is_silent_is_named_and_the_others_are_done(lab: LabFolder, stand: Stand, node: Node) -> None:
+def test_a_machine_that_is_silent_is_named_and_the_others_are_done(
+    lab_of_one: LabFolder, stand: Stand, node: Node
+) -> None:
     """One that is off keeps nobody waiting for long."""
-    lab.know(Node("titan-02.cellar", node.address, node.host_key, node.machine, stand.desk, stand.ssh_config))
+    lab_of_one.know(Node("titan-02.cellar", node.address, node.host_key, node.machine, stand.desk, stand.ssh_config))
 
-    found = lab.outcome("titan-02.cellar", NAME, *QUICK)
+    found = lab_of_one.outcome("titan-02.cellar", BENCH, *QUICK)
 
     assert found["status"] == 6
-    assert (found["titan-02.cellar"]["status"], found[NAME]["status"]) == ("not reached", "done")
+    assert (found["titan-02.cellar"]["status"], found[BENCH]["status"]) == ("not reached", "done")
     assert found["titan-02.cellar"]["what"] == "it does not answer"
 
 
-def test_an_account_that_may_not_become_root_is_told(lab: LabFolder, node: Node, stand: Stand) -> None:
+def test_an_account_that_may_not_become_root_is_told(lab_of_one: LabFolder, node: Node, stand: Stand) -> None:
     """By what sudo says, in words that say what to do."""
     node.run(
         "id plain 2>/dev/null || useradd -m -d /var/lib/plain plain;"
         "install -D -m 644 ~ubuntu/.ssh/authorized_keys /etc/ssh/authorized_keys.d/plain"
     )
 
-    found = lab.outcome(NAME, *QUICK, user="plain")
+    found = lab_of_one.outcome(BENCH, *QUICK, user="plain")
 
     assert found["status"] == 6
-    assert "sudo" in found[NAME]["what"] or "become root" in found[NAME]["what"]
-
-
-@pytest.fixture
-def drifted(node: Node) -> None:
-    """Let there be something to do that takes packages: the exporter is gone."""
-    node.run("apt-get purge --yes --quiet prometheus-node-exporter >/dev/null 2>&1 || true")
+    assert "sudo" in found[BENCH]["what"] or "become root" in found[BENCH]["what"]
 
 
 @pytest.mark.usefixtures("drifted")
-def test_a_package_manager_that_is_busy_is_waited_for(lab: LabFolder, node: Node) -> None:
+def test_a_package_manager_that_is_busy_is_waited_for(lab_of_one: LabFolder, node: Node) -> None:
     """Unattended upgrades run when they like."""
     holder = (
         "import fcntl,time; f=open('/var/lib/dpkg/lock-frontend','w'); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep(250)"
     )
     node.run(f'systemd-run --quiet --collect --unit=busy python3 -c "{holder}"; sleep 1')
 
-    with lab.applying(NAME, *QUICK) as running:
+    with lab_of_one.applying(BENCH, *QUICK) as running:
         wait_for(running, "waits for another program that installs packages")
         node.run("systemctl stop busy")
         _, said = running.communicate(timeout=200)
@@ -157,18 +137,18 @@ def test_a_package_manager_that_is_busy_is_waited_for(lab: LabFolder, node: Node
 
 
 @pytest.mark.usefixtures("drifted")
-def test_an_interrupted_package_manager_is_mended(lab: LabFolder, node: Node) -> None:
+def test_an_interrupted_package_manager_is_mended(lab_of_one: LabFolder, node: Node) -> None:
     """Where dpkg dies between unpacking and configuring, the apply says so, and the next one configures and goes on."""
     # What packages ask before they start a service; it is asked by dpkg's own child.
     dying = "#!/bin/sh\nrm -f /usr/sbin/policy-rc.d\nkill -KILL $(pidof dpkg)\n"
     node.run(f"printf '{dying}' > /usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d")
 
-    failed = lab.outcome(NAME, *QUICK)
+    failed = lab_of_one.outcome(BENCH, *QUICK)
     left = node.run("dpkg --audit; ls -A /var/lib/dpkg/updates")
-    mended = lab.outcome(NAME, *QUICK)
+    mended = lab_of_one.outcome(BENCH, *QUICK)
 
     assert failed["status"] == 6
-    assert "ended in the middle of its work" in failed[NAME]["what"]
+    assert "ended in the middle of its work" in failed[BENCH]["what"]
     assert "prometheus-node-exporter" in left
     assert mended["status"] == 0
     assert node.run("dpkg --audit; ls -A /var/lib/dpkg/updates") == ""
@@ -176,37 +156,37 @@ def test_an_interrupted_package_manager_is_mended(lab: LabFolder, node: Node) ->
 
 
 @pytest.mark.usefixtures("drifted")
-def test_an_archive_that_is_gone_is_told_and_a_later_apply_makes_it_good(lab: LabFolder, node: Node) -> None:
+def test_an_archive_that_is_gone_is_told_and_a_later_apply_makes_it_good(lab_of_one: LabFolder, node: Node) -> None:
     """The operation is named, and what could not be fetched."""
     node.run("apt-get clean; cp /etc/resolv.conf /root/; echo nameserver 127.0.0.9 > /etc/resolv.conf")
     node.run("mkdir -p /root/apt; cp -a /etc/apt/apt.conf.d /root/apt/; rm -f /etc/apt/apt.conf.d/90mirror")
-    failed = lab.outcome(NAME, *QUICK)
+    failed = lab_of_one.outcome(BENCH, *QUICK)
     node.run("cp /root/resolv.conf /etc/; cp -a /root/apt/apt.conf.d /etc/apt/")
 
-    mended = lab.outcome(NAME, *QUICK)
+    mended = lab_of_one.outcome(BENCH, *QUICK)
 
     assert failed["status"] == 6
-    assert "cannot reach a package archive" in failed[NAME]["what"]
+    assert "cannot reach a package archive" in failed[BENCH]["what"]
     assert mended["status"] == 0
 
 
 @pytest.mark.usefixtures("first")
-def test_a_full_disk_is_told(lab: LabFolder, node: Node) -> None:
+def test_a_full_disk_is_told(lab_of_one: LabFolder, node: Node) -> None:
     """No file is half written, and what to do is said."""
     folder = "/etc/bedplate/wanted"
     node.run(f"mount -t tmpfs -o size=4k tmpfs {folder}; dd if=/dev/zero of={folder}/fill bs=4k count=1")
 
-    found = lab.outcome(NAME, "--role", "hardened")
+    found = lab_of_one.outcome(BENCH, "--role", "hardened")
     left = node.run(f"ls -A {folder}").split()
     node.run(f"umount {folder}")
 
     assert found["status"] == 6
-    assert "its disk is full" in found[NAME]["what"]
+    assert "its disk is full" in found[BENCH]["what"]
     assert left == ["fill"]
-    assert lab.outcome(NAME, "--role", "hardened")["status"] == 0
+    assert lab_of_one.outcome(BENCH, "--role", "hardened")["status"] == 0
 
 
-def test_of_two_applies_one_wins(lab: LabFolder, node: Node) -> None:
+def test_of_two_applies_one_wins(lab_of_one: LabFolder, node: Node) -> None:
     """The other is told who has it, and changes nothing; 5 says so."""
     node.run(
         "systemd-run --quiet --collect --unit=beat sh -c 'while :; do touch /run/bedplate/apply.lock; sleep 1; done'"
@@ -214,25 +194,25 @@ def test_of_two_applies_one_wins(lab: LabFolder, node: Node) -> None:
     node.run("echo 'grace on her desk' > /run/bedplate/apply.lock")
     node.run("systemd-run --quiet --collect --unit=held flock /run/bedplate/apply.lock sleep 60; sleep 1")
 
-    found = lab.outcome(NAME)
+    found = lab_of_one.outcome(BENCH)
     node.run("systemctl stop held beat")
 
     assert found["status"] == 5
-    assert "grace on her desk" in found[NAME]["what"]
+    assert "grace on her desk" in found[BENCH]["what"]
 
 
 @pytest.mark.usefixtures("first")
-def test_a_packet_filter_that_would_shut_us_out_goes_back_by_itself(lab: LabFolder, node: Node) -> None:
+def test_a_packet_filter_that_would_shut_us_out_goes_back_by_itself(lab_of_one: LabFolder, node: Node) -> None:
     """It is not confirmed, so that the node takes what it had before; the operator is told which operation it was."""
-    before = lab.fleet.read_text()
-    lab.edit(r"lan: 192\.168\.40\.0/22", "lan: 192.168.40.0/23")
+    before = lab_of_one.fleet.read_text()
+    lab_of_one.edit(r"lan: 192\.168\.40\.0/22", "lan: 192.168.40.0/23")
 
-    found = lab.outcome(NAME, "--role", "hardened")
-    lab.fleet.write_text(before)
+    found = lab_of_one.outcome(BENCH, "--role", "hardened")
+    lab_of_one.fleet.write_text(before)
 
     assert found["status"] == 6
-    assert "nobody can log in any more" in found[NAME]["what"]
+    assert "nobody can log in any more" in found[BENCH]["what"]
     # What its timer does after two minutes.
     node.run("bedplate-trial back")
     assert node.ssh("true").returncode == 0
-    assert lab.outcome(NAME)["status"] == 0
+    assert lab_of_one.outcome(BENCH)["status"] == 0

@@ -20,12 +20,11 @@ from roles.catalog import names_of
 from roles.engine.shift import work_through
 from tests.support.brittle_line import CONFIRMING, ENDING, victims
 from tests.support.nodes import lab_node
-from tests.support.stand.lab import LabFolder, lab_folder
+from tests.support.stand.lab import BENCH, LabFolder
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
-NAME = "titan-03.cellar"
-PLAN = lab_node(NAME)
+PLAN = lab_node(BENCH)
 ALL = "all at once"
 TRIAL = "Packet filter and sshd, on trial"
 # What the exporter's package brings by itself: found in its place when its turn comes.
@@ -52,28 +51,14 @@ class Cuts:
 
 
 @pytest.fixture(scope="module")
-def node(stand: Stand) -> Node:
-    """Give a fresh workbench."""
-    return stand.boot(NAME, "192.168.40.23")
-
-
-@pytest.fixture(scope="module")
-def lab(stand: Stand, node: Node, tmp_path_factory: pytest.TempPathFactory) -> LabFolder:
-    """Give the folder of the fleet, whose lock knows the machine."""
-    made = lab_folder(stand, tmp_path_factory.mktemp("lab"))
-    made.know(node)
-    return made
-
-
-@pytest.fixture(scope="module")
-def cuts(lab: LabFolder, node: Node, tmp_path_factory: pytest.TempPathFactory) -> Cuts:
+def cuts(lab_of_one: LabFolder, node: Node, tmp_path_factory: pytest.TempPathFactory) -> Cuts:
     """Apply role by role, then all after a drift, each again and again until nothing breaks any more."""
-    foretold = frozenset(lab.outcome(NAME, "--check")[NAME]["changed"])
+    foretold = frozenset(lab_of_one.outcome(BENCH, "--check")[BENCH]["changed"])
     books = {name: tmp_path_factory.mktemp("book") / "book" for name in (*names_of(PLAN), ALL)}
     for name, book in books.items():
         if name == ALL:
             node.run(DRIFT)
-        end = until_whole(lab.stand, book, None if name == ALL else frozenset({name}))
+        end = until_whole(lab_of_one.stand, book, None if name == ALL else frozenset({name}))
         assert end.step is Step.DONE, f"{name}: {end}"
     return Cuts(foretold, {name: victims(book) for name, book in books.items()})
 
@@ -87,9 +72,9 @@ def test_the_line_broke_in_every_operation(cuts: Cuts) -> None:
     assert {TRIAL, CONFIRMING, ENDING} <= set(cuts.broken[ALL])
 
 
-def test_nothing_is_wrong_in_the_end(cuts: Cuts, lab: LabFolder) -> None:
+def test_nothing_is_wrong_in_the_end(cuts: Cuts, lab_of_one: LabFolder) -> None:
     """No rule of the audit is violated."""
-    done = lab.bedplate("node", "audit", NAME, "--user", "ubuntu", "--identity", str(lab.stand.key))
+    done = lab_of_one.bedplate("node", "audit", BENCH, "--user", "ubuntu", "--identity", str(lab_of_one.stand.key))
 
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -103,18 +88,18 @@ def test_what_was_to_be_restarted_was(service: str, cuts: Cuts, node: Node) -> N
     assert int(started) >= int(written)
 
 
-def test_the_next_apply_changes_nothing(cuts: Cuts, lab: LabFolder) -> None:
+def test_the_next_apply_changes_nothing(cuts: Cuts, lab_of_one: LabFolder) -> None:
     """All is as it should be, and nothing is remembered as begun."""
-    after = lab.outcome(NAME)
+    after = lab_of_one.outcome(BENCH)
 
-    assert (after["status"], after[NAME]["changed"]) == (0, [])
+    assert (after["status"], after[BENCH]["changed"]) == (0, [])
 
 
 def until_whole(stand: Stand, book: Path, only: frozenset[str] | None) -> Event:
     """Apply over the brittle line until an apply is whole; return its end, or that of one that got no further."""
     inside = ("ip", "netns", "exec", stand.desk.host.namespace)
     way = (*inside, sys.executable, "-m", "tests.support.brittle_line", str(book))
-    order = Order((Target(PLAN, (*way, "ssh", "-T", "-F", str(stand.ssh_config), NAME)),), "ada", only=only)
+    order = Order((Target(PLAN, (*way, "ssh", "-T", "-F", str(stand.ssh_config), BENCH)),), "ada", only=only)
     while True:
         known = len(victims(book))
         end = last_event(order)

@@ -9,30 +9,22 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.support.stand.lab import LabFolder, lab_folder
+from tests.support.stand.lab import BENCH, LabFolder
 from tests.support.stand.node import Node
 from tests.support.stand.operator import ROOT
 from tests.support.stand.stand import Stand
 
-NAME = "titan-03.cellar"
 _PYINFRA, _PYTEST = (str(Path(sys.executable).with_name(name)) for name in ("pyinfra", "pytest"))
 
 
 @pytest.fixture(scope="module")
-def node(stand: Stand) -> Node:
-    """Give a fresh workbench."""
-    return stand.boot(NAME, "192.168.40.23")
-
-
-@pytest.fixture(scope="module")
-def lab(stand: Stand, node: Node, tmp_path_factory: pytest.TempPathFactory) -> LabFolder:
+def lab(stand: Stand, lab_of_one: LabFolder) -> LabFolder:
     """Give the folder of the fleet, with ssh's configuration as `bedplate node ssh-config` writes it."""
-    made = lab_folder(stand, tmp_path_factory.mktemp("lab"))
-    made.know(node)
     login = ("--user", "ubuntu", "--identity", str(stand.key))
-    written = made.bedplate("node", "ssh-config", "--write", str(made.folder / "ssh_config"), *login)
+    file = lab_of_one.folder / "ssh_config"
+    written = lab_of_one.bedplate("node", "ssh-config", "--write", str(file), *login)
     assert written.returncode == 0, written.stderr
-    return made
+    return lab_of_one
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +63,7 @@ def test_pyinfra_looks_at_one_role_alone(first: CompletedProcess[str], node: Nod
 
 def test_pytest_judges_the_machine(first: CompletedProcess[str], lab: LabFolder) -> None:
     """As docs/compliance.md has it: the fleet file, the machine, and no violation; status 0 says so."""
-    checks = ("tests/compliance", f"--fleet={lab.fleet}", f"--hosts=shell://{NAME}", "--sudo")
+    checks = ("tests/compliance", f"--fleet={lab.fleet}", f"--hosts=shell://{BENCH}", "--sudo")
 
     done = lab.stand.desk.run(
         "env", "--chdir", str(ROOT), _PYTEST, *checks, f"--ssh-config={lab.folder / 'ssh_config'}"
@@ -83,7 +75,7 @@ def test_pytest_judges_the_machine(first: CompletedProcess[str], lab: LabFolder)
 
 def _pyinfra(lab: LabFolder, *more: str) -> CompletedProcess[str]:
     """Run pyinfra's own command from the project's folder, as the first account of the machine."""
-    way = ("--limit", NAME, "--data", f"ssh_config_file={lab.folder / 'ssh_config'}", *more)
+    way = ("--limit", BENCH, "--data", f"ssh_config_file={lab.folder / 'ssh_config'}", *more)
     command = ("env", "--chdir", str(ROOT), _PYINFRA, "-y", "roles/inventory.py", "roles/deploy.py", *way)
     return lab.stand.desk.run(*command, env={**os.environ, "BEDPLATE_FLEET": str(lab.fleet)}, seconds=1800)
 

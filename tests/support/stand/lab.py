@@ -18,6 +18,9 @@ from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
 BEDPLATE = str(Path(sys.executable).with_name("bedplate"))
+BENCH = "titan-03.cellar"  # a workbench of the cellar
+# A role of few operations, for tests of what is around them.
+QUICK = ("--role", "monitoring")
 LAB = (EXAMPLES / "lab.yaml").read_text(encoding="utf-8")
 
 

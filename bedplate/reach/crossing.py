@@ -1,0 +1,37 @@
+"""The way of a packet from transit gateway to transit gateway, by the table that each has for where it came from."""
+
+from collections.abc import Iterator
+
+from bedplate.reach.table import Via
+from bedplate.reach.trace import Ended, Hop
+from bedplate.reach.transit import Attachment, Hubs, Joined
+
+_ROUNDS = 16  # a packet that is handed on more often than this goes round in a circle
+
+
+def crossing(hubs: Hubs, target: int, hub: str, came_by: Attachment) -> Iterator[tuple[Hop, Attachment]]:
+    """Yield each table that a packet meets with the attachment by which it leaves; the last leads out of them all.
+
+    Raises Ended.
+    """
+    for _ in range(_ROUNDS):
+        hop, leaves_by = _routed(hubs, target, hub, came_by)
+        yield hop, leaves_by
+        if leaves_by.joins is not Joined.PEERING:
+            return
+        hub, came_by = next(each for each in leaves_by.hubs if each != hub), leaves_by
+    raise Ended("it goes round between transit gateways")
+
+
+def _routed(hubs: Hubs, target: int, hub: str, came_by: Attachment) -> tuple[Hop, Attachment]:
+    table = hubs.table_of(hub, came_by.ident)
+    if table is None:
+        raise Ended(f"no table of the transit gateway is associated with the attachment {came_by.name}")
+    route = table.route(target)
+    if route is None or route.via is Via.BLACKHOLE:
+        raise Ended(f"the transit gateway table {table.name} has no route to it")
+    leaves_by = hubs.attachments.get(route.ident)
+    if leaves_by is None or not leaves_by.live:
+        raise Ended(f"the route to {route.to} leads to an attachment that is not there, or not accepted")
+    at, by = f"transit gateway table {table.name}", f"{route.to} by {leaves_by.joins} {leaves_by.name}"
+    return Hop(at, by), leaves_by
