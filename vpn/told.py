@@ -23,7 +23,10 @@ from vpn.subject import Subject, Use
 
 def book_of(pki: Pki, now: datetime) -> Book:
     """Return whom gateways let in from now on; InputError where the list there is may not be deployed."""
-    return Book(deployable_lists(pki, now), tuple(laptops_of(pki.roll, now)))
+    laptops = tuple(laptops_of(pki.roll, now))
+    names = {each.name for each in laptops}
+    revoked = {serial: name for serial, name in _revoked(pki.roll, now) if name in names}
+    return Book(deployable_lists(pki, now), laptops, revoked=revoked)
 
 
 def laptops_of(roll: Roll, now: datetime) -> Iterator[Laptop]:
@@ -32,6 +35,10 @@ def laptops_of(roll: Roll, now: datetime) -> Iterator[Laptop]:
     for name, held in roll.holders().items():
         if name in valid and held.use is Use.CLIENT and held.slot is not None:
             yield Laptop(name, held.slot)
+
+
+def _revoked(roll: Roll, now: datetime) -> Iterator[tuple[int, str]]:
+    return ((each.serial, roll.issued[each.serial].name) for each in roll.revocations(now))
 
 
 def gateways_of(plan: FleetPlan) -> tuple[Subject, ...]:

@@ -80,7 +80,8 @@ class GatewayHost:
     @property
     def _keeper(self) -> tuple[str, ...]:
         places = ("--settings", str(self.folders.settings), "--sockets", str(self.folders.sockets), "--owner", "nobody")
-        return "/usr/bin/python3", "-I", "-c", _KEEPER, str(_ROOT / "vpn"), *places
+        memory = ("--memory", str(self.host.folder / "memory"))
+        return "/usr/bin/python3", "-I", "-c", _KEEPER, str(_ROOT / "vpn"), *places, *memory
 
     def log(self, transport: Transport = Transport.UDP) -> str:
         """Return what a daemon said since it was started."""

@@ -48,9 +48,11 @@ class LabKeys:
         certificate, key = self.pair(name, use, at)
         return LaptopKeys(self.trusted, certificate, key, client_key(self.hidden, name))
 
-    def revoke(self, name: str) -> None:
-        """Take back the newest certificate of a name."""
-        self._revoked[name] = Revocation(self._serial_of[name], moment(), Reason.LOST)
+    def revoke(self, name: str) -> int:
+        """Take back the newest certificate of a name, and return its serial."""
+        serial = self._serial_of[name]
+        self._revoked[name] = Revocation(serial, moment(), Reason.LOST)
+        return serial
 
     def revocations(self, life: timedelta = LONG, at: datetime | None = None) -> str:
         """Return the next list of what was taken back, as PEM."""

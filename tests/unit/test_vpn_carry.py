@@ -12,7 +12,7 @@ from tests.support.laptop_plans import lab_gateways
 from vpn.laptops.carry import TAKE, Book, Way, carry
 from vpn.laptops.server import Laptop
 
-BOOK = Book("the list\n", (Laptop("ada.laptop", 0), Laptop("grace.desk", 3)))
+BOOK = Book("the list\n", (Laptop("ada.laptop", 0), Laptop("grace.desk", 3)), revoked={0x2B: "ada.laptop"})
 SILENCE = MachineError("nobody answers on port 22")
 
 
@@ -50,7 +50,7 @@ def _carried(ways: dict[str, Told], *cut: str) -> "tuple[dict[str, dict[str, int
 
 
 def test_every_gateway_is_sent_the_whole_book() -> None:
-    """The list, a file for each laptop with its address there, and whose session is to end."""
+    """The list, a file for each laptop with its address there, whose session is to end, and what was theirs before."""
     ways = _ways(Told(_answer(eve=1)), Told(_answer(eve=0)))
 
     done = _carried(ways, "eve")
@@ -71,6 +71,7 @@ def test_every_gateway_is_sent_the_whole_book() -> None:
             },
         },
         "cut": ["eve"],
+        "revoked": {"2b": "ada.laptop"},
     }
 
 

@@ -13,6 +13,7 @@ from vpn.revocation import Reason
 from vpn.signing import add, relist, renew, revoke
 from vpn.standing import standing
 from vpn.subject import gateway, laptop
+from vpn.told import book_of
 
 DAY = timedelta(days=1)
 PEOPLE = ("ada", "grace")
@@ -112,3 +113,15 @@ def test_an_authority_in_its_last_year_is_told(folder: PkiFolder) -> None:
     relist(pki_in(folder), late, unasked)
 
     assert [fault.level for fault in standing(pki_in(folder), PEOPLE, late).faults] == [Level.WARNING]
+
+
+def test_gateways_hear_what_a_laptop_that_stays_had_before(folder: PkiFolder) -> None:
+    """A session may be by a certificate that was taken back; who is let in no more is cut off without it."""
+    before = pki_in(folder).roll.holders()
+    revoke(pki_in(folder), ("ada.laptop", "grace.laptop"), Reason.LOST, NOW, unasked)
+    add(pki_in(folder), [laptop("ada")], NOW, unasked)
+
+    book = book_of(pki_in(folder), NOW)
+
+    assert [each.name for each in book.laptops] == ["ada.laptop"]
+    assert book.revoked == {before["ada.laptop"].serial: "ada.laptop"}

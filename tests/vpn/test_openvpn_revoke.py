@@ -136,6 +136,29 @@ def test_a_gateway_takes_no_list_that_would_let_somebody_in_again(lab: LaptopLab
     assert settings.joinpath("udp.laptops", ADA).exists()
 
 
+def test_a_stolen_profile_is_out_though_its_laptop_has_another(lab: LaptopLab) -> None:
+    """A gateway that was away while it was revoked and added again: the thief's session ends, the owner gets in."""
+    gateway, thief, owner = lab.gateways[HOME], lab.laptops[ADA], lab.laptops[BOB]
+    lab.send(HOME)
+    _connect(lab, ADA)
+    serial = lab.keys.revoke(ADA)
+    profile = lab.profile(ADA)
+    book = Book(lab.keys.revocations(), lab.devices, revoked={serial: ADA})
+    refused = f"certificate revoked: CN={ADA}"
+    before = gateway.log().count(refused)
+
+    told = lab.send(HOME, book)
+    thief.end()
+    thief.connect(thief.profile)
+    until(lambda: gateway.log().count(refused) > before, 20, "nobody refuses it")
+    owner.connect(profile)
+    owner.wait()
+
+    assert told["cut"] == {ADA: 1}
+    assert owner.host.pings(NODE)
+    assert lab.send(HOME, Book(lab.keys.revocations(), lab.devices, revoked={serial: ADA}))["cut"] == {}
+
+
 @pytest.mark.parametrize(
     ("by", "reason"),
     [

@@ -7,21 +7,22 @@ import fcntl
 import json
 import os
 import re
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from .certificate import check_issuer, crl_end, crl_number
-from .identity import NAMES, take_identity
-from .management import ask
+from .identity import NAMES, fresh_identity, put_identity
+from .owed import Owed, note, read_owed
 from .place import TRANSPORTS, Place
-from .sessions import end_sessions
+from .revoked import fresh_list, put_list, serials
+from .settle import settle
+from .text_file import put
 from .trouble import Refusal
 
 # A file called DEFAULT would let everybody in.
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,99}", re.ASCII)
+_SERIAL = re.compile(r"[0-9a-f]{1,40}", re.ASCII)
 _ADDRESS = re.compile(r"ifconfig-push [0-9.]+ [0-9.]+\n", re.ASCII)
 
 
@@ -29,6 +30,7 @@ _ADDRESS = re.compile(r"ifconfig-push [0-9.]+ [0-9.]+\n", re.ASCII)
 class Book:
     """What the operator's machine sends: `laptops` holds the file of each laptop by transport and name.
 
+    `revoked` holds the serials, in hexadecimal, that count no more, with the name of the laptop each was given to.
     `identity` holds the gateway's certificate and keys, where they are sent along.
     """
 
@@ -36,6 +38,7 @@ class Book:
     laptops: Mapping[str, Mapping[str, str]]
     cut: tuple[str, ...]
     identity: Mapping[str, str] | None = None
+    revoked: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_book(text: str) -> Book:
@@ -44,10 +47,11 @@ def parse_book(text: str) -> Book:
         told = json.loads(text)
         laptops = {each: told["laptops"][each] for each in TRANSPORTS}
         identity = told.get("identity") and {name: str(told["identity"][name]) for name in NAMES}
-        book = Book(told["crl"], laptops, tuple(told["cut"]), identity)
-        names = {*book.cut, *(name for files in book.laptops.values() for name in files)}
+        book = Book(told["crl"], laptops, tuple(told["cut"]), identity, told.get("revoked", {}))
+        names = {*book.cut, *book.revoked.values(), *(name for files in book.laptops.values() for name in files)}
         files = [file for each in book.laptops.values() for file in each.values()]
-        whole = all(map(_NAME.fullmatch, names)) and all(map(_ADDRESS.fullmatch, files))
+        judged = ((_NAME, names), (_ADDRESS, files), (_SERIAL, book.revoked))
+        whole = all(pattern.fullmatch(each) for pattern, texts in judged for each in texts)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise Refusal(f"that is no book of laptops: {error!r}") from None
     if not whole:
@@ -59,19 +63,40 @@ def take(place: Place, book: Book) -> dict[str, object]:
     """Put the book in force, end the sessions of whoever it lets in no more, and return what was done.
 
     The list comes first and the sessions last: whoever is cut off finds the door shut. Raises Refusal, before
-    anybody is let in or out, for a list that is over, older than the one in force, or of another authority. A new
-    certificate is taken up by daemons that start anew, which laptops notice for seconds.
+    anything is changed, for keys that do not agree, and for a list that is over, older than the one in force, or of
+    another authority. A new certificate is taken up by daemons that start anew, which laptops notice for seconds.
     """
-    with _alone(place):
-        renewed = book.identity is not None and take_identity(place, book.identity)
-        number = _replace_crl(place, book.crl)
-        left = set(book.cut)
+    with (
+        _alone(place),
+        fresh_identity(place, book.identity) as identity,
+        fresh_list(place, book.crl, (identity or place.settings) / place.trusted.name) as crl,
+    ):
+        owed = read_owed(place.owed) | Owed(_ending(place, book), frozenset(TRANSPORTS if identity else ()))
+        note(place.owed, owed)
+        if identity:
+            put_identity(place, identity)
+        number = put_list(place, crl)
         for transport in TRANSPORTS:
-            left |= _replace_files(place.addresses(transport), book.laptops[transport])
-        ended = end_sessions({place.socket(each): book.laptops[each].keys() for each in TRANSPORTS}, left)
-        for transport in TRANSPORTS if renewed else ():
-            ask(place.socket(transport), "signal SIGHUP")
-    return {"number": number, "cut": ended, "renewed": renewed}
+            _replace_files(place.addresses(transport), book.laptops[transport])
+        ended = settle(place, owed, {each: book.laptops[each].keys() for each in TRANSPORTS})
+    return {"number": number, "cut": ended, "renewed": identity is not None}
+
+
+def _ending(place: Place, book: Book) -> frozenset[str]:
+    """Return whose sessions are to end: who is named, goes, or gets another address, and whose certificate was revoked.
+
+    A name may have another certificate by now. No daemon tells which one a session is by: a serial that the new list
+    names, and the one in force does not, ends whatever sessions its name has, once.
+    """
+    known = serials(place.crl)
+    revoked = {name for serial, name in book.revoked.items() if int(serial, 16) not in known}
+    moved = {
+        name
+        for each in TRANSPORTS
+        for name, text in _files(place.addresses(each)).items()
+        if book.laptops[each].get(name) != text
+    }
+    return frozenset({*book.cut, *revoked, *filter(_NAME.fullmatch, moved)})
 
 
 @contextmanager
@@ -84,47 +109,16 @@ def _alone(place: Place) -> Iterator[None]:
         os.close(handle)
 
 
-def _replace_crl(place: Place, text: str) -> int:
-    fresh = place.settings / ".crl.new"
-    try:
-        _fill(fresh, text)
-        number = _checked(place, fresh)
-        if place.crl.exists():
-            # OpenVPN reads it anew when its size or its second has changed.
-            later = max(int(time.time()), int(place.crl.stat().st_mtime) + 1)
-            os.utime(fresh, (later, later))
-        fresh.replace(place.crl)
-    finally:
-        fresh.unlink(missing_ok=True)
-    return number
-
-
-def _checked(place: Place, fresh: Path) -> int:
-    check_issuer(fresh, place.trusted)
-    number, end = crl_number(fresh), crl_end(fresh)
-    if end <= time.time():
-        raise Refusal(f"the list of revoked certificates ended on {time.strftime('%d %B %Y', time.gmtime(end))}")
-    if place.crl.exists() and number < crl_number(place.crl):
-        raise Refusal(f"list {number} of revoked certificates is older than the one in force, {crl_number(place.crl)}")
-    return number
-
-
-def _replace_files(folder: Path, files: Mapping[str, str]) -> set[str]:
-    """Make a folder hold these files alone, and return the names of those that went or became another."""
+def _replace_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Make a folder hold these files alone."""
     folder.mkdir(exist_ok=True, mode=0o755)
-    old = {each.name: each.read_text() for each in folder.iterdir()}
+    old = _files(folder)
     for name, text in files.items():
         if old.get(name) != text:
-            fresh = folder / f".{name}"
-            _fill(fresh, text)
-            fresh.replace(folder / name)
+            put(folder / name, text)
     for name in old.keys() - files.keys():
         (folder / name).unlink()
-    return {name for name, text in old.items() if _NAME.fullmatch(name) and files.get(name) != text}
 
 
-def _fill(path: Path, text: str) -> None:
-    path.write_text(text)
-    path.chmod(0o644)
-    with path.open() as stream:
-        os.fsync(stream.fileno())
+def _files(folder: Path) -> dict[str, str]:
+    return {each.name: each.read_text() for each in folder.iterdir()} if folder.is_dir() else {}

@@ -25,6 +25,11 @@ def crl_number(file: Path) -> int:
     return int(_openssl("crl", "-in", str(file), "-noout", "-crlnumber").partition("=")[2], 16)
 
 
+def crl_text(file: Path) -> str:
+    """Return a list of revoked certificates as openssl writes it out: a line a serial, in hexadecimal."""
+    return _openssl("crl", "-in", str(file), "-noout", "-text")
+
+
 def check_issuer(crl: Path, trusted: Path) -> None:
     """Refuse a list that the authority in `trusted` did not sign."""
     _openssl("crl", "-in", str(crl), "-noout")

@@ -4,7 +4,8 @@ import os
 import pwd
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from .certificate import check_identity
@@ -15,23 +16,29 @@ NAMES = ("ca.crt", "server.crt", "server.key", "tls-crypt-v2.key")
 _SECRET = ("server.key", "tls-crypt-v2.key")
 
 
-def take_identity(place: Place, files: Mapping[str, str]) -> bool:
-    """Put a gateway's certificate and keys in place, and tell whether any is new; Refusal where they do not agree.
+@contextmanager
+def fresh_identity(place: Place, files: Mapping[str, str] | None) -> Iterator[Path | None]:
+    """Give the folder of a new certificate and keys, judged and not yet in force; None where none is new.
 
-    Nobody but the daemons' own account reads the keys, at any instant.
+    Nobody but the daemons' own account reads the keys, at any instant. Raises Refusal where they do not agree.
     """
-    if all(_text(place.settings / name) == files[name] for name in NAMES):
-        return False
+    if files is None or all(_text(place.settings / name) == files[name] for name in NAMES):
+        yield None
+        return
     fresh = Path(tempfile.mkdtemp(prefix=".identity-", dir=place.settings))
     try:
         for name in NAMES:
             _write(fresh / name, files[name], place.owner)
         check_identity(*(fresh / name for name in NAMES[:3]))
-        for name in NAMES:
-            (fresh / name).replace(place.settings / name)
+        yield fresh
     finally:
         shutil.rmtree(fresh)
-    return True
+
+
+def put_identity(place: Place, fresh: Path) -> None:
+    """Put a certificate and its keys in force for daemons that start."""
+    for name in NAMES:
+        (fresh / name).replace(place.settings / name)
 
 
 def _write(path: Path, text: str, owner: str) -> None:

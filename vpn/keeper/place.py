@@ -35,6 +35,11 @@ class Place:
         return self.memory / "unfinished.json"
 
     @property
+    def owed(self) -> Path:
+        """What the daemons of laptops are still owed; not there while it is nothing."""
+        return self.memory / "owed.json"
+
+    @property
     def certificate(self) -> Path:
         """The gateway's own certificate."""
         return self.settings / "server.crt"

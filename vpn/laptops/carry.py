@@ -45,6 +45,7 @@ class Way(Protocol):
 
 
 NO_KEYS: Mapping[str, GatewayKeys] = MappingProxyType({})
+NONE_REVOKED: Mapping[int, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +53,13 @@ class Book:
     """Whom gateways let in from now on: the list of revoked certificates (PEM), and every laptop that stays.
 
     `keys` holds what gateways prove themselves by, by place; a gateway of which it says nothing keeps what it has.
+    `revoked` holds the serials of certificates that those laptops had before: a session may still be by one of them.
     """
 
     crl: str
     laptops: tuple[Laptop, ...]
     keys: Mapping[str, GatewayKeys] = field(default_factory=lambda: NO_KEYS)
+    revoked: Mapping[int, str] = field(default_factory=lambda: NONE_REVOKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,7 @@ def carry(
 def book_text(gateway: LaptopGateway, book: Book, cut: Iterable[str] = ()) -> str:
     """Return what one gateway is sent; InputError where its pool has no room for a laptop."""
     laptops = {str(transport): address_files(gateway, transport, book.laptops) for transport in Transport}
-    told = {"crl": book.crl, "laptops": laptops, "cut": sorted(cut)}
+    revoked = {f"{serial:x}": name for serial, name in book.revoked.items()}
+    told = {"crl": book.crl, "laptops": laptops, "cut": sorted(cut), "revoked": revoked}
     keys = book.keys.get(gateway.place)
     return json.dumps(told | ({"identity": dict(keys.files)} if keys else {}))
