@@ -25,7 +25,7 @@ def book_of(pki: Pki, now: datetime) -> Book:
     """Return whom gateways let in from now on; InputError where the list there is may not be deployed."""
     laptops = tuple(laptops_of(pki.roll, now))
     names = {each.name for each in laptops}
-    revoked = {serial: name for serial, name in _revoked(pki.roll, now) if name in names}
+    revoked = {serial: name for serial, name in _revoked(pki.roll) if name in names}
     return Book(deployable_lists(pki, now), laptops, revoked=revoked)
 
 
@@ -37,8 +37,8 @@ def laptops_of(roll: Roll, now: datetime) -> Iterator[Laptop]:
             yield Laptop(name, held.slot)
 
 
-def _revoked(roll: Roll, now: datetime) -> Iterator[tuple[int, str]]:
-    return ((each.serial, roll.issued[each.serial].name) for each in roll.revocations(now))
+def _revoked(roll: Roll) -> Iterator[tuple[int, str]]:
+    return ((each.serial, roll.issued[each.serial].name) for each in roll.revocations())
 
 
 def gateways_of(plan: FleetPlan) -> tuple[Subject, ...]:

@@ -71,7 +71,7 @@ def take(place: Place, book: Book) -> dict[str, object]:
         fresh_identity(place, book.identity) as identity,
         fresh_list(place, book.crl, (identity or place.settings) / place.trusted.name) as crl,
     ):
-        owed = read_owed(place.owed) | Owed(_ending(place, book), frozenset(TRANSPORTS if identity else ()))
+        owed = read_owed(place.owed) | Owed(_ending(place, book, crl), frozenset(TRANSPORTS if identity else ()))
         note(place.owed, owed)
         if identity:
             put_identity(place, identity)
@@ -82,14 +82,14 @@ def take(place: Place, book: Book) -> dict[str, object]:
     return {"number": number, "cut": ended, "renewed": identity is not None}
 
 
-def _ending(place: Place, book: Book) -> frozenset[str]:
+def _ending(place: Place, book: Book, crl: Path) -> frozenset[str]:
     """Return whose sessions are to end: who is named, goes, or gets another address, and whose certificate was revoked.
 
     A name may have another certificate by now. No daemon tells which one a session is by: a serial that the new list
     names, and the one in force does not, ends whatever sessions its name has, once.
     """
-    known = serials(place.crl)
-    revoked = {name for serial, name in book.revoked.items() if int(serial, 16) not in known}
+    new = serials(crl) - serials(place.crl)
+    revoked = {name for serial, name in book.revoked.items() if int(serial, 16) in new}
     moved = {
         name
         for each in TRANSPORTS
