@@ -1,12 +1,11 @@
 """micromamba, for environments of conda: one static program, taken by its sum from its makers' releases.
 
-A node that cannot reach them, and has none, is left without: the audit says so, and the next apply tries again.
+A node that cannot reach them is left without: it notes so, the audit says so, and an apply a day later tries again.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pyinfra.api.command import QuoteString, StringCommand
 from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.facts.files import Sha256File
@@ -14,6 +13,7 @@ from pyinfra.facts.server import Arch
 from pyinfra.operations import server
 
 PATH = "/usr/local/bin/micromamba"
+NOTE = "/var/lib/bedplate/micromamba.unreached"
 VERSION = "2.9.0-0"
 _RELEASES = "https://github.com/mamba-org/micromamba-releases/releases/download"
 
@@ -39,34 +39,39 @@ BUILDS = {
 }
 
 
-class Reachable(FactBase[bool]):
-    """Whether the node gets an answer from an address of the web within ten seconds."""
+class Unreached(FactBase[str]):
+    """The address that the node did not reach within the last day, nothing where it tried none."""
 
-    default = bool
+    default = str
 
-    def command(self, url: str) -> StringCommand:
-        """Ask for the head alone."""
-        return StringCommand("curl -fsIL --max-time 10 -o /dev/null", QuoteString(url), "&& echo yes || true")
+    def command(self) -> str:
+        """Read the note, unless it is a day old."""
+        return f"find {NOTE} -mmin -1440 -exec cat {{}} + 2>/dev/null || true"
 
-    def process(self, output: Iterable[str]) -> bool:
-        """Take any word for an answer."""
-        return bool("".join(output).strip())
+    def process(self, output: Iterable[str]) -> str:
+        """Take the one line."""
+        return "".join(output).strip()
 
 
 def install_micromamba() -> None:
-    """Declare micromamba for everybody, where it is there already or can be had."""
+    """Declare micromamba for everybody; nothing outside the node is asked before the work."""
     build = BUILDS[host.get_fact(Arch)]
     if host.get_fact(Sha256File, path=PATH) == build.digest:
         return
-    if host.get_fact(Reachable, url=build.url):
-        server.shell(name=f"micromamba {VERSION}", commands=[taken(build)])
+    if host.get_fact(Unreached) == build.url:
+        host.log(f"micromamba is left out: {build.url} was not reached, and is tried again a day later")
     else:
-        host.log(f"micromamba is left out: {build.url} is not reached")
+        server.shell(name=f"micromamba {VERSION}", commands=[taken(build)])
 
 
 def taken(build: Build) -> str:
-    """Return the command that fetches the program; only what has the right sum comes under its name."""
+    """Return the command that fetches the program; only what has the right sum comes under its name.
+
+    Where the releases are not reached it notes so and ends well; another sum is an error.
+    """
     new = f"{PATH}.new"
-    fetched = f"curl -fsSL --max-time 300 -o {new} {build.url}"
+    fetched = f"curl -fsSL --connect-timeout 10 --max-time 300 -o {new} {build.url}"
     checked = f"echo '{build.digest}  {new}' | sha256sum --check --quiet"
-    return f"{{ {fetched} && {checked} && chmod 755 {new} && mv -fT {new} {PATH}; }} || {{ rm -f {new}; exit 1; }}"
+    placed = f"{{ {checked} && chmod 755 {new} && mv -fT {new} {PATH} && rm -f {NOTE}; }} || {{ rm -f {new}; exit 1; }}"
+    noted = f"rm -f {new}; install -D -m 644 /dev/null {NOTE} && echo {build.url} > {NOTE}"
+    return f"if {fetched}; then {placed}; else {noted}; fi"

@@ -4,7 +4,7 @@ import pytest
 from testinfra.host import Host
 
 from bedplate.plan.node import Duty, NodePlan
-from roles.workbench.micromamba import BUILDS, PATH, VERSION
+from roles.workbench.micromamba import BUILDS, NOTE, PATH, VERSION
 from roles.workbench.uv import version
 from tests.compliance.subject import concerns, on_duty
 
@@ -36,8 +36,8 @@ def test_uv_is_the_pinned_one(host: Host) -> None:
 def test_environments_of_conda_can_be_made(host: Host) -> None:
     """Micromamba is the pinned program, whole and unchanged."""
     build = BUILDS[host.system_info.arch]
-    if not host.file(PATH).exists and host.run("curl -fsIL --max-time 10 -o /dev/null %s", build.url).rc != 0:
-        pytest.skip(f"micromamba {VERSION} is not there, for the node does not reach {build.url}")
+    if not host.file(PATH).exists and host.file(NOTE).exists:
+        pytest.skip(f"micromamba {VERSION} is not there, for the node did not reach {build.url}")
 
     assert host.file(PATH).sha256sum == build.digest
     assert host.file(PATH).mode == 0o755

@@ -1,7 +1,9 @@
 """The role `workbench`: what people find on a machine that they log in to."""
 
+import os
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from bedplate.plan.accounts import Account
 from bedplate.plan.node import Hardware
 from roles.template import text_of
-from roles.workbench.micromamba import BUILDS, PATH, taken
+from roles.workbench.micromamba import BUILDS, NOTE, PATH, VERSION, Unreached, taken
 from roles.workbench.role import TOOLS, Workbench
 from roles.workbench.scratch import Folders, Quotas, keeps_quotas
 from roles.workbench.uv import UvVersion, version
@@ -105,11 +107,43 @@ def test_only_a_program_of_the_right_sum_comes_under_its_name(tmp_path: Path, co
     assert {path.name for path in tmp_path.iterdir()} == ({"source", "micromamba"} if fine else {"source"})
 
 
-def test_a_node_that_does_not_reach_the_releases_does_without() -> None:
-    """A closed network is no reason to leave a machine unconfigured; the next apply tries again."""
-    played = Recorder(DEBIAN.but({"roles.workbench.micromamba.Reachable": None})).play(BENCH)
+def test_a_node_that_does_not_reach_the_releases_does_without(tmp_path: Path) -> None:
+    """A closed network is no reason to leave a machine unconfigured: it notes what it did not reach."""
+    build, note = BUILDS["x86_64"], tmp_path / "state" / "note"
+    script = taken(build).replace(build.url, f"file://{tmp_path}/none").replace(PATH, str(tmp_path / "micromamba"))
 
-    assert not [name for name in played.names if name.startswith("micromamba")]
+    done = subprocess.run(["sh", "-c", script.replace(NOTE, str(note))], capture_output=True, check=False)
+
+    assert done.returncode == 0
+    assert note.read_text() == f"file://{tmp_path}/none\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
+
+
+@pytest.mark.parametrize(
+    ("noted", "tries"),
+    [(None, True), (("https://example.org/older",), True), ((BUILDS["x86_64"].url,), False)],
+    ids=["nothing", "another version", "this one"],
+)
+def test_what_was_not_reached_today_is_not_tried_again(noted: tuple[str, ...] | None, *, tries: bool) -> None:
+    """The second apply changes nothing on a closed network too; another version is another address."""
+    table = DEBIAN.but({"roles.workbench.micromamba.Unreached": noted})
+
+    played = Recorder(table).play(BENCH)
+
+    assert (f"micromamba {VERSION}" in played.names) is tries
+
+
+def test_a_note_of_yesterday_counts_no_more(tmp_path: Path) -> None:
+    """A network that was closed may be open again."""
+    note = tmp_path / "note"
+    command = Unreached().command().replace(NOTE, str(note))
+    told = []
+    for age in (60, 25 * 3600):
+        note.write_text("https://example.org/\n")
+        os.utime(note, (time.time() - age,) * 2)
+        told.append(subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout)
+
+    assert told == ["https://example.org/\n", ""]
 
 
 def test_everybody_has_a_private_folder_on_scratch() -> None:
@@ -197,7 +231,7 @@ def test_a_second_run_changes_nothing() -> None:
         {
             "deb.DebPackages": tuple(f"ii  {name}  0  all  -" for name in TOOLS),
             "roles.workbench.uv.UvVersion": (f"uv {version()} (x)",),
-            "roles.workbench.micromamba.Reachable": None,
+            "roles.workbench.micromamba.Unreached": (BUILDS["x86_64"].url,),
             "roles.workbench.scratch.Folders": ("ada ada:ada 700", "ben ben:ben 700"),
         }
     )
