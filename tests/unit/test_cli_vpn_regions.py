@@ -70,7 +70,7 @@ def test_both_ends_get_their_tunnel_once(
     assert len(key) == 96
     charon = "tunnels" if engine == "kernel" else WEST
     row = (gateways[NORTH] / f"etc/bedplate/ipsec/{charon}/table").read_text().split()
-    assert (row[0], *row[2:]) == (WEST, "-", "1400", "10.64.0.0/16,10.121.0.0/22", "10.121.0.1")
+    assert (row[0], *row[2:]) == (WEST, "-", "1400", "10.64.0.0/16,10.121.0.0/22", "dials", "10.121.0.1")
     assert not (gateways[NORTH] / "etc/frr/frr.conf").exists()
 
 

@@ -8,6 +8,7 @@ import pytest
 from tests.support.lab_fault import CLEAR, Fault, cut, forgotten, killed, suffer, unready
 from tests.support.lab_pair import CELLAR, DESK, RACK, Pair, one_key, pair
 from tests.support.netlab_probe import capture, packets
+from vpn.sites.rendered import RenderedFile
 
 # Seconds from the end of each fault to the next answer, at the most; from the table of promises in docs/vpn-sites.md.
 FAULTS = {
@@ -41,6 +42,31 @@ def test_what_failed_comes_back_soon(fault: Fault, limit: float, stands: Pair) -
     assert told.after <= limit
     assert told.clear == 0
     assert told.passed > 0
+
+
+def twice(file: RenderedFile) -> str:
+    """Amend both gateways so that a tunnel that stands may be built once more, as by two that dial in one instant."""
+    return file.text.replace("unique = replace", "unique = never").replace(
+        "make_before_break = yes", "make_before_break = yes\n  reuse_ikesa = no"
+    )
+
+
+def test_of_a_tunnel_that_stands_twice_one_is_left() -> None:
+    """Who dials ends all but the newest, and packets pass through that one; who waits ends none."""
+    with pair(one_key(), twice) as made:
+        made.start()
+        made.wait()
+        for timer in (*made.cellar.timers.values(), *made.attic.timers.values()):
+            timer.end()
+        made.cellar.swanctl("--initiate", "--child", "attic", "--ike", "attic")
+
+        made.attic.dial()
+        before = made.attic.sas, made.cellar.sas
+        made.cellar.dial()
+        after = made.attic.sas, made.cellar.sas
+
+        assert (before, after) == ((2, 2), (1, 1))
+        assert made.desk.pings(RACK)
 
 
 def test_a_gateway_without_its_guard_leaks(stands: Pair) -> None:

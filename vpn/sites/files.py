@@ -60,13 +60,14 @@ def _files(gateway: Gateway, places: Places) -> Iterator[RenderedFile]:
 
 
 def _table(charon: Charon) -> str:
-    """Return the tunnels as the scripts read them: name, number, inside address, MTU, blocks of fixed routes, echo."""
+    """Return the tunnels as the scripts read them: name, number, inside address, MTU, fixed routes, who dials, echo."""
     return "".join(f"{_row(tunnel)}\n" for tunnel in charon.tunnels)
 
 
 def _row(tunnel: Tunnel) -> str:
     inside = tunnel.near.inside or "-"
-    row = f"{tunnel.name} {tunnel.number} {inside} {MTU} {_joined(tunnel.fixed_routes)}"
+    who = "dials" if tunnel.dials else "waits"
+    row = f"{tunnel.name} {tunnel.number} {inside} {MTU} {_joined(tunnel.fixed_routes)} {who}"
     return f"{row} {tunnel.echo}" if tunnel.echo else row
 
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Gives the tunnels of one charon their devices and routes. Run again, it changes nothing. Never touches a device that
 # is not named ipsec and a number.
-# usage: ipsec-devices TABLE SOURCE PID; TABLE has a line a tunnel: name, number, inside address or -, MTU, blocks or -;
+# usage: ipsec-devices TABLE SOURCE PID; TABLE has a line a tunnel: name, number, inside address or -, MTU, blocks or -, more;
 # SOURCE is the address from which this machine itself sends, or - for the one that the kernel picks
 set -euo pipefail
 
