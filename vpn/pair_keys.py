@@ -11,7 +11,7 @@ from vpn.passphrase import Passphrase, lock_of, unlocked
 from vpn.pki import Pki, opened_issuer
 from vpn.sites.proof import SharedKey
 
-# Two gateways, by their regions.
+# Two gateways, by their regions or sites.
 Pair = frozenset[str]
 _BYTES = 48
 

@@ -1,6 +1,7 @@
 """AWS's ends of the sites' tunnels: outside addresses and keys, read from the secrets in which `links` keeps them."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
@@ -13,6 +14,10 @@ from bedplate.plan.names import tunnel_secret
 _TUNNELS = 2
 
 
+class NotMade(PartError):
+    """`links` has not made a site's connection to a region."""
+
+
 @dataclass(frozen=True, slots=True)
 class TunnelKey:
     """AWS's end of one tunnel: where it is dialled, and the key, which is not shown."""
@@ -21,13 +26,27 @@ class TunnelKey:
     key: str = field(repr=False)
 
 
-def tunnel_keys(door: Door, plan: FleetPlan, site: str) -> dict[str, tuple[TunnelKey, TunnelKey]]:
-    """Return both tunnels of a site's connection to each region, first and second, by region.
+@dataclass(frozen=True, slots=True)
+class TunnelKeys:
+    """Both tunnels of a site's connections, first and second, by region; `missing` are those not made yet."""
 
-    Raises PartError where a secret is not there or is not what `links` writes; what it holds is told to nobody.
+    ends: Mapping[str, tuple[TunnelKey, TunnelKey]]
+    missing: Mapping[str, NotMade]
+
+
+def tunnel_keys(door: Door, plan: FleetPlan, site: str) -> TunnelKeys:
+    """Return AWS's ends of a site's connection to each region, as far as they are made.
+
+    Raises PartError where a secret is not what `links` writes; what it holds is told to nobody.
     """
-    regions = dict.fromkeys(tunnel.region for tunnel in plan.tunnels if tunnel.site == site)
-    return {region: _keys(door, plan, site, region) for region in regions}
+    ends: dict[str, tuple[TunnelKey, TunnelKey]] = {}
+    missing: dict[str, NotMade] = {}
+    for region in dict.fromkeys(tunnel.region for tunnel in plan.tunnels if tunnel.site == site):
+        try:
+            ends[region] = _keys(door, plan, site, region)
+        except NotMade as error:
+            missing[region] = error
+    return TunnelKeys(ends, missing)
 
 
 def _keys(door: Door, plan: FleetPlan, site: str, region: str) -> tuple[TunnelKey, TunnelKey]:
@@ -36,7 +55,7 @@ def _keys(door: Door, plan: FleetPlan, site: str, region: str) -> tuple[TunnelKe
         text = door.call("secretsmanager", plan.home.name, "get_secret_value", SecretId=name)["SecretString"]
     except NotThere:
         fix = f"make the connection first: `pulumi up -s {plan.name}.links`"
-        raise PartError(f"there is no secret {name} in {plan.home.name}", fix=fix) from None
+        raise NotMade(f"there is no secret {name} in {plan.home.name}", fix=fix) from None
     return _told(name, text)
 
 

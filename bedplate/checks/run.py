@@ -11,6 +11,7 @@ from bedplate.checks.evidence import Evidence
 from bedplate.checks.fault import Fault
 from bedplate.checks.group import check_groups
 from bedplate.checks.interconnect import check_interconnect, check_out_of_reach
+from bedplate.checks.join import check_joins
 from bedplate.checks.kind import check_kinds
 from bedplate.checks.label import check_labels
 from bedplate.checks.ladder import check_ladders
@@ -41,6 +42,7 @@ CHECKERS: tuple[Checker, ...] = (
     check_endpoints,
     check_sites,
     check_gateways,
+    check_joins,
     check_name_servers,
     check_groups,
     check_kinds,

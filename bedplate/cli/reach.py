@@ -71,14 +71,29 @@ def _given(graph: str, fleet: Path, source: str, target: str) -> "tuple[Ends, Fa
     fabric = _read(graph)
     one, two = spot_at(source), spot_at(target)
     if one is None or two is None:
-        _, (one, two) = _named(fleet, source, target)
+        plan, (one, two) = _named(fleet, source, target)
+        fabric = _with_directs(fabric, plan)
     return (one, two), fabric
 
 
 def _rehearsed(fleet: Path, source: str, target: str) -> "tuple[Ends, Fabric]":
     """Return two places of a fleet and the network that its stacks make."""
     plan, ends = _named(fleet, source, target)
-    return ends, _create(plan)
+    return ends, _with_directs(_create(plan), plan)
+
+
+def _with_directs(fabric: "Fabric", plan: "FleetPlan") -> "Fabric":
+    """Return a network with the tunnels between sites that are no resource of AWS's."""
+    from dataclasses import replace
+
+    from bedplate.plan.beyond import behind
+    from bedplate.reach import Direct, Prefix, prefix
+
+    def end(site: str) -> tuple[Prefix, ...]:
+        return tuple(prefix(str(each.block)) for each in behind(plan, site))
+
+    named = ((f"{one} to {other}", (end(one), end(other))) for one, other in (each.sites for each in plan.directs))
+    return replace(fabric, directs=tuple(Direct(name, ends) for name, ends in named))
 
 
 def _named(fleet: Path, source: str, target: str) -> "tuple[FleetPlan, Ends]":

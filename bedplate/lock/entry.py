@@ -11,6 +11,7 @@ _PATHS = (
     rf"region/{_REGION}(/zone/{_REGION}[a-z]/(edge|nodes))?",
     rf"(site|pool)/{_SLUG}",
     rf"tunnel/{_SLUG}/{_REGION}/[12]",
+    rf"tunnel/{_SLUG}/{_SLUG}",
     "pods|services",
 )
 _PATH = re.compile("|".join(_PATHS), re.ASCII)

@@ -31,6 +31,14 @@ def gateway_rows(plan: FleetPlan, region: str) -> tuple[Row, ...]:
     )
 
 
+def direct_rows(plan: FleetPlan, site: str) -> tuple[Row, ...]:
+    """Return a row for each site that this one has a tunnel to, without AWS, with its inside block."""
+    return tuple(
+        ((Shape(Sign.TUNNELS, "door"), Word(each.other(site))), (Word(str(each.inside), Face.FAINT),))
+        for each in plan.directs_of(site)
+    )
+
+
 def _insides(plan: FleetPlan, site: str, region: str) -> Cell:
     ours = (tunnel for tunnel in plan.tunnels if (tunnel.site, tunnel.region) == (site, region))
     return tuple(Word(str(tunnel.inside), Face.FAINT) for tunnel in ours)

@@ -4,7 +4,7 @@ from collections import Counter
 
 from bedplate.picture.card import Card, Piece, Rule
 from bedplate.picture.measure import Face
-from bedplate.picture.place import laptops_row, store_row
+from bedplate.picture.place import direct_rows, laptops_row, store_row
 from bedplate.picture.signs import Sign
 from bedplate.picture.table import Cell, Shape, Table, Word
 from bedplate.plan.fleet import FleetPlan, SitePlan
@@ -18,7 +18,7 @@ USES = {Use.KUBERNETES: "for kubernetes", Use.SSH: "for ssh", None: "serving the
 def site_card(plan: FleetPlan, site: SitePlan) -> Card:
     """Return the card of one site of the plan."""
     title: Row = ((Word(site.name, Face.HEADING),), (Word(str(site.lan), Face.CODE),))
-    doors = (_gateway(site), *_names(site), *laptops_row(plan, site.name))
+    doors = (_gateway(site), *direct_rows(plan, site.name), *_names(site), *laptops_row(plan, site.name))
     pieces: list[Piece] = [Table((title,)), Table(doors)]
     for rows in (_machines(site), _exports(plan, site)):
         if rows:

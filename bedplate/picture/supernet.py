@@ -109,11 +109,13 @@ def _outside(plan: FleetPlan) -> Iterator[Cell]:
     for site in plan.sites:
         if not site.lan.subnet_of(plan.supernet):
             yield (Shape(Sign.SWATCH, "site"), Word(site.name), Word(str(site.lan), Face.CODE))
-    if plan.tunnels:
-        ends = (plan.tunnels[0].inside, plan.tunnels[-1].inside)
-        yield (Shape(Sign.TUNNELS, "door"), Word(f"insides of {len(plan.tunnels)} tunnels"), _range(ends))
+    insides = [*(each.inside for each in plan.tunnels), *(each.inside for each in plan.directs)]
+    if insides:
+        yield (Shape(Sign.TUNNELS, "door"), Word(f"insides of {len(insides)} tunnels"), _range(insides))
 
 
-def _range(ends: tuple[IPv4Network, IPv4Network]) -> Word:
-    first, last = (min(ends).network_address, max(ends).broadcast_address)
+def _range(blocks: Iterable[IPv4Network]) -> Word:
+    """Return the addresses from the first to the last of some blocks."""
+    known = sorted(blocks)
+    first, last = known[0].network_address, known[-1].broadcast_address
     return Word(f"{first} to {last}", Face.CODE)

@@ -68,6 +68,20 @@ class TunnelPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class DirectPlan:
+    """The tunnel between the gateways of two sites, in the order of the alphabet; `inside` is its /30."""
+
+    sites: tuple[str, str]
+    dials: str
+    inside: IPv4Network
+
+    def other(self, site: str) -> str:
+        """Return the site at the other end."""
+        one, other = self.sites
+        return other if site == one else one
+
+
+@dataclass(frozen=True, slots=True)
 class LaptopPool:
     """The addresses that one gateway hands to laptops; `place` is a region or a site."""
 
@@ -161,6 +175,12 @@ class FleetPlan:
     """The ARN of the policy that bounds every role of the fleet."""
     control_plane: ControlPlane | None = None
     accounts: Accounts = NO_ACCOUNTS
+    directs: tuple[DirectPlan, ...] = ()
+    """The tunnels between sites that are not AWS's."""
+
+    def directs_of(self, site: str) -> tuple[DirectPlan, ...]:
+        """Return the direct tunnels that end at a site."""
+        return tuple(each for each in self.directs if site in each.sites)
 
     @property
     def home(self) -> RegionPlan:

@@ -1,10 +1,11 @@
-"""Regions that their own gateways join, where AWS's own interconnect is not used: which, and what each leads to.
+"""Places that their own gateways join, where AWS's interconnect is not used: which, and what each leads to.
 
 Knows addresses of the plan and of the record; makes no tunnel, and asks nobody.
 """
 
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
+from itertools import combinations
 
 from bedplate.plan.beyond import behind
 from bedplate.plan.fleet import FleetPlan
@@ -33,9 +34,17 @@ def joined_regions(plan: FleetPlan) -> tuple[str, ...]:
     return found if len(found) > 1 else ()
 
 
+def pairs(plan: FleetPlan) -> tuple[frozenset[str], ...]:
+    """Return each two places whose gateways have a tunnel without AWS: regions, and sites."""
+    regions = (frozenset(two) for two in combinations(joined_regions(plan), 2))
+    return (*regions, *(frozenset(each.sites) for each in plan.directs))
+
+
 def is_led(plan: FleetPlan, one: str, other: str) -> bool:
-    """Tell whether anything leads from one region of a fleet to another."""
-    return plan.interconnect is not Interconnect.NONE or {one, other} <= set(joined_regions(plan))
+    """Tell whether anything leads from one region of a fleet to another, or from a site to one that it is joined to."""
+    if plan.interconnect is not Interconnect.NONE or {one, other} <= set(joined_regions(plan)):
+        return True
+    return any({one, other} == set(each.sites) for each in plan.directs)
 
 
 def joint_of(plan: FleetPlan, region: str) -> Joint:

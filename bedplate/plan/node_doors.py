@@ -17,6 +17,8 @@ EXPORTER_PORT = 9100
 OPENVPN = tuple((str(each), each.port) for each in Transport)
 # IKE, and ESP within UDP where an address is translated. Source: RFC 7296 section 2, RFC 3948.
 IKE = (500, 4500)
+# Source: RFC 4271 section 8.2.1.
+BGP = 179
 
 
 def doors(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> tuple[Rule, ...]:
@@ -29,6 +31,7 @@ def doors(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> tuple[Rule, .
         *_pods(plan, duties),
         *_mounting(plan, place, duties),
         *_gateways(duties),
+        *_neighbours(plan, place, duties),
     )
 
 
@@ -111,3 +114,13 @@ def _gateways(duties: frozenset[Duty]) -> Iterator[Rule]:
     # Gateways of regions stand behind an elastic address, which is translation: theirs is within UDP.
     if Duty.TUNNELS in duties:
         yield Rule("esp", "ESP from the far ends of tunnels", ANYWHERE.block, "esp")
+
+
+def _neighbours(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> Iterator[Rule]:
+    """Yield the doors of BGP to sites that are joined: of two gateways with this filter, one has to let the other in.
+
+    AWS's end needs none: it lets the site's gateway in.
+    """
+    for direct in plan.directs_of(place) if Duty.TUNNELS in duties else ():
+        other = direct.other(place)
+        yield Rule(f"bgp-from-{other}", f"BGP from the gateway of {other}", direct.inside, TCP, BGP)

@@ -34,6 +34,11 @@ def tunnel_path(site: str, region: str, number: int) -> str:
     return f"tunnel/{site}/{region}/{number}"
 
 
+def direct_path(site: str, other: str) -> str:
+    """Return the path of the inside /30 of the tunnel between two sites, which are named in the alphabet's order."""
+    return f"tunnel/{site}/{other}"
+
+
 def is_nested(path: str) -> bool:
     """Tell whether the block lies inside another path's block: a subnet in its region."""
     return "/zone/" in path

@@ -8,9 +8,11 @@ from bedplate.catalog import Catalog
 from bedplate.plan import paths
 from bedplate.plan.accounts import accounts
 from bedplate.plan.allot import allot
+from bedplate.plan.direct import dialler, joined_sites
 from bedplate.plan.endpoints import endpoint_services
 from bedplate.plan.fleet import (
     ControlPlane,
+    DirectPlan,
     FleetPlan,
     LaptopPool,
     NameServersPlan,
@@ -60,6 +62,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         boundary=fleet.identity.permissions_boundary,
         control_plane=_control_plane(fleet, regions, record, catalog),
         accounts=accounts(fleet, record),
+        directs=_directs(fleet, blocks),
     )
 
 
@@ -124,4 +127,10 @@ def _tunnels(fleet: Fleet, blocks: Blocks) -> tuple[TunnelPlan, ...]:
         for site in fleet.sites
         for region in fleet.regions
         for number in TUNNEL_NUMBERS
+    )
+
+
+def _directs(fleet: Fleet, blocks: Blocks) -> tuple[DirectPlan, ...]:
+    return tuple(
+        DirectPlan(pair, dialler(fleet, pair), blocks[paths.direct_path(*pair)]) for pair in joined_sites(fleet)
     )

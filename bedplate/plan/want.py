@@ -10,6 +10,7 @@ from enum import Enum, auto
 from ipaddress import IPv4Network
 
 from bedplate.plan import paths
+from bedplate.plan.direct import joined_sites
 from bedplate.spec import Fleet
 
 TUNNEL_PREFIX = 30
@@ -52,7 +53,8 @@ class Want:
 
 def wants(fleet: Fleet) -> tuple[Want, ...]:
     """Return every block that the file asks for, subnets left out."""
-    return (*_regions(fleet), *_sites(fleet), *_kubernetes(fleet), *_laptops(fleet), *_tunnels(fleet))
+    ours = (*_regions(fleet), *_sites(fleet), *_kubernetes(fleet), *_laptops(fleet))
+    return (*ours, *_tunnels(fleet), *_directs(fleet))
 
 
 def _regions(fleet: Fleet) -> Iterator[Want]:
@@ -96,3 +98,8 @@ def _tunnels(fleet: Fleet) -> Iterator[Want]:
             for number in TUNNEL_NUMBERS:
                 path = paths.tunnel_path(site, region, number)
                 yield Want(Kind.TUNNEL, path, f"sites.{site}", TUNNEL_PREFIX)
+
+
+def _directs(fleet: Fleet) -> Iterator[Want]:
+    for one, other in joined_sites(fleet):
+        yield Want(Kind.TUNNEL, paths.direct_path(one, other), f"sites.{one}.gateway", TUNNEL_PREFIX)

@@ -7,9 +7,10 @@ network ACLs (which do not). IPv4 only. A gateway endpoint's prefix list is not 
 walked as if for the internet.
 """
 
+from bedplate.reach.direct import Direct
 from bedplate.reach.fabric import Fabric, read_fabric
 from bedplate.reach.packet import Packet, Prefix, prefix
 from bedplate.reach.trace import Hop, Trace, Trip
 from bedplate.reach.walk import trip, walk
 
-__all__ = ["Fabric", "Hop", "Packet", "Prefix", "Trace", "Trip", "prefix", "read_fabric", "trip", "walk"]
+__all__ = ["Direct", "Fabric", "Hop", "Packet", "Prefix", "Trace", "Trip", "prefix", "read_fabric", "trip", "walk"]

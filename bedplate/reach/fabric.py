@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 from bedplate.reach.acl import Acl, acls
+from bedplate.reach.direct import Direct
 from bedplate.reach.door import Door, doors
 from bedplate.reach.line import Line, announcing, is_hub, read_lines
 from bedplate.reach.packet import Packet, Prefix, prefix
@@ -64,6 +65,12 @@ class Fabric:
     peers: Mapping[str, Peer]
     lines: tuple[Line, ...]
     hubs: Hubs
+    directs: tuple[Direct, ...] = ()
+    """Tunnels between sites, which no graph holds."""
+
+    def direct_for(self, packet: Packet) -> Direct | None:
+        """Return the tunnel by which one site sends a packet to another without a cloud."""
+        return next((each for each in self.directs if each.leads(packet)), None)
 
     def subnet_at(self, address: int) -> Subnet | None:
         """Return the subnet that holds an address."""

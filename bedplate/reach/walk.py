@@ -99,6 +99,10 @@ class _Walker:
     def _from_site(self) -> str:
         if self._fabric.is_in_one_site(self._packet):
             return "the site, which it never leaves"
+        direct = self._fabric.direct_for(self._packet)
+        if direct is not None:
+            self._pass(direct.name, "by the tunnel between the two gateways")
+            return "the site"
         joined = self._fabric.attachment_for(self._packet)
         if joined is not None:
             self._pass(joined.name, "over the VPN connection")

@@ -8,7 +8,7 @@ from bedplate.catalog import Catalog
 from bedplate.plan.fleet import FleetPlan, SitePlan, ZonePlan
 from bedplate.plan.hostnames import API_PORT, api_name
 from bedplate.plan.images import unrecorded_images
-from bedplate.plan.paths import PODS, SERVICES, edge_path, is_nested, pool_path, region_path, site_path
+from bedplate.plan.paths import PODS, SERVICES, direct_path, edge_path, is_nested, pool_path, region_path, site_path
 from bedplate.plan.pool import PoolPlan
 from bedplate.plan.zones import SLOTS
 from bedplate.report.columns import aligned, counted
@@ -91,6 +91,9 @@ def _share(plan: FleetPlan) -> str:
 def _others(plan: FleetPlan) -> Iterator[Row]:
     for site in plan.sites:
         yield _site(plan, site)
+        for each in plan.directs_of(site.name):
+            mark = _mark(plan, direct_path(*each.sites))
+            yield (f"{mark}  joins", each.other(site.name), f"a tunnel of their own, {each.inside}; {each.dials} dials")
         if site.dns:
             servers = " ".join(map(str, site.dns.servers))
             yield ("    names", site.dns.domain, f"asked of {servers}, by a resolver in each region")

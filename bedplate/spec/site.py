@@ -63,6 +63,16 @@ class Gateway(Spec):
         title="Who dials",
         description="Who opens the tunnels: site (the gateway, which may then sit behind address translation) or aws.",
     )
+    behind_nat: bool = Field(
+        default=False,
+        title="Behind address translation",
+        description="It stands behind translation that hands it nobody's first packet: it dials, and is never dialled.",
+    )
+    joins: tuple[Slug, ...] = Field(
+        default=(),
+        title="Joined sites",
+        description="Other sites to which this gateway has a tunnel of its own, not by AWS; said at either of the two.",
+    )
 
 
 class NameServers(Spec):

@@ -98,6 +98,11 @@ _SITES = (
     *_replaces("sites.*.gateway.public", "the customer gateway; tunnels are down while AWS changes over"),
     *_replaces("sites.*.gateway.asn", "the customer gateway; tunnels are down while AWS changes over"),
     *_free("sites.*.gateway.dials", "tunnel options; each tunnel is down for minutes, one after the other"),
+    *_free("sites.*.gateway.behind_nat", "which of two joined gateways dials, by the next `bedplate vpn tunnels`"),
+    *_free(
+        "sites.*.gateway.joins", "nothing in AWS; the next `bedplate vpn tunnels` brings it or takes it away", *_BOTH
+    ),
+    *_free("sites.*.gateway.joins", "their order says nothing"),
     *_free("sites.*.machines.*", "names come or go", *_BOTH),
     *_free("sites.*.machines.*.address", "names lead to the new address"),
     *_free("sites.*.machines.*.gpus", "the machine learns it at its next apply", *_BOTH),

@@ -86,14 +86,19 @@ class AwsStandIn:
     host: LabHost
     site: Gateway
     blocks: tuple[str, ...]
+    first_port: int = _PORT
     daemons: dict[str, LabProgram] = field(default_factory=dict)
 
     def start(self) -> None:
         """Start both ends and the neighbour of the site."""
-        self.host.load_rules(self._handover())
+        self.hand_over()
         for number, tunnel in enumerate(self.site.tunnels):
             self.start_tunnel(number, tunnel)
         LabRouter(self.host).start(bgp_of(self.site, self.blocks))
+
+    def hand_over(self) -> None:
+        """Have each outside address reach its own charon."""
+        self.host.load_rules(self._handover())
 
     def start_tunnel(self, number: int, tunnel: Tunnel) -> None:
         """Start AWS's end of one tunnel."""
@@ -125,7 +130,7 @@ class AwsStandIn:
         return found
 
     def _ports(self, number: int) -> tuple[int, int]:
-        return _PORT + 2 * number, _PORT + 2 * number + 1
+        return self.first_port + 2 * number, self.first_port + 2 * number + 1
 
     def _handover(self) -> str:
         """Return rules by which each outside address is its own charon's."""
@@ -158,10 +163,15 @@ def connection_of(tunnel: Tunnel, device: int | None = None) -> str:
 
 def bgp_of(site: Gateway, blocks: tuple[str, ...]) -> str:
     """Return AWS's side of BGP: its proposals for time, and a network for each block of the fleet."""
-    (asn,) = {tunnel.asn for tunnel in site.tunnels}
-    peers = [tunnel.near.inside.ip for tunnel in site.tunnels if tunnel.near.inside]
+    return bgp_with((site,), blocks)
+
+
+def bgp_with(sites: tuple[Gateway, ...], blocks: tuple[str, ...]) -> str:
+    """Return AWS's side of BGP for several sites, of each of which it tells the others."""
+    (asn,) = {tunnel.asn for site in sites for tunnel in site.tunnels}
+    peers = [(one.near.inside.ip, site.asn) for site in sites for one in site.tunnels if one.near.inside]
     lines = [f"router bgp {asn}", " no bgp ebgp-requires-policy", " no bgp network import-check"]
-    for peer in peers:
-        lines += [f" neighbor {peer} remote-as {site.asn}", f" neighbor {peer} timers 10 30"]
+    for peer, number in peers:
+        lines += [f" neighbor {peer} remote-as {number}", f" neighbor {peer} timers 10 30"]
     lines += [" address-family ipv4 unicast", *(f"  network {block}" for block in blocks), " exit-address-family"]
     return "\n".join([*lines, "exit", ""])

@@ -78,7 +78,7 @@ def test_the_page_about_regions_is_followed(
     fleet: Path, gateways: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In its order; the first two are of docs/vpn.md as well and run there, roles are applied on booted machines."""
-    _, block = told_blocks("vpn-sites.md")
+    _, block, *_ = told_blocks("vpn-sites.md")
     recorded, begun, applied, *others = (shlex.split(line)[1:] for line in block)
     monkeypatch.chdir(fleet.parent)
 

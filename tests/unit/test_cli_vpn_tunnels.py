@@ -79,7 +79,7 @@ def test_the_page_about_sites_is_followed(
     lab: Path, gate: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every command for sites, in its order; roles are for booted machines (tests/nodes), and no daemon runs here."""
-    block, _ = told_blocks("vpn-sites.md")
+    block, *_ = told_blocks("vpn-sites.md")
     applied, *others = (shlex.split(line)[1:] for line in block)
     monkeypatch.chdir(lab.parent)
 

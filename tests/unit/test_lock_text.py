@@ -18,6 +18,7 @@ RECORD = Record(
         f"{WEST}/zone/us-west-2a/edge": IPv4Network("10.64.0.0/24"),
         "pods": IPv4Network("10.112.0.0/13"),
         "site/cellar": IPv4Network("192.168.40.0/22"),
+        "tunnel/attic/cellar": IPv4Network("169.254.64.16/30"),
         "tunnel/cellar/us-west-2/1": IPv4Network("169.254.64.0/30"),
     },
     addresses={"control-1.us-west-2": IPv4Address("10.64.32.16")},

@@ -1,4 +1,7 @@
-"""A site's gateway with its tunnels to AWS, from the plan and from what AWS made up: outside addresses and keys."""
+"""A site's gateway with its tunnels to AWS, from the plan and from what AWS made up: outside addresses and keys.
+
+What it has of direct tunnels to other sites is told to it.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,10 +13,9 @@ from bedplate.plan.fleet import FleetPlan, SitePlan, TunnelPlan
 from bedplate.spec.site import Dials
 from vpn.sites.engine import Engine
 from vpn.sites.gateway import Gateway
+from vpn.sites.inside import number_of
 from vpn.sites.proof import SharedKey
 from vpn.sites.tunnel import End, Tunnel
-
-_INSIDE = IPv4Network("169.254.0.0/16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +30,16 @@ class AwsEnd:
 AwsEnds = Mapping[tuple[str, str], tuple[AwsEnd, AwsEnd]]
 
 
-def site_gateway(plan: FleetPlan, site: SitePlan, ends: AwsEnds, engine: Engine) -> Gateway:
+def site_gateway(
+    plan: FleetPlan, site: SitePlan, ends: AwsEnds, engine: Engine, direct: tuple[Tunnel, ...] = ()
+) -> Gateway:
     """Return a site's gateway; KeyError when AWS's ends of one of its connections are not told."""
     return Gateway(
         name=site.gateway,
         address=site.machines[site.gateway],
         blocks=tuple(each.block for each in behind(plan, site.name)),
         elsewhere=_elsewhere(plan, site.name),
-        tunnels=tuple(_tunnels(plan, site, ends)),
+        tunnels=(*_tunnels(plan, site, ends), *direct),
         engine=engine,
         asn=site.asn,
     )
@@ -52,7 +56,7 @@ def _tunnel(plan: FleetPlan, site: SitePlan, tunnel: TunnelPlan, aws: AwsEnd) ->
     inside = [IPv4Interface((address, tunnel.inside.prefixlen)) for address in tunnel.inside.hosts()]
     return Tunnel(
         name=f"{tunnel.region}-{tunnel.number}",
-        number=(int(tunnel.inside.network_address) - int(_INSIDE.network_address)) // tunnel.inside.num_addresses,
+        number=number_of(tunnel.inside),
         near=End(str(site.public), site.public, inside[1]),
         far=End(str(aws.outside), aws.outside, inside[0]),
         dials=site.dials is Dials.SITE,

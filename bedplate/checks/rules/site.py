@@ -61,4 +61,18 @@ SITE_RULES = (
         "Amazon Route 53 developer guide, resolver rules and private hosted zones",
     ),
     Rule("E250", "name-server-twice", "Asked again, a server gives the same answer.", "delete one of them"),
+    Rule("E251", "join-elsewhere", "A site is joined to another site of the file.", "name one of the other sites"),
+    Rule("E252", "join-twice", "Two gateways have one tunnel between them.", "say it once, at either of the two"),
+    Rule(
+        "E253",
+        "nobody-dialled",
+        "Of two gateways, one has to be dialled.",
+        "forward UDP 500 and 4500 to one of them, and take its behind_nat away",
+    ),
+    Rule(
+        "E254",
+        "aws-dials-nobody",
+        "Behind address translation, a gateway is not dialled.",
+        "`dials: site`, or forward UDP 500 and 4500 to it and take behind_nat away",
+    ),
 )

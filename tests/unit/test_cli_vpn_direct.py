@@ -1,0 +1,189 @@
+"""`bedplate vpn tunnels` of a fleet two of whose sites are joined without AWS: keys on a disk, real keepers."""
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from bedplate.cli import run
+from tests.support.direct_fleet import ATTIC, CELLAR, JOINS, LOFT, REGION, TEXT
+from tests.support.gateway_shell import shell_to
+from tests.support.gateway_tools import calls_of, site_gateway_at
+from tests.support.page import spoken, told_blocks
+from vpn.pki_folder import folder_of
+
+NAMES = {ATTIC: "door.attic", CELLAR: "gate.cellar"}
+PAIR = f"{ATTIC} and {CELLAR}"
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Path]:
+    """Give the file of a fleet that has an authority, and of which nothing was made in AWS yet."""
+    file = tmp_path / "fleet.yaml"
+    file.write_text(TEXT, encoding="utf-8")
+    assert run(["plan", str(file), "--write"]) == 0
+    assert run(["vpn", "init", str(file)]) == 0
+    with mock_aws():
+        yield file
+
+
+@pytest.fixture
+def gateways(fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """Return the folders of both gateways, which have their roles and no tunnel yet."""
+    shell_to(tmp_path / "hosts", monkeypatch)
+    return {site: site_gateway_at(tmp_path / "hosts" / name) for site, name in NAMES.items()}
+
+
+def _make_links() -> None:
+    """Keep AWS's keys where `links` keeps them."""
+    for number, site in enumerate(NAMES):
+        told = {f"203.0.113.{10 * number + one}": f"a.key.{number}.{one}" for one in (1, 2)}
+        name = f"rooms/tunnels/{site}/{REGION}"
+        boto3.client("secretsmanager", REGION).create_secret(Name=name, SecretString=json.dumps(told))
+
+
+def _secrets(gateway: Path) -> dict[str, str]:
+    """Return the keys that lie on a gateway, by their connection."""
+    texts = (each.read_text() for each in gateway.glob("etc/bedplate/ipsec/*/swanctl.conf"))
+    return {name: key for text in texts for name, key in re.findall(r"ike-(\S+) {.*?secret = 0x(\w+)", text, re.DOTALL)}
+
+
+@pytest.mark.parametrize("engine", ["kernel", "daemon"])
+def test_a_direct_tunnel_waits_for_nothing_of_aws(
+    engine: str, fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before `links` is up it is brought to both, by one key of 384 bits; what is missing is named, with status 6."""
+    for gateway in gateways.values():
+        (gateway / "kernel").touch() if engine == "kernel" else None
+    capsys.readouterr()
+
+    assert run(["vpn", "tunnels", str(fleet)]) == 6
+
+    told = capsys.readouterr()
+    assert told.out.startswith(f"+ a key between {PAIR}\n")
+    assert all(f"{name}: 1 tunnel, " in told.out for name in NAMES.values())
+    assert all(f"there is no secret rooms/tunnels/{site}/{REGION}" in told.err for site in NAMES)
+    keys = {site: _secrets(gateway) for site, gateway in gateways.items()}
+    assert keys[ATTIC].keys() == {"cellar-site"}
+    assert set(keys[ATTIC].values()) == set(keys[CELLAR].values())
+    assert {len(key) for key in keys[ATTIC].values()} == {96}
+
+
+def test_tunnels_to_aws_come_beside_it(
+    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once `links` is up: all three on each, BGP speaks through each, and no charon that has its own is told anew."""
+    run(["vpn", "tunnels", str(fleet)])
+    for gateway in gateways.values():
+        calls_of(gateway)
+    _make_links()
+
+    assert run(["vpn", "tunnels", str(fleet)]) == 0
+    capsys.readouterr()
+    assert run(["vpn", "tunnels", str(fleet)]) == 0
+
+    assert all(f"{name}: 3 tunnels, nothing to change" in capsys.readouterr().out for name in [NAMES[ATTIC]])
+    for site, other in ((ATTIC, CELLAR), (CELLAR, ATTIC)):
+        assert _secrets(gateways[site]).keys() == {f"{REGION}-1", f"{REGION}-2", f"{other}-site"}
+        told = [call for call in calls_of(gateways[site]) if "enable" not in call]
+        assert not [call for call in told if f"bedplate-ipsec-{other}-site" in call]
+        assert "neighbor 169.254.64." in (gateways[site] / "etc/frr/frr.conf").read_text()
+
+
+def test_a_connection_that_is_not_made_costs_the_other_sites_theirs_no_more(
+    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A site's standing tunnels to a region stay, where those to another region are not made yet."""
+    _make_links()
+    run(["vpn", "tunnels", str(fleet)])
+    more = TEXT.replace("regions:\n", "regions:\n  eu-north-1: {zones: [eu-north-1a]}\n")
+    fleet.write_text(more, encoding="utf-8")
+    assert run(["plan", str(fleet), "--write"]) == 0
+    capsys.readouterr()
+
+    assert run(["vpn", "tunnels", str(fleet)]) == 6
+
+    assert f"there is no secret rooms/tunnels/{ATTIC}/eu-north-1" in capsys.readouterr().err
+    assert _secrets(gateways[ATTIC]).keys() == {f"{REGION}-1", f"{REGION}-2", f"{CELLAR}-site"}
+
+
+def test_sites_that_are_parted_lose_their_tunnel(fleet: Path, gateways: dict[str, Path]) -> None:
+    """The next run takes it away at both, and what goes to AWS stays as it is."""
+    _make_links()
+    run(["vpn", "tunnels", str(fleet)])
+    fleet.write_text(TEXT.replace(JOINS, ""), encoding="utf-8")
+
+    assert run(["vpn", "tunnels", str(fleet)]) == 0
+
+    for site, gateway in gateways.items():
+        assert _secrets(gateway).keys() == {f"{REGION}-1", f"{REGION}-2"}, site
+
+
+def test_no_key_is_told_or_passed_as_an_argument(
+    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither on the screen nor to a program that everybody sees run; where it is kept, only its owner reads it."""
+    run(["vpn", "tunnels", str(fleet)])
+
+    told = capsys.readouterr()
+    said = told.out + told.err + "".join((each / "calls").read_text() for each in gateways.values())
+    (key,) = set(_secrets(gateways[ATTIC]).values())
+    assert key not in said
+    (file,) = folder_of(fleet).keys.glob("tunnel.*")
+    assert (file.name, file.stat().st_mode & 0o777) == (f"tunnel.{ATTIC}.{CELLAR}.pem", 0o600)
+
+
+def test_a_third_site_brings_a_key_for_each_pair(
+    fleet: Path, gateways: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And changes none of those that there are."""
+    run(["vpn", "tunnels", str(fleet)])
+    before = _secrets(gateways[ATTIC])
+    fleet.write_text(TEXT + LOFT, encoding="utf-8")
+    gateways["loft"] = site_gateway_at(tmp_path / "hosts/hatch.loft")
+    capsys.readouterr()
+
+    run(["vpn", "tunnels", str(fleet)])
+
+    made = [line for line in capsys.readouterr().out.splitlines() if line.startswith("+")]
+    assert made == ["+ a key between attic and loft", "+ a key between cellar and loft"]
+    assert before.items() < _secrets(gateways[ATTIC]).items()
+    assert set(_secrets(gateways["loft"])) == {"attic-site", "cellar-site"}
+
+
+def test_without_an_authority_it_is_said_what_makes_one(
+    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2, and no gateway is reached: keys lie where the authority's do."""
+    shutil.rmtree(folder_of(fleet).path)
+
+    assert run(["vpn", "tunnels", str(fleet)]) == 2
+
+    assert "`bedplate vpn init` makes one" in capsys.readouterr().err
+    assert not any(calls_of(gateway) for gateway in gateways.values())
+
+
+def test_the_page_about_joined_sites_is_followed(
+    fleet: Path, gateways: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In its order; `vpn init` is of docs/vpn.md as well and runs there, roles are applied on booted machines."""
+    _, _, block = told_blocks("vpn-sites.md")
+    begun, applied, *others = (shlex.split(line)[1:] for line in block)
+    monkeypatch.chdir(fleet.parent)
+    _make_links()
+
+    statuses = {tuple(words): run(words) for words in others}
+
+    assert (begun, applied) == (["vpn", "init"], ["node", "apply", *NAMES.values()])
+    assert statuses == {("vpn", "tunnels"): 0, ("vpn", "status"): 3}
+    told = capsys.readouterr().out
+    assert all(f"error: {name}: no daemon of tunnels answers" in told for name in NAMES.values())
+    again = shlex.split(spoken("vpn-sites.md", "bedplate vpn tunnels --new-keys"))[1:]
+    assert run([*again, str(fleet)]) == 0
+    assert f"+ a key between {PAIR}\n" in capsys.readouterr().out

@@ -1,0 +1,76 @@
+"""Two sites joined by a tunnel of their own, from a fleet file to packets: real daemons, the product's own text.
+
+AWS's part is a stand-in, which leads from one site to the other by BGP as well.
+"""
+
+from collections.abc import Iterator
+from time import time
+
+import pytest
+
+from tests.support.direct_fleet import direct_plan
+from tests.support.lab_sites import SitesLab, sites_lab
+from tests.support.netlab_probe import capture, packets, pinging
+from tests.support.netlab_program import until
+
+pytestmark = pytest.mark.xdist_group("direct")
+CLEAR = "net 192.168.40.0/22 or net 192.168.60.0/24"
+TO_AWS = "host 203.0.113.250 or net 203.0.113.0/24"
+# From the table of promises in docs/vpn-sites.md: BGP's hold of 12 s, and a machine that does other things as well.
+MOST_SECONDS = 15
+
+
+@pytest.fixture(scope="module")
+def stands() -> Iterator[SitesLab]:
+    """Give two sites whose direct tunnel stands, and the way round by AWS too."""
+    with sites_lab(direct_plan()) as made:
+        made.start()
+        made.wait()
+        until(made.is_direct, 60, f"never took the direct way; {made.told}")
+        yield made
+
+
+def test_sites_reach_each_other_directly_and_not_in_the_clear(stands: SitesLab) -> None:
+    """Both ways between the two public addresses; AWS carries nothing of it."""
+    with capture(stands.internet, "attic") as wire, capture(stands.internet, "a0") as round_about:
+        assert stands.cellar.machine.pings(stands.attic.address, 20)
+        assert stands.attic.machine.pings(stands.cellar.address, 20)
+
+    between = f"udp port 4500 and host {stands.attic.site.public} and host {stands.cellar.site.public}"
+    assert len(packets(wire, between)) >= 80
+    assert not packets(wire, CLEAR)
+    # What keeps its tunnels and BGP alive there is a few packets in some seconds.
+    assert len(packets(round_about)) < 40
+
+
+def test_where_the_direct_way_is_silent_aws_carries(stands: SitesLab) -> None:
+    """Within BGP's hold; nothing is in the clear meanwhile, and the direct way is taken again when it is there."""
+    with capture(stands.internet, "attic") as wire, capture(stands.internet, "cellar") as other:
+        pings = pinging(stands.cellar.machine, stands.attic.address)
+        pings.wait_for_answer(10)
+        stands.cut_direct()
+        moment = time()
+        until(lambda: any(one > moment + 1 for one in pings.answers.times), 60, f"no way round; {stands.told}")
+        was_direct = stands.is_direct()
+        stands.heal()
+        until(stands.is_direct, 90, f"the direct way is not taken again; {stands.told}")
+        answers = pings.stop()
+
+    assert not was_direct
+    assert answers.longest <= MOST_SECONDS
+    assert not packets(wire, CLEAR)
+    assert not packets(other, CLEAR)
+
+
+def test_what_has_no_tunnel_goes_nowhere(stands: SitesLab) -> None:
+    """With a gateway's daemons gone its site's packets end there; none is on the internet; it heals by itself."""
+    with capture(stands.internet, "attic") as wire, capture(stands.internet, "cellar") as other:
+        stands.attic.gateway.kill()
+        assert not stands.attic.machine.pings(stands.cellar.address, 2)
+        until(lambda: not stands.cellar.machine.pings(stands.attic.address, 1), 30, "who carries it?")
+        assert not packets(wire, CLEAR)
+        stands.attic.gateway.start()
+        stands.wait(90)
+
+    assert not packets(wire, CLEAR)
+    assert not packets(other, CLEAR)

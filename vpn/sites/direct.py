@@ -1,0 +1,52 @@
+"""Tunnels between the gateways of two sites, by no way of AWS: from the plan, and what the two prove themselves by.
+
+BGP speaks through them as through those to AWS: what lies behind the other site goes by its direct tunnel while that
+stands, and by AWS else.
+"""
+
+from collections.abc import Callable, Iterator
+from ipaddress import IPv4Interface
+
+from bedplate.plan.beyond import behind
+from bedplate.plan.fleet import DirectPlan, FleetPlan, SitePlan
+from vpn.sites.inside import number_of
+from vpn.sites.proof import Proof
+from vpn.sites.tunnel import End, Tunnel
+
+# By what a site's gateway and another's know each other.
+DirectProofs = Callable[[str, str], Proof]
+
+
+def direct_tunnels(plan: FleetPlan, site: SitePlan, proofs: DirectProofs) -> Iterator[Tunnel]:
+    """Yield a site's ends of its direct tunnels."""
+    sites = {each.name: each for each in plan.sites}
+    for direct in plan.directs_of(site.name):
+        far = sites[direct.other(site.name)]
+        yield _tunnel(plan, direct, site, far, proofs(site.name, far.name))
+
+
+def identity_of(plan: FleetPlan, site: SitePlan) -> str:
+    """Return what a site's gateway calls itself to another's: the full name of the machine."""
+    return f"{site.gateway}.{site.name}.{plan.domain}"
+
+
+def _tunnel(plan: FleetPlan, direct: DirectPlan, near: SitePlan, far: SitePlan, proof: Proof) -> Tunnel:
+    blocks = tuple(each.block for each in behind(plan, far.name))
+    return Tunnel(
+        # No region's name with a number ends so, nor does a unit that dials.
+        name=f"{far.name}-site",
+        number=number_of(direct.inside),
+        near=End(identity_of(plan, near), near.public, _inside(direct, near)),
+        far=End(identity_of(plan, far), far.public, _inside(direct, far)),
+        dials=direct.dials == near.name,
+        proof=proof,
+        carries=blocks,
+        preferred=blocks,
+        asn=far.asn,
+    )
+
+
+def _inside(direct: DirectPlan, site: SitePlan) -> IPv4Interface:
+    """Return a site's address inside a tunnel: the first of the block is that of the first in the alphabet."""
+    address = list(direct.inside.hosts())[direct.sites.index(site.name)]
+    return IPv4Interface((address, direct.inside.prefixlen))
