@@ -39,8 +39,9 @@ class Marks(FactBase[Mapping[str, str]]):
     def command(self, paths: Sequence[str]) -> StringCommand:
         """Ask for mode, owners and sum of each path, in two programs; what is no file of its own says nothing."""
         quoted = [QuoteString(path) for path in paths]
+        # Lines that end with NUL have their paths as they are; others' backslashes would be written twice.
         own = 'do [ ! -f "$f" ] || [ -L "$f" ] || set -- "$@" "$f"; done'
-        told = '[ $# = 0 ] || { stat -c "%a %U:%G %n" "$@"; sha256sum "$@"; }'
+        told = '[ $# = 0 ] || { stat -c "%a %U:%G %n" "$@"; sha256sum -z "$@" | tr "\\0" "\\n"; }'
         return StringCommand("set --; for f in", *quoted, f"; {own}; {told}")
 
     def process(self, output: Iterable[str]) -> Mapping[str, str]:

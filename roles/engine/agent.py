@@ -77,7 +77,9 @@ class Agent:
         """
         if mode == "none":
             return ""
-        self._handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # Whoever may read a file may lock it, and so keep every apply from this node.
+        os.fchmod(self._handle, 0o600)
         deadline = time.monotonic() + patience
         while True:
             try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from time import monotonic
+from time import monotonic, sleep
 
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.operations import run_host_op
@@ -19,6 +19,9 @@ from roles.engine.trouble import work_trouble
 from roles.stages import deploy
 
 Tell = Callable[[Event], None]
+# Seconds for which it is tried to come in anew, of the 120 that a change on trial has: sshd takes nobody for a moment
+# while it reads its settings.
+KNOCKING = 20.0
 
 
 @dataclass
@@ -111,7 +114,7 @@ class Work:
         """Come in anew, as anybody would, and say so to whoever waits for it."""
         opening: Opening = replace(self.host.data.opening, lock="none")
         try:
-            line = Line(self.host.name, self.host.data.argv, opening)
+            line = self._enter(opening)
         except Trouble as trouble:
             what = f"{name}: after it nobody can log in any more ({trouble.what})"
             fix = "the node goes back to what it had within two minutes; let the plan let you in"
@@ -123,6 +126,16 @@ class Work:
         if result.status:
             raise work_trouble(self.host.name, f"{name}: confirming it", result.err)
         self.host.connector.unconfirmed = False
+
+    def _enter(self, opening: Opening) -> Line:
+        deadline = monotonic() + KNOCKING
+        while True:
+            try:
+                return Line(self.host.name, self.host.data.argv, opening)
+            except Trouble:
+                if monotonic() > deadline:
+                    raise
+                sleep(KNOCKING / 40)
 
     def _end(self, changed: int) -> None:
         total, seconds = len(self.host.op_hash_order), monotonic() - self.began

@@ -132,6 +132,18 @@ def test_two_looks_go_together_and_none_beside_an_apply(tmp_path: Path) -> None:
     second.close()
 
 
+def test_the_lock_is_roots_alone(line: Line, tmp_path: Path) -> None:
+    """Whoever may read it could hold it, and no apply would come through; one that others could read is closed."""
+    lock = tmp_path / "run/apply.lock"
+    first = lock.stat().st_mode & 0o777
+    line.close()
+    lock.chmod(0o644)
+
+    Line("here", HERE, _opening(tmp_path)).close()
+
+    assert (first, lock.stat().st_mode & 0o777) == (0o600, 0o600)
+
+
 def test_a_second_connection_needs_no_lock(line: Line, tmp_path: Path) -> None:
     """Whoever confirms a change comes in while the apply still holds the node."""
     second = Line("here", HERE, _opening(tmp_path, "none"))

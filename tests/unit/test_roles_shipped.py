@@ -3,6 +3,7 @@
 import os
 import subprocess
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar
 
@@ -91,6 +92,18 @@ def test_marks_are_what_a_real_shell_says(tmp_path: Path) -> None:
     owner = f"{odd.owner()}:{odd.group()}"
     mark = Shipped("", "", "1\n", mode="640").mark.replace("root:root", owner)
     assert fact.process(told.splitlines()) == {str(odd): mark}
+
+
+def test_a_path_with_a_backslash_is_known_again(tmp_path: Path) -> None:
+    """As in systemd's name for the unit of /mnt/lab-data: such a file is as it should be after one apply."""
+    path = tmp_path / r"mnt-lab\x2ddata.mount"
+    path.write_text("1\n")
+    asked = Marks().command([str(path)]).get_raw_value()
+
+    told = subprocess.run(["sh", "-c", asked], check=True, capture_output=True, text=True).stdout
+
+    assert list(Marks().process(told.splitlines())) == [str(path)]
+    assert sha256(b"1\n").hexdigest() in told
 
 
 @pytest.mark.parametrize("text", ["", "one\n", "first\nno end", "ünï\n"], ids=["empty", "line", "no-end", "bytes"])
