@@ -13,10 +13,12 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from vpn.certificate import HASH
-from vpn.entry import Begun, Entry, NotAnEntryError, entry_text, parse_entry
+from vpn.entry import Begun, Entry, Issued, Joined, NotAnEntryError, Revoked, entry_text, parse_entry
 
 _SEAL = "seal"
 _START = "0" * 64
+# Of a line's digest, as much as two lines never share.
+_MARK = 16
 
 
 class DamagedError(ValueError):
@@ -41,6 +43,16 @@ class Journal:
         first = self.entries[0]
         assert isinstance(first, Begun)  # noqa: S101  # no journal is made without
         return first
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What tells how far it has come: a mark for each line and for each line of those it has joined, the last last.
+
+        A journal goes on where another ended if it holds that one's last mark.
+        """
+        first, *others = (line[:_MARK] for line in self.lines)
+        joined = (mark for entry in self.entries if isinstance(entry, Joined) for mark in entry.marks)
+        return (first, *joined, *others)
 
     def with_entries(self, entries: Sequence[Entry]) -> "Journal":
         """Return the journal with more entries at its end."""
@@ -81,13 +93,14 @@ def _bound(head: str, written: str) -> str:
 
 
 def _read(lines: Sequence[str]) -> Journal:
-    head, entries = _START, []
+    head, entries, serials = _START, [], set[int]()
     for number, line in enumerate(lines, 1):
         told, _, written = line.partition(" ")
         head = _bound(head, written)
         if told != head:
             raise DamagedError(f"line {number} is not what was written there, or a line before it is missing")
         entries.append(_entry(written, number))
+        _check_serial(entries[-1], serials, number)
     if not entries or not isinstance(entries[0], Begun):
         raise DamagedError("its beginning is missing")
     return Journal(tuple(entries), tuple(lines), head)
@@ -98,6 +111,17 @@ def _entry(written: str, number: int) -> Entry:
         return parse_entry(written)
     except NotAnEntryError as error:
         raise DamagedError(f"line {number}: {error}") from None
+
+
+def _check_serial(entry: Entry, serials: set[int], number: int) -> None:
+    """Raise DamagedError for a serial number that is given twice, or taken back and was never given."""
+    match entry:
+        case Issued(serial=serial) if serial in serials:
+            raise DamagedError(f"line {number} gives a serial number that was given before")
+        case Issued(serial=serial):
+            serials.add(serial)
+        case Revoked(serial=serial) if serial not in serials:
+            raise DamagedError(f"line {number} takes back a certificate that was never issued")
 
 
 def _check_seal(seal: str, journal: Journal, key: ec.EllipticCurvePublicKey) -> None:

@@ -4,39 +4,26 @@ Each is made under the hold, from what the files say then, and entered in the jo
 a run that was killed leaves at most a certificate whose key nobody has.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from bedplate.errors import InputError, MachineError
-from bedplate.hold import held
+from bedplate.errors import InputError
 from vpn.bundle import Bundle
-from vpn.certificate import Issuer, certificate_text, fingerprint, issue, key_text, new_key
-from vpn.entry import Entry, Issued, Listed, Revoked
+from vpn.certificate import certificate_text, fingerprint, issue, key_text, new_key
+from vpn.desk import Desk, enter, opened_desk
+from vpn.entry import Issued, Revoked
 from vpn.key_store import TLS_CRYPT
-from vpn.lists import current_list, root_text
+from vpn.lists import current_list
 from vpn.passphrase import Passphrase
-from vpn.pki import Pki, opened_issuer, reopened
-from vpn.revocation import Reason, end_of, list_text, signed_list
-from vpn.roll import Roll, roll_of
+from vpn.pki import Pki
+from vpn.revocation import Reason
 from vpn.subject import Subject, Use
 from vpn.tls_crypt import client_key
 
 
-@dataclass(frozen=True, slots=True)
-class Desk:
-    """Where one change is made: what the folder holds under the hold, and the authority's key."""
-
-    pki: Pki
-    issuer: Issuer
-    lock: bytes | None
-    now: datetime
-
-
 def add(pki: Pki, subjects: Sequence[Subject], now: datetime, passphrase: Passphrase) -> tuple[Issued, ...]:
     """Issue a first certificate to each; InputError where one has a certificate that counts."""
-    with _desk(pki, now, passphrase) as desk:
+    with opened_desk(pki, now, passphrase) as desk:
         for subject in subjects:
             _check_new(desk, subject)
         return _issued(desk, subjects)
@@ -47,7 +34,7 @@ def renew(pki: Pki, subjects: Sequence[Subject], now: datetime, passphrase: Pass
 
     InputError where one has none, or its newest was revoked.
     """
-    with _desk(pki, now, passphrase) as desk:
+    with opened_desk(pki, now, passphrase) as desk:
         for subject in subjects:
             if desk.pki.roll.current(subject.name) is None:
                 raise InputError(f"{subject.name} has no certificate to renew", fix="`bedplate vpn add` issues one")
@@ -56,16 +43,16 @@ def renew(pki: Pki, subjects: Sequence[Subject], now: datetime, passphrase: Pass
 
 def issue_anew(pki: Pki, subjects: Sequence[Subject], now: datetime, passphrase: Passphrase) -> tuple[Issued, ...]:
     """Issue a certificate to each, whether they had one or not: gateways, whose names the plan decides."""
-    with _desk(pki, now, passphrase) as desk:
+    with opened_desk(pki, now, passphrase) as desk:
         return _issued(desk, subjects)
 
 
 def revoke(pki: Pki, names: Iterable[str], reason: Reason, now: datetime, passphrase: Passphrase) -> tuple[Issued, ...]:
     """Revoke every certificate of these names that counts, in a new list; return them, none where all had ended."""
-    with _desk(pki, now, passphrase) as desk:
+    with opened_desk(pki, now, passphrase) as desk:
         wanted = set(names)
         gone = tuple(each for each in desk.pki.roll.valid(now) if each.name in wanted)
-        _enter(desk, [Revoked(now, each.serial, reason) for each in gone])
+        enter(desk, [Revoked(now, each.serial, reason) for each in gone])
         return gone
 
 
@@ -73,19 +60,9 @@ def relist(pki: Pki, now: datetime, passphrase: Passphrase) -> bool:
     """Sign a new list where the one there is past the half of its life, or not the last; tell whether it was."""
     if current_list(pki, now) is not None:
         return False
-    with _desk(pki, now, passphrase) as desk:
-        _enter(desk, [])
+    with opened_desk(pki, now, passphrase) as desk:
+        enter(desk, [])
     return True
-
-
-@contextmanager
-def _desk(pki: Pki, now: datetime, passphrase: Passphrase) -> Iterator[Desk]:
-    """Open the folder again under the hold, with the authority's key; HeldError while somebody else signs."""
-    with held(pki.folder.journal):
-        fresh = reopened(pki)
-        _check_clock(fresh.roll, now)
-        issuer, lock = opened_issuer(fresh, passphrase)
-        yield Desk(fresh, issuer, lock, now.replace(microsecond=0))
 
 
 def _issued(desk: Desk, subjects: Sequence[Subject]) -> tuple[Issued, ...]:
@@ -99,7 +76,7 @@ def _issued(desk: Desk, subjects: Sequence[Subject]) -> tuple[Issued, ...]:
         for subject, serial in zip(subjects, roll.next_serials(), strict=False)
     ]
     entries = tuple(entry for entry, _ in made)
-    _enter(desk, entries)
+    enter(desk, entries)
     desk.pki.store.write({entry.name: bundle.text for entry, bundle in made})
     return entries
 
@@ -122,21 +99,6 @@ def _hiding(subject: Subject, server_key: str) -> str:
             return ""
 
 
-def _enter(desk: Desk, entries: Sequence[Entry]) -> None:
-    """Write the journal with more entries, and a new list where they revoke or the one there has had its time."""
-    folder, journal = desk.pki.folder, desk.pki.journal.with_entries(entries)
-    lists = {}
-    is_revoking = any(isinstance(entry, Revoked) for entry in entries)
-    if is_revoking or current_list(desk.pki, desk.now) is None:
-        roll = roll_of(journal)
-        number = roll.listed.number + 1 if roll.listed else 1
-        made = signed_list(desk.issuer, roll.revocations(), number, desk.now)
-        journal = journal.with_entries((Listed(desk.now, number, end_of(made)),))
-        lists = {folder.lists: list_text(made) + root_text(folder)}
-    sealed = journal.text(desk.issuer.key)
-    folder.write({folder.journal: sealed, folder.copy: sealed, **lists})
-
-
 def _check_new(desk: Desk, subject: Subject) -> None:
     known = desk.pki.roll.current(subject.name)
     # A certificate whose key was never written was issued by a run that was killed: nobody holds it.
@@ -144,13 +106,4 @@ def _check_new(desk: Desk, subject: Subject) -> None:
         raise InputError(
             f"{subject.name} has a certificate until {known.until:%Y-%m-%d}",
             fix="`bedplate vpn renew` issues the next; for another machine of theirs, name it: --device",
-        )
-
-
-def _check_clock(roll: Roll, now: datetime) -> None:
-    if now < roll.newest:
-        raise MachineError(
-            f"this machine's clock says {now:%Y-%m-%d %H:%M} UTC, and the journal's last entry is of"
-            f" {roll.newest:%Y-%m-%d %H:%M}",
-            fix="set the clock: what is signed now would begin before what was signed last",
         )

@@ -30,23 +30,32 @@ def tell_gateways(
     pki: "Pki",
     config: Path | None,
     cut: Iterable[str] = (),
-    keys: "Mapping[str, GatewayKeys] | None" = None,
+    keys: "Callable[[Pki], Mapping[str, GatewayKeys]] | None" = None,
 ) -> None:
-    """Send every gateway whom it lets in and what was revoked, and say what was cut; PartError names the unreached."""
+    """Send every gateway whom it lets in and what was revoked, and say what was cut; PartError names the unreached.
+
+    A gateway refuses what is older than it has: where somebody else has signed meanwhile, theirs is sent with ours.
+    """
     from dataclasses import replace
 
     from bedplate.plan.laptops import laptop_gateways
     from bedplate.report.vpn import carried_lines
     from vpn.laptops.carry import carry
+    from vpn.pki import reopened
     from vpn.told import book_of, node_of_gateway
 
     gateways = laptop_gateways(plan)
     if not gateways:
         return
-    book = replace(book_of(pki, now()), keys=keys or {})
     nodes = {gateway.place: node_of_gateway(plan, gateway) for gateway in gateways}
     with ways_to(plan, nodes.values(), config) as way:
-        carried = carry(gateways, book, lambda gateway: way(nodes[gateway.place].name), cut=cut)
+        while True:
+            book = replace(book_of(pki, now()), keys=keys(pki) if keys else {})
+            carried = carry(gateways, book, lambda gateway: way(nodes[gateway.place].name), cut=cut)
+            fresh = reopened(pki) if carried.failures else pki
+            if fresh is pki:
+                break
+            pki = fresh
     show(carried_lines(carried))
     carried.check()
 

@@ -32,7 +32,9 @@ def sync(
     passphrase = cache(known_passphrase(passphrase_file))
     _signed(pki, wanted, passphrase)
     signed = keys_of(plan.name, fleet)
-    tell_gateways(plan, signed, ssh_config, cut=wanted.left, keys=keys_of_gateways(plan, signed, passphrase, now()))
+    tell_gateways(
+        plan, signed, ssh_config, cut=wanted.left, keys=lambda pki: keys_of_gateways(plan, pki, passphrase, now())
+    )
     return 0
 
 

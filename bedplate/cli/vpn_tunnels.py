@@ -44,6 +44,14 @@ def tunnels(
     passphrase_file: PassphraseFile = None,
 ) -> int:
     """Bring tunnels to their gateways: to AWS with its keys, those between gateways with the fleet's own."""
+    from bedplate.hold import held
+
+    # Whoever comes second would bring an older plan, or other keys, after the newer: from the same file one goes first.
+    with held(fleet.with_suffix(".tunnels")):
+        return _carried(fleet, ssh_config, passphrase_file, new_keys=new_keys, change_engine=change_engine)
+
+
+def _carried(fleet: Path, config: Path | None, passphrase: Path | None, *, new_keys: bool, change_engine: bool) -> int:
     from bedplate.cli.opening import opened, planned
     from bedplate.plan.nodes import standing_nodes
     from bedplate.report.tunnels import carried_tunnel_lines
@@ -51,7 +59,7 @@ def tunnels(
 
     plan = planned(opened(fleet))
     door = _door(plan)
-    keys = _keys(plan, fleet, passphrase_file, anew=new_keys)
+    keys = _keys(plan, fleet, passphrase, anew=new_keys)
     asked = {**_of_sites(door, plan, keys), **_of_regions(plan, keys)}
     if not asked:
         fix = "`sites` makes some, and so do gateways of laptops in two regions where `interconnect` is none"
@@ -59,7 +67,7 @@ def tunnels(
     known = {name: gateway for name, (gateway, _) in asked.items() if gateway}
     amiss = {name: trouble for name, (_, trouble) in asked.items() if trouble}
     nodes = [node for node in standing_nodes(plan) if node.name in known]
-    with ways_to(plan, nodes, ssh_config) as way:
+    with ways_to(plan, nodes, config) as way:
         done = carry_tunnels(known, way, may_change_engine=change_engine)
     carried = CarriedTunnels(done.laid, {**amiss, **done.failures})
     show(carried_tunnel_lines(carried))

@@ -117,7 +117,12 @@ class LaptopLab:
         """Make every gateway one that has its roles and no keys yet."""
         for gateway in self.gateways.values():
             settings = Path(gateway.folders.settings)
-            for file in (*settings.glob("*.crt"), *settings.glob("*.key"), settings / "crl.pem"):
+            for file in (
+                *settings.glob("*.crt"),
+                *settings.glob("*.key"),
+                *settings.glob("*.marks"),
+                settings / "crl.pem",
+            ):
                 file.unlink()
 
     def serve(self) -> None:

@@ -3,6 +3,8 @@
 import json
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +17,21 @@ from bedplate.cli import run
 from tests.support.declared import EXAMPLES, plan_of
 from tests.support.gateway_shell import shell_to
 from tests.support.gateway_tools import calls_of, site_gateway_at
-from tests.support.page import spoken, told_blocks
+from tests.support.page import ROOT, spoken, told_blocks
 from tests.support.site_side import LAB
 
 NAME = "gate.cellar"
 REGIONS = [region.name for region in LAB.regions]
 HOME = LAB.home.name
 KEY = "a.key.that.AWS.made.up"
+_HOLDING = """
+import sys
+from pathlib import Path
+from bedplate.hold import held
+with held(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
 
 
 @pytest.fixture
@@ -196,3 +206,18 @@ def test_a_fleet_without_sites_has_none(tmp_path: Path, capsys: pytest.CaptureFi
     assert run(["vpn", "tunnels", str(file)]) == 2
 
     assert "the fleet has no tunnels" in capsys.readouterr().err
+
+
+def test_of_two_at_once_one_wins(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever comes second is told who is at it, with status 5, and brings nothing: its plan may be the older."""
+    command = [sys.executable, "-c", _HOLDING, str(lab.with_suffix(".tunnels"))]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        assert first.stdout
+        first.stdout.readline()
+        status = run(["vpn", "tunnels", str(lab)])
+        first.communicate()
+
+    assert status == 5
+    assert f"process {first.pid}" in capsys.readouterr().err
+    assert calls_of(gate) == []
+    assert run(["vpn", "tunnels", str(lab)]) == 0

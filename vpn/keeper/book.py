@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .history import check_history, remember_history
 from .identity import NAMES, fresh_identity, put_identity
 from .owed import Owed, note, read_owed
 from .place import TRANSPORTS, Place
@@ -22,6 +23,7 @@ from .trouble import Refusal
 
 # A file called DEFAULT would let everybody in.
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,99}", re.ASCII)
+_MARK = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _SERIAL = re.compile(r"[0-9a-f]{1,40}", re.ASCII)
 _ADDRESS = re.compile(r"ifconfig-push [0-9.]+ [0-9.]+\n", re.ASCII)
 
@@ -31,7 +33,7 @@ class Book:
     """What the operator's machine sends: `laptops` holds the file of each laptop by transport and name.
 
     `revoked` holds the serials, in hexadecimal, that count no more, with the name of the laptop each was given to.
-    `identity` holds the gateway's certificate and keys, where they are sent along.
+    `identity` holds the gateway's certificate and keys, where they are sent along; `marks` are those of the journal.
     """
 
     crl: str
@@ -39,6 +41,7 @@ class Book:
     cut: tuple[str, ...]
     identity: Mapping[str, str] | None = None
     revoked: Mapping[str, str] = field(default_factory=dict)
+    marks: tuple[str, ...] = ()
 
 
 def parse_book(text: str) -> Book:
@@ -47,10 +50,11 @@ def parse_book(text: str) -> Book:
         told = json.loads(text)
         laptops = {each: told["laptops"][each] for each in TRANSPORTS}
         identity = told.get("identity") and {name: str(told["identity"][name]) for name in NAMES}
-        book = Book(told["crl"], laptops, tuple(told["cut"]), identity, told.get("revoked", {}))
+        marks = tuple(told.get("marks", ()))
+        book = Book(told["crl"], laptops, tuple(told["cut"]), identity, told.get("revoked", {}), marks)
         names = {*book.cut, *book.revoked.values(), *(name for files in book.laptops.values() for name in files)}
         files = [file for each in book.laptops.values() for file in each.values()]
-        judged = ((_NAME, names), (_ADDRESS, files), (_SERIAL, book.revoked))
+        judged = ((_NAME, names), (_ADDRESS, files), (_SERIAL, book.revoked), (_MARK, marks))
         whole = all(pattern.fullmatch(each) for pattern, texts in judged for each in texts)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise Refusal(f"that is no book of laptops: {error!r}") from None
@@ -63,11 +67,17 @@ def take(place: Place, book: Book) -> dict[str, object]:
     """Put the book in force, end the sessions of whoever it lets in no more, and return what was done.
 
     The list comes first and the sessions last: whoever is cut off finds the door shut. Raises Refusal, before
-    anything is changed, for keys that do not agree, and for a list that is over, older than the one in force, or of
-    another authority. A new certificate is taken up by daemons that start anew, which laptops notice for seconds.
+    anything is changed, for a book whose journal does not go on where that of the one in force had come, for keys that
+    do not agree, and for a list that is over, older than the one in force, or of another authority. A new certificate
+    is taken up by daemons that start anew, which laptops notice for seconds.
     """
+    with _alone(place):
+        check_history(place, book.marks, is_with_keys=book.identity is not None)
+        return _taken(place, book)
+
+
+def _taken(place: Place, book: Book) -> dict[str, object]:
     with (
-        _alone(place),
         fresh_identity(place, book.identity) as identity,
         fresh_list(place, book.crl, (identity or place.settings) / place.trusted.name) as crl,
     ):
@@ -76,6 +86,7 @@ def take(place: Place, book: Book) -> dict[str, object]:
         if identity:
             put_identity(place, identity)
         number = put_list(place, crl)
+        remember_history(place, book.marks)
         for transport in TRANSPORTS:
             _replace_files(place.addresses(transport), book.laptops[transport])
         ended = settle(place, owed, {each: book.laptops[each].keys() for each in TRANSPORTS})

@@ -25,6 +25,11 @@ class Place:
         return self.settings / "crl.pem"
 
     @property
+    def history(self) -> Path:
+        """How far the journal had come that the book in force came out of."""
+        return self.settings / "journal.marks"
+
+    @property
     def seen(self) -> Path:
         """When each laptop was last connected."""
         return self.memory / "seen.json"

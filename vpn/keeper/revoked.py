@@ -56,6 +56,11 @@ def _check(old: Path, fresh: Path, trusted: Path) -> None:
     before = _number_under(old, trusted)
     if number < before:
         raise Refusal(f"list {number} of revoked certificates is older than the one in force, {before}")
+    if number == before and fresh.read_bytes() != old.read_bytes():
+        raise Refusal(
+            f"two lists of revoked certificates have the number {number}, the one in force and the one that was sent:"
+            " two have signed apart. `bedplate vpn join`, then `bedplate vpn sync`"
+        )
 
 
 def _number_under(old: Path, trusted: Path) -> int:
