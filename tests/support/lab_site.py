@@ -53,29 +53,32 @@ class SiteLab:
 @contextmanager
 def site_lab() -> Iterator[SiteLab]:
     """Give the laboratory, wired, with nothing started yet."""
+    with Lab("site") as lab:
+        near, internet, desk = (lab.host(name) for name in ("cellar", "internet", "desk"))
+        reach_internet(lab, internet, near)
+        lab.wire((near, "lan0", "192.168.40.1/22"), (desk, "eth0", f"{DESK}/22"))
+        desk.route("default", "192.168.40.1")
+        yield opposite_aws(lab, near, internet, desk)
+
+
+def reach_internet(lab: Lab, internet: LabHost, host: LabHost) -> None:
+    """Wire what has the site's public address to the internet."""
+    public = LAB.sites[0].public
+    lab.wire((internet, "c0", f"{public - 1}/24"), (host, "wan0", f"{public}/24"))
+    host.route("default", public - 1)
+
+
+def opposite_aws(lab: Lab, near: LabHost, internet: LabHost, desk: LabHost) -> SiteLab:
+    """Return the laboratory of a site that is wired: AWS's stand-in and a machine behind it stand at the other end."""
     gateway = cellar(Engine.DAEMON)
     gateway = replace(gateway, tunnels=tuple(one for one in gateway.tunnels if one.name.startswith(REGION)))
-    with Lab("site") as lab:
-        hosts = {name: lab.host(name) for name in ("cellar", "aws", "internet", "desk", "rack")}
-        near, far, internet = hosts["cellar"], hosts["aws"], hosts["internet"]
-        public = LAB.sites[0].public
-        lab.wire((internet, "c0", f"{public - 1}/24"), (near, "wan0", f"{public}/24"))
-        near.route("default", public - 1)
-        lab.wire((internet, "a0", "203.0.113.1/24"), (far, "wan0", f"{gateway.tunnels[0].far.outside}/24"))
-        far.run("ip", "address", "add", f"{gateway.tunnels[1].far.outside}/24", "dev", "wan0")
-        far.route("default", "203.0.113.1")
-        lab.wire((near, "lan0", "192.168.40.1/22"), (hosts["desk"], "eth0", f"{DESK}/22"))
-        hosts["desk"].route("default", "192.168.40.1")
-        lab.wire((far, "vpc0", "10.64.32.1/19"), (hosts["rack"], "eth0", f"{RACK}/19"))
-        hosts["rack"].route("default", "10.64.32.1")
-        internet.forward()
-        far.forward()
-        blocks = (str(LAB.region(REGION).block), *STRAY)
-        yield SiteLab(
-            LabGateway(near, gateway),
-            LabRouter(near),
-            AwsStandIn(far, gateway, blocks),
-            internet,
-            hosts["desk"],
-            hosts["rack"],
-        )
+    far, rack = lab.host("aws"), lab.host("rack")
+    lab.wire((internet, "a0", "203.0.113.1/24"), (far, "wan0", f"{gateway.tunnels[0].far.outside}/24"))
+    far.run("ip", "address", "add", f"{gateway.tunnels[1].far.outside}/24", "dev", "wan0")
+    far.route("default", "203.0.113.1")
+    lab.wire((far, "vpc0", "10.64.32.1/19"), (rack, "eth0", f"{RACK}/19"))
+    rack.route("default", "10.64.32.1")
+    internet.forward()
+    far.forward()
+    blocks = (str(LAB.region(REGION).block), *STRAY)
+    return SiteLab(LabGateway(near, gateway), LabRouter(near), AwsStandIn(far, gateway, blocks), internet, desk, rack)

@@ -129,12 +129,13 @@ class Lab:
     def wire(
         self, first: tuple[LabHost, str, IPv4Interface | str], second: tuple[LabHost, str, IPv4Interface | str]
     ) -> None:
-        """Connect two hosts: each end is a host, the name of its device there and its address with the prefix."""
+        """Connect two hosts: each end is a host, its device's name there and its address with the prefix, or ""."""
         (one, device, _), (other, far, _) = first, second
         made = ["type", "veth", "peer", "name", far, "netns", other.namespace]
         checked(["ip", "-n", one.namespace, "link", "add", device, *made])
         for host, name, address in (first, second):
-            host.run("ip", "address", "add", str(address), "dev", name)
+            if address:
+                host.run("ip", "address", "add", str(address), "dev", name)
             host.run("ip", "link", "set", name, "up")
 
     def close(self) -> None:

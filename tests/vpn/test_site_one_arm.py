@@ -1,0 +1,113 @@
+"""A site's gateway with one arm, behind a router that translates: what comes to it leaves by where it came from."""
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.lab_one_arm import GATE, OneArmLab, one_arm_lab
+from tests.support.lab_site import DESK, RACK
+from tests.support.netlab import LabHost
+from tests.support.netlab_probe import capture, megabits, packets
+from tests.support.netlab_program import until
+from vpn.guard.last_routes import PROTOCOL
+
+pytestmark = pytest.mark.xdist_group("one-arm")
+INSIDE = "net 10.0.0.0/8 or net 192.168.0.0/16"
+# In the internet, and no end of a tunnel.
+INTERNET = "203.0.113.1"
+REDIRECT = f"icmp[icmptype] == icmp-redirect and src {GATE}"
+
+
+_ECHO = (
+    f"import socket; s = socket.create_server(('{RACK}', 7)); print('listens', flush=True)\n"
+    "c = s.accept()[0]; c.sendall(c.recv(9))"
+)
+_SAY = (
+    f"import socket, sys; s = socket.create_connection(('{RACK}', 7), 3)\n"
+    "s.sendall(b'word'); sys.exit(s.recv(9) != b'word')"
+)
+
+
+@pytest.fixture(scope="module")
+def stands() -> Iterator[OneArmLab]:
+    """Give a site whose gateway reaches its region through the router of the room."""
+    with one_arm_lab() as made:
+        made.start()
+        yield made
+
+
+def test_machines_and_laptops_reach_the_region_and_nothing_is_in_the_clear(stands: OneArmLab) -> None:
+    """Both ways, streams too; the internet sees UDP of the router's address and of AWS's alone."""
+    desk, rack = stands.site.desk, stands.site.rack
+    with capture(stands.router, "wan0") as wire:
+        assert desk.pings(RACK)
+        assert rack.pings(DESK)
+        assert stands.laptop.pings(RACK)
+        streams = megabits(desk, rack, RACK, 1), megabits(rack, desk, DESK, 1)
+
+    assert min(streams) > 1
+    assert packets(wire, "udp port 4500")
+    assert not packets(wire, INSIDE)
+    assert not packets(wire, "ip and not udp port 4500 and not udp port 500")
+
+
+def test_laptops_reach_the_room_and_are_not_reached(stands: OneArmLab) -> None:
+    """A machine's answer comes by the router; what a machine begins ends at the gateway."""
+    (laptop,) = stands.laptop.run("hostname", "-I").split()
+
+    assert stands.laptop.pings(DESK)
+    assert not stands.site.desk.pings(laptop, 1)
+
+
+def test_a_gateway_may_be_its_rooms_way_out(stands: OneArmLab) -> None:
+    """It hands on what is for the internet, and tells nobody to go around it; the router need not know the fleet then.
+
+    A router that keeps state, and leads what is for the fleet to the gateway, sees half of it and ends every stream.
+    """
+    desk, rack = stands.site.desk, stands.site.rack
+    stands.keep_state()
+    desk.run("sysctl", "-qw", "net.ipv4.conf.all.accept_redirects=0", "net.ipv4.conf.eth0.accept_redirects=0")
+    desk.run("ip", "route", "flush", "cache")
+    assert desk.pings(RACK)
+    assert not _talks(desk, rack)
+
+    desk.route("default", GATE)
+    with capture(stands.gate, "eth0") as wire:
+        assert desk.pings(INTERNET)
+        assert _talks(desk, rack)
+
+    assert packets(wire, f"src {DESK} and dst {INTERNET}")
+    assert not packets(wire, REDIRECT)
+
+
+def test_with_its_tunnels_gone_it_refuses_and_sends_nobody_around_it(stands: OneArmLab) -> None:
+    """Its own way out is the room's: without its guard and routes, packets would go to the router and come again."""
+    desk, gate = stands.site.desk, stands.gate
+    desk.route("default", GATE)
+    stands.site.site.kill()
+    until(lambda: "10.64.0.0/16" not in stands.site.routes, 40, "BGP still tells of the region")
+
+    with capture(gate, "eth0") as near, capture(stands.router, "lan0") as beyond:
+        assert not desk.pings(RACK)
+        assert not stands.laptop.pings(RACK)
+    gate.run("nft", "delete", "table", "inet", "bedplate_guard")
+    gate.run("ip", "route", "flush", "proto", str(PROTOCOL))
+    gate.run("sysctl", "-qw", "net.ipv4.conf.eth0.send_redirects=1")
+    with capture(gate, "eth0") as near_without, capture(stands.router, "lan0") as beyond_without:
+        desk.pings(RACK)
+
+    assert packets(near, f"icmp[icmptype] == icmp-unreach and src {GATE} and dst {DESK}")
+    assert not packets(near, REDIRECT)
+    assert not packets(beyond, f"dst {RACK}")
+    assert packets(near_without, REDIRECT)
+    assert len(packets(beyond_without, f"dst {RACK}")) > 3
+
+
+def _talks(client: LabHost, server: LabHost) -> bool:
+    """Tell whether a server hears what a client says by TCP, and is heard."""
+    listener = server.start(sys.executable, "-c", _ECHO, log=f"echo-{len(server.programs)}.log")
+    until(lambda: "listens" in listener.told, 20, "nobody listens")
+    talks = client.tries(sys.executable, "-c", _SAY, seconds=30)
+    listener.end()
+    return talks
