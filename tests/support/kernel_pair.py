@@ -15,9 +15,8 @@ from tests.support.lab_fault import CLEAR, Fault, cut, killed, suffer
 from tests.support.lab_pair import RACK, Pair, one_key, pair
 from tests.support.netlab_probe import capture, packets, pinging
 from tests.support.netlab_program import until
-from vpn.sites import pace
+from tests.support.short_lives import short_lived
 from vpn.sites.engine import Engine
-from vpn.sites.rendered import RenderedFile
 from vpn.sites.tunnel import MTU
 
 # Shortened from hours, so that every run sees several of each.
@@ -35,19 +34,12 @@ _HEADERS = 28
 
 def main() -> None:
     """Tell all of it."""
-    with pair(one_key(), _short_lived, engine=Engine.KERNEL) as made:
+    with pair(one_key(), short_lived(IKE_SECONDS, CHILD_SECONDS), engine=Engine.KERNEL) as made:
         made.start()
         made.wait(60)
         told = {"wire": _wire(made), "faults": {name: _suffered(made, fault) for name, fault in _DONE.items()}}
         told |= {"rekeys": _rekeys(made), "leak": _leak(made)}
     sys.stdout.write(json.dumps(told))
-
-
-def _short_lived(file: RenderedFile) -> str:
-    # Else a key would end a tenth of its life after it is renewed: less than a second of so short a one.
-    child = f"rekey_time = {CHILD_SECONDS}s\n        rand_time = 1s\n        life_time = {4 * CHILD_SECONDS}s"
-    text = file.text.replace(f"rekey_time = {pace.IKE_REKEY}s", f"rekey_time = {IKE_SECONDS}s")
-    return text.replace(f"rekey_time = {pace.CHILD_REKEY}s", child)
 
 
 def _wire(made: Pair) -> dict[str, object]:

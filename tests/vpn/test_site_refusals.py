@@ -17,7 +17,7 @@ from vpn.sites.rendered import RenderedFile
 
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
 # Certificates and lists last for 90 days and are valid for 5 minutes before they are made.
-STRONG_IKE, STRONG_ESP = "aes256gcm16-prfsha384-ecp384", "aes256gcm16-ecp256,aes256gcm16-ecp384"
+STRONG_IKE, STRONG_ESP = "aes256gcm16-prfsha384-ecp384", "aes256gcm16-ecp384"
 WEAK_IKE, WEAK_ESP = "aes128-sha1-modp1024", "aes128-sha1"
 
 

@@ -16,12 +16,6 @@ _PLUGINS = (
     "random nonce openssl pem pkcs1 pkcs8 x509 revocation constraints pubkey hmac kdf gcm drbg vici "
     "kernel-libipsec kernel-netlink socket-default updown counters"
 )
-# AWS's end allows both groups. Charon's own library drops what comes under a renewed key until it has worked the key
-# out, and that takes a twentieth of the time on P-256; the kernel is told in time.
-_PROPOSALS = {
-    Engine.KERNEL: "aes256gcm16-ecp384",
-    Engine.DAEMON: "aes256gcm16-ecp256,aes256gcm16-ecp384",
-}
 # Any table that no administrator uses.
 _TABLE = 45_000
 
@@ -49,7 +43,6 @@ def connections_of(charon: Charon, engine: Engine, places: Places) -> RenderedFi
         charon=charon,
         pace=pace,
         in_kernel=engine is Engine.KERNEL,
-        proposals=_PROPOSALS[engine],
         has_papers=_has_papers,
         cacerts=_cacerts,
     )
