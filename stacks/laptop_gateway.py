@@ -12,9 +12,10 @@ from pulumi_aws.ec2.network_interface import NetworkInterface, NetworkInterfaceA
 from pulumi_aws.ec2.route import Route, RouteArgs
 
 from bedplate.catalog import load_catalog
-from bedplate.plan.door import ANYWHERE, Rule
+from bedplate.plan.beyond import has_transit
+from bedplate.plan.door import ANYWHERE, Rule, met_rules
 from bedplate.plan.fleet import FleetPlan, LaptopPool, RegionPlan
-from bedplate.plan.laptops import Transport
+from bedplate.plan.laptops import Transport, met_pools
 from bedplate.plan.standing import GATEWAY_TYPE, GATEWAY_VOLUME
 from stacks.image import image_of
 from stacks.lone_machine import LoneMachine, launch_alone
@@ -81,7 +82,7 @@ class LaptopGateway(pulumi.ComponentResource):
     def __init__(self, plan: FleetPlan, pool: LaptopPool, parts: GatewayParts, opts: pulumi.ResourceOptions) -> None:
         self._name = f"{plan.name}-laptops"
         super().__init__("bedplate:stacks:LaptopGateway", self._name, None, opts)
-        self.group_id = self._firewall(parts.vpc_id)
+        self.group_id = self._firewall(plan, pool, parts.vpc_id)
         interface = self._interface(parts, self.group_id)
         self.interface_id, self.private_ip = interface.id, interface.private_ip
         self.public_ip = self._address(parts, interface)
@@ -100,9 +101,11 @@ class LaptopGateway(pulumi.ComponentResource):
             "group_id": self.group_id,
         }
 
-    def _firewall(self, vpc_id: pulumi.Output[str]) -> pulumi.Output[str]:
+    def _firewall(self, plan: FleetPlan, pool: LaptopPool, vpc_id: pulumi.Output[str]) -> pulumi.Output[str]:
         doors = Doors(self._name, "Gateway of the laptops", vpc_id, self)
-        doors.let_in(*_OPEN)
+        # What comes by the gateways' own tunnels has passed the group when it comes out.
+        others = met_pools(plan, pool)[1:] if has_transit(plan) else ()
+        doors.let_in(*_OPEN, *met_rules(others))
         doors.let_out(ANYWHERE)
         return doors.group_id
 

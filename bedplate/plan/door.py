@@ -1,10 +1,10 @@
 """Who may open a connection to whom, as rules derived from the plan."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from bedplate.plan.fleet import FleetPlan, RegionPlan
+from bedplate.plan.fleet import FleetPlan, LaptopPool, RegionPlan
 from bedplate.plan.hostnames import API_PORT
 from bedplate.plan.joint import is_led
 from bedplate.plan.zones import nodes_space
@@ -58,6 +58,13 @@ def joined_rules(region: RegionPlan) -> tuple[Rule, ...]:
     return tuple(
         Rule(f"all-from-nodes-{block.prefixlen}", f"All from nodes of {region.name}", block)
         for block in nodes_space(region.block)
+    )
+
+
+def met_rules(places: Iterable[LaptopPool]) -> tuple[Rule, ...]:
+    """Return the rules by which a gateway takes what laptops of other gateways send to its own."""
+    return tuple(
+        Rule(f"all-from-laptops-{pool.place}", f"All from the laptops of {pool.place}", pool.block) for pool in places
     )
 
 

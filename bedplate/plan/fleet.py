@@ -83,10 +83,14 @@ class DirectPlan:
 
 @dataclass(frozen=True, slots=True)
 class LaptopPool:
-    """The addresses that one gateway hands to laptops; `place` is a region or a site."""
+    """The addresses that one gateway hands to laptops; `place` is a region or a site.
+
+    `between` tells whether its laptops reach each other, and those of other gateways that do.
+    """
 
     place: str
     block: IPv4Network
+    between: bool = False
 
 
 @dataclass(frozen=True, slots=True)

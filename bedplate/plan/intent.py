@@ -78,9 +78,10 @@ def carries(plan: FleetPlan, source: Spot, target: Spot) -> bool:
 def reaches(plan: FleetPlan, source: Spot, target: Spot, flow: Flow = SSH) -> bool:
     """Tell whether a connection from one spot to another is to come about.
 
-    Nothing known stands in an edge subnet but gateways, and nobody is to open a connection to a laptop of a
-    region's pool: where its security group lets the packet in, the gateway itself has to refuse it. So it is on
-    OpenVPN's own two ports, which are open to all, and where `refused_by_gateway` says so.
+    Nothing known stands in an edge subnet but gateways, and nobody is to open a connection to a laptop of a region's
+    pool, but another laptop where the file asks for it. Where its security group lets the packet in, the gateway
+    itself has to refuse it. So it is on OpenVPN's own two ports, which are open to all, and where `refused_by_gateway`
+    says so.
     What a site lets in is the site's matter.
     """
     if not carries(plan, source, target) or source.kind is Kind.EDGE:
@@ -91,7 +92,7 @@ def reaches(plan: FleetPlan, source: Spot, target: Spot, flow: Flow = SSH) -> bo
         doors = {Kind.NODES: (API,), **dict.fromkeys(_PEOPLE, (API, SSH))}
         return source.kind is Kind.CONTROL or flow in doors.get(source.kind, ())
     if target.kind is Kind.LAPTOPS:
-        return target.place not in {region.name for region in plan.regions}
+        return _meet(plan, source, target) or target.place not in {region.name for region in plan.regions}
     return target.kind in (Kind.LAN, Kind.INTERNET)
 
 
@@ -102,7 +103,15 @@ def refused_by_gateway(plan: FleetPlan, source: Spot, target: Spot) -> bool:
     whatever is for a laptop gets as far, and so does what comes out of a tunnel.
     """
     is_joined = target.kind is Kind.LAPTOPS and target.place in joined_regions(plan)
+    if _meet(plan, source, target):
+        return False
     return is_joined and source.kind is not Kind.EDGE and carries(plan, source, target)
+
+
+def _meet(plan: FleetPlan, source: Spot, target: Spot) -> bool:
+    """Tell whether both are laptops, and the file lets them reach each other."""
+    are_laptops = source.kind is Kind.LAPTOPS and target.kind is Kind.LAPTOPS
+    return are_laptops and any(pool.between for pool in plan.laptops)
 
 
 _PEOPLE = (Kind.LAN, Kind.LAPTOPS)

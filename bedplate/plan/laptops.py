@@ -32,6 +32,7 @@ class Transport(StrEnum):
 class LaptopGateway:
     """A gateway of laptops: `place` is a region or a site, `routes` are the blocks that its laptops reach.
 
+    `met` are the pools whose laptops its own reach and are reached by, its own first; none unless the file asks for it.
     `public` is None and `resolvers` are empty until the record holds them. `domains` are those that laptops ask the
     resolvers for, the fleet's own first.
     """
@@ -40,6 +41,7 @@ class LaptopGateway:
     place: str
     pool: IPv4Network
     routes: tuple[IPv4Network, ...]
+    met: tuple[IPv4Network, ...]
     domains: tuple[str, ...]
     public: IPv4Address | None
     resolvers: tuple[IPv4Address, ...]
@@ -77,6 +79,13 @@ def gateway_in(plan: FleetPlan, place: str) -> LaptopGateway | None:
     return next((gateway for gateway in laptop_gateways(plan) if gateway.place == place), None)
 
 
+def met_pools(plan: FleetPlan, pool: LaptopPool) -> tuple[LaptopPool, ...]:
+    """Return the pools whose laptops and those of one reach each other: itself, and where the network leads."""
+    if not pool.between:
+        return ()
+    return (pool, *(each for each in plan.laptops if each != pool and _meet(plan, pool, each)))
+
+
 def resolver_region(plan: FleetPlan, place: str) -> str:
     """Return the region whose resolver answers the laptops of a gateway: the gateway's own if it has one, or home."""
     asked = {region.name for region in plan.regions if asks_here(plan, region)}
@@ -90,6 +99,7 @@ def _gateway(plan: FleetPlan, pool: LaptopPool) -> LaptopGateway:
         place=pool.place,
         pool=pool.block,
         routes=tuple(_routes(plan, pool)),
+        met=tuple(each.block for each in met_pools(plan, pool)),
         domains=(plan.domain, *(site.dns.domain for site in plan.sites if site.dns)),
         public=sites.get(pool.place) or plan.record.gateways.get(pool.place),
         resolvers=plan.record.resolvers.get(resolver_region(plan, pool.place), ()),
@@ -103,6 +113,11 @@ def _routes(plan: FleetPlan, pool: LaptopPool) -> Iterator[IPv4Network]:
     reached = {spot.place for spot in every if spot.kind is not Kind.LAPTOPS and _leads(plan, laptop, spot)}
     yield from (region.block for region in plan.regions if region.name in reached)
     yield from (site.lan for site in plan.sites if site.name in reached)
+
+
+def _meet(plan: FleetPlan, one: LaptopPool, other: LaptopPool) -> bool:
+    every = {spot.place: spot for spot in spots(plan) if spot.kind is Kind.LAPTOPS}
+    return _leads(plan, every[one.place], every[other.place])
 
 
 def _leads(plan: FleetPlan, laptop: Spot, spot: Spot) -> bool:

@@ -116,9 +116,11 @@ def _control_plane(
 
 
 def _laptops(fleet: Fleet, blocks: Blocks) -> tuple[LaptopPool, ...]:
-    gateways = fleet.vpn.laptops.gateways if fleet.vpn and fleet.vpn.laptops else ()
-    places = dict.fromkeys(gateway.region or gateway.site or "" for gateway in gateways)
-    return tuple(LaptopPool(place, blocks[paths.pool_path(place)]) for place in places)
+    asked = fleet.vpn.laptops if fleet.vpn else None
+    if asked is None:
+        return ()
+    places = dict.fromkeys(gateway.region or gateway.site or "" for gateway in asked.gateways)
+    return tuple(LaptopPool(place, blocks[paths.pool_path(place)], asked.between) for place in places)
 
 
 def _tunnels(fleet: Fleet, blocks: Blocks) -> tuple[TunnelPlan, ...]:

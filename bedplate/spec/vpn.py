@@ -23,6 +23,11 @@ class Laptops(Spec):
     pool: Prefix = Field(
         default=22, title="Pool size", description="Prefix length of each gateway's pool of client addresses."
     )
+    between: bool = Field(
+        default=False,
+        title="Between laptops",
+        description="Whether laptops reach each other; nobody else opens a connection to one either way.",
+    )
 
 
 class Vpn(Spec):

@@ -167,6 +167,7 @@ _REST = (
     *_replaces("vpn.laptops.gateways.*.region", _ANOTHER_GATEWAY, *_EVERY),
     *_replaces("vpn.laptops.gateways.*.site", _ANOTHER_GATEWAY, *_EVERY),
     *_free("vpn.laptops.gateways", "their order says nothing"),
+    *_free("vpn.laptops.between", "gateways take it up at their next apply, and laptops when they dial anew"),
     *_refused("vpn.laptops.pool", "it would renumber the pools", _RELEASE),
     *_free("kubernetes", "the control plane comes", Event.ADDED),
     *_refused("kubernetes", "etcd's volumes are protected", _DATA, Event.REMOVED),

@@ -14,7 +14,7 @@ from subprocess import run
 from types import TracebackType
 from typing import Self
 
-from bedplate.plan.laptops import Transport
+from bedplate.plan.laptops import LaptopGateway, Transport
 from tests.support.lab_laptop import NAMED, LaptopHost
 from tests.support.lab_laptop_gateway import NOBODY, NOGROUP, GatewayHost
 from tests.support.laptop_keys import LabKeys
@@ -36,16 +36,17 @@ MACHINES = {"us-west-2": "laptops.us-west-2", "cellar": "gate.cellar"}
 
 
 class LaptopLab:
-    """Everything of one laboratory; `laptops` are the devices that the book lets in."""
+    """Everything of one laboratory; `laptops` are the devices that the book lets in, `gateways` those of the file."""
 
-    def __init__(self, name: str, *names: str) -> None:
+    def __init__(self, name: str, *names: str, gateways: tuple[LaptopGateway, ...] = ()) -> None:
         self._lab = Lab(name)
         self.keys = LabKeys()
         self.devices = tuple(Laptop(each, slot) for slot, each in enumerate(names))
         self.net = self._lab.host("net")
         self.node, self.machine = self._lab.host("node"), self._lab.host("machine")
         self.gateways = {
-            gateway.place: GatewayHost(self._lab.host(f"gw-{gateway.place}"), gateway) for gateway in lab_gateways()
+            gateway.place: GatewayHost(self._lab.host(f"gw-{gateway.place}"), gateway)
+            for gateway in gateways or lab_gateways()
         }
         self._lay()
         for gateway in self.gateways.values():

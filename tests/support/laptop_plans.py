@@ -23,6 +23,12 @@ def lab_gateways(record: Record = RECORD) -> tuple[LaptopGateway, ...]:
     return laptop_gateways(lab_plan(record))
 
 
+def met_gateways() -> tuple[LaptopGateway, ...]:
+    """Return the lab's gateways where the file lets laptops reach each other."""
+    plan = lab_plan()
+    return laptop_gateways(replace(plan, laptops=tuple(replace(pool, between=True) for pool in plan.laptops)))
+
+
 def unrecorded() -> Record:
     """Return what the lock of a fleet that was never deployed says of gateways: nothing."""
     return replace(RECORD, gateways={}, resolvers={})

@@ -50,9 +50,9 @@ def site(lan: str) -> dict[str, Any]:
     }
 
 
-def laptops(*places: Mapping[str, str], **size: str) -> dict[str, Any]:
-    """Return a `vpn` with a laptop gateway in each place, such as {"region": "us-west-2"}."""
-    return {"laptops": {"gateways": tuple(dict(place) for place in places), **size}}
+def laptops(*places: Mapping[str, str], **more: str | bool) -> dict[str, Any]:
+    """Return a `vpn` with a laptop gateway in each place, such as {"region": "us-west-2"}, and more of its keys."""
+    return {"laptops": {"gateways": tuple(dict(place) for place in places), **more}}
 
 
 def cluster(**sizes: str) -> dict[str, Any]:

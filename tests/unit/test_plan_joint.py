@@ -89,6 +89,18 @@ def test_what_gateways_carry_is_intended() -> None:
     assert not reaches(PLAN, laptop, north, API)
 
 
+def test_laptops_reach_each_other_where_the_file_asks_for_it() -> None:
+    """Nobody else reaches one, and no laptop does where it is not asked for."""
+    plan = joined_plan(text=TEXT.replace("pool: /22", "pool: /22, between: true"))
+    node, one, other = (_spot(name) for name in (f"{WEST}a/nodes", f"laptops.{WEST}", f"laptops.{NORTH}"))
+
+    assert reaches(plan, one, other)
+    assert not refused_by_gateway(plan, one, other)
+    assert not reaches(plan, node, other)
+    assert refused_by_gateway(plan, node, other)
+    assert not reaches(PLAN, one, other)
+
+
 def test_laptops_are_guarded_by_their_gateway_where_no_security_group_can() -> None:
     """Whoever sends by a gateway gets as far as its filter, which lets nobody through to a laptop."""
     laptops = [spot for spot in spots(PLAN) if spot.kind is Kind.LAPTOPS]

@@ -10,7 +10,7 @@ from bedplate.plan import Record, plan_fleet
 from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateways
 from bedplate.plan.node_doors import OPENVPN
 from tests.conftest import Expect
-from tests.support.laptop_plans import HOME, PUBLIC, RESOLVERS, lab_gateways, unrecorded
+from tests.support.laptop_plans import HOME, PUBLIC, RESOLVERS, lab_gateways, met_gateways, unrecorded
 from tests.support.sketch import laptops, sketch
 from vpn.laptops.guard import guard_rules, laptop_rules
 from vpn.laptops.profile import LaptopKeys, client_profile
@@ -51,6 +51,35 @@ def test_the_packet_filter_of_a_gateway(number: int, expect: Expect) -> None:
     gateway = lab_gateways()[number]
 
     expect(f"laptops/{gateway.place}.nft", guard_rules(gateway))
+
+
+def test_laptops_that_may_reach_each_other(expect: Expect) -> None:
+    """Pools are led to, and let through from laptop to laptop alone; what comes from elsewhere is dropped as ever."""
+    gateways = met_gateways()
+
+    expect("laptops/between-us-west-2.nft", guard_rules(gateways[0]))
+    expect("laptops/between-laptop.nft", laptop_rules(gateways))
+
+    for gateway in gateways:
+        for transport in Transport:
+            told = server_conf(gateway, transport)
+            assert all(f'push "route {pool.network_address} {pool.netmask}"' in told for pool in gateway.met)
+        assert [pool.prefixlen for pool in gateway.met] == [22, 22]
+        assert gateway.met[0] == gateway.pool
+
+
+@pytest.mark.parametrize(("interconnect", "met"), [("transit", [3, 3, 3]), ("peering", [1, 1, 1]), ("none", [2, 2, 1])])
+def test_laptops_meet_where_the_network_leads(interconnect: str, met: list[int]) -> None:
+    """At their own gateway always; at another's where it is led to."""
+    fleet = sketch(
+        sites={"cellar": "192.168.40.0/22"},
+        network={"interconnect": interconnect},
+        vpn=laptops({"region": HOME}, {"region": "us-east-1"}, {"site": "cellar"}, between=True),
+    )
+
+    gateways = laptop_gateways(plan_fleet(fleet, Record({}), load_catalog()))
+
+    assert [len(gateway.met) for gateway in gateways] == met
 
 
 def test_the_packet_filter_of_a_laptop(expect: Expect) -> None:

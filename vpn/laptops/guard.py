@@ -19,4 +19,5 @@ def guard_rules(gateway: LaptopGateway) -> str:
 def laptop_rules(gateways: Sequence[LaptopGateway]) -> str:
     """Return the rules by which a Linux laptop sends nothing that is for the fleet past the tunnel."""
     reached = tuple(dict.fromkeys(block for gateway in gateways for block in gateway.routes))
-    return filled("laptop.nft.j2", fleet=gateways[0].fleet, reached=reached)
+    met = tuple(dict.fromkeys(block for gateway in gateways for block in gateway.met))
+    return filled("laptop.nft.j2", fleet=gateways[0].fleet, reached=reached, met=met)
