@@ -10,14 +10,16 @@ from datetime import UTC, datetime
 
 from bedplate.errors import PartError
 from bedplate.plan.node import Duty, NodePlan
+from vpn.keeper.bgp import Neighbour
+from vpn.keeper.owed import Owed
 from vpn.keeper.sessions import Session
 from vpn.keeper.status import Status
 from vpn.keeper.tunnels import Tunnel
 from vpn.revocation import FAILURE, WARNING
+from vpn.tunnel_condition import Finding, tunnel_faults
+from vpn.wanted import Wanted
 
 ASK = "sudo -n bedplate-vpn status"
-# BGP says something each 10 s, and gateways of regions each 15 s: what is silent for six of that carries nothing.
-SILENT_S = 90
 # Certificates are valid from five minutes before they are signed.
 SKEW_S = 240
 _DAY_S = 86400
@@ -38,14 +40,25 @@ def parse_status(text: str) -> Status:
         told = json.loads(text)
         laptops = {transport: _sessions(each) for transport, each in told["laptops"].items()}
         tunnels = None if told["tunnels"] is None else tuple(Tunnel(**each) for each in told["tunnels"])
-        return Status(told["time"], laptops, told["certificate"], told["crl"], tunnels, _seen(told))
+        return Status(
+            time=told["time"],
+            laptops=laptops,
+            certificate=told["certificate"],
+            crl=told["crl"],
+            tunnels=tunnels,
+            seen={name: int(moment) for name, moment in told.get("seen", {}).items()},
+            number=told.get("number"),
+            charons=dict(told.get("charons", {})),
+            bgp=_neighbours(told.get("bgp")),
+            owed=_owed(told.get("owed", {})),
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         raise PartError("its keeper says nothing that can be read", fix="apply the role keeper to it") from None
 
 
-def amiss(node: NodePlan, status: Status, now: int) -> tuple[Amiss, ...]:
+def amiss(node: NodePlan, wanted: Wanted, status: Status, now: int) -> tuple[Amiss, ...]:
     """Return what is wrong with a gateway at a moment, in Unix time by the clock of whoever asks."""
-    return tuple(Amiss(node.name, message, failing) for message, failing in _faults(node, status, now))
+    return tuple(Amiss(node.name, message, failing) for message, failing in _faults(node, wanted, status, now))
 
 
 def last_seen(answers: Iterable[Status]) -> Mapping[str, datetime]:
@@ -56,22 +69,42 @@ def last_seen(answers: Iterable[Status]) -> Mapping[str, datetime]:
     return {name: datetime.fromtimestamp(moment, UTC) for name, moment in latest.items()}
 
 
-def _faults(node: NodePlan, status: Status, now: int) -> Iterator[tuple[str, bool]]:
+def _faults(node: NodePlan, wanted: Wanted, status: Status, now: int) -> Iterator[Finding]:
     if abs(status.time - now) > SKEW_S:
         yield f"its clock is off by {abs(status.time - now):,} s", True
     if Duty.LAPTOPS in node.duties:
-        yield from _of_laptops(status)
+        yield from _of_laptops(status, wanted.number)
     if node.duties & {Duty.TUNNELS, Duty.JOINT}:
-        yield from _of_tunnels(status)
+        yield from tunnel_faults(wanted, status)
 
 
-def _of_laptops(status: Status) -> Iterator[tuple[str, bool]]:
+def _of_laptops(status: Status, newest: int | None) -> Iterator[Finding]:
     if not status.laptops:
         yield "nothing here serves laptops: apply the role openvpn, then `bedplate vpn sync`", True
         return
     yield from ((f"nobody serves laptops over {each}", True) for each, told in status.laptops.items() if told is None)
     for what, end in (("its certificate", status.certificate), ("its list of revoked certificates", status.crl)):
         yield from _ending(what, None if end is None else end - status.time)
+    if newest is not None and status.crl is not None:
+        yield from _behind(status.number, newest)
+    yield from _still_owed(status.owed)
+
+
+def _behind(number: int | None, newest: int) -> Iterator[Finding]:
+    if number is None:
+        yield "it does not say which list of revoked certificates it holds: apply the role keeper to it", True
+    elif number < newest:
+        yield f"it holds list {number} of revoked certificates, and {newest} was signed: `bedplate vpn sync`", True
+    elif number > newest:
+        told = f"it holds list {number} of revoked certificates, and the newest that is known here is {newest}"
+        yield f"{told}: fetch the folder of keys", False
+
+
+def _still_owed(owed: Owed) -> Iterator[Finding]:
+    if owed.cut:
+        yield f"sessions of {', '.join(sorted(owed.cut))} are still to be ended: `bedplate vpn sync`", True
+    for transport in sorted(owed.anew):
+        yield f"its daemon over {transport} goes by the certificate before: `bedplate vpn sync`", True
 
 
 def _ending(what: str, left: int | None) -> Iterator[tuple[str, bool]]:
@@ -83,20 +116,16 @@ def _ending(what: str, left: int | None) -> Iterator[tuple[str, bool]]:
         yield f"{what} ends in {left // _DAY_S} days: `bedplate vpn sync`", left <= FAILURE.total_seconds()
 
 
-def _of_tunnels(status: Status) -> Iterator[tuple[str, bool]]:
-    if not status.tunnels:
-        yield "no daemon of tunnels answers: `bedplate vpn tunnels`", True
-        return
-    for each in status.tunnels:
-        if each.age is None:
-            yield f"the tunnel {each.name} is down", True
-        elif each.idle is None or each.idle > SILENT_S:
-            since = "yet" if each.idle is None else f"for {each.idle} s"
-            yield f"the tunnel {each.name} stands, and no packet has come in by it {since}", each.age > SILENT_S
+def _neighbours(told: list[dict[str, str | int | list[str]]] | None) -> tuple[Neighbour, ...] | None:
+    return None if told is None else tuple(_neighbour(**each) for each in told)  # type: ignore[arg-type]
 
 
-def _seen(told: dict[str, dict[str, int]]) -> dict[str, int]:
-    return {name: int(moment) for name, moment in told.get("seen", {}).items()}
+def _neighbour(tunnel: str, age: int | None, blocks: list[str]) -> Neighbour:
+    return Neighbour(tunnel, age, tuple(blocks))
+
+
+def _owed(told: dict[str, list[str]]) -> Owed:
+    return Owed(frozenset(told.get("cut", ())), frozenset(told.get("anew", ())))
 
 
 def _sessions(told: list[dict[str, str | int]] | None) -> tuple[Session, ...] | None:

@@ -61,6 +61,23 @@ def keys_of(fleet: str, fleet_file: Path) -> "Pki":
     return open_pki(folder_of(fleet_file), fleet, lambda begun: store_of(begun.keys, fleet_file))
 
 
+def newest_list(fleet: str, fleet_file: Path) -> int | None:
+    """Return the number of the newest list of revoked certificates, None where no authority was begun.
+
+    The journal tells it: no key is asked for, wherever keys lie.
+    """
+    from vpn.key_store import FolderKeys
+    from vpn.pki import open_pki
+    from vpn.pki_folder import NoAuthority, folder_of
+
+    folder = folder_of(fleet_file)
+    try:
+        listed = open_pki(folder, fleet, lambda _begun: FolderKeys(folder.keys)).roll.listed
+    except NoAuthority:
+        return None
+    return listed.number if listed else None
+
+
 def store_of(kind: str, fleet_file: Path) -> "KeyStore":
     """Return the place where private keys lie; InputError for a kind that there is not, or in another account."""
     from vpn.key_store import FolderKeys

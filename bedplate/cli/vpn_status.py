@@ -1,8 +1,9 @@
-"""`bedplate vpn status`: whether what should carry does, gateway by gateway."""
+"""`bedplate vpn status`: whether what should carry does, gateway by gateway, by the plan and the keys."""
 
 from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json
 from bedplate.cli.output import show, show_document
 from bedplate.cli.vpn_gateways import SshConfig, ask_gateways
+from bedplate.cli.vpn_opening import newest_list
 from bedplate.errors import BedplateError, InputError, PartError, ViolationError
 
 
@@ -15,6 +16,7 @@ def status(fleet: FleetFile = DEFAULT_FLEET, *, ssh_config: SshConfig = None, js
     from bedplate.plan.nodes import standing_nodes
     from bedplate.report.condition import condition_document, condition_lines
     from vpn.condition import amiss
+    from vpn.wanted import wanted
 
     plan = planned(opened(fleet))
     nodes = {node.name: node for node in standing_nodes(plan) if node.duties & {Duty.LAPTOPS, Duty.TUNNELS}}
@@ -23,7 +25,9 @@ def status(fleet: FleetFile = DEFAULT_FLEET, *, ssh_config: SshConfig = None, js
     answers = ask_gateways(plan, tuple(nodes.values()), ssh_config)
     failures = {name: each for name, each in answers.items() if isinstance(each, BedplateError)}
     found = {name: each for name, each in answers.items() if not isinstance(each, BedplateError)}
-    wrong = [fault for name, each in found.items() for fault in amiss(nodes[name], each, int(time.time()))]
+    number, now = newest_list(plan.name, fleet), int(time.time())
+    due = {name: wanted(plan, node, number) for name, node in nodes.items()}
+    wrong = [fault for name, each in found.items() for fault in amiss(nodes[name], due[name], each, now)]
     if json:
         show_document(condition_document(found, failures, wrong))
     else:

@@ -66,6 +66,11 @@ class TunnelPlan:
     number: int
     inside: IPv4Network
 
+    @property
+    def name(self) -> str:
+        """What it is called at its site, whose own it is."""
+        return f"{self.region}-{self.number}"
+
 
 @dataclass(frozen=True, slots=True)
 class DirectPlan:

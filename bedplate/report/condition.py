@@ -6,6 +6,7 @@ from typing import Any
 from bedplate.errors import BedplateError
 from bedplate.report.columns import aligned, counted
 from vpn.condition import Amiss
+from vpn.keeper.bgp import Neighbour
 from vpn.keeper.sessions import Session
 from vpn.keeper.status import Status
 from vpn.keeper.tunnels import Tunnel
@@ -40,7 +41,8 @@ def condition_document(
 
 
 def _heads(status: Status) -> Iterator[str]:
-    for what, end in (("certificate", status.certificate), ("list", status.crl)):
+    newest = "list" if status.number is None else f"list {status.number},"
+    for what, end in (("certificate", status.certificate), (newest, status.crl)):
         if end is not None:
             yield f"{what} {counted(max(0, end - status.time) // _DAY_S, 'day')} left"
 
@@ -61,15 +63,26 @@ def _session(each: Session, now: int) -> tuple[str, ...]:
 
 
 def _tunnels(status: Status) -> Iterator[tuple[str, ...]]:
+    spoken = {each.tunnel: each for each in status.bgp or ()}
     for each in status.tunnels or ():
-        yield "tunnel", each.name, *_tunnel(each)
+        yield "tunnel", each.name, *_tunnel(each, status.charons), *_bgp(each, spoken)
 
 
-def _tunnel(each: Tunnel) -> tuple[str, ...]:
+def _tunnel(each: Tunnel, charons: Mapping[str, bool]) -> tuple[str, ...]:
     if each.age is None:
-        return ("down",)
+        return ("down" if charons.get(each.charon, True) else "its daemon does not answer",)
     last = "no packet yet" if each.idle is None else f"last packet {_span(each.idle)} ago"
     return f"for {_span(each.age)}", f"{_size(each.received)} in, {_size(each.sent)} out", last
+
+
+def _bgp(each: Tunnel, spoken: Mapping[str, Neighbour]) -> tuple[str, ...]:
+    """Return what BGP does by a tunnel that stands; nothing where its routes are fixed."""
+    neighbour = spoken.get(each.name)
+    if each.age is None or neighbour is None:
+        return ()
+    if neighbour.age is None:
+        return ("BGP down",)
+    return (f"BGP for {_span(neighbour.age)}, {counted(len(neighbour.blocks), 'block')}",)
 
 
 def _span(seconds: int) -> str:

@@ -19,23 +19,24 @@ class LabRouter:
     programs: tuple[LabProgram, ...] = ()
 
     @property
-    def _folder(self) -> Path:
+    def folder(self) -> Path:
+        """Where its daemons listen for vtysh."""
         return self.host.folder / "frr"
 
     def start(self, text: str) -> None:
         """Start both daemons and give them a text."""
-        self._folder.mkdir(exist_ok=True)
+        self.folder.mkdir(exist_ok=True)
         # FRR gives up root, and then has to find its own sockets.
         self.host.folder.parent.chmod(0o711)
-        shutil.chown(self._folder, "frr", "frr")
-        file = self._folder / "frr.conf"
+        shutil.chown(self.folder, "frr", "frr")
+        file = self.folder / "frr.conf"
         file.write_text(text)
         self.programs = tuple(self._daemon(name) for name in ("zebra", "bgpd"))
         self.ask("-f", str(file))
 
     def ask(self, *words: str) -> str:
         """Have vtysh do something, and return what it printed."""
-        return self.host.run("vtysh", "--vty_socket", str(self._folder), *words)
+        return self.host.run("vtysh", "--vty_socket", str(self.folder), *words)
 
     def stop(self) -> None:
         """End both daemons."""
@@ -43,7 +44,7 @@ class LabRouter:
             program.end(signal.SIGTERM)
 
     def _daemon(self, name: str) -> LabProgram:
-        own = self._folder
+        own = self.folder
         program = self.host.start(
             str(_DAEMONS / name),
             *("--vty_socket", str(own), "-z", str(own / "zserv.api"), "-i", str(own / f"{name}.pid")),

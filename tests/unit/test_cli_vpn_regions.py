@@ -87,7 +87,7 @@ def test_the_page_about_regions_is_followed(
     assert (recorded, begun, applied) == (["vpn", "record"], ["vpn", "init"], ["node", "apply", *NAMES.values()])
     assert statuses == {("vpn", "tunnels"): 0, ("vpn", "status"): 3}
     told = capsys.readouterr().out
-    assert all(f"error: {name}: no daemon of tunnels answers" in told for name in NAMES.values())
+    assert all(f"error: {name}: nothing is known of the tunnel " in told for name in NAMES.values())
     assert run(shlex.split(spoken("vpn-sites.md", "bedplate check"))[1:]) == 0
 
 

@@ -140,6 +140,40 @@ def test_a_gateway_that_serves_nobody_is_told(begun: Path, gateways: Path, capsy
     assert {each["gateway"] for each in document["faults"]} == set(HOSTS.values())
 
 
+def test_a_gateway_that_was_never_brought_its_tunnels_is_told(
+    begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the plan: each of them is named, though the gateway knows of none."""
+    assert run(["vpn", "status", str(begun)]) == 3
+
+    assert "error: gate.cellar: it was not brought the tunnels us-west-2-1, us-west-2-2, us-" in capsys.readouterr().out
+
+
+def test_a_gateway_that_is_a_list_behind_is_told(
+    begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The one that was away while somebody was revoked, and no other, until a sync."""
+    run(["vpn", "add", "ada", str(begun)])
+    for host in HOSTS.values():
+        (gateways / host / "udp.conf").write_text("")
+    run(["vpn", "sync", str(begun)])
+    (gateways / HOSTS["cellar"]).rename(gateways / "away")
+    run(["vpn", "revoke", "ada", str(begun)])
+    (gateways / "away").rename(gateways / HOSTS["cellar"])
+
+    def behind() -> list[str]:
+        capsys.readouterr()
+        assert run(["vpn", "status", str(begun)]) == 3
+        return [line for line in capsys.readouterr().out.splitlines() if "it holds list" in line]
+
+    told = behind()
+    run(["vpn", "sync", str(begun)])
+
+    fault = "it holds list 1 of revoked certificates, and 2 was signed: `bedplate vpn sync`"
+    assert told == [f"error: gate.cellar: {fault}"]
+    assert behind() == []
+
+
 def test_a_gateway_that_does_not_answer_is_told(
     begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

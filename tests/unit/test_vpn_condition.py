@@ -1,29 +1,52 @@
 """How gateways are: what their keepers print is read back, and what does not carry is told."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from ipaddress import IPv4Network
 
 import pytest
 
 from bedplate.errors import PartError
+from bedplate.plan.node import NodePlan
 from bedplate.plan.nodes import standing_nodes
 from bedplate.report.condition import condition_document, condition_lines
 from tests.conftest import Expect
 from tests.support.joined_fleet import NORTH, joined_plan
 from tests.support.nodes import lab_node
+from tests.support.page import page_text
 from vpn.condition import amiss, parse_status
+from vpn.keeper.bgp import Neighbour
 from vpn.keeper.metrics import metrics_text
+from vpn.keeper.owed import Owed
 from vpn.keeper.sessions import Session
 from vpn.keeper.status import Status
 from vpn.keeper.tunnels import Tunnel, carried
+from vpn.wanted import Wanted, WantedTunnel, wanted
 
 NOW, DAY = 1_795_262_400, 86_400
 ADA = Session("ada.laptop", "10.121.4.2", 2_300_000, 510, NOW - 7300, NOW - 2)
 BOB = Session("bob.desk", "10.121.6.3", 90, 80, NOW - 40, None)
-WEST, EAST = Tunnel("us-west-2-1", 3000, 12_000, 9_000, 4), Tunnel("us-east-1-1", 20, 0, 0, None)
-WELL = Status(NOW, {"udp": (ADA,), "tcp": (BOB,)}, NOW + 60 * DAY, NOW + 80 * DAY, (WEST,))
+WEST, EAST = Tunnel("us-west-2-1", 3000, 12_000, 9_000, 4, "tunnels"), Tunnel("us-east-1-1", 20, 0, 0, None, "tunnels")
+BLOCK, ROOM = IPv4Network("10.64.0.0/16"), IPv4Network("192.168.48.0/22")
+TOLD = Neighbour("us-west-2-1", 2990, ("10.64.0.0/16", "192.168.48.0/22"))
+WELL = Status(
+    time=NOW,
+    laptops={"udp": (ADA,), "tcp": (BOB,)},
+    certificate=NOW + 60 * DAY,
+    crl=NOW + 80 * DAY,
+    tunnels=(WEST,),
+    number=7,
+    charons={"tunnels": True},
+    bgp=(TOLD,),
+)
+WANTED = Wanted((WantedTunnel("us-west-2-1", (BLOCK,)),), (ROOM,), 7)
+DUMB = Tunnel("us-west-2-1", None, 0, 0, None, "tunnels")
 GATE = lab_node("gate.cellar")
+NORTH_1, DUMB_1 = Tunnel("eu-north-1-1", None, 0, 0, None, "tunnels"), replace(DUMB, name="eu-north-1-2", charon="mute")
+MUTE = {"tunnels": True, "mute": False}
+SPOKEN = (TOLD, Neighbour("us-east-1-1", None, ()))
 CONNS = (
     "list-conn event {us-west-2-1 {local_addrs=[8.20.30.40] remote_addrs=[52.9.9.9] version=IKEv2 "
     "local-1 {class=pre-shared key id=8.20.30.40} children {net {mode=TUNNEL local-ts=[0.0.0.0/0]}}}}\n"
@@ -40,7 +63,11 @@ SAS = (
 
 
 def _told(status: Status) -> list[str]:
-    return [f"{fault.is_failing}: {fault.message}" for fault in amiss(GATE, status, NOW)]
+    return _of(GATE, WANTED, status)
+
+
+def _of(node: NodePlan, wanted: Wanted, status: Status) -> list[str]:
+    return [f"{fault.is_failing}: {fault.message}" for fault in amiss(node, wanted, status, NOW)]
 
 
 def test_what_a_keeper_prints_is_read_back() -> None:
@@ -71,16 +98,35 @@ def test_a_gateway_that_carries_has_nothing_amiss() -> None:
         ({"crl": NOW + 14 * DAY}, "False: its list of revoked certificates ends in 14 days"),
         ({"crl": NOW - 1}, "True: its list of revoked certificates has ended, and nobody gets in"),
         ({"crl": None}, "True: its list of revoked certificates is not there"),
-        ({"tunnels": None}, "True: no daemon of tunnels answers"),
-        ({"tunnels": ()}, "True: no daemon of tunnels answers"),
+        ({"number": 6}, "True: it holds list 6 of revoked certificates, and 7 was signed: `bedplate vpn sync`"),
+        ({"number": 8}, "False: it holds list 8 of revoked certificates, and the newest that is known here is 7"),
+        ({"number": None}, "True: it does not say which list"),
+        ({"owed": Owed(cut=frozenset({"ada.laptop"}))}, "True: sessions of ada.laptop are still to be ended"),
+        ({"owed": Owed(anew=frozenset({"tcp"}))}, "True: its daemon over tcp goes by the certificate before"),
+        ({"tunnels": None}, "True: it was not brought the tunnel us-west-2-1: `bedplate vpn tunnels`"),
+        ({"tunnels": ()}, "True: it was not brought the tunnel us-west-2-1: `bedplate vpn tunnels`"),
+        ({"tunnels": (WEST, EAST)}, "False: the tunnel us-east-1-1 is not in the plan"),
         ({"tunnels": (replace(WEST, age=None),)}, "True: the tunnel us-west-2-1 is down"),
+        ({"tunnels": (DUMB,), "charons": {"tunnels": False}}, "True: nothing is known of the tunnel us-west-2-1"),
         ({"tunnels": (replace(WEST, idle=91),)}, "True: the tunnel us-west-2-1 stands, and no packet has come in"),
-        ({"tunnels": (EAST,)}, "False: the tunnel us-east-1-1 stands, and no packet has come in by it yet"),
+        ({"tunnels": (replace(WEST, age=20, idle=None),)}, "False: the tunnel us-west-2-1 stands, and no packet has"),
+        ({"bgp": None}, "True: it does not say whom BGP reaches: apply the role keeper"),
+        ({"bgp": ()}, "True: BGP does not stand by the tunnel us-west-2-1"),
+        ({"bgp": (replace(TOLD, age=None),)}, "True: BGP does not stand by the tunnel us-west-2-1"),
+        (
+            {"bgp": (replace(TOLD, blocks=("192.168.48.0/22",)),)},
+            "True: BGP does not tell of 10.64.0.0/16 by the tunnel",
+        ),
+        (
+            {"bgp": (replace(TOLD, blocks=("10.64.0.0/16",)),)},
+            "True: BGP does not tell of 192.168.48.0/22 by any tunnel",
+        ),
+        ({"bgp": (replace(TOLD, age=9, blocks=TOLD.blocks[1:]),)}, "False: BGP does not tell of 10.64.0.0/16 by"),
         ({"time": NOW - 241}, "True: its clock is off by 241 s"),
     ],
 )
 def test_what_does_not_carry_is_told(changes: Mapping[str, object], told: str) -> None:
-    """A tunnel that stands and is silent is down; a date is told two weeks before, and fails three days before."""
+    """The plan's tunnels and the newest list are what is judged; what has not had its time yet is a warning."""
     fields: dict[str, object] = {name: getattr(WELL, name) for name in WELL.__dataclass_fields__} | dict(changes)
 
     (fault,) = _told(Status(**fields))  # type: ignore[arg-type]
@@ -92,13 +138,18 @@ def test_only_what_a_gateway_is_for_is_judged() -> None:
     """A region's gateway of laptops has no tunnels of its own to be down."""
     home = lab_node("laptops.us-west-2")
 
-    assert amiss(home, replace(WELL, tunnels=None), NOW) == ()
+    assert _of(home, Wanted(number=7), replace(WELL, tunnels=None, bgp=None)) == []
+
+
+def test_a_fleet_without_an_authority_has_no_newest_list() -> None:
+    """Whatever list a gateway holds is not behind."""
+    assert _of(GATE, replace(WANTED, number=None), WELL) == []
 
 
 @pytest.mark.parametrize(
     ("tunnels", "told"),
     [
-        (None, ["True: no daemon of tunnels answers: `bedplate vpn tunnels`"]),
+        (None, [f"True: it was not brought the tunnel {NORTH}: `bedplate vpn tunnels`"]),
         ((replace(WEST, name=NORTH, age=None),), [f"True: the tunnel {NORTH} is down"]),
         ((replace(WEST, name=NORTH),), []),
     ],
@@ -110,22 +161,22 @@ def test_a_gateway_that_joins_regions_is_judged_by_its_tunnels(
     """As a site's is: a region that nothing leads to any more is told."""
     (node,) = (each for each in standing_nodes(joined_plan()) if each.name == "laptops.us-west-2")
 
-    found = amiss(node, replace(WELL, tunnels=tunnels), NOW)
+    found = _of(node, wanted(joined_plan(), node, 7), replace(WELL, tunnels=tunnels, bgp=()))
 
-    assert [f"{fault.is_failing}: {fault.message}" for fault in found] == told
+    assert found == told
 
 
 def test_tunnels_are_read_as_strongswan_prints_them() -> None:
     """A connection without an association is down, not absent."""
-    assert carried(CONNS, SAS) == (WEST, Tunnel("us-west-2-2", None, 0, 0, None))
+    assert carried(CONNS, SAS) == (replace(WEST, charon=""), Tunnel("us-west-2-2", None, 0, 0, None))
 
 
 def test_the_table_of_gateways(expect: Expect) -> None:
     """What carries, by how much and since when; then who was not reached; what is amiss last."""
     lines = condition_lines(
-        {"gate.cellar": replace(WELL, tunnels=(WEST, EAST, replace(WEST, name="eu-north-1-1", age=None)))},
+        {"gate.cellar": replace(WELL, tunnels=(WEST, EAST, NORTH_1, DUMB_1), charons=MUTE, bgp=SPOKEN)},
         {"laptops.us-west-2": PartError("no answer within 30 s")},
-        amiss(GATE, replace(WELL, laptops={"udp": None}), NOW),
+        amiss(GATE, WANTED, replace(WELL, laptops={"udp": None}), NOW),
     )
 
     expect("laptops/status.txt", "\n".join(lines) + "\n")
@@ -133,7 +184,9 @@ def test_the_table_of_gateways(expect: Expect) -> None:
 
 def test_the_document_of_gateways() -> None:
     """Everything is in it, and what is amiss has a level."""
-    document = condition_document({"gate.cellar": WELL}, {"x": PartError("no answer")}, amiss(GATE, WELL, NOW + 999))
+    document = condition_document(
+        {"gate.cellar": WELL}, {"x": PartError("no answer")}, amiss(GATE, WANTED, WELL, NOW + 999)
+    )
 
     assert document["gateways"]["gate.cellar"]["laptops"]["udp"][0]["name"] == "ada.laptop"
     assert document["unreached"] == {"x": "no answer"}
@@ -143,3 +196,30 @@ def test_the_document_of_gateways() -> None:
 def test_metrics_are_as_prometheus_reads_them(expect: Expect) -> None:
     """A family's help and type come once, before its values; what is not known has no value."""
     expect("laptops/metrics.prom", metrics_text(replace(WELL, laptops={"udp": (ADA, BOB), "tcp": None})))
+
+
+def test_what_is_missing_or_silent_has_rows_that_alarm(expect: Expect) -> None:
+    """No certificate, no list, a daemon of tunnels that does not answer, BGP that does not stand: none is silence."""
+    keyless = replace(WELL, laptops={"udp": ()}, certificate=None, crl=None, number=None)
+    mute = replace(keyless, tunnels=(DUMB, EAST), charons={"tunnels": False}, bgp=(replace(TOLD, age=None, blocks=()),))
+
+    text = metrics_text(replace(mute, owed=Owed(frozenset({"ada.laptop"}), frozenset({"tcp"}))))
+
+    expect("laptops/metrics-lost.prom", text)
+
+
+def test_a_gateway_of_tunnels_alone_says_nothing_of_laptops() -> None:
+    """An alarm on a list that is not to be there would never end."""
+    text = metrics_text(replace(WELL, laptops={}, certificate=None, crl=None, number=None))
+
+    assert "bedplate_laptops" not in text
+    assert f"bedplate_vpn_written_time_seconds {NOW}\n" in text
+
+
+def test_the_page_alarms_on_what_is_written() -> None:
+    """Every name of its table is one of Prometheus's text, and every name of the text that can alarm is in the table."""
+    named = set(re.findall(r"^\| `(bedplate_\w+)", page_text("vpn.md"), re.MULTILINE))
+    written = set(re.findall(r"^# TYPE (\w+)", metrics_text(WELL), re.MULTILINE))
+
+    assert named <= written
+    assert {each for each in written if not each.endswith(("_bytes", "_age_seconds", "_packet_time_seconds"))} <= named

@@ -16,7 +16,8 @@ from tests.support.stubbed import ACCOUNT, StubbedSession, stubbed_account
 
 APPLIES = "bedplate node apply gate.cellar laptops.us-west-2"
 ADA = "ada.laptop"
-NO_TUNNELS = "error: gate.cellar: no daemon of tunnels answers: `bedplate vpn tunnels`"
+_NAMES = (f"{region}-{number}" for region in ("us-west-2", "us-east-1", "eu-north-1") for number in (1, 2))
+NO_TUNNELS = f"error: gate.cellar: it was not brought the tunnels {', '.join(_NAMES)}: `bedplate vpn tunnels`"
 pytestmark = pytest.mark.xdist_group("laptops-reach")
 
 

@@ -13,7 +13,7 @@ from tests.support.joined_fleet import PUBLIC, WEST, joined_plan
 from tests.support.lab_regions import RegionsLab, regions_lab
 from tests.support.netlab_probe import capture, packets
 from tests.support.netlab_program import until
-from vpn.keeper.tunnels import tunnels
+from vpn.keeper.answering import answers
 
 pytestmark = pytest.mark.xdist_group("regions")
 INSIDE = "net 10.0.0.0/8"
@@ -72,10 +72,10 @@ def test_nobody_opens_a_connection_to_a_laptop(stands: RegionsLab) -> None:
 
 def test_a_tunnel_is_never_silent(stands: RegionsLab) -> None:
     """With nobody about, gateways say a word through it, so that one which carries nothing shows."""
-    sides = [Path(one.gateway.places.run) for one in (stands.west, stands.north)]
+    places = [one.gateway.places for one in (stands.west, stands.north)]
 
     def received() -> list[int]:
-        return [each.received for folder in sides for each in tunnels(folder) or ()]
+        return [each.received for one in places for each in answers(Path(one.etc), Path(one.run)).tunnels or ()]
 
     before = received()
     until(lambda: all(now > then for now, then in zip(received(), before, strict=True)), 40, "nobody says a word")

@@ -1,6 +1,7 @@
 """A site's two tunnels to a region, by BGP over their inside addresses: what is believed, and what if one goes."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from time import monotonic, time
 
 import pytest
@@ -9,7 +10,14 @@ from tests.support.lab_site import DESK, RACK, STRAY, SiteLab, site_lab
 from tests.support.netlab import LabHost, LabTrouble
 from tests.support.netlab_probe import capture, packets, pinging
 from tests.support.netlab_program import until
+from tests.support.nodes import lab_node
+from tests.support.site_side import LAB
 from vpn.guard.last_routes import PROTOCOL
+from vpn.keeper.bgp import Neighbour, neighbours
+from vpn.keeper.status import Status
+from vpn.keeper.tunnels import Tunnel
+from vpn.tunnel_condition import tunnel_faults
+from vpn.wanted import wanted
 
 # A dead end is noticed by BGP's hold of 12 s; the rest is for a machine that does other things as well.
 MOST_SECONDS = 15
@@ -84,6 +92,40 @@ def _refusal(host: LabHost, address: str) -> str:
     with pytest.raises(LabTrouble) as refused:
         host.run("ping", "-n", "-c", "1", "-W", str(PATIENCE_SECONDS), address)
     return str(refused.value)
+
+
+def test_a_gateway_says_whom_bgp_reaches_and_what_is_told(stands: SiteLab) -> None:
+    """By each tunnel the region's block, and not its laptops' pool, which AWS's stand-in keeps to itself: it is named.
+
+    With one end lost BGP by that tunnel is told to be down; what FRR is not asked for is not told to stand.
+    """
+    file, site = stands.site.host.folder / "root/etc/frr/frr.conf", stands.site.gateway
+    lost, stays = site.tunnels
+
+    def told() -> dict[str, Neighbour]:
+        return {each.tunnel: each for each in neighbours(file, "--vty_socket", str(stands.router.folder))}
+
+    before = told()
+    stands.aws.lose(lost)
+    until(lambda: told()[lost.name].age is None, 40, "BGP is still told to stand")
+
+    assert {name: each.blocks for name, each in before.items()} == dict.fromkeys(before, ("10.64.0.0/16",))
+    assert _amiss(stands, tuple(before.values())) == [
+        f"BGP does not tell of 10.121.0.0/22 by the tunnel {one.name}" for one in site.tunnels
+    ]
+    assert told()[stays.name].blocks == ("10.64.0.0/16",)
+    assert f"BGP does not stand by the tunnel {lost.name}" in _amiss(stands, tuple(told().values()))
+    stands.router.stop()
+    assert {each.age for each in told().values()} == {None}
+
+
+def _amiss(stands: SiteLab, spoken: tuple[Neighbour, ...]) -> list[str]:
+    """Return what is amiss at a gateway with these two tunnels, both well, and BGP as it is told."""
+    due = wanted(LAB, lab_node("gate.cellar"), None)
+    names = {one.name for one in stands.site.gateway.tunnels}
+    tunnels = tuple(Tunnel(name, 900, 1, 1, 1) for name in sorted(names))
+    due = replace(due, tunnels=tuple(each for each in due.tunnels if each.name in names))
+    return [message for message, _ in tunnel_faults(due, Status(0, {}, None, None, tunnels, bgp=spoken))]
 
 
 def test_only_the_plans_blocks_are_believed(stands: SiteLab) -> None:

@@ -6,20 +6,21 @@ import pytest
 
 from tests.support.lab_pair import one_key, pair
 from tests.support.netlab_program import until
-from vpn.keeper.tunnels import SOCKETS, tunnels
+from vpn.keeper.answering import SOCKETS, Answers, answers
+from vpn.keeper.tunnels import Tunnel
 from vpn.sites.rendered import STANDARD
 
 pytestmark = pytest.mark.xdist_group("site-status")
 
 
 def test_a_tunnel_is_told_by_what_it_carries() -> None:
-    """Since when it stands, how much crossed and when last; down once the other end went, unknown with no daemon."""
+    """Since when it stands, how much crossed and when last; down once the other end went, or its daemon did."""
     with pair(one_key()) as sites:
         sites.start()
         sites.wait()
-        folder = Path(sites.cellar.places.run)
+        files, sockets = Path(sites.cellar.places.etc), Path(sites.cellar.places.run)
 
-        (tunnel,) = tunnels(folder) or ()
+        (tunnel,) = answers(files, sockets).tunnels or ()
         assert tunnel.name == "attic"
         assert tunnel.age is not None
         assert tunnel.idle is not None
@@ -27,9 +28,14 @@ def test_a_tunnel_is_told_by_what_it_carries() -> None:
 
         sites.cellar.swanctl("--terminate", "--ike", "attic", "--force")
         sites.attic.kill()
-        until(lambda: [each.age for each in tunnels(folder) or ()] == [None], 20, "the tunnel is not told to be down")
+        until(lambda: _ages(answers(files, sockets)) == [None], 20, "the tunnel is not told to be down")
+        assert answers(files, sockets).charons == {"attic": True}
         sites.cellar.kill()
-        assert tunnels(folder) is None
+        assert answers(files, sockets) == Answers({"attic": False}, (Tunnel("attic", None, 0, 0, None, "attic"),))
+
+
+def _ages(told: Answers) -> list[int | None]:
+    return [each.age for each in told.tunnels or ()]
 
 
 def test_the_keeper_asks_where_the_daemons_listen() -> None:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from .shipment import BGP, IPSEC
+
 TRANSPORTS = ("udp", "tcp")
 
 
@@ -43,6 +45,16 @@ class Place:
     def owed(self) -> Path:
         """What the daemons of laptops are still owed; not there while it is nothing."""
         return self.memory / "owed.json"
+
+    @property
+    def tunnels(self) -> Path:
+        """A folder for each charon."""
+        return self.root / IPSEC.lstrip("/")
+
+    @property
+    def bgp(self) -> Path:
+        """FRR's settings."""
+        return self.root / BGP.lstrip("/")
 
     @property
     def certificate(self) -> Path:

@@ -1,20 +1,12 @@
-"""The tunnels of strongSwan on this machine: each connection it was told of, and what its association carried.
+"""The tunnels of strongSwan as it tells of them: each connection it knows, and what its association carried.
 
 Source: strongSwan, src/libcharon/plugins/vici/README.md, the commands list-conns and list-sas.
 """
 
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-SWANCTL = Path("/usr/sbin/swanctl")
-# Where the role of tunnels lets each daemon listen.
-SOCKETS = Path("/run/bedplate-ipsec")
-_SECONDS = 5
-# Each charon of a gateway takes its orders here.
-SOCKETS = Path("/run/bedplate-ipsec")
 _WORD = re.compile(r"[{}\[\]]|[^\s{}\[\]=]+=?|=")
 Told = dict[str, "str | Told"]
 
@@ -23,7 +15,7 @@ Told = dict[str, "str | Told"]
 class Tunnel:
     """A connection: seconds since its association was made, bytes both ways, and seconds since a packet came in.
 
-    All are None or 0 where it has no association.
+    All are None or 0 where it has no association. `charon` names the daemon that has it.
     """
 
     name: str
@@ -31,15 +23,7 @@ class Tunnel:
     received: int
     sent: int
     idle: int | None
-
-
-def tunnels(folder: Path = SOCKETS) -> tuple[Tunnel, ...] | None:
-    """Return every connection of the daemons that listen in a folder, or None where none does or one is silent."""
-    sockets = sorted(folder.glob("*.vici")) if SWANCTL.exists() else []
-    told = [(_list("--list-conns", each), _list("--list-sas", each)) for each in sockets]
-    if not told or any(None in pair for pair in told):
-        return None
-    return tuple(tunnel for known, standing in told for tunnel in carried(known or "", standing or ""))
+    charon: str = ""
 
 
 def carried(known: str, standing: str) -> tuple[Tunnel, ...]:
@@ -101,12 +85,3 @@ def _parsed(words: Iterator[str]) -> Told:
         else:
             key = word
     return told
-
-
-def _list(what: str, socket: Path) -> str | None:
-    command = [str(SWANCTL), what, "--raw", "--uri", f"unix://{socket}"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)  # noqa: S603
-    except subprocess.TimeoutExpired:
-        return None
-    return None if done.returncode else done.stdout

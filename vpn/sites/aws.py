@@ -55,7 +55,7 @@ def _tunnel(plan: FleetPlan, site: SitePlan, tunnel: TunnelPlan, aws: AwsEnd) ->
     # AWS takes the first address of the block and leaves the second to the site.
     inside = [IPv4Interface((address, tunnel.inside.prefixlen)) for address in tunnel.inside.hosts()]
     return Tunnel(
-        name=f"{tunnel.region}-{tunnel.number}",
+        name=tunnel.name,
         number=number_of(tunnel.inside),
         near=End(str(site.public), site.public, inside[1]),
         far=End(str(aws.outside), aws.outside, inside[0]),
