@@ -94,12 +94,32 @@ def test_tunnels_are_laid_once_and_stay(node: Node) -> None:
     assert node.run("find /etc/bedplate/ipsec -name swanctl.conf ! -perm 600") == ""
 
 
+def test_prometheus_is_told_of_every_tunnel_of_the_gateways_files(node: Node) -> None:
+    """By the unit, with its own rights: of daemons that answer, and of one that was ended, whose tunnel is down."""
+    laid(node, SITE)
+    gone, *others = (charon.name for charon in SITE.charons)
+    until(lambda: _listen(node, gone, *others), 30, "a charon does not listen")
+    node.run(f"systemctl stop bedplate-ipsec-{gone}.service; systemctl start bedplate-vpn-metrics.service")
+    told = node.run("cat /var/lib/prometheus/node-exporter/bedplate-vpn.prom").splitlines()
+    node.run(f"systemctl start bedplate-ipsec-{gone}.service")
+
+    assert f'bedplate_tunnels_answering{{charon="{gone}"}} 0' in told
+    assert {f'bedplate_tunnels_answering{{charon="{name}"}} 1' for name in others} <= set(told)
+    assert {f'bedplate_tunnel_up{{tunnel="{each.name}"}} 0' for each in SITE.tunnels} <= set(told)
+    assert {f'bedplate_tunnel_bgp_up{{tunnel="{each.name}"}} 0' for each in SITE.tunnels} <= set(told)
+
+
+def _listen(node: Node, *charons: str) -> bool:
+    there = " && ".join(f"test -S /run/bedplate-ipsec/{charon}.vici" for charon in charons)
+    return node.run(f"{there} && echo there || true") != ""
+
+
 def test_a_gateway_shows_where_the_page_says_to_look(node: Node) -> None:
     """Associations, BGP's peers, what the guard counts, and why: each by the page's own command."""
     laid(node, SITE)
     charon = SITE.charons[0].name
     listed = spoken("vpn-sites.md", "swanctl --list-sas --uri unix:///run/bedplate-ipsec/<charon>.vici")
-    until(lambda: node.run(f"test -S /run/bedplate-ipsec/{charon}.vici && echo there || true") != "", 30, "it listens")
+    until(lambda: _listen(node, charon), 30, "it does not listen")
 
     node.run(listed.replace("<charon>", charon))
     bgp = node.run(spoken("vpn-sites.md", "vtysh -c 'show bgp summary'"))

@@ -217,7 +217,7 @@ def test_a_gateway_of_tunnels_alone_says_nothing_of_laptops() -> None:
 
 
 def test_the_page_alarms_on_what_is_written() -> None:
-    """Every name of its table is one of Prometheus's text, and every name of the text that can alarm is in the table."""
+    """Every name of its table is in Prometheus's text, and every name of the text that can alarm is in the table."""
     named = set(re.findall(r"^\| `(bedplate_\w+)", page_text("vpn.md"), re.MULTILINE))
     written = set(re.findall(r"^# TYPE (\w+)", metrics_text(WELL), re.MULTILINE))
 
