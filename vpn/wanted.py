@@ -3,6 +3,7 @@
 Decides from values alone; what the gateway has is another module's matter.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
@@ -37,8 +38,8 @@ def wanted(plan: FleetPlan, node: NodePlan, number: int | None) -> Wanted:
     """Return what a gateway of the plan is to have; `number` is that of the authority's newest list."""
     place = node.name.partition(".")[2]
     if Duty.TUNNELS in node.duties:
-        mine = tuple(WantedTunnel(each.name, _told(plan, each)) for each in plan.tunnels if each.site == place)
-        return Wanted(mine, _told_by_any(plan, place), number)
+        to_regions = (WantedTunnel(each.name, _told(plan, each)) for each in plan.tunnels if each.site == place)
+        return Wanted((*to_regions, *_direct(plan, place)), _told_by_any(plan, place), number)
     peers = peers_of(plan, place) if Duty.JOINT in node.duties else ()
     return Wanted(tuple(WantedTunnel(each.region) for each in peers), number=number)
 
@@ -52,6 +53,12 @@ def _told(plan: FleetPlan, tunnel: TunnelPlan) -> tuple[IPv4Network, ...]:
     if not has_transit(plan):
         return (plan.region(tunnel.region).block,)
     return tuple(each.block for each in behind(plan, tunnel.region))
+
+
+def _direct(plan: FleetPlan, site: str) -> Iterator[WantedTunnel]:
+    """Yield the tunnels to sites that are joined, each of which tells of its own blocks."""
+    for each in plan.directs_of(site):
+        yield WantedTunnel(each.name(site), tuple(block.block for block in behind(plan, each.other(site))))
 
 
 def _told_by_any(plan: FleetPlan, site: str) -> tuple[IPv4Network, ...]:

@@ -85,6 +85,10 @@ class DirectPlan:
         one, other = self.sites
         return other if site == one else one
 
+    def name(self, site: str) -> str:
+        """Return what it is called at a site: no region's name with a number ends so, nor does a unit that dials."""
+        return f"{self.other(site)}-site"
+
 
 @dataclass(frozen=True, slots=True)
 class LaptopPool:

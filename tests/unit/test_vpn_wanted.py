@@ -5,6 +5,7 @@ from dataclasses import replace
 from bedplate.plan.node import Duty
 from bedplate.plan.nodes import standing_nodes
 from bedplate.spec.network import Interconnect
+from tests.support.direct_fleet import ATTIC, CELLAR, direct_gateway, direct_plan, site_of
 from tests.support.joined_fleet import NORTH, WEST, gateway_of, joined_plan
 from tests.support.nodes import lab_node
 from tests.support.site_side import LAB, cellar
@@ -36,6 +37,17 @@ def test_other_sites_are_to_be_told_of_by_any_tunnel() -> None:
 
     assert wanted(LAB, GATE, 7).elsewhere == ()
     assert wanted(replace(LAB, sites=(*LAB.sites, attic)), GATE, 7).elsewhere == (attic.lan,)
+
+
+def test_joined_sites_are_to_tell_each_other_of_themselves() -> None:
+    """By a tunnel of the name that the gateway is brought, beside those to regions."""
+    plan = direct_plan()
+    (node,) = (each for each in standing_nodes(plan) if each.name == f"gate.{CELLAR}")
+
+    found = wanted(plan, node, None).tunnels
+
+    assert [each.name for each in found] == [each.name for each in direct_gateway(plan, CELLAR, Engine.KERNEL).tunnels]
+    assert found[-1] == WantedTunnel(f"{ATTIC}-site", (site_of(plan, ATTIC).lan,))
 
 
 def test_a_virtual_private_gateway_is_to_tell_of_its_vpc_alone() -> None:

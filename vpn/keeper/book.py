@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from .history import check_history, remember_history
 from .identity import NAMES, fresh_identity, put_identity
 from .owed import Owed, note, read_owed
 from .place import TRANSPORTS, Place
-from .revoked import fresh_list, put_list, serials
+from .revoked import fresh_list, list_in_force, put_list
 from .settle import settle
 from .text_file import put
 from .trouble import Refusal
@@ -77,29 +78,29 @@ def take(place: Place, book: Book) -> dict[str, object]:
 
 
 def _taken(place: Place, book: Book) -> dict[str, object]:
-    with (
-        fresh_identity(place, book.identity) as identity,
-        fresh_list(place, book.crl, (identity or place.settings) / place.trusted.name) as crl,
-    ):
-        owed = read_owed(place.owed) | Owed(_ending(place, book, crl), frozenset(TRANSPORTS if identity else ()))
-        note(place.owed, owed)
-        if identity:
-            put_identity(place, identity)
-        number = put_list(place, crl)
+    with fresh_identity(place, book.identity) as identity:
+        trusted = (identity or place.settings) / place.trusted.name
+        before = list_in_force(place, trusted)
+        with fresh_list(place, book.crl, trusted, before) as revoked:
+            ending = _ending(place, book, revoked.serials - before.serials)
+            owed = read_owed(place.owed) | Owed(ending, frozenset(TRANSPORTS if identity else ()))
+            note(place.owed, owed)
+            if identity:
+                put_identity(place, identity)
+            put_list(place)
         remember_history(place, book.marks)
         for transport in TRANSPORTS:
             _replace_files(place.addresses(transport), book.laptops[transport])
         ended = settle(place, owed, {each: book.laptops[each].keys() for each in TRANSPORTS})
-    return {"number": number, "cut": ended, "renewed": identity is not None}
+    return {"number": revoked.number, "cut": ended, "renewed": identity is not None}
 
 
-def _ending(place: Place, book: Book, crl: Path) -> frozenset[str]:
+def _ending(place: Place, book: Book, new: AbstractSet[int]) -> frozenset[str]:
     """Return whose sessions are to end: who is named, goes, or gets another address, and whose certificate was revoked.
 
     A name may have another certificate by now. No daemon tells which one a session is by: a serial that the new list
-    names, and the one in force does not, ends whatever sessions its name has, once.
+    names, and the one in force does not, ends whatever sessions its name has, once; `new` holds those.
     """
-    new = serials(crl) - serials(place.crl)
     revoked = {name for serial, name in book.revoked.items() if int(serial, 16) in new}
     moved = {
         name

@@ -1,40 +1,53 @@
 """Dates and signatures, asked of the openssl that every gateway has."""
 
+import re
 import subprocess
 from calendar import timegm
+from dataclasses import dataclass
 from pathlib import Path
 from time import strptime
 
 from .trouble import Refusal
 
 _DATE = "%b %d %H:%M:%S %Y GMT"
+_SERIAL = re.compile(r"^ +Serial Number: ([0-9A-F]+)$", re.MULTILINE)
+_LIST_FACTS = ("crlNumber=", "nextUpdate=")
+
+
+@dataclass(frozen=True)
+class RevokedList:
+    """A list of revoked certificates: its number, when it ends, in Unix time, and whom it names, by serial."""
+
+    number: int
+    end: int
+    serials: frozenset[int]
 
 
 def certificate_end(file: Path) -> int:
     """Return when a certificate ends, in Unix time."""
-    return _moment(_openssl("x509", "-in", str(file), "-noout", "-enddate"))
+    return _moment(_value(_openssl("x509", "-in", str(file), "-noout", "-enddate")))
 
 
 def crl_end(file: Path) -> int:
     """Return when the list of revoked certificates ends, in Unix time."""
-    return _moment(_openssl("crl", "-in", str(file), "-noout", "-nextupdate"))
+    return _moment(_value(_openssl("crl", "-in", str(file), "-noout", "-nextupdate")))
 
 
 def crl_number(file: Path) -> int:
     """Return the number of a list of revoked certificates; each is greater than the one before it."""
-    return int(_openssl("crl", "-in", str(file), "-noout", "-crlnumber").partition("=")[2], 16)
+    return int(_value(_openssl("crl", "-in", str(file), "-noout", "-crlnumber")), 16)
 
 
-def crl_text(file: Path) -> str:
-    """Return a list of revoked certificates as openssl writes it out: a line a serial, in hexadecimal."""
-    return _openssl("crl", "-in", str(file), "-noout", "-text")
-
-
-def check_issuer(crl: Path, trusted: Path) -> None:
-    """Refuse a list that the authority in `trusted` did not sign."""
-    _openssl("crl", "-in", str(crl), "-noout")
-    if "verify OK" not in _asked("crl", "-in", str(crl), "-noout", "-CAfile", str(trusted)).stderr:
+def read_list(file: Path, trusted: Path) -> RevokedList:
+    """Return what a list says; Refusal where it is none, or not signed by the authority in `trusted`."""
+    asked = ("-text", "-crlnumber", "-nextupdate", "-CAfile", str(trusted))
+    done = _asked("crl", "-in", str(file), "-noout", *asked)
+    if "verify OK" not in done.stderr:
+        _openssl("crl", "-in", str(file), "-noout")
         raise Refusal("the list of revoked certificates is signed by somebody else than this gateway's authority")
+    told = dict(line.split("=", 1) for line in done.stdout.splitlines() if line.startswith(_LIST_FACTS))
+    serials = frozenset(int(each, 16) for each in _SERIAL.findall(done.stdout))
+    return RevokedList(int(told["crlNumber"], 16), _moment(told["nextUpdate"]), serials)
 
 
 def check_identity(trusted: Path, certificate: Path, key: Path) -> None:
@@ -47,8 +60,12 @@ def check_identity(trusted: Path, certificate: Path, key: Path) -> None:
         raise Refusal("the gateway's key is not that of its certificate")
 
 
+def _value(told: str) -> str:
+    return told.partition("=")[2].strip()
+
+
 def _moment(told: str) -> int:
-    return timegm(strptime(told.partition("=")[2].strip(), _DATE))
+    return timegm(strptime(told, _DATE))
 
 
 def _openssl(*arguments: str) -> str:

@@ -33,8 +33,7 @@ def identity_of(plan: FleetPlan, site: SitePlan) -> str:
 def _tunnel(plan: FleetPlan, direct: DirectPlan, near: SitePlan, far: SitePlan, proof: Proof) -> Tunnel:
     blocks = tuple(each.block for each in behind(plan, far.name))
     return Tunnel(
-        # No region's name with a number ends so, nor does a unit that dials.
-        name=f"{far.name}-site",
+        name=direct.name(near.name),
         number=number_of(direct.inside),
         near=End(identity_of(plan, near), near.public, _inside(direct, near)),
         far=End(identity_of(plan, far), far.public, _inside(direct, far)),
