@@ -19,7 +19,16 @@ from roles.shipped import ship
 # Canonical's images for AWS bring it: by an option of sshd's command line, which no file changes, it asks AWS for
 # keys, so that whoever IAM allows comes in as anybody.
 _OTHER_WAYS_IN = ("ec2-instance-connect",)
-_PACKAGES = ("apparmor", "apparmor-utils", "auditd", "debsums", "libpam-pwquality", "nftables", "openssh-server")
+_PACKAGES = (
+    "apparmor",
+    "apparmor-utils",
+    "auditd",
+    "debsums",
+    "libcap2-bin",
+    "libpam-pwquality",
+    "nftables",
+    "openssh-server",
+)
 # A daemon that runs keeps its command line; sessions that stand stay.
 _SSHD_ANEW = (
     "if systemctl --quiet is-active ssh.service; then systemctl daemon-reload && systemctl restart ssh.service; fi"

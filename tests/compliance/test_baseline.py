@@ -203,9 +203,9 @@ def test_the_kernel_is_set_for_work(host: Host, key: str, value: str) -> None:
 def test_sessions_may_lock_all_memory(host: Host) -> None:
     """RDMA registers memory by locking it, for root as for people."""
     limits = host.check_output("cat /etc/security/limits.conf /etc/security/limits.d/*.conf").splitlines()
-    said = {line.split()[0]: line.split()[3] for line in limits if re.match(r"[^#\s]+\s+(-|hard)\s+memlock\s", line)}
+    locks = [line.split() for line in limits if re.match(r"[^#\s]+\s+(-|hard|soft)\s+memlock\s", line)]
 
-    assert said == {"*": "unlimited", "root": "unlimited"}
+    assert {who: value for who, _, _, value, *_ in locks} == {"*": "unlimited", "root": "unlimited"}
 
 
 def test_services_may_lock_all_memory(host: Host) -> None:
@@ -247,7 +247,8 @@ def _sources(host: Host) -> list[str]:
     """Return each source: a line of the older form, a stanza of the newer one."""
     lines = host.run("cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list").stdout.splitlines()
     stanzas = re.split(r"\n\s*\n", host.run("awk 1 /etc/apt/sources.list.d/*.sources").stdout)
-    return [*(line for line in lines if line.startswith("deb")), *(each for each in stanzas if "Types:" in each)]
+    plain = [line.strip() for line in lines if line.strip().startswith("deb")]
+    return [*plain, *(each for each in stanzas if "types:" in each.lower())]
 
 
 def _apt(host: Host, setting: str) -> list[str]:

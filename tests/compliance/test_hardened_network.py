@@ -1,12 +1,14 @@
 """Every node: what its packet filter lets in, and what its kernel refuses of the network."""
 
+from collections.abc import Mapping
+
 import pytest
 from testinfra.host import Host
 
 from bedplate.plan.node import NodePlan
 from roles.hardened import kernel
 from roles.hardened.filter import FORWARDERS, HOSTS, ruleset
-from roles.sysctl import Settable
+from roles.sysctl import Settable, otherwise
 from tests.compliance.subject import concerns
 
 
@@ -43,13 +45,20 @@ def test_the_filter_stands_before_the_network_does(host: Host) -> None:
 @pytest.mark.parametrize("about", ["net.ipv4", "net.ipv6", "net.core"])
 def test_the_kernel_refuses_what_strangers_send(host: Host, node: NodePlan, about: str) -> None:
     """No redirect, no source route, no advertisement of a router, no forged sender changes the ways of packets."""
-    assert _otherwise(host, node, about) == []
+    assert _otherwise(host, _about(node, about)) == []
+
+
+def test_no_interface_takes_what_the_machine_refuses(host: Host, node: NodePlan) -> None:
+    """The kernel asks each by itself: none takes advertisements or redirects, or passes on what is not for it."""
+    asked = {key: value for key, value in _settings(node).items() if "*" in key}
+
+    assert _otherwise(host, asked) == []
 
 
 @pytest.mark.parametrize("about", ["kernel", "fs", "dev"])
 def test_the_kernel_keeps_programs_apart(host: Host, node: NodePlan, about: str) -> None:
     """Programs do not see the kernel's addresses, other people's memory, or what a link in a shared folder hides."""
-    assert _otherwise(host, node, about) == []
+    assert _otherwise(host, _about(node, about)) == []
 
 
 @concerns(lambda node: not node.duties & FORWARDERS)
@@ -75,10 +84,16 @@ def test_memory_that_holds_data_runs_nothing(host: Host) -> None:
     assert arm or " nx " in f"{host.check_output('grep -m1 ^flags /proc/cpuinfo')} "
 
 
-def _otherwise(host: Host, node: NodePlan, about: str) -> list[str]:
-    """Return the settings under a name that are otherwise, of those that the machine may set."""
-    text = kernel.settings(node.duties, fabric=node.gpus is not None)
-    wanted = {key: value for key, value in kernel.values(text) if key.startswith(f"{about}.")}
+def _settings(node: NodePlan) -> Mapping[str, str]:
+    return dict(kernel.values(kernel.settings(node.duties, fabric=node.gpus is not None)))
+
+
+def _about(node: NodePlan, about: str) -> Mapping[str, str]:
+    return {key: value for key, value in _settings(node).items() if key.startswith(f"{about}.") and "*" not in key}
+
+
+def _otherwise(host: Host, wanted: Mapping[str, str]) -> list[str]:
+    """Return the settings that are otherwise, of those that the machine may set."""
     asked = Settable()
     found = asked.process(host.check_output(str(asked.command(tuple(wanted)))).splitlines())
-    return [f"{key} = {value}" for key, value in found.items() if value != wanted[key]]
+    return [f"{key} = {value}" for key, value in otherwise(found, wanted).items()]

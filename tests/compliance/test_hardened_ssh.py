@@ -9,6 +9,7 @@ from testinfra.host import Host
 from bedplate.plan.node import Duty, NodePlan
 from roles.hardened.sshd import settings
 
+_OURS = "/etc/ssh/sshd_config.d/00-bedplate.conf"
 _KEYS = "/etc/ssh/authorized_keys.d/%u"
 
 
@@ -41,6 +42,8 @@ def test_keys_lie_where_root_alone_writes(host: Host, daemon: Mapping[str, str])
     """A key counts because the fleet file names it, not because it lies in a home."""
     assert daemon["authorizedkeysfile"] == _KEYS
     assert daemon["strictmodes"] == "yes"
+    for other in ("authorizedkeyscommand", "trustedusercakeys", "authorizedprincipalscommand"):
+        assert daemon.get(other, "none") == "none", other
     assert host.run("find /etc/ssh/authorized_keys.d ! -user root -o -perm /022").stdout == ""
 
 
@@ -80,8 +83,20 @@ def test_primes_are_long(host: Host) -> None:
 
 
 def test_sshd_is_told_nothing_but_by_its_files(host: Host) -> None:
-    """No option of the command line overrides what is checked here."""
-    assert " -o" not in host.check_output("ps -o args= -C sshd | grep -v 'sshd: .*@' || true")
+    """No option of the command line, and no file of its own, overrides what is checked here."""
+    words = host.check_output("ps -o args= -C sshd | grep -v 'sshd: .*@' || true").split()
+
+    assert {word for word in words if word.startswith("-")} <= {"-D", "-R"}
+
+
+def test_no_session_has_settings_of_its_own(host: Host, node: NodePlan) -> None:
+    """What is checked here holds for everybody: no file but the role's tells people or places apart."""
+    others = "ls /etc/ssh/sshd_config /etc/ssh/sshd_config.d/*.conf | grep -vx %s"
+    words = "xargs -r grep -hiE '^[[:space:]]*\"?(match|include)'"
+    found = host.check_output(f"{others} | {words} || true", _OURS)
+
+    assert [line for line in found.splitlines() if line.split() != ["Include", "/etc/ssh/sshd_config.d/*.conf"]] == []
+    assert host.file(_OURS).content_string == settings(node.duties)
 
 
 def test_openssh_is_recent(host: Host) -> None:

@@ -1,11 +1,13 @@
 """Every node: who may do what once they are in, and what is written down of it."""
 
+import re
 from pathlib import PurePosixPath
 
 import pytest
 from testinfra.host import Host
 
 from roles.hardened.modes import WANTED, wanted
+from tests.compliance.accounts import entries
 
 # Programs that run as their owner whoever starts them: those of the distribution that need it.
 _SETUID = {
@@ -32,9 +34,17 @@ _SETUID = {
     "sudo",
     "umount",
 }
-_SYSTEM = tuple(("/", "usr", name) for name in ("bin", "sbin", "lib", "libexec"))
+# Rights of root's that a program may have without being setuid, as far as one of them is enough to become root.
+_ALMIGHTY = re.compile(
+    "cap_(chown|dac_override|dac_read_search|fowner|setfcap|setgid|setuid|sys_admin|sys_module|sys_ptrace|sys_rawio)"
+)
 # What lies in images of containers is another system's, and becomes nobody here.
 _IMAGES = ("/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/var/lib/snapd")
+_BESIDE_IMAGES = rf"\( {' -o '.join(f'-path {path}' for path in _IMAGES)} \) -prune -o"
+# Says of each path whether a package brought it, and as it is now; sums have paths of before /bin became /usr/bin.
+_UNPACKAGED = """while read -r path; do sum=$(md5sum "$path" | cut -c1-32); at=${path#/}
+if grep -qsxF -e "$sum  $at" -e "$sum  ${at#usr/}" /var/lib/dpkg/info/*.md5sums; then echo "packaged $path"
+else echo "strange $path"; fi; done"""
 _OLD = (
     "inetd",
     "openbsd-inetd",
@@ -56,11 +66,15 @@ def test_files_of_the_system_are_closed_to_others(host: Host) -> None:
     found = [line.split() for line in told.splitlines()]
 
     assert [path for mode, who, group, path in found if mode != wanted(path, group) or _is_strange(who, path)] == []
+    listed = host.run(f"ls -ld {' '.join(WANTED)} 2>/dev/null").stdout.splitlines()
+    # What has a list of access beside its mode.
+    assert [line.split()[-1] for line in listed if line.split()[0].endswith("+")] == []
 
 
 def test_passwords_are_kept_apart(host: Host) -> None:
     """No password, not even its hash, stands in the file that everybody reads."""
     assert {line.split(":")[1] for line in host.check_output("getent passwd").splitlines()} <= {"x", "*"}
+    assert {fields[1] for fields in entries(host, "/etc/group")} <= {"x", "*", ""}
 
 
 def test_ids_belong_to_one_each(host: Host) -> None:
@@ -103,12 +117,20 @@ def test_logins_begin_as_the_fleet_wants(host: Host) -> None:
 
 
 def test_programs_that_become_root_are_known(host: Host) -> None:
-    """No program but the distribution's own, in its own folders, runs as its owner, whoever starts it."""
-    stores = " -o ".join(f"-path {path}" for path in _IMAGES)
-    asked = rf"find / -xdev \( {stores} \) -prune -o -type f -perm -4000 -print 2>/dev/null || true"
-    found = [PurePosixPath(line) for line in host.check_output(asked).splitlines()]
+    """No program but the distribution's own, unchanged, runs as its owner, whoever starts it."""
+    asked = f"find / -xdev {_BESIDE_IMAGES} -type f -perm -4000 -print 2>/dev/null | {_UNPACKAGED}"
+    found = [line.partition(" ") for line in host.check_output(asked).splitlines()]
 
-    assert [str(each) for each in found if each.name not in _SETUID or each.parts[:3] not in _SYSTEM] == []
+    assert [path for told, _, path in found if told != "packaged" or PurePosixPath(path).name not in _SETUID] == []
+
+
+def test_programs_with_rights_of_roots_are_known(host: Host) -> None:
+    """A capability of a file makes root of whoever starts it, as setuid does, and no mode shows it."""
+    programs = f"find / -xdev {_BESIDE_IMAGES} -type f -perm /111 -print0 2>/dev/null"
+    told = host.check_output(f"{programs} | xargs -0 getcap 2>/dev/null || true").splitlines()
+    found = {line.split()[0] for line in told if _ALMIGHTY.search(line)}
+
+    assert found <= {"/usr/bin/newgidmap", "/usr/bin/newuidmap", "/usr/lib/snapd/snap-confine"}
 
 
 def test_file_systems_that_nobody_needs_are_refused(host: Host) -> None:
@@ -134,6 +156,15 @@ def test_only_root_says_what_runs_at_night(host: Host) -> None:
         assert host.file(path).content_string == "root\n"
         assert host.file(path).mode == 0o600
     assert not host.file("/etc/cron.deny").exists
+
+
+def test_nothing_of_anybody_elses_waits_for_the_night(host: Host) -> None:
+    """What was left to cron or at before that was root's alone runs on, list or no list."""
+    found = host.check_output("find /var/spool/cron -type f ! -user root ! -name .SEQ -print 2>/dev/null || true")
+    tables = host.check_output("ls /var/spool/cron/crontabs 2>/dev/null || true").split()
+
+    assert found == ""
+    assert set(tables) <= {"root"}
 
 
 def test_shared_memory_runs_nothing(host: Host) -> None:
@@ -197,8 +228,8 @@ def test_failed_passwords_are_counted(host: Host) -> None:
     """At a console, and for sudo, an account that failed three times is refused for a quarter of an hour."""
     text = host.file("/etc/pam.d/common-auth").content_string
 
-    assert "pam_faillock.so preauth" in text
-    assert "pam_faillock.so authfail" in text
+    for moment in ("preauth", "authfail"):
+        assert re.search(rf"^auth\s.*\bpam_faillock\.so\s+{moment}", text, re.MULTILINE), moment
     assert "deny = 3\nunlock_time = 900" in host.file("/etc/security/faillock.conf").content_string
 
 
@@ -213,12 +244,15 @@ def test_a_password_that_is_set_is_good(host: Host) -> None:
 
 def test_nobody_becomes_another_but_by_sudo(host: Host) -> None:
     """Becoming another by su is root's: its group has no members; sudo says who it was, at a terminal of its own."""
-    assert "pam_wheel.so use_uid group=sugroup" in host.file("/etc/pam.d/su").content_string
+    su = host.file("/etc/pam.d/su").content_string
+    assert re.search(r"^auth\s+(required|requisite)\s+pam_wheel\.so use_uid group=sugroup$", su, re.MULTILINE)
     assert host.check_output("getent group sugroup").endswith(":")
     text = host.file("/etc/sudoers.d/00-bedplate-hardened").content_string
     assert "Defaults use_pty" in text
     assert 'Defaults logfile="/var/log/sudo.log"' in text
     assert host.run("visudo --check --quiet").succeeded
+    asked = r"grep -rsnE '^\s*Defaults.*!\s*(use_pty|logfile|syslog)' /etc/sudoers /etc/sudoers.d || true"
+    assert host.check_output(asked) == ""
 
 
 def _is_strange(owner: str, path: str) -> bool:

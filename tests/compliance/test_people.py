@@ -1,22 +1,16 @@
-"""Accounts on every node: whose they are, what they may, and that nobody else has one."""
-
-from collections.abc import Iterator
+"""Accounts on every node: whose they are, and what they may; test_people_others.py is about everybody else."""
 
 from testinfra.host import Host
 
 from bedplate.plan.accounts import GROUP_IDS, PEOPLE_IDS
 from bedplate.plan.first_keys import MARK, first_keys
 from bedplate.plan.node import NodePlan
+from tests.compliance.accounts import entries
 from tests.compliance.subject import concerns
 
 KEYS = "/etc/ssh/authorized_keys.d"
 HAS_LEAVERS = concerns(lambda node: bool(node.accounts.departed))
 HOLDS_HOMES = concerns(lambda node: any(share.mount == "/home" for share in node.shares))
-
-
-def entries(host: Host, table: str) -> Iterator[list[str]]:
-    """Yield the entries of the node's own table of accounts, each as its fields."""
-    yield from (line.split(":") for line in host.check_output("cat %s", table).splitlines())
 
 
 def test_everybody_has_their_account_and_their_id(host: Host, node: NodePlan) -> None:
@@ -95,16 +89,6 @@ def test_the_first_account_takes_administrators_keys_alone(host: Host, node: Nod
         file = host.run("cat ~%s/.ssh/authorized_keys", name).stdout
         if file.startswith(MARK):
             assert file == first_keys(node.accounts)
-
-
-def test_administrators_alone_become_root(host: Host, node: NodePlan) -> None:
-    """By sudo, whatever file somebody put in its folder."""
-    told = {
-        each.name: "may run the following" in host.run("sudo --list --other-user=%s", each.name).stdout
-        for each in node.accounts.people
-    }
-
-    assert told == {each.name: each.admin for each in node.accounts.people}
 
 
 def test_sudo_reads_rules_that_root_alone_may_write(host: Host) -> None:

@@ -65,8 +65,9 @@ def test_a_second_run_changes_nothing(table: Recorded) -> None:
         ("hardened.identity.Strength", ("rsa 4096", "short 1"), "No short primes"),
         ("hardened.modes.Modes", ("644 root /etc/crontab",), "File modes"),
         ("sysctl.Settable", ("kernel.sysrq=1",), "Kernel refuses strangers"),
+        ("sysctl.Settable", ("net.ipv6.conf.eth0.accept_ra=1",), "Kernel refuses strangers"),
     ],
-    ids=["filter", "passwords", "memory", "weak-key", "no-key", "primes", "modes", "kernel"],
+    ids=["filter", "passwords", "memory", "weak-key", "no-key", "primes", "modes", "kernel", "interface"],
 )
 def test_what_was_changed_by_hand_is_mended(fact: str, answer: Lines, mended: str) -> None:
     """Each drift is mended by one operation, and nothing else is done."""

@@ -12,7 +12,7 @@ import pytest
 from roles.base import Changes, Role
 from roles.packages import install
 from roles.shipped import Marks, Shipped, ship, written
-from roles.sysctl import Settable
+from roles.sysctl import Settable, otherwise
 from roles.template import rendered
 from tests.support.disk import Disk, Entry
 from tests.support.needs import need_root
@@ -147,6 +147,20 @@ def test_settings_are_what_the_kernel_shows() -> None:
 
     wanted = {key: file.read_text().strip() for key, file in files.items() if os.access(file, os.W_OK)}
     assert fact.process(told.splitlines()) == wanted
+
+
+def test_a_setting_of_each_interface_is_asked_of_all_that_there_are() -> None:
+    """A star stands for any name that the kernel has, one with a dot too; a key by its name goes before it."""
+    wanted = {"net.ipv4.conf.*.rp_filter": "1", "net.ipv4.conf.default.rp_filter": "2"}
+    fact, names = Settable(), {each.name for each in Path("/proc/sys/net/ipv4/conf").iterdir()}
+
+    asked = fact.command(tuple(wanted)).get_raw_value()
+    told = subprocess.run(["sh", "-c", asked], check=True, capture_output=True, text=True).stdout
+
+    may = os.access("/proc/sys/net/ipv4/conf/lo/rp_filter", os.W_OK)
+    assert set(fact.process(told.splitlines())) == {f"net.ipv4.conf.{name}.rp_filter" for name in names if may}
+    found = {f"net.ipv4.conf.{name}.rp_filter": "2" for name in ("eth0.100", "default")}
+    assert otherwise(found, wanted) == {"net.ipv4.conf.eth0.100.rp_filter": "2"}
 
 
 def test_lists_are_fetched_only_for_what_is_missing() -> None:
