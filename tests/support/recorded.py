@@ -19,6 +19,7 @@ from typing import Any
 from pyinfra.api.facts import FactBase
 
 FACTS = Path(__file__).parents[1] / "data" / "facts"
+SYSTEMS = ("debian-12", "ubuntu-24.04")
 Lines = tuple[str, ...] | None
 
 

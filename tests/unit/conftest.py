@@ -1,4 +1,4 @@
-"""What tests of the command line share: a copy of the lab's file, its authority, its gateways and its account."""
+"""What tests share: the lab's file with its authority, gateways and account; what a node of each system answers."""
 
 import shutil
 from collections.abc import Iterator
@@ -11,10 +11,17 @@ from tests.support.declared import EXAMPLES
 from tests.support.gateway_shell import shell_to
 from tests.support.laptop_desk import HOSTS
 from tests.support.needs import need_program
+from tests.support.recorded import SYSTEMS, Recorded, recorded
 from tests.support.stubbed import ACCOUNT, StubbedSession, stubbed_account
 from vpn.pki_folder import folder_of
 
 _HOME = "us-west-2"
+
+
+@pytest.fixture(params=SYSTEMS)
+def system(request: pytest.FixtureRequest) -> Recorded:
+    """Give what a node of each distribution answers."""
+    return recorded(request.param)
 
 
 @pytest.fixture

@@ -217,9 +217,11 @@ def test_only_security_is_upgraded_by_itself_and_nothing_boots_by_itself() -> No
     text = Recorder(UBUNTU).play(Baseline(METAL)).written("/etc/apt/apt.conf.d/60bedplate")
 
     assert text.index("#clear Unattended-Upgrade::Origins-Pattern;") < text.index("archive=${distro_codename}-security")
-    assert re.findall(r'"origin=(\w+),\w+=\$\{distro_codename\}(-\w+)', text) == [
+    assert re.findall(r'"origin=(\w+),\w+=\$\{distro_codename\}([-\w]+)', text) == [
         ("Debian", "-security"),
         ("Ubuntu", "-security"),
+        ("UbuntuESM", "-infra-security"),
+        ("UbuntuESMApps", "-apps-security"),
     ]
     assert 'Automatic-Reboot "false"' in text
 

@@ -5,20 +5,19 @@ from roles.catalog import names_of, roles_of
 from roles.guard.role import BGP_DAEMONS, HANDOVER_SERVICE, NETWORKD, SERVICE, Guard
 from tests.support.joined_fleet import gateway_of, joined_plan
 from tests.support.lab_unit import read_unit
-from tests.support.recorded import recorded
+from tests.support.recorded import Recorded
 from tests.support.recorder import Recorder
 from tests.support.site_side import LAB, cellar
 from vpn.sites.engine import Engine
 from vpn.sites.files import HANDOVER, LAST_ROUTES, files_of
 
-DEBIAN = recorded("debian-12")
 RULES = "/etc/bedplate/guard/guard.nft"
 GUARD = Guard(cellar(Engine.KERNEL).elsewhere, speaks_bgp=True)
 
 
-def test_the_guard_is_that_of_the_gateways_tunnels() -> None:
+def test_the_guard_is_that_of_the_gateways_tunnels(system: Recorded) -> None:
     """Rules, settings and scripts are the very files that the gateway has with its tunnels."""
-    played = Recorder(DEBIAN).play(GUARD)
+    played = Recorder(system).play(GUARD)
 
     whole = {str(file.path): file.text for file in files_of(cellar(Engine.DAEMON))}
     for path in (
@@ -31,10 +30,10 @@ def test_the_guard_is_that_of_the_gateways_tunnels() -> None:
         assert played.written(path) == whole[path]
 
 
-def test_charons_may_read_where_their_settings_lie() -> None:
+def test_charons_may_read_where_their_settings_lie(system: Recorded) -> None:
     """AppArmor's profiles of the distribution are widened before anything is started, and read anew only then."""
-    played = Recorder(DEBIAN).play(GUARD)
-    again = Recorder(DEBIAN, played.disk).play(GUARD, stages=["configure", "activate"])
+    played = Recorder(system).play(GUARD)
+    again = Recorder(system, played.disk).play(GUARD, stages=["configure", "activate"])
 
     for name in ("swanctl", "charon-systemd"):
         assert "/run/bedplate-ipsec/*         rw,\n" in played.written(f"/etc/apparmor.d/local/usr.sbin.{name}")
@@ -42,17 +41,17 @@ def test_charons_may_read_where_their_settings_lie() -> None:
     assert not again.step("Bounds are read").commands
 
 
-def test_nothing_is_forwarded_before_the_guard_stands() -> None:
+def test_nothing_is_forwarded_before_the_guard_stands(system: Recorded) -> None:
     """The packet filter comes up first, then packets pass."""
-    names = list(Recorder(DEBIAN).play(GUARD).names)
+    names = list(Recorder(system).play(GUARD).names)
 
     assert names.index("Guard of tunnels") < names.index("Packets pass")
     assert SERVICE == "bedplate-guard.service"
 
 
-def test_its_unit_lays_the_routes_under_the_guard() -> None:
+def test_its_unit_lays_the_routes_under_the_guard(system: Recorded) -> None:
     """Rules, then routes of last resort, at each start and where either is another; networkd leaves them alone."""
-    played = Recorder(DEBIAN).play(GUARD)
+    played = Recorder(system).play(GUARD)
 
     unit = read_unit(played.written(f"/etc/systemd/system/{SERVICE}"))
     laid = [["/usr/sbin/nft", "-f", RULES], ["/usr/bin/ip", "-batch", str(LAST_ROUTES)]]
@@ -60,19 +59,19 @@ def test_its_unit_lays_the_routes_under_the_guard() -> None:
     assert "\nManageForeignRoutes=no\n" in played.written(NETWORKD)
 
 
-def test_bgp_runs_with_its_daemon() -> None:
+def test_bgp_runs_with_its_daemon(system: Recorded) -> None:
     """FRR starts zebra and bgpd, and starts anew only where the list of its daemons is another."""
-    played = Recorder(DEBIAN).play(GUARD)
-    again = Recorder(DEBIAN, played.disk).play(GUARD, stages=["configure", "activate"])
+    played = Recorder(system).play(GUARD)
+    again = Recorder(system, played.disk).play(GUARD, stages=["configure", "activate"])
 
     assert "bgpd=yes\n" in played.written(BGP_DAEMONS)
     assert played.step("BGP by what is written now").commands
     assert not again.step("BGP by what is written now").commands
 
 
-def test_the_handover_is_loaded_at_boot_once_there_is_one() -> None:
+def test_the_handover_is_loaded_at_boot_once_there_is_one(system: Recorded) -> None:
     """Its unit is enabled by the role, and passes over a gateway that has no tunnels yet."""
-    played = Recorder(DEBIAN).play(GUARD)
+    played = Recorder(system).play(GUARD)
 
     unit = played.written(f"/etc/systemd/system/{HANDOVER_SERVICE}")
     assert f"ConditionPathExists={HANDOVER}\n" in unit
@@ -89,12 +88,12 @@ def test_only_gateways_of_tunnels_have_it() -> None:
     assert having == {"lab": {"gate.cellar"}, "pair": {"laptops.us-west-2", "laptops.eu-north-1"}}
 
 
-def test_a_gateway_whose_routes_follow_from_the_plan_speaks_no_bgp() -> None:
+def test_a_gateway_whose_routes_follow_from_the_plan_speaks_no_bgp(system: Recorded) -> None:
     """No daemon listens to others there, and the guard is that of the gateways' own tunnels."""
     node = next(node for node in standing_nodes(joined_plan()) if node.name == "laptops.us-west-2")
     (guard,) = (role for role in roles_of(node) if isinstance(role, Guard))
 
-    played = Recorder(DEBIAN).play(guard)
+    played = Recorder(system).play(guard)
 
     whole = {str(file.path): file.text for file in files_of(gateway_of("us-west-2", Engine.KERNEL))}
     assert played.written(RULES) == whole[RULES]

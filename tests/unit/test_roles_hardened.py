@@ -149,6 +149,45 @@ def test_a_fabric_may_answer_by_another_interface() -> None:
     assert "net.ipv4.conf.all.rp_filter = 2\n" in played.written(SYSCTL)
 
 
+_SYSTEMCTL = """#!/bin/sh
+echo "$*" >>{log}
+case "$*" in
+  *is-active\\ ssh.socket) {socket} ;;
+  show*) if grep -q daemon-reload {log}; then echo "{after}"; else echo 0.0.0.0:22; fi ;;
+  restart*) {restarts} ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("socket", "after", "restarts", "done"),
+    [
+        ("false", "", "true", ["reload ssh.service"]),
+        ("true", "0.0.0.0:22", "true", ["daemon-reload", "reload ssh.service"]),
+        ("true", "0.0.0.0:22 [::]:22", "true", ["daemon-reload", "stop ssh.service", "restart ssh.socket"]),
+        (
+            "true",
+            "10.9.9.9:22",
+            "false",
+            ["daemon-reload", "stop ssh.service", "restart ssh.socket", "start ssh.service"],
+        ),
+    ],
+    ids=["debian", "ubuntu", "ubuntu-elsewhere", "ubuntu-no-address"],
+)
+def test_a_socket_that_listens_in_sshds_place_listens_as_its_settings_say(
+    socket: str, after: str, restarts: str, done: list[str], tmp_path: Path
+) -> None:
+    """Ubuntu's reads ports and addresses when systemd is told to; where it cannot listen there, sshd does by itself."""
+    log, program = tmp_path / "log", tmp_path / "systemctl"
+    program.write_text(_SYSTEMCTL.format(log=log, socket=socket, after=after, restarts=restarts))
+    program.chmod(0o755)
+    functions = text_of("hardened/bedplate-trial").partition("\ninstall -d -m 755 /run/bedplate ")[0]
+
+    subprocess.run(["sh", "-c", f"PATH={tmp_path}:$PATH\n{functions}\nreload"], check=True)
+
+    assert [line for line in log.read_text().splitlines() if "is-active" not in line and "show" not in line] == done
+
+
 def test_shellcheck_finds_nothing_in_the_trial() -> None:
     """The program that goes back must not fail for a slip of the shell."""
     told = subprocess.run(

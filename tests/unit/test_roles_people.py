@@ -15,7 +15,7 @@ from roles.people.role import SUDOERS, People
 from roles.people.standing import Accounted, Group, Login, Standing
 from tests.support.disk import Disk
 from tests.support.fleets import ADA, BOB
-from tests.support.recorded import Recorded, recorded
+from tests.support.recorded import Recorded
 from tests.support.recorder import Played, Recorder
 
 ACCOUNTED, MARKS, MAKES_HOMES = "roles.people.standing.Accounted", "roles.shipped.Marks", "roles.people.role.MakesHomes"
@@ -52,15 +52,18 @@ SETTLED = Standing(
 )
 
 
-def answering(lines: Iterable[str], **more: tuple[str, ...]) -> Recorded:
+def answering(system: Recorded, lines: Iterable[str], **more: tuple[str, ...]) -> Recorded:
     """Return a node that has these accounts."""
     table = {ACCOUNTED: tuple(lines), MARKS: None, MAKES_HOMES: ("0",)}
-    return recorded("debian-12").but({**table, **more})
+    return system.but({**table, **more})
 
 
-def played(lines: Iterable[str] = FRESH, accounts: Accounts = ACCOUNTS, homes: str | None = None) -> Played:
+def played(
+    system: Recorded, lines: Iterable[str] = FRESH, accounts: Accounts = ACCOUNTS, homes: str | None = None
+) -> Played:
     """Run the role on a node that has these accounts."""
-    return Recorder(answering(lines), Disk.of({})).play(People(accounts, homes), stages=("configure", "activate"))
+    node = Recorder(answering(system, lines), Disk.of({}))
+    return node.play(People(accounts, homes), stages=("configure", "activate"))
 
 
 def told(accounts: Accounts, standing: Standing) -> list[str]:
@@ -73,9 +76,9 @@ def altered(login: Login) -> Standing:
     return replace(SETTLED, logins={**SETTLED.logins, login.name: login})
 
 
-def test_a_fresh_node_gets_accounts_with_the_ids_of_the_lock() -> None:
+def test_a_fresh_node_gets_accounts_with_the_ids_of_the_lock(system: Recorded) -> None:
     """Groups first, for accounts are made in them."""
-    commands = played().commands
+    commands = played(system).commands
 
     made = [command for command in commands if command.startswith(("groupadd", "useradd"))]
     assert made[:4] == [
@@ -88,20 +91,20 @@ def test_a_fresh_node_gets_accounts_with_the_ids_of_the_lock() -> None:
     assert "gpasswd --members 'ada,bob' vision" in commands
 
 
-def test_the_first_account_keeps_administrators_keys_alone() -> None:
+def test_the_first_account_keeps_administrators_keys_alone(system: Recorded) -> None:
     """A file that bootstrap wrote holds those of today; one that came with the machine is not the role's."""
     theirs = "/var/lib/ubuntu/.ssh/authorized_keys"
 
-    with_file, without = played((*FRESH, f"first:{theirs}")), played()
+    with_file, without = played(system, (*FRESH, f"first:{theirs}")), played(system)
 
     file = with_file.step(f"Administrators in {theirs}").arguments["file"]
     assert file.text.splitlines()[1:] == [ADA]
     assert not [name for name in without.names if name.startswith("Administrators in")]
 
 
-def test_who_left_before_the_node_was_made_has_no_account_on_it() -> None:
+def test_who_left_before_the_node_was_made_has_no_account_on_it(system: Recorded) -> None:
     """There is nothing to lock out."""
-    assert not [name for name in played().names if "eve" in name]
+    assert not [name for name in played(system).names if "eve" in name]
 
 
 def test_a_node_that_is_as_planned_is_left_alone() -> None:
@@ -166,7 +169,7 @@ def test_a_group_that_left_the_file_is_emptied() -> None:
     assert found == ["gpasswd --delete ada vision", "gpasswd --delete bob vision", "gpasswd --delete bob speech"]
 
 
-def test_who_leaves_is_locked_out_before_their_processes_end() -> None:
+def test_who_leaves_is_locked_out_before_their_processes_end(system: Recorded) -> None:
     """Otherwise they could start new ones meanwhile; what lingers ends too."""
     lines = (
         *FRESH,
@@ -179,7 +182,7 @@ def test_who_leaves_is_locked_out_before_their_processes_end() -> None:
         "keyed:eve",
     )
 
-    names = [name for name in played(lines).names if "eve" in name]
+    names = [name for name in played(system, lines).names if "eve" in name]
 
     assert names == [
         "No keys of eve",
@@ -210,10 +213,12 @@ def test_who_returns_is_let_in_again() -> None:
     ],
     ids=["name", "id", "group", "group's id", "leaver's name"],
 )
-def test_what_somebody_else_has_is_refused_before_anything_changes(lines: tuple[str, ...], words: str) -> None:
+def test_what_somebody_else_has_is_refused_before_anything_changes(
+    system: Recorded, lines: tuple[str, ...], words: str
+) -> None:
     """Taking it over would give one person's files to another."""
     with pytest.raises(InputError) as refusal:
-        played((*FRESH, *lines))
+        played(system, (*FRESH, *lines))
 
     assert words in refusal.value.what
     assert refusal.value.fix
@@ -229,31 +234,31 @@ def test_all_conflicts_are_told_at_once() -> None:
     assert refusal.value.what.count(" here, not ") == 3
 
 
-def test_keys_lie_outside_homes() -> None:
+def test_keys_lie_outside_homes(system: Recorded) -> None:
     """Each person's in a file of root's, a key a line."""
-    disk = played().disk
+    disk = played(system).disk
 
     assert disk.read("/etc/ssh/authorized_keys.d/ada") == f"{ADA}\n"
     assert disk.entries["/etc/ssh/authorized_keys.d/ada"].mode == 644
     assert disk.entries["/etc/ssh/authorized_keys.d/ada"].user == "root"
 
 
-def test_sudo_reads_only_what_visudo_has_read() -> None:
+def test_sudo_reads_only_what_visudo_has_read(system: Recorded) -> None:
     """The text counts when it is whole and right; another administrator is one operation."""
-    step = played().step("Administrators")
+    step = played(system).step("Administrators")
 
     (command,) = step.commands
     assert command.startswith("visudo --check --file=/etc/bedplate/sudoers --quiet && install ")
     assert command.endswith(SUDOERS)
 
 
-def test_administrators_alone_are_in_the_rules() -> None:
+def test_administrators_alone_are_in_the_rules(system: Recorded) -> None:
     """In the order of the file; a fleet without any has rules for nobody."""
-    text = played().written("/etc/bedplate/sudoers")
+    text = played(system).written("/etc/bedplate/sudoers")
     nobody = Accounts((replace(ACCOUNTS.people[1]),), ACCOUNTS.groups)
 
     assert text.splitlines()[1:] == ["ada ALL=(ALL:ALL) NOPASSWD: ALL"]
-    assert played(accounts=nobody).written("/etc/bedplate/sudoers").count("\n") == 1
+    assert played(system, accounts=nobody).written("/etc/bedplate/sudoers").count("\n") == 1
 
 
 def test_a_file_server_makes_homes_whole() -> None:

@@ -9,7 +9,7 @@ import pytest
 from roles.base import NO_CHANGES, Changes, Role
 from roles.openpgp import fingerprints
 from roles.repository import Pin, Repository, add
-from tests.support.recorded import recorded
+from tests.support.recorded import Recorded
 from tests.support.recorder import Recorder
 
 KEYS = Path(__file__).parents[1] / "data" / "keys"
@@ -101,9 +101,9 @@ def test_only_what_is_pinned_comes_from_it() -> None:
     ]
 
 
-def test_lists_are_fetched_when_a_repository_is_new() -> None:
+def test_lists_are_fetched_when_a_repository_is_new(system: Recorded) -> None:
     """What is to be installed from it next is known, and a second run fetches nothing."""
-    recorder = Recorder(recorded("debian-12"))
+    recorder = Recorder(system)
 
     first = recorder.play(Adding())
     second = recorder.play(Adding())
