@@ -95,6 +95,14 @@ def test_the_daemons_run_with_a_routers_rights_alone(expect: Expect) -> None:
     assert "AmbientCapabilities=CAP_NET_ADMIN CAP_NET_BIND_SERVICE\n" in unit
 
 
+def test_a_daemon_that_does_not_start_is_tried_until_it_does() -> None:
+    """Or systemd gives up, for good, after five times within ten seconds: a port may be somebody else's for longer."""
+    unit = daemon_unit()
+
+    assert "\nRestart=always\n" in unit
+    assert "\nStartLimitIntervalSec=0\n" in unit.partition("[Service]")[0]
+
+
 @pytest.mark.parametrize(
     ("interconnect", "routes"),
     [

@@ -101,3 +101,17 @@ def test_a_charon_that_does_not_start_is_tried_until_it_does(engine: Engine) -> 
     services = [text for text in texts if "ExecStart=/usr/sbin/charon-systemd" in text]
     assert len(services) == len(cellar(engine).charons)
     assert all("\nRestart=always\n" in text and "\nStartLimitIntervalSec=0\n" in text for text in services)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_tunnel_stands_without_its_guard(engine: Engine) -> None:
+    """Where the guard did not load at boot nothing may be led elsewhere, and so no charon starts."""
+    texts = [file.text for file in files_of(cellar(engine)) if "ExecStart=/usr/sbin/charon-systemd" in file.text]
+
+    assert texts
+    assert all("\nRequires=bedplate-guard.service\n" in text for text in texts)
+    assert all(" bedplate-guard.service\n" in line for text in texts for line in _lines(text, "After="))
+
+
+def _lines(text: str, start: str) -> list[str]:
+    return [f"{line}\n" for line in text.splitlines() if line.startswith(start)]

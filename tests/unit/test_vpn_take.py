@@ -1,6 +1,9 @@
 """A book that a gateway takes: judged before anything is changed, and what daemons are owed is kept until done."""
 
 import json
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -70,6 +73,24 @@ def gate(tmp_path: Path) -> Taking:
         folder.mkdir(parents=True)
     made.take(ADA, BOB, keys=made.identity())
     return made
+
+
+@pytest.mark.parametrize("mask", ["027", "077"])
+def test_what_a_gateway_takes_is_read_by_its_daemons(gate: Taking, mask: str) -> None:
+    """They are not root: whatever the mask that sudo hands on, all but keys is open to them."""
+    book = Book(gate.keys.revocations(), (ADA,), {GATEWAY.place: gate.identity()}, {})
+    place = gate.place
+    places = {"settings": place.settings, "sockets": place.sockets, "owner": place.owner, "memory": place.memory}
+    words = [f"--{key}={value}" for key, value in places.items()]
+    keeper = shlex.join([sys.executable, "-m", "vpn.keeper", *words, f"--root={place.root}", "take"])
+
+    subprocess.run(["sh", "-c", f"umask {mask}; {keeper}"], input=book_text(GATEWAY, book), text=True, check=True)
+
+    modes = {each.name: each.stat().st_mode & 0o777 for each in place.settings.rglob("*")}
+    assert modes["ca.crt"] == modes["server.crt"] == 0o444
+    assert modes["server.key"] == modes["tls-crypt-v2.key"] == 0o400
+    assert modes["crl.pem"] & modes["ada.laptop"] & 0o444 == 0o444
+    assert modes["udp.laptops"] & modes["tcp.laptops"] & 0o555 == 0o555
 
 
 def test_a_certificate_is_taken_up_though_another_daemon_was_mute(gate: Taking) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from .trouble import Trouble
 
 def main() -> int:
     """Do what is asked, and return the exit status: 2 where it is refused, 6 where a daemon did not answer."""
+    # sudo hands on the mask of whoever logged in, under which the daemons could not read what is put here for them.
+    os.umask(0o022)
     asked = _arguments()
     place = Place(asked.settings, asked.sockets, asked.owner, asked.memory, asked.root)
     try:
