@@ -183,7 +183,7 @@ def test_the_page_about_joined_sites_is_followed(
     assert (begun, applied) == (["vpn", "init"], ["node", "apply", *NAMES.values()])
     assert statuses == {("vpn", "tunnels"): 0, ("vpn", "status"): 3}
     told = capsys.readouterr().out
-    assert all(f"error: {name}: no daemon of tunnels answers" in told for name in NAMES.values())
+    assert all(f"error: {name}: nothing is known of the tunnel " in told for name in NAMES.values())
     again = shlex.split(spoken("vpn-sites.md", "bedplate vpn tunnels --new-keys"))[1:]
     assert run([*again, str(fleet)]) == 0
     assert f"+ a key between {PAIR}\n" in capsys.readouterr().out
