@@ -24,7 +24,12 @@ class SshWay:
         """Run a command there with `told` on its standard input; PartError where it fails, MachineError without ssh."""
         try:
             done = subprocess.run(  # noqa: S603  # the host is a name of the plan
-                [*self.argv, command], input=told, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+                [*self.argv, command],
+                input=told,
+                capture_output=True,
+                errors="replace",
+                timeout=PATIENCE_S,
+                check=False,
             )
         except FileNotFoundError:
             raise MachineError("there is no ssh on this machine", fix="install OpenSSH's client") from None

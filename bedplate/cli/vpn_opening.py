@@ -1,5 +1,6 @@
 """What every command of the VPN's keys begins with: the fleet, its keys, the moment, and whoever knows a passphrase."""
 
+import shlex
 import sys
 from datetime import UTC, datetime
 from getpass import getpass
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 FOLDER, PARAMETERS, SECRETS = "folder", "parameters", "secrets"
 SHORTEST = 12
+_OTHERS = 0o077
 
 User = Annotated[str, typer.Argument(metavar="USER", help="A person of the fleet file.")]
 Device = Annotated[str, typer.Option("--device", metavar="NAME", help="Which of their machines.")]
@@ -103,7 +105,7 @@ def _in_account(kind: str, fleet_file: Path) -> "KeyStore":
 
 def known_passphrase(file: Path | None) -> "Passphrase":
     """Return what knows the passphrase that keys are locked by: the file, or whoever sits at the terminal."""
-    return lambda: _read(file) if file else _asked("passphrase of the VPN's keys: ")
+    return lambda: _given(_read(file) if file else _asked("passphrase of the VPN's keys: "))
 
 
 def new_passphrase(file: Path | None) -> bytes:
@@ -116,9 +118,17 @@ def new_passphrase(file: Path | None) -> bytes:
     return told
 
 
+def _given(passphrase: bytes) -> bytes:
+    if not passphrase:
+        raise InputError("the passphrase is empty", fix="give the one that the keys were locked with")
+    return passphrase
+
+
 def _read(file: Path) -> bytes:
     if not file.exists():
         raise InputError("there is no such file of a passphrase", where=str(file), fix="name it: --passphrase-file")
+    if file.is_file() and file.stat().st_mode & _OTHERS:
+        raise InputError("others may read this passphrase", where=str(file), fix=f"chmod 600 {shlex.quote(str(file))}")
     with told_plainly(file, "read"):
         return file.read_bytes().strip()
 

@@ -87,7 +87,7 @@ def _found(audit: Audit, node: str, way: tuple[str, ...]) -> Findings:
             *((f"--pool={audit.pools[node]}",) if node in audit.pools else ()),
             *(*way, *_files(audit.role)),
         )
-        done = subprocess.run(command, text=True, capture_output=True, env=_environment(), check=False)  # noqa: S603
+        done = subprocess.run(command, errors="replace", capture_output=True, env=_environment(), check=False)  # noqa: S603
         if not file.exists():
             return Findings(node, unreached=f"its checks ended without a finding: {_last(done.stdout + done.stderr)}")
         (findings,) = findings_of(file.read_text())

@@ -15,7 +15,7 @@ def offered_keys(address: str) -> tuple[str, ...]:
     """
     command = ("ssh-keyscan", "-T", str(_SECONDS), "-t", "ed25519", address)
     try:
-        done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=6 * _SECONDS)  # noqa: S603
+        done = subprocess.run(command, errors="replace", capture_output=True, check=False, timeout=6 * _SECONDS)  # noqa: S603
     except FileNotFoundError:
         raise MachineError("there is no ssh-keyscan here", fix="install OpenSSH's client") from None
     except subprocess.TimeoutExpired:

@@ -51,15 +51,21 @@ def test_a_damaged_journal_ends_every_command(begun: Path, capsys: pytest.Captur
     assert capsys.readouterr().err.count("cp journal.copy journal") == 3
 
 
+def secret_file(path: Path, text: str) -> Path:
+    """Write a file that nobody else may read."""
+    path.touch(mode=0o600)
+    path.write_text(text)
+    return path
+
+
 def _locked(lab: Path, told: Path) -> list[str]:
     return ["vpn", "init", str(lab), "--locked", "--passphrase-file", str(told)]
 
 
 def test_locked_keys_open_with_their_passphrase(lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From a file; without one, and with nobody at a terminal, it is said how."""
-    told, wrong = tmp_path / "passphrase", tmp_path / "wrong"
-    told.write_text("correct horse battery\n")
-    wrong.write_text("another horse battery\n")
+    told = secret_file(tmp_path / "passphrase", "correct horse battery\n")
+    wrong = secret_file(tmp_path / "wrong", "another horse battery\n")
     assert run(_locked(lab, told)) == 0
 
     assert run(["vpn", "add", "ada", str(lab)]) == 2
@@ -71,10 +77,32 @@ def test_locked_keys_open_with_their_passphrase(lab: Path, tmp_path: Path, capsy
     assert "horse" not in errors
 
 
+def test_an_empty_passphrase_is_told_as_one(lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty file, or nothing typed: it opens nothing, and is no defect."""
+    told, empty = secret_file(tmp_path / "passphrase", "correct horse battery\n"), secret_file(tmp_path / "empty", "\n")
+    assert run(_locked(lab, told)) == 0
+
+    assert run(["vpn", "add", "ada", str(lab), "--passphrase-file", str(empty)]) == 2
+
+    assert "the passphrase is empty" in capsys.readouterr().err
+
+
+def test_a_passphrase_that_others_may_read_is_refused(
+    lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As ssh does with a key: whoever reads it has what it locks."""
+    told = secret_file(tmp_path / "passphrase", "correct horse battery\n")
+    told.chmod(0o640)
+
+    assert run(_locked(lab, told)) == 2
+
+    assert f"chmod 600 {told}" in capsys.readouterr().err
+    assert not folder_of(lab).authority.exists()
+
+
 def test_a_short_passphrase_is_refused(lab: Path, tmp_path: Path) -> None:
     """Before anything is made."""
-    told = tmp_path / "passphrase"
-    told.write_text("short\n")
+    told = secret_file(tmp_path / "passphrase", "short\n")
 
     assert run(_locked(lab, told)) == 2
 

@@ -57,7 +57,7 @@ def _told(socket: Path) -> tuple[Tunnel, ...] | None:
 def _list(what: str, socket: Path) -> str | None:
     command = [str(SWANCTL), what, "--raw", "--uri", f"unix://{socket}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, errors="replace", check=False, timeout=_SECONDS)  # noqa: S603
     except (FileNotFoundError, subprocess.TimeoutExpired):
         return None
     return None if done.returncode else done.stdout

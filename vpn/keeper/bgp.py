@@ -70,7 +70,7 @@ def _documents(told: str) -> Iterator[dict[str, Mapping[str, object]]]:
 def _asked(*where: str) -> str:
     command = ["vtysh", *where, "-c", _PEERS, "-c", _ROUTES]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, errors="replace", check=False, timeout=_SECONDS)  # noqa: S603
     except (FileNotFoundError, subprocess.TimeoutExpired):
         return ""
     return done.stdout

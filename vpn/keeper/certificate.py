@@ -78,4 +78,4 @@ def _openssl(*arguments: str) -> str:
 
 
 def _asked(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(["/usr/bin/openssl", *arguments], capture_output=True, text=True, check=False)  # noqa: S603
+    return subprocess.run(["/usr/bin/openssl", *arguments], capture_output=True, errors="replace", check=False)  # noqa: S603

@@ -96,7 +96,7 @@ def _ask(*command: str) -> str:
 def _done(command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(  # noqa: S603  # names of units, charons and devices that were judged when they came in
-            command, capture_output=True, text=True, check=False, timeout=_SECONDS
+            command, capture_output=True, errors="replace", check=False, timeout=_SECONDS
         )
     except FileNotFoundError:
         raise Refusal(f"there is no {command[0]} here: apply the role guard first") from None
