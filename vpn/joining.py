@@ -87,10 +87,9 @@ def _placed(entry: Issued | Revoked, told: Journal) -> Entry:
     """Return an entry with a number for the laptop that no other has: its own where that is free."""
     if not isinstance(entry, Issued) or entry.slot is None:
         return entry
-    holders = {each.slot: name for name, each in roll_of(told).holders().items() if each.slot is not None}
-    mine = [slot for slot, name in holders.items() if name == entry.name]
-    if mine or holders.get(entry.slot, entry.name) != entry.name:
-        return replace(entry, slot=roll_of(told).slots([entry.name])[entry.name])
+    seats = roll_of(told).seats(entry.at)
+    if entry.name in seats or entry.slot in seats.values():
+        return replace(entry, slot=roll_of(told).slots([entry.name], entry.at)[entry.name])
     return entry
 
 

@@ -53,12 +53,20 @@ class Roll:
         """Yield serials that were never given and that nobody can foresee; they grow."""
         return (number << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS) for number in count(len(self.issued) + 1))
 
-    def slots(self, names: Iterable[str]) -> Mapping[str, int]:
-        """Return a number for each laptop: the one it had before, or the lowest that no other holds."""
-        held = {each.name: each.slot for each in self.holders().values() if each.slot is not None}
-        taken = set(held.values())
-        free = (number for number in count() if number not in taken)
-        return {name: held[name] if name in held else next(free) for name in names}
+    def seats(self, now: datetime) -> Mapping[str, int]:
+        """Return the number of each laptop that holds one: whose newest certificate has not ended."""
+        return {name: each.slot for name, each in self.holders().items() if each.slot is not None and each.until > now}
+
+    def slots(self, names: Iterable[str], now: datetime) -> Mapping[str, int]:
+        """Return a number for each laptop: its own, the one it had where nobody holds that now, or the lowest free."""
+        held, had = dict(self.seats(now)), {name: each.slot for name, each in self.holders().items()}
+        found: dict[str, int] = {}
+        for name in names:
+            taken, own = set(held.values()), held.get(name, had.get(name))
+            is_free = name in held or (own is not None and own not in taken)
+            found[name] = own if own is not None and is_free else next(at for at in count() if at not in taken)
+            held[name] = found[name]
+        return found
 
 
 def roll_of(journal: Journal) -> Roll:

@@ -70,7 +70,7 @@ def _issued(desk: Desk, subjects: Sequence[Subject]) -> tuple[Issued, ...]:
     if server_key is None:
         raise InputError("the gateways' tls-crypt-v2 key is not here", fix="sign where it is kept, or put it back")
     roll = desk.pki.roll
-    slots = roll.slots(subject.name for subject in subjects if subject.use is Use.CLIENT)
+    slots = roll.slots((each.name for each in subjects if each.use is Use.CLIENT), desk.now)
     made = [
         _one(desk, subject, serial, slots.get(subject.name), server_key)
         for subject, serial in zip(subjects, roll.next_serials(), strict=False)

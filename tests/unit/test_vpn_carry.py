@@ -98,6 +98,19 @@ def test_a_gateway_that_fails_is_named_and_keeps_none_from_being_told(answer: st
         done.check()
 
 
+def test_a_laptop_without_room_keeps_nothing_from_the_gateways() -> None:
+    """Whoever was revoked is out, and the laptop is named: the status is 6."""
+    ways = _ways(Told(_answer(eve=1)), Told(_answer(eve=0)))
+    book = Book("the list\n", (*BOOK.laptops, Laptop("late.desk", 509)))
+
+    done = carry(lab_gateways(), book, lambda gateway: ways[gateway.place], cut=["eve"])
+
+    assert set(done.cut) == {"us-west-2", "cellar"}
+    assert "late.desk" not in ways["cellar"].texts[0][1]
+    with pytest.raises(PartError, match=r"us-west-2 has no room for late\.desk; cellar has no room for late\.desk"):
+        done.check()
+
+
 def test_gateways_are_told_at_once() -> None:
     """One that is slow delays no other: whoever was cut off is out everywhere as soon as the slowest answers."""
     ways = _ways(Told(_answer(), seconds=0.5), Told(_answer(), seconds=0.5))

@@ -93,6 +93,17 @@ def test_a_laptop_keeps_its_number(folder: PkiFolder) -> None:
     assert [each.slot for each in later] == [0, 2]
 
 
+def test_an_ended_certificate_holds_no_number(folder: PkiFolder) -> None:
+    """Or a pool fills with laptops that nobody has any more; who comes back has the old number where it is free."""
+    added(folder, "ada", "grace")
+    much_later = NOW + timedelta(days=200)
+
+    eve = add(pki_in(folder), [laptop("eve")], much_later, unasked)[0]
+    back = add(pki_in(folder), [laptop("grace"), laptop("ada")], much_later, unasked)
+
+    assert (eve.slot, [each.slot for each in back]) == (0, [1, 2])
+
+
 def test_a_second_certificate_for_the_same_laptop_is_refused(folder: PkiFolder) -> None:
     """The message says until when the first one lasts, and what to do for another machine."""
     added(folder, "ada")

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from bedplate.errors import BedplateError, PartError
 from bedplate.plan.laptops import LaptopGateway, Transport
-from vpn.laptops.server import Laptop, address_files
+from vpn.laptops.server import Laptop, address_files, without_room
 
 TAKE = "sudo -n bedplate-vpn take"
 
@@ -44,6 +44,7 @@ class Way(Protocol):
         """Run a command there with `told` on its standard input, and return what it prints; raises BedplateError."""
 
 
+_WIDER = 'revoke what is not used, or give the gateways a wider pool (docs/vpn.md, "When a pool is full")'
 NO_KEYS: Mapping[str, GatewayKeys] = MappingProxyType({})
 NONE_REVOKED: Mapping[int, str] = MappingProxyType({})
 
@@ -66,18 +67,25 @@ class Book:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What came of it, by the place of the gateway: sessions that were cut, by laptop; or why it was not reached."""
+    """What came of it, by the place of the gateway: sessions that were cut, by laptop; or why it was not reached.
+
+    `crowded` names the laptops that a gateway's pool has no room for: it let in everybody else.
+    """
 
     cut: Mapping[str, Mapping[str, int]]
     failures: Mapping[str, BedplateError]
+    crowded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise PartError, naming every gateway that was not reached."""
+        """Raise PartError, naming every gateway that was not reached, or else every laptop that has no room."""
         if self.failures:
             told = "; ".join(f"{place}: {error.what}" for place, error in self.failures.items())
             raise PartError(
                 f"not every gateway was told: {told}", fix="run `bedplate vpn sync` again once it can be reached"
             )
+        if self.crowded:
+            told = "; ".join(f"{place} has no room for {', '.join(names)}" for place, names in self.crowded.items())
+            raise PartError(f"not every laptop is let in: {told}", where="vpn.laptops.pool", fix=_WIDER)
 
 
 def carry(
@@ -105,11 +113,12 @@ def carry(
     return Carried(
         cut={place: each for place, each in answers.items() if not isinstance(each, BedplateError)},
         failures={place: each for place, each in answers.items() if isinstance(each, BedplateError)},
+        crowded={each.place: names for each in gateways if (names := without_room(each, book.laptops))},
     )
 
 
 def book_text(gateway: LaptopGateway, book: Book, cut: Iterable[str] = ()) -> str:
-    """Return what one gateway is sent; InputError where its pool has no room for a laptop."""
+    """Return what one gateway is sent."""
     laptops = {str(transport): address_files(gateway, transport, book.laptops) for transport in Transport}
     revoked = {f"{serial:x}": name for serial, name in book.revoked.items()}
     told = {"crl": book.crl, "laptops": laptops, "cut": sorted(cut), "revoked": revoked, "marks": book.marks}

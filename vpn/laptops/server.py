@@ -67,17 +67,14 @@ def server_conf(gateway: LaptopGateway, transport: Transport, folders: Folders =
 
 
 def address_files(gateway: LaptopGateway, transport: Transport, laptops: Iterable[Laptop]) -> Mapping[str, str]:
-    """Return the files that let laptops in, by the name of each; InputError for one that the pool has no room for."""
-    return {laptop.name: _address_file(gateway, transport, laptop) for laptop in laptops}
+    """Return the files that let laptops in, by the name of each; one that the pool has no room for has none."""
+    return {each.name: _address_file(gateway, transport, each) for each in laptops if each.slot < gateway.most}
+
+
+def without_room(gateway: LaptopGateway, laptops: Iterable[Laptop]) -> tuple[str, ...]:
+    """Return the names of the laptops that the gateway's pool has no room for."""
+    return tuple(each.name for each in laptops if each.slot >= gateway.most)
 
 
 def _address_file(gateway: LaptopGateway, transport: Transport, laptop: Laptop) -> str:
-    try:
-        address = gateway.address(transport, laptop.slot)
-    except IndexError:
-        raise InputError(
-            f"no room for {laptop.name}: {gateway.pool} of {gateway.place} has addresses for {gateway.most} laptops",
-            where="vpn.laptops.pool",
-            fix='give the gateways a wider pool (docs/vpn.md, "When a pool is full")',
-        ) from None
-    return f"ifconfig-push {address} {gateway.block(transport).netmask}\n"
+    return f"ifconfig-push {gateway.address(transport, laptop.slot)} {gateway.block(transport).netmask}\n"
