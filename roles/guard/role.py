@@ -21,7 +21,6 @@ from vpn.sites.rendered import RenderedFile
 SERVICE = "bedplate-guard.service"
 HANDOVER_SERVICE = "bedplate-handover.service"
 BGP_SERVICE = "frr.service"
-NETWORKD = "/etc/systemd/networkd.conf.d/60-bedplate-gateway.conf"
 BGP_DAEMONS = "/etc/frr/daemons"
 _UNITS = ((SERVICE, "guard.service"), (HANDOVER_SERVICE, "handover.service"))
 # The distributions confine these two to the folders of their own.
@@ -61,10 +60,9 @@ class Guard(Role):
         units = (
             Shipped(f"Unit {unit}", f"/etc/systemd/system/{unit}", text_of(f"guard/{file}")) for unit, file in _UNITS
         )
-        networkd = Shipped("Routes are not networkd's alone", NETWORKD, text_of("guard/networkd.conf"))
         daemons = Shipped("Daemons of FRR", BGP_DAEMONS, text_of("guard/frr-daemons"))
         bounds = (Shipped(f"Bounds of {name}", bounds_of(name), text_of("guard/apparmor")) for name in CONFINED)
-        return ship(*bounds, *ground, *units, networkd, *((daemons,) if self.speaks_bgp else ()))
+        return ship(*bounds, *ground, *units, *((daemons,) if self.speaks_bgp else ()))
 
     def activate(self, changes: Changes) -> None:
         """Put up the guard before anything is forwarded; the distribution's own charon stays off."""

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from time import sleep, time
 
-from tests.support.netlab import LabHost, checked
+from tests.support.netlab import LabHost, LabTrouble, checked
 from tests.support.netlab_program import SLOWNESS, LabProgram, until
 
 _REPLY = re.compile(r"^\[(\d+\.\d+)\] \d+ bytes from .*icmp_seq=(\d+)", re.MULTILINE)
@@ -79,6 +79,15 @@ def pinging(host: LabHost, address: IPv4Address | str, every: float = 0.05) -> P
     """Start pings from a host, one each so many seconds."""
     log = f"ping-{len(host.programs)}.log"
     return Pinging(host.start("ping", "-D", "-n", "-W", "1", "-i", str(every * SLOWNESS), str(address), log=log))
+
+
+def refusal(host: LabHost, address: IPv4Address | str, seconds: int) -> str:
+    """Return what a host is told of a ping without an answer within so many seconds; AssertionError when it has one."""
+    try:
+        host.run("ping", "-n", "-c", "1", "-W", str(seconds), str(address))
+    except LabTrouble as told:
+        return str(told)
+    raise AssertionError(f"{address} answers {host.name}")
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from bedplate.plan.nodes import standing_nodes
 from roles.catalog import names_of, roles_of
-from roles.guard.role import BGP_DAEMONS, HANDOVER_SERVICE, NETWORKD, SERVICE, Guard
+from roles.guard.role import BGP_DAEMONS, HANDOVER_SERVICE, SERVICE, Guard
 from tests.support.joined_fleet import gateway_of, joined_plan
 from tests.support.lab_unit import read_unit
 from tests.support.recorded import Recorded
@@ -50,13 +50,12 @@ def test_nothing_is_forwarded_before_the_guard_stands(system: Recorded) -> None:
 
 
 def test_its_unit_lays_the_routes_under_the_guard(system: Recorded) -> None:
-    """Rules, then routes of last resort, at each start and where either is another; networkd leaves them alone."""
+    """Rules, then routes of last resort, at each start and where either is another."""
     played = Recorder(system).play(GUARD)
 
     unit = read_unit(played.written(f"/etc/systemd/system/{SERVICE}"))
     laid = [["/usr/sbin/nft", "-f", RULES], ["/usr/bin/ip", "-batch", str(LAST_ROUTES)]]
     assert (unit.commands("ExecStart"), unit.commands("ExecReload")) == (laid, laid)
-    assert "\nManageForeignRoutes=no\n" in played.written(NETWORKD)
 
 
 def test_bgp_runs_with_its_daemon(system: Recorded) -> None:

@@ -7,8 +7,7 @@ from time import monotonic, time
 import pytest
 
 from tests.support.lab_site import DESK, RACK, STRAY, SiteLab, site_lab
-from tests.support.netlab import LabHost, LabTrouble
-from tests.support.netlab_probe import capture, packets, pinging
+from tests.support.netlab_probe import capture, packets, pinging, refusal
 from tests.support.netlab_program import until
 from tests.support.nodes import lab_node
 from tests.support.site_side import LAB
@@ -72,11 +71,11 @@ def test_with_both_tunnels_gone_a_sender_is_told_at_once(stands: SiteLab) -> Non
 
     with capture(stands.internet, "c0") as wire:
         before = monotonic()
-        told = _refusal(stands.desk, RACK)
+        told = refusal(stands.desk, RACK, PATIENCE_SECONDS)
         seconds = monotonic() - before
         unseen = gate.run(*guard)
         gate.run("ip", "route", "flush", "proto", str(PROTOCOL))
-        untold = _refusal(stands.desk, RACK)
+        untold = refusal(stands.desk, RACK, PATIENCE_SECONDS)
         seen = gate.run(*guard)
 
     assert "From 192.168.40.1 icmp_seq=1 Destination Host Unreachable" in told
@@ -85,13 +84,6 @@ def test_with_both_tunnels_gone_a_sender_is_told_at_once(stands: SiteLab) -> Non
     assert "Unreachable" not in untold
     assert seen.count("counter packets 0 ") < seen.count("counter packets ")
     assert not packets(wire, f"net 192.168.40.0/22 or net 10.64.0.0/16 or host {DESK}")
-
-
-def _refusal(host: LabHost, address: str) -> str:
-    """Return what a host hears of a ping that is not answered."""
-    with pytest.raises(LabTrouble) as refused:
-        host.run("ping", "-n", "-c", "1", "-W", str(PATIENCE_SECONDS), address)
-    return str(refused.value)
 
 
 def test_a_gateway_says_whom_bgp_reaches_and_what_is_told(stands: SiteLab) -> None:
