@@ -22,6 +22,7 @@ from tests.support.kernel_pair import FAULTS
 from tests.support.kernel_site import GATEWAY, RESTARTS
 from tests.support.lab_site import REGION
 from tests.support.needs import need_program, need_root
+from tests.support.pace import clock_pace
 from tests.support.site_side import cellar
 from tests.support.stand.deploying import deployed
 from tests.support.stand.node import Node
@@ -35,7 +36,8 @@ SITE = cellar(Engine.KERNEL)
 ONE_REGION = replace(SITE, tunnels=tuple(one for one in SITE.tunnels if one.name.startswith(REGION)))
 DEVICES = [tunnel.device for tunnel in ONE_REGION.tunnels]
 CODE = GATEWAY.parent
-# Seconds that a wait may be longer there, for waits go by this machine's clock; and for a whole story to end.
+# Seconds that a wait may be longer there, for waits go by this machine's clock; and for a whole story to end where this
+# machine has nothing else to do.
 MARGIN, PATIENCE = 2, 1500
 Told = dict[str, Any]
 
@@ -74,7 +76,7 @@ def bring_code(folder: Path) -> None:
 
 def story(gate: Node, name: str) -> Told:
     """Let a story of tests/support happen on the machine, and return what it tells."""
-    told = gate.run(f"cd {CODE}; LAB_SLOWNESS=5 python3 -m tests.support.{name}", PATIENCE)
+    told = gate.run(f"cd {CODE}; LAB_SLOWNESS=5 python3 -m tests.support.{name}", PATIENCE * clock_pace())
     return dict(json.loads(told))
 
 
@@ -170,3 +172,20 @@ def test_a_gateway_whose_engine_changes_keeps_no_device_of_the_other(site: Told)
 
     assert (daemon["xfrm"], len(daemon["tun"])) == ([], len(DEVICES))
     assert (sorted(kernel["xfrm"]), kernel["tun"]) == (sorted(DEVICES), [])
+
+
+def test_daemons_keep_to_the_bounds_that_the_distribution_gives_them(site: Told) -> None:
+    """With AppArmor's profiles enforced, and what the role adds to them, tunnels come up and nothing is refused."""
+    bounds = site["bounds"]
+
+    assert (bounds["started"], bounds["back"]) == (True, True)
+    assert bounds["standing"].endswith("charon-systemd (enforce)")
+    assert bounds["denied"] == []
+
+
+def test_without_what_the_role_adds_no_tunnel_comes_up(site: Told) -> None:
+    """Its settings are refused to charon: the bounds are in force, and the additions are needed."""
+    bare = site["bounds"]["bare"]
+
+    assert not bare["started"]
+    assert any(profile.endswith("charon-systemd") and "/bedplate/" in path for profile, path in bare["denied"])

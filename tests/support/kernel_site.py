@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time
 
+from tests.support import kernel_bounds
 from tests.support.aws_kernel_end import AwsKernelEnd
 from tests.support.netlab import Lab, LabHost, checked
 from tests.support.netlab_probe import capture, packets, pinging
@@ -78,6 +79,7 @@ def main() -> None:
         told["daemon"] = site.lay(replace(gateway, engine=Engine.DAEMON))
         told["kernel"] = site.lay(gateway)
         told["fewer"] = site.lay(replace(gateway, tunnels=gateway.tunnels[1:]))
+        told["bounds"] = _bounded(site)
     sys.stdout.write(json.dumps(told))
 
 
@@ -106,6 +108,20 @@ def _restarted(site: KernelSite, how: str) -> dict[str, object]:
         until(lambda: pings.answers.first_after(moment + 3) is not None, 60, "never came back")
         answers = pings.stop()
     return {"longest": answers.longest, "clear": len(packets(wire, _CLEAR)), "esp": len(packets(wire, "esp"))}
+
+
+def _bounded(site: KernelSite) -> dict[str, object]:
+    """Have the tunnels' programs kept to their bounds; tell what came up, and what without the role's additions did."""
+    kernel_bounds.enforce()
+    within = kernel_bounds.here()
+    told: dict[str, object] = {"started": kernel_bounds.restarted()}
+    until(lambda: site.desk.pings(RACK, 1), 60, "nothing passes within the bounds")
+    told |= {"standing": kernel_bounds.standing(), "denied": kernel_bounds.denied(within)}
+    taken, without = kernel_bounds.drop_additions(), kernel_bounds.here()
+    told["bare"] = {"started": kernel_bounds.restarted(), "denied": kernel_bounds.denied(without)}
+    kernel_bounds.put_back(taken)
+    told["back"] = kernel_bounds.restarted()
+    return told
 
 
 @contextmanager

@@ -8,10 +8,11 @@ from tests.support.stand.layer import forget_identity, inside, kept
 from tests.support.stand.overlay import mounted
 from tests.support.virtual.kernel import with_kernel
 
-# What the laboratory measures with.
-_TOOLS = ("tcpdump",)
-# What a boot would start that no tunnel needs, and that takes seconds each. BGP starts with the tunnels.
-STOPPED = ("frr.service", "bedplate-vpn-metrics.timer")
+# What the laboratory measures with, and what bounds its daemons.
+_TOOLS = ("tcpdump", "apparmor")
+# What a boot would start that no tunnel needs, and that takes seconds each. BGP starts with the tunnels; bounds are for
+# whoever tries them to read, for a stand-in's daemons have their files elsewhere.
+STOPPED = ("frr.service", "bedplate-vpn-metrics.timer", "apparmor.service")
 MASKED = (
     *("systemd-logind.service", "systemd-user-sessions.service", "systemd-update-utmp.service"),
     *("systemd-modules-load.service", "systemd-sysusers.service", "systemd-journal-flush.service"),
