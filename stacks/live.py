@@ -6,7 +6,7 @@ from pathlib import Path
 from bedplate.catalog import Catalog, load_catalog
 from bedplate.errors import InputError
 from bedplate.load import load_fleet
-from bedplate.lock import lock_path, read_lock
+from bedplate.lock import lock_path, read_lock, refuse_names
 from bedplate.plan import FleetPlan, plan_fleet
 from bedplate.plan.images import indispensable_images
 from stacks.names import part_of
@@ -40,13 +40,7 @@ def refuse_unrecorded(plan: FleetPlan, fleet_file: Path) -> None:
     Of people only administrators count, whose ids machines of the cloud learn from AWS.
     """
     admins = (person.name for person in plan.accounts.people if person.admin)
-    news = (*plan.news, *(name for name in admins if name not in plan.record.people))
-    if news:
-        raise InputError(
-            f"not recorded in {lock_path(fleet_file).name}: {', '.join(news)}",
-            where=str(fleet_file),
-            fix=f"run `bedplate plan --write {fleet_file.name}` first, and commit the lock",
-        )
+    refuse_names((*plan.news, *(name for name in admins if name in plan.new_people)), fleet_file)
 
 
 def refuse_unpinned(plan: FleetPlan, catalog: Catalog, fleet_file: Path) -> None:

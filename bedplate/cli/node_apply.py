@@ -38,6 +38,7 @@ def apply(  # noqa: PLR0913  each is an option of the command line
     from bedplate.cli.node_progress import carried_out
     from bedplate.cli.node_ways import Asked, ways_to
     from bedplate.cli.opening import opened, planned
+    from bedplate.lock import refuse_unrecorded
     from bedplate.nodes.order import Order
     from bedplate.nodes.outcome import exit_status
     from bedplate.report.apply import apply_document, apply_lines
@@ -47,6 +48,8 @@ def apply(  # noqa: PLR0913  each is an option of the command line
     only = _roles(role or (), machines)
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
         ways = ways_to(Path(folder), plan, machines, Asked(user, identity, ssh_config))
+        if not check:
+            refuse_unrecorded(plan, fleet)
         order = Order(ways.targets, _me(), check=check, only=only)
         done = carried_out(order, ways.missing)
     if json:

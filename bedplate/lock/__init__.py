@@ -15,6 +15,7 @@ from bedplate.lock.file import (
     record_plan,
     renew_images,
 )
+from bedplate.lock.unrecorded import refuse_names, refuse_unrecorded
 
 __all__ = [
     "LockRefused",
@@ -26,5 +27,7 @@ __all__ = [
     "record_host_keys",
     "record_images",
     "record_plan",
+    "refuse_names",
+    "refuse_unrecorded",
     "renew_images",
 ]

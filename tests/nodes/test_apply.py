@@ -206,9 +206,11 @@ def test_a_packet_filter_that_would_shut_us_out_goes_back_by_itself(lab_of_one: 
     """It is not confirmed, so that the node takes what it had before; the operator is told which operation it was."""
     before = lab_of_one.fleet.read_text()
     lab_of_one.edit(r"lan: 192\.168\.40\.0/22", "lan: 192.168.40.0/23")
+    lab_of_one.record("site/cellar")
 
     found = lab_of_one.outcome(BENCH, "--role", "hardened")
     lab_of_one.fleet.write_text(before)
+    lab_of_one.record("site/cellar")
 
     assert found["status"] == 6
     assert "nobody can log in any more" in found[BENCH]["what"]

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.declared import EXAMPLES
 from tests.support.stand.command import CommandError
+from tests.support.stand.lab import recorded_lab
 from tests.support.stand.node import Node
 from tests.support.stand.operator import Operator
 from tests.support.stand.stand import Stand
@@ -45,7 +45,7 @@ cp /bin/sleep /usr/bin/stand-in.new; mv /usr/bin/stand-in.new /usr/bin/stand-in
 @pytest.fixture(scope="module")
 def operator(stand: Stand) -> Operator:
     """Give the operator of the lab."""
-    return Operator(stand, EXAMPLES / "lab.yaml")
+    return Operator(stand, recorded_lab(stand.folder))
 
 
 @pytest.fixture(scope="module")

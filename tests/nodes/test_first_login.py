@@ -74,6 +74,7 @@ def _folder(stand: Stand, folder: Path) -> LabFolder:
     lab = lab_folder(stand, folder)
     key = " ".join(stand.key.with_name("operator.pub").read_text().split()[:2])
     lab.edit(r"ada: \{admin: true, keys: \[[^]]*\]", f'ada: {{admin: true, keys: ["{key}"]')
+    lab.record()
     return lab
 
 

@@ -7,12 +7,12 @@ from time import sleep
 
 import pytest
 
-from tests.support.declared import EXAMPLES
 from tests.support.lab_pair import ATTIC, CELLAR, one_key
 from tests.support.netlab_program import until
 from tests.support.page import spoken, told_commands
 from tests.support.site_side import cellar
 from tests.support.stand.carried import laid
+from tests.support.stand.lab import recorded_lab
 from tests.support.stand.node import Node
 from tests.support.stand.operator import Operator
 from tests.support.stand.stand import Stand
@@ -29,7 +29,7 @@ SITE = cellar(Engine.DAEMON)
 @pytest.fixture(scope="module")
 def operator(stand: Stand) -> Operator:
     """Give the operator of the lab."""
-    return Operator(stand, EXAMPLES / "lab.yaml")
+    return Operator(stand, recorded_lab(stand.folder))
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.support.declared import EXAMPLES
 from tests.support.judged import PROGRAMS
 from tests.support.needs import need_program
 from tests.support.scap import PROFILE, Judgement, content, judgement
+from tests.support.stand.lab import recorded_lab
 from tests.support.stand.node import Node
 from tests.support.stand.operator import ROOT, Operator
 from tests.support.stand.stand import Stand
@@ -51,8 +51,7 @@ def fresh(node: Node) -> Seen:
 @pytest.fixture(scope="module")
 def hardened(node: Node, stand: Stand, fresh: Seen) -> Seen:
     """Give what is said of it once its roles are applied."""
-    way = ("--fleet", str(EXAMPLES / "lab.yaml"), "--ssh-config", str(stand.ssh_config), "--user", "ubuntu")
-    done = Operator(stand, EXAMPLES / "lab.yaml").bedplate("node", "apply", node.name, *way)
+    done = Operator(stand, recorded_lab(stand.folder)).apply(node.name)
     assert done.returncode == 0, done.stdout + done.stderr
     assert node.ssh("sudo bedplate-trial confirm").stdout.strip() == "nothing is on trial"
     return _seen(node)

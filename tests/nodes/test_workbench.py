@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.declared import EXAMPLES
 from tests.support.stand.command import CommandError
+from tests.support.stand.lab import recorded_lab
 from tests.support.stand.node import Node
 from tests.support.stand.operator import Operator
 from tests.support.stand.stand import Stand
@@ -15,7 +15,7 @@ ROLES = ("--role", "people", "--role", "workbench", "--role", "monitoring")
 @pytest.fixture(scope="module")
 def operator(stand: Stand) -> Operator:
     """Give the operator of the lab."""
-    return Operator(stand, EXAMPLES / "lab.yaml")
+    return Operator(stand, recorded_lab(stand.folder))
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,7 @@ def test_machines_of_a_group_are_those_that_serve_in_it_now(
     """By the names that they have claimed; one that has not come up yet is left alone."""
     _answer_groups(account)
 
-    assert run(["node", "apply", "--group", "workbench-cpu", "--json"]) == 6
+    assert run(["node", "apply", "--group", "workbench-cpu", "--check", "--json"]) == 6
 
     assert list(json.loads(capsys.readouterr().out)["nodes"]) == ["workbench-cpu-2.us-west-2"]
 
@@ -195,8 +195,38 @@ def test_a_machine_without_a_known_key_is_refused_and_named(expect: Expect, caps
     expect("cli/node-apply-untrusted.txt", capsys.readouterr().out)
 
 
+def test_ids_that_the_lock_lacks_reach_no_machine(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever is named above others would take their id at the next apply: `plan --write` comes first."""
+    monkeypatch.setattr("bedplate.cli.node_progress.carried_out", pytest.fail)
+    run(["plan", "--write"])
+    fleet = Path("fleet.yaml")
+    alan = f'people:\n  alan: {{keys: ["{KEY}"], groups: [sound]}}\n'
+    fleet.write_text(fleet.read_text(encoding="utf-8").replace("people:\n", alan), encoding="utf-8")
+
+    assert run(["node", "apply", "nas.cellar"]) == 2
+
+    told = capsys.readouterr().err
+    assert "error: not recorded in fleet.lock: alan, sound" in told
+    assert "fix  run `bedplate plan --write fleet.yaml` first" in told
+
+
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "not recorded"])
+def test_a_look_needs_no_lock(capsys: pytest.CaptureFixture[str], *, is_recorded: bool) -> None:
+    """`--check` changes nothing, so that it may come before anything is recorded."""
+    if is_recorded:
+        run(["plan", "--write"])
+
+    assert run(["node", "apply", "nas.cellar", "--check"]) == 6
+    assert "its host key is not recorded" in capsys.readouterr().out
+
+
 def test_programs_read_what_became_of_each_machine(capsys: pytest.CaptureFixture[str]) -> None:
     """One document, whatever happened."""
+    run(["plan", "--write"])
+    capsys.readouterr()
+
     assert run(["node", "apply", "nas.cellar", "--json"]) == 6
 
     entry = json.loads(capsys.readouterr().out)["nodes"]["nas.cellar"]

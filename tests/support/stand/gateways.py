@@ -5,7 +5,6 @@ Booting and applying take a minute, so tests share one; each leaves the daemons,
 
 import json
 import shlex
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,9 +12,9 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
-from tests.support.declared import EXAMPLES
 from tests.support.netlab_program import LabProgram, until
 from tests.support.page import told_commands
+from tests.support.stand.lab import recorded_lab
 from tests.support.stand.node import Node
 from tests.support.stand.operator import Operator
 from tests.support.stand.stand import Stand
@@ -76,7 +75,7 @@ class LaptopGateways:
 @contextmanager
 def laptop_gateways(folder: Path) -> Iterator[LaptopGateways]:
     """Give both gateways, applied once, with an authority, a certificate for ada's laptop, and a sync."""
-    fleet = Path(shutil.copy(EXAMPLES / "lab.yaml", folder / "fleet.yaml"))
+    fleet = recorded_lab(folder)
     with Stand() as stand:
         nodes = {GATE: stand.boot(GATE, "192.168.40.1"), HOME: stand.boot(HOME, "10.64.0.4")}
         for node in nodes.values():

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from bedplate.lock import lock_path, record_host_keys
+from bedplate.catalog import load_catalog
+from bedplate.load import load_fleet
+from bedplate.lock import lock_path, record_host_keys, record_plan
 from tests.support.declared import EXAMPLES
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
@@ -46,6 +48,10 @@ class LabFolder:
         after, count = re.subn(pattern, text, self.fleet.read_text(encoding="utf-8"))
         assert count == 1, pattern
         self.fleet.write_text(after, encoding="utf-8")
+
+    def record(self, *released: str) -> None:
+        """Record the plan, as an apply wants it; these blocks are given back first."""
+        _record(self.fleet, released)
 
     def bedplate(self, *arguments: str, seconds: float = 900) -> CompletedProcess[str]:
         """Run a command of bedplate at the desk."""
@@ -86,6 +92,19 @@ def wait_for(running: "Popen[str]", words: str) -> None:
 
 
 def lab_folder(stand: Stand, folder: Path) -> LabFolder:
-    """Make the folder of a fleet."""
-    (folder / "fleet.yaml").write_text(LAB, encoding="utf-8")
+    """Make the folder of a fleet whose plan is recorded."""
+    recorded_lab(folder)
     return LabFolder(stand, folder)
+
+
+def recorded_lab(folder: Path) -> Path:
+    """Copy examples/lab.yaml into a folder, its lock beside it, and return the path."""
+    fleet = folder / "fleet.yaml"
+    fleet.write_text(LAB, encoding="utf-8")
+    _record(fleet)
+    return fleet
+
+
+def _record(fleet: Path, released: tuple[str, ...] = ()) -> None:
+    declared = load_fleet(fleet, load_catalog()).fleet
+    record_plan(lock_path(fleet), declared, load_catalog(), release_of=released)

@@ -1,0 +1,24 @@
+"""What a plan has and its lock lacks: nothing real is made of it, for the next plan might give other blocks and ids."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from bedplate.errors import InputError
+from bedplate.lock.file import lock_path
+from bedplate.plan.fleet import FleetPlan
+
+
+def refuse_unrecorded(plan: FleetPlan, fleet_file: Path) -> None:
+    """Raise InputError where a node would get a block, an address, a user's or a group's id that the lock lacks."""
+    refuse_names((*plan.news, *plan.new_addresses, *plan.new_people, *plan.new_groups), fleet_file)
+
+
+def refuse_names(names: Iterable[str], fleet_file: Path) -> None:
+    """Raise InputError that names these, where there are any, and says how they are recorded."""
+    told = tuple(names)
+    if told:
+        raise InputError(
+            f"not recorded in {lock_path(fleet_file).name}: {', '.join(told)}",
+            where=str(fleet_file),
+            fix=f"run `bedplate plan --write {fleet_file.name}` first, and commit the lock",
+        )
