@@ -28,7 +28,7 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     buckets = node.buckets if Duty.WORKBENCH in node.duties else ()
     yield Storage(node.mounts, node.shares, buckets, node.region)
     if Duty.WORKBENCH in node.duties:
-        yield Workbench(node.accounts.people, node.gpus)
+        yield Workbench(node.accounts.people, node.gpus, node.scratch)
     yield Monitoring(node.address)
     if node.duties & {Duty.LAPTOPS, Duty.TUNNELS}:
         yield Keeper()

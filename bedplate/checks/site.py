@@ -9,7 +9,7 @@ from bedplate.checks.repeated import repeated
 from bedplate.checks.rules import fault
 from bedplate.plan.beyond import TRANSIT_ASNS
 from bedplate.spec.domain import LONGEST
-from bedplate.spec.site import Site
+from bedplate.spec.site import Machine, Site, Use
 
 AWS_ASN = 64512
 # Numbers that BGP cannot use, and those that EC2 refuses for a customer gateway (CreateCustomerGateway).
@@ -31,6 +31,8 @@ def check_sites(evidence: Evidence) -> Iterator[Fault]:
         if name in evidence.declared.names("regions"):
             yield fault("E207", f"sites.{name}", f"a region is called {name} too")
         yield from _addresses(f"sites.{name}.machines", site)
+        for label, machine in site.machines.items():
+            yield from _scratch(f"sites.{name}.machines.{label}.scratch", machine)
         yield from _gateway(evidence, name, site)
         yield from _host_names(evidence, name, site)
 
@@ -60,6 +62,13 @@ def _addresses(key: str, site: Site) -> Iterator[Fault]:
 def ends(lan: IPv4Network) -> tuple[IPv4Address, ...]:
     """Return the two addresses of a LAN that are no host's."""
     return (lan.network_address, lan.broadcast_address) if lan.prefixlen < _NO_HOSTS_ENDS else ()
+
+
+def _scratch(key: str, machine: Machine) -> Iterator[Fault]:
+    if machine.scratch and machine.use is not Use.SSH:
+        yield fault("E255", key, "nobody logs in to this machine to work on it")
+    for place, disk, _ in repeated((f"{key}.{index}", each) for index, each in enumerate(machine.scratch)):
+        yield fault("E256", place, f"{disk} is listed twice")
 
 
 def _gateway(evidence: Evidence, name: str, site: Site) -> Iterator[Fault]:

@@ -12,6 +12,7 @@ from bedplate.spec.network import Egress, Interconnect
 from bedplate.spec.site import Dials, Gpus, Use
 
 NO_GPUS: Mapping[str, Gpus] = MappingProxyType({})
+NO_SCRATCH: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class SitePlan:
     uses: Mapping[str, Use | None]
     dns: NameServersPlan | None = None
     gpus: Mapping[str, Gpus] = field(default_factory=lambda: NO_GPUS)
+    scratch: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NO_SCRATCH)
 
 
 @dataclass(frozen=True, slots=True)

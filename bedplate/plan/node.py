@@ -93,6 +93,8 @@ class NodePlan:
     shares: tuple[Share, ...] = ()
     buckets: tuple[BucketPlan, ...] = ()
     gpus: Hardware | None = None
+    scratch: tuple[str, ...] = ()
+    """The disks that /scratch is made of, where the file names some; a machine of the cloud finds its own."""
     expires: str | None = None
     laptops: LaptopGateway | None = None
     """The gateway of laptops that it is, where it is one."""

@@ -71,7 +71,8 @@ def _of_site(plan: FleetPlan, site: SitePlan, label: str) -> NodePlan:
     duties = _site_duties(plan, site, label)
     node = _node(plan, f"{label}.{site.name}", Ground.METAL, duties, site.machines[label])
     gpus = site.gpus.get(label)
-    return replace(node, gpus=Hardware(gpus.model, gpus.count)) if gpus else node
+    found = Hardware(gpus.model, gpus.count) if gpus else None
+    return replace(node, gpus=found, scratch=site.scratch.get(label, ()))
 
 
 def _gateway_duties(plan: FleetPlan, name: str) -> frozenset[Duty]:

@@ -94,6 +94,7 @@ def _sites(fleet: Fleet) -> tuple[SitePlan, ...]:
             uses=MappingProxyType({label: machine.use for label, machine in site.machines.items()}),
             dns=NameServersPlan(site.dns.domain, site.dns.servers) if site.dns else None,
             gpus=MappingProxyType({label: each.gpus for label, each in site.machines.items() if each.gpus}),
+            scratch=MappingProxyType({label: each.scratch for label, each in site.machines.items() if each.scratch}),
         )
         for name, site in fleet.sites.items()
     )

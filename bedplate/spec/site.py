@@ -6,7 +6,7 @@ from pydantic import Field
 
 from bedplate.spec.address import Address, Block
 from bedplate.spec.base import Spec, Table
-from bedplate.spec.text import DomainName, HostLabel, Slug
+from bedplate.spec.text import DiskName, DomainName, HostLabel, Slug
 
 # Route 53 Resolver takes no more targets in a rule (Route 53 quotas, 2026-11).
 MOST_SERVERS = 6
@@ -43,6 +43,11 @@ class Machine(Spec):
         strict=False,
         title="Use",
         description="ssh: people log in for ad-hoc work; kubernetes: a worker; left out: it serves the site.",
+    )
+    scratch: tuple[DiskName, ...] = Field(
+        default=(),
+        title="Scratch",
+        description="Disks for work that may be lost, as one at /scratch; only blank ones are ever written to.",
     )
 
 

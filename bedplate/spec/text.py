@@ -142,6 +142,19 @@ MountPath = Annotated[
         "Linux",
     ),
 ]
+# A name that stays with the disk, or with the slot that it sits in; the letters are those that udev leaves in names.
+DiskName = Annotated[
+    str,
+    Syntax(
+        "E106",
+        "disk",
+        r"/dev/disk/by-(id|path)/[A-Za-z0-9#+.:=@_-]+",
+        "/dev/disk/by-id/ or /dev/disk/by-path/ and the name there, for sda is another disk at the next boot",
+        "/dev/disk/by-id/nvme-SAMSUNG_MZQL23T8HCLS_S64HNE0T300123",
+        255,
+        "Linux",
+    ),
+]
 UserName = Annotated[
     str,
     Syntax(

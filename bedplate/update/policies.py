@@ -109,6 +109,11 @@ _SITES = (
     *_free("sites.*.machines.*.gpus.model", "the machine learns it at its next apply"),
     *_free("sites.*.machines.*.gpus.count", "the machine learns it at its next apply"),
     *_free("sites.*.machines.*.use", "the machine learns it at its next apply", *_EVERY),
+    *_free(
+        "sites.*.machines.*.scratch",
+        "what is made at the machine's next apply; what is in use stays until a boot",
+        *_EVERY,
+    ),
     *_comes_and_goes("sites.*.dns", "forwarding comes", "forwarding: the site's own domain is not answered any more"),
     *_replaces("sites.*.dns.domain", "the rule that forwards it"),
     *_free("sites.*.dns.servers", "whom the rule asks", *_EVERY),

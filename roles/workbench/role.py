@@ -16,7 +16,7 @@ from roles.packages import install
 from roles.shipped import Shipped, ship
 from roles.template import text_of
 from roles.workbench.micromamba import install_micromamba
-from roles.workbench.scratch import share_scratch
+from roles.workbench.scratch import Scratch
 from roles.workbench.uv import install_uv
 
 _SESSIONS = ("tmux", "screen", "htop")
@@ -30,10 +30,11 @@ _CUDA = Shipped("CUDA's libraries", "/etc/ld.so.conf.d/60-bedplate-cuda.conf", t
 
 @dataclass(frozen=True, slots=True)
 class Workbench(Role):
-    """A machine that people log in to and work on."""
+    """A machine that people log in to and work on; `disks` are those that the plan gives to scratch."""
 
     people: tuple[Account, ...]
     gpus: Hardware | None
+    disks: tuple[str, ...] = ()
     name: ClassVar[str] = "workbench"
 
     def install(self) -> None:
@@ -41,16 +42,21 @@ class Workbench(Role):
         install("Tools", self.tools(host.get_fact(LinuxName)))
         install_uv()
         install_micromamba()
+        self._scratch.install()
 
     def tools(self, distribution: str) -> Sequence[str]:
         """Return the distribution's packages; Debian keeps nvtop in an archive that is off by itself."""
         return (*TOOLS, "nvtop") if self.gpus and distribution == "Ubuntu" else TOOLS
 
     def configure(self) -> Changes:
-        """Write what shells know, and share the local disk."""
-        share_scratch(self.people)
-        return ship(_SHELL, _CUDA)
+        """Write what shells know, and what makes and shares local disks."""
+        return ship(_SHELL, _CUDA, *self._scratch.shipped)
 
     def activate(self, changes: Changes) -> None:
-        """Let the linker know CUDA's folder; shells read theirs at the next login."""
-        server.shell(name="Linker reads its folders", commands=["ldconfig"], _if=any_changed(*changes[1:]))
+        """Let the linker know CUDA's folder, and share local disks; shells read theirs at the next login."""
+        server.shell(name="Linker reads its folders", commands=["ldconfig"], _if=any_changed(*changes[1:2]))
+        self._scratch.share()
+
+    @property
+    def _scratch(self) -> Scratch:
+        return Scratch(self.people, self.disks)

@@ -1,21 +1,47 @@
 """Local disk for work that may be lost: a folder each, private, and no more than half of the disk for anybody.
 
-Whatever is mounted at /scratch serves. Where its file system keeps no quotas there are none: the audit says so.
+The node does it by itself, at each boot (bedplate-scratch): disks that the plan names, else those of EC2's host, else
+none. Whatever is mounted at /scratch serves. Where its file system keeps no quotas there are none: the audit says so.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pyinfra.api.command import QuoteString, StringCommand
 from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.facts.server import Mounts, MountsDict
-from pyinfra.operations import files, server
+from pyinfra.operations import server
 
 from bedplate.plan.accounts import Account
+from roles.packages import install
+from roles.running import keep_running
+from roles.shipped import Shipped
+from roles.template import text_of
 
 SCRATCH = "/scratch"
+TABLE = "/etc/bedplate/scratch"
+SCRIPT = "/usr/local/sbin/bedplate-scratch"
+UNIT = "bedplate-scratch.service"
+# How EC2 calls the disks of the host that a machine runs on. Source: EC2 user guide, "NVMe instance store volumes".
+LOCAL = "Amazon EC2 NVMe Instance Storage"
 # Options by which ext4 and xfs keep account of users. Source: mount(8), xfs(5).
 _COUNTING = {"usrquota", "uquota", "quota", "usrjquota"}
+
+
+class LocalDisks(FactBase[int]):
+    """How many disks of the host under it a machine of EC2 has."""
+
+    default = int
+
+    def command(self) -> str:
+        """Ask the kernel for the model of each disk; a container sees those of its host, and has none of them."""
+        here = f'[ -b "/dev/${{at##*/}}" ] && grep -qsF "{LOCAL}" "$at/device/model"'
+        return f'for at in /sys/block/nvme*; do ! {{ {here}; }} || echo "$at"; done'
+
+    def process(self, output: Iterable[str]) -> int:
+        """Count them."""
+        return len(list(output))
 
 
 class Folders(FactBase[Mapping[str, str]]):
@@ -56,28 +82,54 @@ class Quotas(FactBase[Mapping[str, int]]):
 _HARD = 5
 
 
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Whose it is, and the disks that it is made of, where the plan names some."""
+
+    people: Sequence[Account]
+    disks: tuple[str, ...] = ()
+
+    @property
+    def shipped(self) -> tuple[Shipped, ...]:
+        """Return what the node does it with: a table, a program, a unit."""
+        rows = (
+            *(f"disk {disk}\n" for disk in self.disks),
+            *(f"person {each.name} {each.uid}\n" for each in self.people),
+        )
+        return (
+            Shipped("Table of scratch", TABLE, "".join(rows)),
+            Shipped("Program of scratch", SCRIPT, text_of("workbench/bedplate-scratch"), "755"),
+            Shipped(f"Unit {UNIT}", f"/etc/systemd/system/{UNIT}", text_of("workbench/scratch.service")),
+        )
+
+    def install(self) -> None:
+        """Install what makes one device of several disks, where there are several."""
+        if len(self.disks) > 1 or (not self.disks and host.get_fact(LocalDisks) > 1):
+            install("One device of several disks", ("mdadm",))
+
+    def share(self) -> None:
+        """Let the node make what is missing, now and at each boot."""
+        mounts = host.get_fact(Mounts)
+        if SCRATCH not in mounts and (self.disks or host.get_fact(LocalDisks)):
+            server.shell(name=f"Disks at {SCRATCH}", commands=[SCRIPT])
+        elif late := self._late(mounts):
+            server.shell(name=f"Scratch of {', '.join(late)}", commands=[SCRIPT])
+        keep_running({f"{SCRATCH} at each boot": UNIT})
+
+    def _late(self, mounts: dict[str, MountsDict]) -> Collection[str]:
+        """Return the names of those whose folder or share is not as it should be."""
+        found = host.get_fact(Folders, path=SCRATCH)
+        late = {each.name: each for each in self.people if found.get(each.name) != f"{each.name}:{each.name} 700"}
+        if keeps_quotas(mounts):
+            limits = host.get_fact(Quotas, path=SCRATCH)
+            half = limits.get("", 0) // 2
+            late |= {each.name: each for each in self.people if limits.get(str(each.uid)) != half}
+        else:
+            host.log(f"{SCRATCH} is shared without limits: its file system keeps no quotas of users")
+        return late
+
+
 def keeps_quotas(mounts: dict[str, MountsDict]) -> bool:
     """Say whether what is mounted at /scratch counts by user."""
     options = mounts[SCRATCH]["options"] if SCRATCH in mounts else []
     return not _COUNTING.isdisjoint(each.partition("=")[0] for each in options)
-
-
-def share_scratch(people: Sequence[Account]) -> None:
-    """Declare each person's folder, and their share where it can be kept."""
-    files.directory(name="Scratch", path=SCRATCH, user="root", group="root", mode="755")
-    found = host.get_fact(Folders, path=SCRATCH)
-    for name in (person.name for person in people if found.get(person.name) != f"{person.name}:{person.name} 700"):
-        files.directory(name=f"Scratch of {name}", path=f"{SCRATCH}/{name}", user=name, group=name, mode="700")
-    if keeps_quotas(host.get_fact(Mounts)):
-        _limit(people)
-    else:
-        host.log(f"{SCRATCH} is shared without limits: its file system keeps no quotas of users")
-
-
-def _limit(people: Sequence[Account]) -> None:
-    found = host.get_fact(Quotas, path=SCRATCH)
-    half = found.get("", 0) // 2
-    late = [person for person in people if found.get(str(person.uid)) != half]
-    for person in late:
-        command = f"setquota --user {person.uid} 0 {half} 0 0 {SCRATCH}"
-        server.shell(name=f"Share of {person.name}", commands=[command])

@@ -5,6 +5,7 @@ from testinfra.host import Host
 
 from bedplate.plan.node import Duty, NodePlan
 from roles.workbench.micromamba import BUILDS, NOTE, PATH, VERSION
+from roles.workbench.scratch import LocalDisks
 from roles.workbench.uv import version
 from tests.compliance.subject import concerns, on_duty
 
@@ -51,6 +52,15 @@ def test_everybody_has_scratch_of_their_own(host: Host, node: NodePlan) -> None:
     found = {line.split()[0].rpartition("/")[2]: line.partition(" ")[2] for line in told}
 
     assert {name: found.get(name) for name in wanted} == wanted
+
+
+def test_scratch_lies_on_the_disks_that_are_for_it(host: Host, node: NodePlan) -> None:
+    """What is written there takes no room of the root disk, where the machine has a disk for it."""
+    if not host.run(LocalDisks().command()).stdout and not node.scratch:
+        pytest.skip("the machine has no disk for scratch: it is a folder of the root disk")
+
+    assert host.run("findmnt --mountpoint /scratch").rc == 0
+    assert host.service("bedplate-scratch").is_enabled
 
 
 def test_nobody_may_fill_scratch(host: Host, node: NodePlan) -> None:

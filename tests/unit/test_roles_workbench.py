@@ -13,9 +13,9 @@ from bedplate.plan.node import Hardware
 from roles.template import text_of
 from roles.workbench.micromamba import BUILDS, NOTE, PATH, VERSION, Unreached, taken
 from roles.workbench.role import TOOLS, Workbench
-from roles.workbench.scratch import Folders, Quotas, keeps_quotas
+from roles.workbench.scratch import UNIT
 from roles.workbench.uv import UvVersion, version
-from tests.support.disk import Disk, Entry
+from tests.support.disk import Entry
 from tests.support.recorded import Recorded, recorded
 from tests.support.recorder import Recorder
 
@@ -26,8 +26,6 @@ ADA = Account("ada", 20000, admin=False, keys=())
 BEN = Account("ben", 20001, admin=False, keys=())
 GPUS = Hardware("h100", 8)
 BENCH = Workbench((ADA, BEN), None)
-MOUNTED = "30 25 259:1 / /scratch rw,relatime shared:9 - ext4 /dev/nvme1n1 rw,usrquota"
-QUOTAS = "roles.workbench.scratch.Quotas"
 
 
 def test_tools_come_in_one_call() -> None:
@@ -146,70 +144,6 @@ def test_a_note_of_yesterday_counts_no_more(tmp_path: Path) -> None:
     assert told == ["https://example.org/\n", ""]
 
 
-def test_everybody_has_a_private_folder_on_scratch() -> None:
-    """Work that may be lost is on local disk, and is its owner's alone."""
-    played = Recorder(DEBIAN).play(BENCH)
-
-    assert played.disk.entries["/scratch"] == Entry("directory", mode=755)
-    assert played.disk.entries["/scratch/ada"] == Entry("directory", mode=700, user="ada", group="ada")
-
-
-def test_only_folders_that_are_wrong_are_touched() -> None:
-    """One question tells of all folders, whoever owns them."""
-    table = DEBIAN.but(
-        {"roles.workbench.scratch.Folders": ("ada ada:ada 700", "ben ben:ben 755", "lost+found root:root 700")}
-    )
-    disk = Disk.of({"/scratch/ben": Entry("directory", mode=755, user="ben", group="ben")})
-
-    played = Recorder(table, disk).play(BENCH)
-
-    assert "Scratch of ada" not in played.names
-    assert played.disk.entries["/scratch/ben"].mode == 700
-
-
-def test_nobody_takes_more_than_half_of_scratch() -> None:
-    """Where the file system counts by user, each person's hard limit is half of its size."""
-    table = DEBIAN.but({"server.Mounts": (MOUNTED,), QUOTAS: (",,,,,1000000", "#20000,ok,ok,4,0,500000,,1,0,0,")})
-
-    played = Recorder(table).play(BENCH)
-
-    assert [step.commands for step in played.steps if step.name.startswith("Share")] == [
-        ("setquota --user 20001 0 500000 0 0 /scratch",)
-    ]
-
-
-def test_scratch_without_quotas_is_shared_without_limits() -> None:
-    """A file system that does not count is not asked to."""
-    assert not [name for name in Recorder(DEBIAN).play(BENCH).names if name.startswith("Share")]
-
-
-@pytest.mark.parametrize(
-    ("options", "keeps"),
-    [(["rw", "usrquota"], True), (["rw", "uquota"], True), (["usrjquota=aquota.user"], True), (["noquota"], False)],
-)
-def test_the_options_of_the_mount_tell_whether_it_counts(options: list[str], *, keeps: bool) -> None:
-    """ext4's words and xfs's words both count."""
-    assert keeps_quotas({"/scratch": {"device": "/dev/nvme1n1", "type": "xfs", "options": options}}) is keeps
-
-
-def test_quotas_are_read_by_number() -> None:
-    """Names of people who are gone are numbers all the same."""
-    told = [",,,,,5", "#0,ok,ok,20,0,0,,2,0,0,", "#20000,-ok,ok,9,0,7,,1,0,0,", "repquota: noise"]
-
-    assert Quotas().process(told) == {"": 5, "0": 0, "20000": 7}
-
-
-def test_folders_are_read_by_a_real_find(tmp_path: Path) -> None:
-    """Owners and mode of each folder, and nothing of files."""
-    (tmp_path / "ada").mkdir(mode=0o700)
-    (tmp_path / "file").write_text("")
-    asked = Folders().command(str(tmp_path)).get_raw_value()
-
-    told = subprocess.run(["sh", "-c", asked], check=True, capture_output=True, text=True).stdout.splitlines()
-
-    assert Folders().process(told) == {"ada": f"{tmp_path.owner()}:{tmp_path.group()} 700"}
-
-
 def test_a_login_shell_keeps_caches_on_scratch(tmp_path: Path) -> None:
     """Caches fill no home, where a person has scratch; what somebody set himself stays."""
     (tmp_path / "ada").mkdir()
@@ -233,6 +167,7 @@ def test_a_second_run_changes_nothing() -> None:
             "roles.workbench.uv.UvVersion": (f"uv {version()} (x)",),
             "roles.workbench.micromamba.Unreached": (BUILDS["x86_64"].url,),
             "roles.workbench.scratch.Folders": ("ada ada:ada 700", "ben ben:ben 700"),
+            "roles.running.States": ("active", f"multi-user.target.wants/{UNIT}"),
         }
     )
     recorder = Recorder(settled)

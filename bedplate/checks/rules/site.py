@@ -75,4 +75,11 @@ SITE_RULES = (
         "Behind address translation, a gateway is not dialled.",
         "`dials: site`, or forward UDP 500 and 4500 to it and take behind_nat away",
     ),
+    Rule(
+        "E255",
+        "scratch-of-nobody",
+        "People that log in work on scratch, and nobody else.",
+        "delete it, or add use: ssh",
+    ),
+    Rule("E256", "disk-twice", "A disk is striped with others once.", "delete one of them"),
 )
