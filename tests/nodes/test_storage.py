@@ -9,29 +9,22 @@ from time import monotonic
 
 import pytest
 
-from bedplate.plan.node import Mount, MountKind, NodePlan
-from roles.people.role import People
+from bedplate.plan.node import Mount, MountKind
 from roles.storage.role import Storage
 from roles.storage.tunnel import loopback
 from tests.support.needs import need_program
 from tests.support.netlab_program import until
 from tests.support.nodes import lab_node
+from tests.support.shares import BENCH, SERVER, roles_of
 from tests.support.stand.command import CommandError, call
 from tests.support.stand.deploying import deployed
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
-BENCH, SERVER = "titan-03.cellar", "nas.cellar"
 EFS = Mount("cloud", MountKind.EFS, "cloud.files.us-west-2.lab.internal", "/", "/cloud", "us-west-2")
 FAR = "192.168.40.9"
 # What a person waits for a shell whose home is away; a server that hangs would take minutes.
 PATIENCE = 30.0
-
-
-def roles_of(node: NodePlan) -> tuple[People, Storage]:
-    """Return the roles under test as the plan of the lab has them, with a server at the machine's homes."""
-    homes = next((share.path for share in node.shares if share.mount == "/home"), None)
-    return People(node.accounts, homes), Storage(node.mounts, node.shares)
 
 
 @pytest.fixture(scope="module")

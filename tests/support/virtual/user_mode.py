@@ -15,8 +15,10 @@ from tests.support.stand.overlay import mounted
 from tests.support.virtual.line import Line
 from tests.support.virtual.machine import MASKS, VirtualMachine
 
-# The kernel, and what the role `storage` installs: a download at each test otherwise.
-_PACKAGES = ("user-mode-linux", "kmod", "nfs-common", "nfs-kernel-server", "psmisc")
+# The kernel, and what roles install: a download at each test otherwise.
+_PACKAGES = ("user-mode-linux", "kmod", "nfs-common", "nfs-kernel-server", "psmisc", "quota", "mdadm")
+# The archives alone of what serves where the kernel does not.
+_ARCHIVED = ("nfs-ganesha", "nfs-ganesha-vfs")
 # What starts by itself once it is installed, and is for the role to start.
 _WAITING = ("nfs-server.service", "rpcbind.service", "rpcbind.socket")
 _PROGRAM, _MODULES = "usr/bin/linux.uml", "usr/lib/uml/modules"
@@ -31,21 +33,34 @@ _ALONE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 @dataclass
 class KernelProgram(VirtualMachine):
-    """A machine whose kernel is a process of this one."""
+    """A machine whose kernel is a process of this one; `more` are disks beside its root's, /dev/ubdb and on."""
+
+    more: tuple[Path, ...] = ()
 
     def _command(self) -> tuple[str, ...]:
         return (
             *("setpriv", "--pdeathsig", "KILL", *_AT_ONCE, *_ALONE, str(self.kernel / "linux"), "mem=512M"),
-            *(f"ubd0={self.disk}", "root=/dev/ubda", "rw", "vec0:transport=tap,ifname=tap0,depth=128,gro=1"),
+            *(
+                f"ubd0={self.disk}",
+                *self._more(),
+                "root=/dev/ubda",
+                "rw",
+                "vec0:transport=tap,ifname=tap0,depth=128,gro=1",
+            ),
             *("con=null", "con0=null,fd:1", "console=tty0", f"uml_dir={self.disk.parent}/", "umid=uml", "quiet"),
             *("systemd.show_status=0", *MASKS, *_MASKS, "init=/usr/local/sbin/first"),
             *(f"at={self.address}", f"desk={self.line.desk.address}"),
         )
 
+    def _more(self) -> tuple[str, ...]:
+        return tuple(f"ubd{number}={disk}" for number, disk in enumerate(self.more, start=1))
 
-def user_mode(disk: Path, host: LabHost, address: IPv4Address, line: Line) -> KernelProgram:
+
+def user_mode(
+    disk: Path, host: LabHost, address: IPv4Address, line: Line, more: tuple[Path, ...] = ()
+) -> KernelProgram:
     """Return a machine whose kernel is a program."""
-    return KernelProgram(_kernel(), disk, host, address, line)
+    return KernelProgram(_kernel(), disk, host, address, line, more)
 
 
 def with_user_mode() -> tuple[Path, ...]:
@@ -56,14 +71,15 @@ def with_user_mode() -> tuple[Path, ...]:
 def _kernel() -> Path:
     """Return the folder of the program; makes it where it is missing (a minute or two)."""
     below = bare()
-    recipe = repr((below, _PACKAGES, _WAITING, _FIRST.read_text()))
+    recipe = repr((below, _PACKAGES, _ARCHIVED, _WAITING, _FIRST.read_text()))
     return kept("user-mode", recipe, lambda folder: _make(folder, below))
 
 
 def _make(folder: Path, below: tuple[Path, ...]) -> None:
     scratch = folder.with_suffix(".scratch")
     with mounted(below, scratch) as root:
-        inside(root, "apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *_PACKAGES)
+        install = ("apt-get", "install", "--yes", "--quiet", "--no-install-recommends")
+        inside(root, *install, *_PACKAGES)
         inside(root, "systemctl", "disable", "--quiet", *_WAITING)
         shutil.move(root / _PROGRAM, folder / "linux")
         (version,) = (root / _MODULES).iterdir()
@@ -72,6 +88,7 @@ def _make(folder: Path, below: tuple[Path, ...]) -> None:
         shutil.copy(_FIRST, root / "usr/local/sbin/first")
         (root / "usr/local/sbin/first").chmod(0o755)
         inside(root, "apt-get", "clean")
+        inside(root, *install, "--download-only", *_ARCHIVED)
         forget_identity(root)
     (scratch / "upper").rename(folder / "root")
     shutil.rmtree(scratch)

@@ -1,0 +1,183 @@
+"""What a workbench needs its kernel for: a home that is a person's own on every machine, and limits of local disk.
+
+The kernel is a program (tests/support/virtual/user_mode.py), for this machine's has neither NFS nor quotas. It mounts
+from a file server that has none of its own: nfs-ganesha serves. test_nfs.py shows the kernel's server.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from roles.shipped import Shipped
+from roles.workbench.scratch import UNIT, Scratch
+from tests.support.needs import need_program, need_root
+from tests.support.nodes import LAB, lab_node
+from tests.support.shares import BENCH, SERVER, kinds, roles_of
+from tests.support.stand.command import CommandError
+from tests.support.stand.deploying import deployed
+from tests.support.stand.node import Node
+from tests.support.stand.operator import Operator
+from tests.support.stand.stand import Stand
+from tests.support.virtual.user_mode import user_mode, with_user_mode
+
+MIB = 1 << 20
+DISKS = ("/dev/disk/by-id/test-a", "/dev/disk/by-id/test-b")
+# There is no udev, which takes half of a boot.
+LINKS = "".join(f"L {name} - - - - /dev/ubd{letter}\n" for name, letter in zip(DISKS, "bc", strict=True))
+BY_PERSON = "su --login {} --command '{}'"
+
+
+@pytest.fixture(scope="module")
+def stand() -> Iterator[Stand]:
+    """Give a stand whose machines may move to kernels of their own."""
+    need_root()
+    for program in ("systemd-nspawn", "debootstrap", "slirp4netns", "nft", "ssh", "mke2fs"):
+        need_program(program)
+    with Stand(with_user_mode()) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def nas(stand: Stand) -> Node:
+    """Give the file server, its folders on a file system of their own: an overlay has no handles."""
+    booted = stand.boot(SERVER, str(lab_node(SERVER).address))
+    booted.run("mount -t tmpfs tmpfs /srv")
+    deployed(stand, SERVER, *roles_of(lab_node(SERVER)))
+    return booted
+
+
+@pytest.fixture(scope="module")
+def bench(stand: Stand, nas: Node) -> Node:
+    """Give a workbench on its kernel, which has started by itself what the roles left for its boot."""
+    booted = stand.boot(BENCH, str(lab_node(BENCH).address))
+    booted.run(f"echo '{nas.address} nas.cellar.lab.internal' >> /etc/hosts")
+    deployed(stand, BENCH, *roles_of(lab_node(BENCH)))
+    for file in (Shipped("Disks", "/etc/tmpfiles.d/disks.conf", LINKS), *scratch().shipped):
+        place(booted, file)
+    booted.run(f"systemctl enable {UNIT}")
+    moved = stand.move(BENCH, partial(user_mode, more=tuple(blank(stand.folder / name) for name in "ab")))
+    moved.machine.wait()
+    return moved
+
+
+@pytest.fixture(scope="module")
+def operator(stand: Stand, tmp_path_factory: pytest.TempPathFactory) -> Operator:
+    """Give the operator of a lab whose workbench has disks for scratch."""
+    fleet = tmp_path_factory.mktemp("fleet") / "fleet.yaml"
+    written = LAB.read_text().replace("count: 4}, use: ssh}", f"count: 4}}, use: ssh, scratch: [{', '.join(DISKS)}]}}")
+    fleet.write_text(written)
+    return Operator(stand, fleet)
+
+
+def scratch() -> Scratch:
+    """Return what the workbench is to know of its disks."""
+    return Scratch(lab_node(BENCH).accounts.people, DISKS)
+
+
+def place(node: Node, file: Shipped) -> None:
+    """Write a file as the role does."""
+    path = node.root / file.path.lstrip("/")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(file.text)
+    path.chmod(int(file.mode, 8))
+
+
+def blank(path: Path) -> Path:
+    """Make a disk of 128 MiB on which there is nothing."""
+    with path.open("wb") as stream:
+        stream.truncate(128 * MIB)
+    return path
+
+
+def judged(operator: Operator, *rules: str) -> dict[str, str]:
+    """Return what an audit finds of rules about the workbench."""
+    (node,) = operator.findings(BENCH, "--role", "workbench")["nodes"]
+    return {each["rule"]: each["status"] for each in node["rules"] if each["rule"] in rules}
+
+
+def test_a_mount_comes_with_its_first_use(bench: Node) -> None:
+    """By version 4.2, and not before."""
+    before = kinds(bench, "/data")
+    bench.run("ls /data")
+    after = kinds(bench, "/data")
+    options = bench.run("grep ' /data nfs4 ' /proc/mounts")
+
+    assert (before, after) == (["autofs"], ["autofs", "nfs4"])
+    assert {"vers=4.2", "hard"} <= set(options.split()[3].split(","))
+
+
+def test_a_file_is_its_owners_on_every_machine(nas: Node, bench: Node) -> None:
+    """What a person writes at home on the one is theirs, with the same id, on the other, and nobody else's."""
+    uid = str(lab_node(BENCH).accounts.uids["ada"])
+
+    bench.run(BY_PERSON.format("ada", "umask 077; echo from bench > kept"))
+    there = nas.run("stat --format='%u %g %a' /srv/home/ada/kept /home/ada/kept").splitlines()
+    nas.run(BY_PERSON.format("ada", "echo from server >> kept"))
+    here = bench.run(BY_PERSON.format("ada", "id --user; stat --format=%u kept; cat kept")).splitlines()
+
+    assert there == [f"{uid} {uid} 600"] * 2
+    assert here == [uid, uid, "from bench", "from server"]
+    with pytest.raises(CommandError, match="Permission denied"):
+        bench.run(BY_PERSON.format("grace", "cat /home/ada/kept"))
+
+
+def test_root_of_a_client_is_nobody_on_the_server(nas: Node, bench: Node) -> None:
+    """It owns nothing there, gives nothing away, and reads nobody's home."""
+    bench.run("touch /data/of-root")
+
+    assert nas.run("stat --format=%U /srv/data/of-root").strip() == "nobody"
+    for refused in ("chown ada /data/of-root", "ls /home/ada", "touch /home/of-root"):
+        with pytest.raises(CommandError, match=r"not permitted|denied"):
+            bench.run(refused)
+
+
+def test_a_port_that_any_program_may_have_gets_nothing(nas: Node, bench: Node) -> None:
+    """By such a port anybody would be whom he likes."""
+    mount = f"mount -t nfs4 -o vers=4.2,retry=0,{{port}} {nas.address}:/srv/data /mnt && umount /mnt"
+    bench.run("systemctl stop home.mount data.mount")
+
+    with pytest.raises(CommandError, match=r"not permitted|denied|No such file"):
+        bench.run(mount.format(port="noresvport"))
+    bench.run(mount.format(port="resvport"))
+
+
+def test_scratch_is_made_of_its_disks_at_the_boot(bench: Node) -> None:
+    """Both are one, mounted, and everybody has a folder there that is nobody else's."""
+    size = int(bench.run("df --output=size --block-size=1M /scratch | tail -n 1"))
+
+    assert kinds(bench, "/scratch") == ["ext4"]
+    assert size > 128
+    assert bench.run("stat --format='%U %a' /scratch/ada").strip() == "ada 700"
+
+
+def test_nobody_takes_more_than_half_of_scratch(bench: Node) -> None:
+    """The kernel refuses it, and others go on writing."""
+    fill = BY_PERSON.format("{}", "dd if=/dev/zero of=/scratch/{}/big bs=1M count={}")
+
+    with pytest.raises(CommandError, match="Disk quota exceeded"):
+        bench.run(fill.format("ada", "ada", 200))
+    bench.run(fill.format("grace", "grace", 60))
+
+
+def test_an_audit_finds_a_person_without_a_limit(bench: Node, operator: Operator) -> None:
+    """And finds none when everybody has it again, which the next apply does."""
+    rule = "nobody-may-fill-scratch"
+    before = judged(operator, rule)
+    bench.run("setquota --user ada 0 0 0 0 /scratch")
+    without = judged(operator, rule)
+    bench.run("bedplate-scratch")
+
+    assert (before, without, judged(operator, rule)) == ({rule: "kept"}, {rule: "violated"}, {rule: "kept"})
+
+
+def test_an_audit_finds_scratch_that_is_not_mounted(bench: Node, operator: Operator) -> None:
+    """Though a folder of that name is there; what was on the disks is there again with them."""
+    rule = "scratch-lies-on-the-disks-that-are-for-it"
+    bench.run("umount /scratch")
+    without = judged(operator, rule)
+    bench.run("bedplate-scratch")
+
+    assert (without, judged(operator, rule)) == ({rule: "violated"}, {rule: "kept"})
+    assert "big" in bench.run("ls /scratch/grace")
