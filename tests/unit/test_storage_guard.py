@@ -30,8 +30,9 @@ def guard(tmp_path: Path) -> ModuleType:
     module = loaded()
     table = tmp_path / "mounts"
     table.write_text(f"home /home {NOWHERE}\ndata /data {NOWHERE}\n")
-    module.__dict__.update(TABLE=str(table), SILENT=str(tmp_path / "silent"), taken=[])
-    module.__dict__["take_off"] = lambda path, why: module.taken.append((path, why))
+    module.__dict__.update(TABLE=str(table), SILENT=str(tmp_path / "silent"), ASIDE=str(tmp_path / "lost"), taken=[])
+    module.__dict__["really_take_off"] = module.take_off
+    module.__dict__["take_off"] = lambda path, _, why: module.taken.append((path, why))
     module.__dict__["mounted"] = lambda: {"/home"}
     return module
 
@@ -97,17 +98,58 @@ def test_a_shutdown_waits_for_nobody(guard: ModuleType) -> None:
     assert [path for path, _ in guard.taken] == ["/home"]
 
 
-def test_what_waits_for_the_next_use_is_never_taken_off() -> None:
+@pytest.fixture
+def kernel(guard: ModuleType) -> list[tuple[str, int]]:
+    """Give the guard its own `take_off`, and a kernel that notes what it is told about which path."""
+    told: list[tuple[str, int]] = []
+    mount = lambda _from, to, _kind, how, _data: told.append((to.decode(), how))  # noqa: E731
+    umount = lambda path, how: told.append((path.decode(), how))  # noqa: E731
+    guard.__dict__.update(LIBC=SimpleNamespace(mount=mount, umount2=umount), take_off=guard.really_take_off)
+    return told
+
+
+def aside(guard: ModuleType) -> str:
+    """Return the one path at which a mount stands that was taken off."""
+    ((_, path),) = guard.set_aside()
+    return str(path)
+
+
+def test_what_waits_for_the_next_use_is_never_taken_off(guard: ModuleType, kernel: list[tuple[str, int]]) -> None:
     """A mount goes in one blow, and its trigger stays: homes would else be made on the local disk."""
-    module, layers, blows = loaded(), ["autofs", "nfs4"], []
-    module.__dict__["LIBC"] = SimpleNamespace(umount2=lambda _path, how: blows.append((layers.pop(), how)))
-    module.__dict__["mounted"] = lambda: {"/home"} if layers[-1] == "nfs4" else set()
+    guard.take_off("/home", "home", "silent")
+    guard.take_off("/data", "data", "only its trigger is there")
 
-    module.take_off("/home", "silent")
+    assert kernel == [(aside(guard), guard.MS_BIND), ("/home", guard.MNT_FORCE | guard.MNT_DETACH)]
 
-    module.take_off("/home", "silent again")
 
-    assert blows == [("nfs4", module.MNT_FORCE | module.MNT_DETACH)]
+def test_what_was_taken_off_is_told_an_error_until_the_server_is_back(
+    guard: ModuleType, kernel: list[tuple[str, int]]
+) -> None:
+    """Once is not enough: a program with an open file tries again, and no path leads to what it waits for."""
+    guard.take_off("/home", "home", "silent")
+    kept = aside(guard)
+    del kernel[:]
+
+    guard.watch()
+    guard.watch()
+    with socket.create_server((NOWHERE, 0)) as listening:
+        guard.__dict__["PORT"] = listening.getsockname()[1]
+        guard.watch()
+    guard.watch()
+
+    assert kernel == [(kept, guard.MNT_FORCE)] * 2 + [(kept, guard.MNT_DETACH)]
+
+
+def test_nothing_that_was_taken_off_holds_up_a_shutdown(guard: ModuleType, kernel: list[tuple[str, int]]) -> None:
+    """What stands aside goes for good, by force."""
+    guard.take_off("/home", "home", "silent")
+    kept = aside(guard)
+    guard.__dict__["mounted"] = set
+
+    guard.release()
+
+    assert kernel[-1] == (kept, guard.MNT_FORCE | guard.MNT_DETACH)
+    assert guard.set_aside() == []
 
 
 @pytest.mark.parametrize("store", ["home", "unknown"])
