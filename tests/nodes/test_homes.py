@@ -13,12 +13,11 @@ import pytest
 from roles.shipped import Shipped
 from roles.workbench.scratch import UNIT, Scratch
 from tests.support.needs import need_program, need_root
-from tests.support.nodes import LAB, lab_node
+from tests.support.nodes import lab_node
 from tests.support.shares import BENCH, SERVER, kinds, roles_of
 from tests.support.stand.command import CommandError
 from tests.support.stand.deploying import deployed
 from tests.support.stand.node import Node
-from tests.support.stand.operator import Operator
 from tests.support.stand.stand import Stand
 from tests.support.virtual.user_mode import user_mode, with_user_mode
 
@@ -62,15 +61,6 @@ def bench(stand: Stand, nas: Node) -> Node:
     return moved
 
 
-@pytest.fixture(scope="module")
-def operator(stand: Stand, tmp_path_factory: pytest.TempPathFactory) -> Operator:
-    """Give the operator of a lab whose workbench has disks for scratch."""
-    fleet = tmp_path_factory.mktemp("fleet") / "fleet.yaml"
-    written = LAB.read_text().replace("count: 4}, use: ssh}", f"count: 4}}, use: ssh, scratch: [{', '.join(DISKS)}]}}")
-    fleet.write_text(written)
-    return Operator(stand, fleet)
-
-
 def scratch() -> Scratch:
     """Return what the workbench is to know of its disks."""
     return Scratch(lab_node(BENCH).accounts.people, DISKS)
@@ -89,12 +79,6 @@ def blank(path: Path) -> Path:
     with path.open("wb") as stream:
         stream.truncate(128 * MIB)
     return path
-
-
-def judged(operator: Operator, *rules: str) -> dict[str, str]:
-    """Return what an audit finds of rules about the workbench."""
-    (node,) = operator.findings(BENCH, "--role", "workbench")["nodes"]
-    return {each["rule"]: each["status"] for each in node["rules"] if each["rule"] in rules}
 
 
 def test_a_mount_comes_with_its_first_use(bench: Node) -> None:
@@ -159,25 +143,3 @@ def test_nobody_takes_more_than_half_of_scratch(bench: Node) -> None:
     with pytest.raises(CommandError, match="Disk quota exceeded"):
         bench.run(fill.format("ada", "ada", 200))
     bench.run(fill.format("grace", "grace", 60))
-
-
-def test_an_audit_finds_a_person_without_a_limit(bench: Node, operator: Operator) -> None:
-    """And finds none when everybody has it again, which the next apply does."""
-    rule = "nobody-may-fill-scratch"
-    before = judged(operator, rule)
-    bench.run("setquota --user ada 0 0 0 0 /scratch")
-    without = judged(operator, rule)
-    bench.run("bedplate-scratch")
-
-    assert (before, without, judged(operator, rule)) == ({rule: "kept"}, {rule: "violated"}, {rule: "kept"})
-
-
-def test_an_audit_finds_scratch_that_is_not_mounted(bench: Node, operator: Operator) -> None:
-    """Though a folder of that name is there; what was on the disks is there again with them."""
-    rule = "scratch-lies-on-the-disks-that-are-for-it"
-    bench.run("umount /scratch")
-    without = judged(operator, rule)
-    bench.run("bedplate-scratch")
-
-    assert (without, judged(operator, rule)) == ({rule: "violated"}, {rule: "kept"})
-    assert "big" in bench.run("ls /scratch/grace")
