@@ -141,6 +141,15 @@ def test_only_what_a_gateway_is_for_is_judged() -> None:
     assert _of(home, Wanted(number=7), replace(WELL, tunnels=None, bgp=None)) == []
 
 
+def test_a_gateway_with_tunnels_less_than_the_plan_is_told_which() -> None:
+    """All that it lacks in one line; what it has is judged besides."""
+    due = replace(WANTED, tunnels=(*WANTED.tunnels, WantedTunnel("us-west-2-2"), WantedTunnel("eu-north-1-1")))
+
+    assert _of(GATE, due, WELL) == [
+        "True: it was not brought the tunnels us-west-2-2, eu-north-1-1: `bedplate vpn tunnels`"
+    ]
+
+
 def test_a_fleet_without_an_authority_has_no_newest_list() -> None:
     """Whatever list a gateway holds is not behind."""
     assert _of(GATE, replace(WANTED, number=None), WELL) == []
