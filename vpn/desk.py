@@ -60,5 +60,6 @@ def check_clock(roll: Roll, now: datetime) -> None:
         raise MachineError(
             f"this machine's clock says {now:%Y-%m-%d %H:%M} UTC, and the journal's last entry is of"
             f" {roll.newest:%Y-%m-%d %H:%M}",
-            fix="set the clock: what is signed now would begin before what was signed last",
+            fix="set the clock: what is signed now would begin before what was signed last; if it was ahead when that"
+            ' was signed, docs/vpn-keys.md, "The clock was ahead"',
         )

@@ -64,6 +64,9 @@ def authority_faults(offered: Issuer, now: datetime) -> tuple[Fault, ...]:
     )
 
 
+_AHEAD = 'for a clock was ahead when it was signed (docs/vpn-keys.md, "The clock was ahead")'
+
+
 def list_faults(
     revocations: x509.CertificateRevocationList, issuer: x509.Certificate, now: datetime
 ) -> tuple[Fault, ...]:
@@ -73,7 +76,7 @@ def list_faults(
     return (
         *_errors(not _signed_by(revocations, issuer), f"is of another authority than {_told(issuer)}"),
         *_errors(end <= now, f"ended on {end:%Y-%m-%d}: a gateway that reads it lets nobody in"),
-        *_errors(revocations.last_update_utc > now, f"begins on {revocations.last_update_utc:%Y-%m-%d} only"),
+        *_errors(revocations.last_update_utc > now, f"begins on {revocations.last_update_utc:%Y-%m-%d} only, {_AHEAD}"),
         *_errors(end > now and left is Freshness.FAILURE, days),
         *((Fault(Level.WARNING, days),) if left is Freshness.WARNING else ()),
     )

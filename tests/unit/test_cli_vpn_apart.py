@@ -5,15 +5,18 @@ import shlex
 import shutil
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from bedplate.cli import run
+from bedplate.cli.vpn_opening import keys_of, known_passphrase, now
 from tests.support.laptop_desk import HOSTS
 from tests.support.page import ROOT, told_blocks
 from vpn.pki_folder import folder_of
 from vpn.revocation import read_lists
+from vpn.signing import relist
 
 # An ssh that waits until somebody lets it go, and is then the one behind it.
 _LATE = """#!/bin/sh
@@ -56,6 +59,26 @@ def test_two_that_signed_apart_are_told_and_join(
     assert "ada.laptop has another address" in joined
     assert "somebody has signed since" in late
     assert _let_in(gateways) == [{"ada.laptop", "grace.laptop"}] * 2
+
+
+def test_a_clock_that_was_ahead_is_made_good(
+    begun: Path, gateways: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was signed then is not carried; with the files that were committed before, all goes on."""
+    run(["vpn", "add", "ada", str(begun)])
+    run(["vpn", "sync", str(begun)])
+    folder = folder_of(begun)
+    files = (folder.journal, folder.copy, folder.lists)
+    kept = [each.read_bytes() for each in files]
+    relist(keys_of("lab", begun), now() + timedelta(days=365), known_passphrase(None))
+
+    assert run(["vpn", "sync", str(begun)]) == 2
+
+    assert "The clock was ahead" in capsys.readouterr().err
+    for each, text in zip(files, kept, strict=True):
+        each.write_bytes(text)
+    assert run(["vpn", "revoke", "ada", str(begun)]) == 0
+    assert _let_in(gateways) == [set(), set()]
 
 
 def test_the_page_tells_how_clones_are_joined(

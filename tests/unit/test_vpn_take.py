@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.laptop_keys import LabKeys
+from tests.support.laptop_keys import LabKeys, moment
 from tests.support.laptop_plans import lab_gateways
 from tests.support.management_ear import daemon
 from tests.support.needs import need_program
@@ -119,6 +119,17 @@ def test_a_list_that_is_refused_changes_no_certificate(gate: Taking) -> None:
 
     assert gate.lying == before
     assert not gate.place.owed.exists()
+
+
+def test_a_list_that_has_not_begun_is_refused(gate: Taking) -> None:
+    """OpenVPN would let in nobody: a clock was wrong, and the gateway goes on as it was."""
+    before = gate.lying
+
+    with pytest.raises(Refusal, match=r"begins on .* and here it is"):
+        gate.send(Book(gate.keys.revocations(at=moment() + timedelta(days=365)), (ADA, BOB)))
+
+    assert gate.lying == before
+    gate.send(Book(gate.keys.revocations(at=moment() + timedelta(minutes=4)), (ADA, BOB)))
 
 
 def test_a_certificate_that_is_refused_changes_no_list(gate: Taking) -> None:

@@ -69,8 +69,8 @@ def take(place: Place, book: Book) -> dict[str, object]:
 
     The list comes first and the sessions last: whoever is cut off finds the door shut. Raises Refusal, before
     anything is changed, for a book whose journal does not go on where that of the one in force had come, for keys that
-    do not agree, and for a list that is over, older than the one in force, or of another authority. A new certificate
-    is taken up by daemons that start anew, which laptops notice for seconds.
+    do not agree, and for a list that is over or has not begun, older than the one in force, or of another authority. A
+    new certificate is taken up by daemons that start anew, which laptops notice for seconds.
     """
     with _alone(place):
         check_history(place, book.marks, is_with_keys=book.identity is not None)

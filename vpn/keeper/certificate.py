@@ -11,14 +11,15 @@ from .trouble import Refusal
 
 _DATE = "%b %d %H:%M:%S %Y GMT"
 _SERIAL = re.compile(r"^ +Serial Number: ([0-9A-F]+)$", re.MULTILINE)
-_LIST_FACTS = ("crlNumber=", "nextUpdate=")
+_LIST_FACTS = ("crlNumber=", "lastUpdate=", "nextUpdate=")
 
 
 @dataclass(frozen=True)
 class RevokedList:
-    """A list of revoked certificates: its number, when it ends, in Unix time, and whom it names, by serial."""
+    """A list of revoked certificates: its number, its begin and end in Unix time, and whom it names, by serial."""
 
     number: int
+    begin: int
     end: int
     serials: frozenset[int]
 
@@ -40,14 +41,15 @@ def crl_number(file: Path) -> int:
 
 def read_list(file: Path, trusted: Path) -> RevokedList:
     """Return what a list says; Refusal where it is none, or not signed by the authority in `trusted`."""
-    asked = ("-text", "-crlnumber", "-nextupdate", "-CAfile", str(trusted))
+    asked = ("-text", "-crlnumber", "-lastupdate", "-nextupdate", "-CAfile", str(trusted))
     done = _asked("crl", "-in", str(file), "-noout", *asked)
     if "verify OK" not in done.stderr:
         _openssl("crl", "-in", str(file), "-noout")
         raise Refusal("the list of revoked certificates is signed by somebody else than this gateway's authority")
     told = dict(line.split("=", 1) for line in done.stdout.splitlines() if line.startswith(_LIST_FACTS))
     serials = frozenset(int(each, 16) for each in _SERIAL.findall(done.stdout))
-    return RevokedList(int(told["crlNumber"], 16), _moment(told["nextUpdate"]), serials)
+    begin, end = _moment(told["lastUpdate"]), _moment(told["nextUpdate"])
+    return RevokedList(int(told["crlNumber"], 16), begin, end, serials)
 
 
 def check_identity(trusted: Path, certificate: Path, key: Path) -> None:

@@ -12,7 +12,7 @@ from .text_file import fill
 from .trouble import Refusal
 
 # What a gateway goes by that has no list, or one of an authority that another took over from.
-_NO_LIST = RevokedList(0, 0, frozenset())
+_NO_LIST = RevokedList(0, 0, 0, frozenset())
 
 
 def list_in_force(place: Place, trusted: Path) -> RevokedList:
@@ -27,7 +27,8 @@ def list_in_force(place: Place, trusted: Path) -> RevokedList:
 def fresh_list(place: Place, text: str, trusted: Path, before: RevokedList) -> Iterator[RevokedList]:
     """Give what a new list says, judged and not yet in force: `put_list` puts it there.
 
-    Raises Refusal for a list that is over, older than the one before, or not signed by the authority in `trusted`.
+    Raises Refusal for a list that is over or has not begun, older than the one before, or not signed by the authority
+    in `trusted`.
     """
     fresh = _fresh(place)
     try:
@@ -53,9 +54,15 @@ def _fresh(place: Place) -> Path:
 
 
 def _check(place: Place, told: RevokedList, before: RevokedList) -> None:
-    if told.end <= time.time():
-        ended = time.strftime("%d %B %Y", time.gmtime(told.end))
-        raise Refusal(f"the list of revoked certificates ended on {ended}")
+    now = time.time()
+    if told.end <= now:
+        raise Refusal(f"the list of revoked certificates ended on {_day(told.end)}")
+    if told.begin > now:
+        # With such a list OpenVPN would let in nobody, until that day.
+        raise Refusal(
+            f"the list of revoked certificates begins on {_day(told.begin)}, and here it is {_day(now)}: set the clock"
+            ' that is wrong, this gateway\'s or that of who signs (docs/vpn-keys.md, "The clock was ahead")'
+        )
     if told.number < before.number:
         raise Refusal(f"list {told.number} of revoked certificates is older than the one in force, {before.number}")
     if told.number == before.number and _fresh(place).read_bytes() != place.crl.read_bytes():
@@ -63,3 +70,7 @@ def _check(place: Place, told: RevokedList, before: RevokedList) -> None:
             f"two lists of revoked certificates have the number {told.number}, the one in force and the one that was"
             " sent: two have signed apart. `bedplate vpn join`, then `bedplate vpn sync`"
         )
+
+
+def _day(moment: float) -> str:
+    return time.strftime("%d %B %Y, %H:%M UTC", time.gmtime(moment))
