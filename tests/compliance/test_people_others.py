@@ -8,11 +8,8 @@ from testinfra.host import Host
 
 from bedplate.plan.node import Ground, NodePlan
 from roles.hardened.sshd import IMAGE_ACCOUNTS
-from tests.compliance.accounts import entries
+from tests.compliance.accounts import entries, strangers
 
-_NO_SHELLS = frozenset(("/usr/sbin/nologin", "/sbin/nologin", "/bin/false", "/usr/bin/false", "/bin/sync"))
-_PEOPLE_FROM = 1000  # login.defs(5), UID_MIN of both distributions
-_NOBODY = 65534
 # Made by AWS's agent at the first session. Source: Systems Manager user guide, "Turn off ssm-user account permissions".
 _SESSIONS = "ssm-user"
 _MAY_SUDO = """cut -d: -f1 /etc/passwd | while read -r name; do
@@ -25,13 +22,9 @@ dpkg -S "$file" >/dev/null 2>&1 || echo "$file"; done"""
 def test_nobody_else_has_an_account(host: Host, node: NodePlan) -> None:
     """Whoever is not of the fleet and has a shell, the number of a person or of root, is a stranger."""
     known = {*node.accounts.uids, *node.accounts.departed, *_own(node)}
-    strangers = [
-        name
-        for name, _, uid, *_, shell in entries(host, "/etc/passwd")
-        if name not in known and (shell not in _NO_SHELLS or not _is_a_daemons(int(uid)))
-    ]
+    found = strangers(entries(host, "/etc/passwd"), known)
 
-    assert not strangers, f"nobody of the fleet, and no daemon: {', '.join(strangers)}"
+    assert not found, f"nobody of the fleet, and no daemon: {', '.join(found)}"
 
 
 def test_nobody_else_has_a_password(host: Host, node: NodePlan) -> None:
@@ -59,7 +52,3 @@ def test_polkit_asks_no_rule_of_somebodys_own(host: Host) -> None:
 def _own(node: NodePlan) -> set[str]:
     """Return the accounts that the machine has by itself and that somebody can be."""
     return {"root", *IMAGE_ACCOUNTS, *((_SESSIONS,) if node.ground is Ground.CLOUD else ())}
-
-
-def _is_a_daemons(uid: int) -> bool:
-    return 0 < uid < _PEOPLE_FROM or uid == _NOBODY

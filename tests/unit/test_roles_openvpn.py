@@ -9,10 +9,12 @@ import pytest
 import vpn.keeper
 from bedplate.errors import InputError
 from roles.catalog import names_of
-from roles.keeper.role import FOLDER, keeper_files
+from roles.keeper.role import FOLDER, Keeper, keeper_files
 from roles.openvpn.role import OpenVpn, gateway_files
 from tests.support.laptop_plans import lab_gateways, unrecorded
 from tests.support.nodes import lab_node
+from tests.support.recorded import Recorded
+from tests.support.recorder import Recorder
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,19 @@ def test_a_gateway_is_not_made_before_it_is_known_who_answers_for_names() -> Non
 
     with pytest.raises(InputError, match="does not say who answers the laptops of cellar"):
         OpenVpn(gateway).configure()
+
+
+def test_a_gateway_is_made_alike_on_both_systems(system: Recorded) -> None:
+    """Files, units and their order are one; a second run writes nothing and restarts nothing."""
+    roles = (Keeper(), OpenVpn(lab_gateways()[1]))
+    answers = system.but({"server.Which(command=useradd)": ("/usr/sbin/useradd",)})
+    played = Recorder(answers).play(*roles)
+    again = Recorder(answers, played.disk).play(*roles, stages=["configure", "activate"])
+
+    assert {file.path for file in (*keeper_files(), *gateway_files(lab_gateways()[1]))} <= played.disk.entries.keys()
+    assert played.names.index("Guard of laptops") < played.names.index("Laptops over udp at boot")
+    assert any("install" in line and "openvpn" in line for line in played.step("Gateway of laptops").commands)
+    assert not [line for line in again.commands if line.startswith("upload") or " restart " in line]
 
 
 def test_no_key_is_in_what_the_role_writes() -> None:
