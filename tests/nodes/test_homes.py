@@ -13,6 +13,7 @@ import pytest
 from roles.shipped import Shipped
 from roles.workbench.scratch import UNIT, Scratch
 from tests.support.needs import need_program, need_root
+from tests.support.netlab_program import until
 from tests.support.nodes import lab_node
 from tests.support.shares import BENCH, SERVER, kinds, roles_of
 from tests.support.stand.command import CommandError
@@ -25,6 +26,11 @@ MIB = 1 << 20
 DISKS = ("/dev/disk/by-id/test-a", "/dev/disk/by-id/test-b")
 # There is no udev, which takes half of a boot.
 LINKS = "".join(f"L {name} - - - - /dev/ubd{letter}\n" for name, letter in zip(DISKS, "bc", strict=True))
+GUARD, TIMER = "/usr/local/sbin/bedplate-storage-guard", "bedplate-storage-guard.timer"
+# Seconds of silence after which the guard takes a mount off, here; and how long it may take with all that follows.
+LIMIT, PATIENCE = 15, 300
+# Enters a home, waits for a word, and asks the server twice in the folder that it has open.
+STUBBORN = "cd /home/ada; touch /tmp/there; until [ -e /run/go ]; do sleep 0.2; done; [ -e 1 ]; [ -e 2 ]; exit 7"
 BY_PERSON = "su --login {} --command '{}'"
 
 
@@ -125,6 +131,25 @@ def test_a_port_that_any_program_may_have_gets_nothing(nas: Node, bench: Node) -
     with pytest.raises(CommandError, match=r"not permitted|denied|No such file"):
         bench.run(mount.format(port="noresvport"))
     bench.run(mount.format(port="resvport"))
+
+
+def test_who_tries_again_at_a_lost_server_is_told_again(nas: Node, bench: Node) -> None:
+    """No path leads to what it waits for, and still it goes on; the next use finds the home when the server is back."""
+    bench.run(f"systemctl stop {TIMER}; sed -i 's/^LIMIT = 300.0$/LIMIT = {LIMIT}.0/' {GUARD}")
+    bench.run(BY_PERSON.format("ada", "echo kept > before"))
+    bench.run(f"systemd-run --quiet --uid=ada --unit=stubborn sh -c '{STUBBORN}'")
+    until(lambda: bench.run("ls /tmp/there || true") != "", PATIENCE, "it is there", every=0.5)
+    nas.cut()
+    try:
+        bench.run(f"touch /run/go; systemctl start {TIMER}")
+        until(lambda: "failed" in bench.run("systemctl is-active stubborn || true"), PATIENCE, "it goes on", every=2)
+        told = bench.run("systemctl show --property=ExecMainStatus --value stubborn; cat /proc/mounts")
+    finally:
+        nas.heal()
+
+    assert told.startswith("7\n")
+    assert " /home nfs4 " not in told
+    assert bench.run(BY_PERSON.format("ada", "cat before")).strip() == "kept"
 
 
 def test_scratch_is_made_of_its_disks_at_the_boot(bench: Node) -> None:
