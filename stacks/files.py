@@ -28,7 +28,6 @@ class SharedFiles(pulumi.ComponentResource):
 
     system_id: pulumi.Output[str]
     dns_name: pulumi.Output[str]
-    access_point_ids: dict[str, pulumi.Output[str]]
     addresses: list[pulumi.Output[str]]
 
     def __init__(self, plan: FleetPlan, files: FilesPlan, parts: FilesParts, opts: pulumi.ResourceOptions) -> None:
@@ -36,22 +35,16 @@ class SharedFiles(pulumi.ComponentResource):
         super().__init__("bedplate:stacks:SharedFiles", name, None, opts)
         system = FileSystem(name, _file_system(name, parts.key_arn), kept(self))
         self.system_id, self.dns_name = system.id, system.dns_name
-        self.access_point_ids = FilesGuard(name, system, inside(self)).access_point_ids
+        FilesGuard(name, system, inside(self))
         self.addresses = [
             self._target(f"{name}-{zone}", system, subnet_id, parts) for zone, subnet_id in parts.subnet_ids.items()
         ]
-        outputs = {"system_id": self.system_id, "dns_name": self.dns_name, "access_point_ids": self.access_point_ids}
-        self.register_outputs(outputs)
+        self.register_outputs({"system_id": self.system_id, "dns_name": self.dns_name})
 
     @property
     def told(self) -> dict[str, object]:
         """What a region's stack exports of it: all that a mount needs."""
-        return {
-            "id": self.system_id,
-            "dns_name": self.dns_name,
-            "addresses": self.addresses,
-            "access_point_ids": self.access_point_ids,
-        }
+        return {"id": self.system_id, "dns_name": self.dns_name, "addresses": self.addresses}
 
     def _target(
         self, name: str, system: FileSystem, subnet_id: pulumi.Output[str], parts: FilesParts

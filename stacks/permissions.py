@@ -38,14 +38,9 @@ def permissions(plan: FleetPlan, kind: str) -> tuple[Statement, ...]:
     return (*_OF_KIND[kind](plan), *_parameters(plan), *_own_life(plan), *_sessions(plan))
 
 
-def _data(plan: FleetPlan) -> Iterator[Statement]:
-    yield from _objects(plan)
-    yield from _files(plan)
-
-
 def _people(plan: FleetPlan) -> Iterator[Statement]:
     """Yield what a machine that people log in to may do: it sees who runs, to tell whose name is free."""
-    yield from _data(plan)
+    yield from _objects(plan)
     yield anywhere_in(plan, "SeeMachines", ("ec2:DescribeInstances",))
 
 
@@ -76,22 +71,6 @@ def _objects(plan: FleetPlan) -> Iterator[Statement]:
         resources=tuple(f"{bucket}/*" for bucket in buckets),
     )
     yield through_key(plan, "s3", tuple(regions), "data", ("kms:Decrypt", "kms:GenerateDataKey"))
-
-
-def _files(plan: FleetPlan) -> Iterator[Statement]:
-    if not plan.files:
-        return
-    regions = sorted({files.region for files in plan.files})
-    yield Statement(
-        sid="MountFiles",
-        actions=(
-            "elasticfilesystem:ClientMount",
-            "elasticfilesystem:ClientRootAccess",
-            "elasticfilesystem:ClientWrite",
-        ),
-        resources=tuple(arn(plan, "elasticfilesystem", region, "file-system/*") for region in regions),
-        conditions=of_fleet(plan),
-    )
 
 
 def _parameters(plan: FleetPlan) -> Iterator[Statement]:
@@ -132,7 +111,7 @@ def _nothing(plan: FleetPlan) -> Iterator[Statement]:  # noqa: ARG001  # the for
 
 # What one kind may do and no other; a gateway and the control plane have no business with anybody's data.
 _OF_KIND: Mapping[str, Callable[[FleetPlan], Iterator[Statement]]] = MappingProxyType(
-    {Use.SSH.value: _people, Use.KUBERNETES.value: _data, CONTROL: control_permissions, GATEWAY: _nothing}
+    {Use.SSH.value: _people, Use.KUBERNETES.value: _objects, CONTROL: control_permissions, GATEWAY: _nothing}
 )
 
 

@@ -15,19 +15,28 @@ def only_by_tls(bucket: str) -> tuple[Statement, Statement]:
 
 
 def mounts_only_by_tls(system_arn: str) -> str:
-    """Return the policy of a file system that nobody mounts in clear text.
+    """Return the policy of a file system that whoever reaches a mount target of it mounts, and nobody in clear text.
 
-    It allows nobody: so a mount needs an identity that its own policy allows to, as the nodes' role does.
+    Any policy takes the place of EFS's own, which lets everybody in: what it does not allow is refused. Root stays
+    root, for nodes make the homes of people. Source: EFS user guide, "Using IAM to control file system data access".
     """
+    everybody, whole = {"AWS": ("*",)}, (system_arn,)
+    mounting = Statement(
+        sid="MountFromTheNetwork",
+        principals=everybody,
+        actions=tuple(f"elasticfilesystem:Client{right}" for right in ("Mount", "RootAccess", "Write")),
+        resources=whole,
+        conditions={"Bool": {"elasticfilesystem:AccessedViaMountTarget": ("true",)}},
+    )
     refusal = Statement(
         sid="RefuseClearText",
         effect="Deny",
-        principals={"AWS": ("*",)},
+        principals=everybody,
         actions=("*",),
-        resources=(system_arn,),
+        resources=whole,
         conditions={"Bool": {"aws:SecureTransport": ("false",)}},
     )
-    return policy(refusal)
+    return policy(mounting, refusal)
 
 
 def _deny(bucket: str, sid: str, conditions: Conditions) -> Statement:

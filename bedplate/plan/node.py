@@ -112,6 +112,11 @@ class NodePlan:
         return self.name.partition(".")[2]
 
     @property
+    def is_named_by_ec2(self) -> bool:
+        """Whether its host name is the one that EC2 gave it: a cloud's worker is known to Kubernetes by no other."""
+        return self.ground is Ground.CLOUD and Duty.WORKER in self.duties
+
+    @property
     def full_name(self) -> str:
         """Its name with the fleet's domain."""
         return f"{self.name}.{self.domain}"

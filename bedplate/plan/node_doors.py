@@ -1,6 +1,6 @@
 """Whom a machine's own packet filter lets in, from the plan: what no rule names is dropped."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network
 
 from bedplate.plan.beyond import places
@@ -19,6 +19,8 @@ OPENVPN = tuple((str(each), each.port) for each in Transport)
 IKE = (500, 4500)
 # Source: RFC 4271 section 8.2.1.
 BGP = 179
+# The names of the doors of pods.
+_PODS = ("all-from-pods", "api-from-pods")
 
 
 def doors(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> tuple[Rule, ...]:
@@ -33,6 +35,11 @@ def doors(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> tuple[Rule, .
         *_gateways(duties),
         *_neighbours(plan, place, duties),
     )
+
+
+def pods_of(rules: Iterable[Rule]) -> IPv4Network | None:
+    """Return the block of pods that a machine's doors name; None where it carries none."""
+    return next((rule.block for rule in rules if rule.name in _PODS), None)
 
 
 def blocks_of(plan: FleetPlan, place: str) -> tuple[tuple[str, IPv4Network], ...]:
@@ -93,9 +100,9 @@ def _pods(plan: FleetPlan, duties: frozenset[Duty]) -> Iterator[Rule]:
     They may what their neighbours may: everything on a worker, the API where it is served.
     """
     if plan.pods and Duty.WORKER in duties:
-        yield Rule("all-from-pods", "All from pods", plan.pods)
+        yield Rule(_PODS[0], "All from pods", plan.pods)
     elif plan.pods and Duty.CONTROL in duties:
-        yield Rule("api-from-pods", "Kubernetes API for pods", plan.pods, TCP, API_PORT)
+        yield Rule(_PODS[1], "Kubernetes API for pods", plan.pods, TCP, API_PORT)
 
 
 def _mounting(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> Iterator[Rule]:

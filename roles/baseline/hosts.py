@@ -10,14 +10,15 @@ from roles.shipped import Shipped
 _OWN = IPv4Address("127.0.1.1")
 
 
-def hosts(node: NodePlan) -> Shipped:
-    """Return /etc/hosts."""
-    return Shipped("Hosts", "/etc/hosts", "".join(f"{line}\n" for line in _lines(node)))
+def hosts(node: NodePlan, own_name: str) -> Shipped:
+    """Return /etc/hosts of a node whose host name is `own_name`."""
+    return Shipped("Hosts", "/etc/hosts", "".join(f"{line}\n" for line in _lines(node, own_name)))
 
 
-def _lines(node: NodePlan) -> Iterator[str]:
+def _lines(node: NodePlan, own_name: str) -> Iterator[str]:
     yield "127.0.0.1 localhost"
-    yield f"{node.address or _OWN} {node.full_name} {node.name} {node.host}"
+    names = dict.fromkeys((node.full_name, node.name, node.host, own_name))
+    yield f"{node.address or _OWN} {' '.join(names)}"
     yield "::1 localhost ip6-localhost ip6-loopback"
     for name, address in sorted(node.hosts.items()):
         if name != node.full_name:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pyinfra.context import host
-from pyinfra.facts.server import LinuxName
+from pyinfra.facts.server import Hostname, LinuxName
 from pyinfra.operations import server, systemd
 from pyinfra.operations.util import any_changed
 
@@ -39,6 +39,12 @@ class Baseline(Role):
         works = self.node.duties & {Duty.WORKBENCH, Duty.WORKER}
         return (*EVERYWHERE, *AT_WORK) if works else EVERYWHERE
 
+    @property
+    def _own_name(self) -> str:
+        """The host name: what EC2 gave to a worker, once it has it, is longer than the plan's."""
+        told: str = host.get_fact(Hostname) if self.node.is_named_by_ec2 else ""
+        return told if told.startswith(f"{self.node.host}.") else self.node.host
+
     def install(self) -> None:
         """Install what keeps time and upgrades; whom packages are taken from, and who restarts, is settled before."""
         sign_sources()
@@ -50,13 +56,14 @@ class Baseline(Role):
         speak()
         keep_names()
         without_swap_at_boot()
-        ship(hosts(self.node), *greeting(self.node), LIMITS)
+        ship(hosts(self.node, self._own_name), *greeting(self.node), LIMITS)
         clock = clock_file(self.node.ground, host.get_fact(LinuxName))
         return ship(clock, JOURNAL, kernel_file(self.settings), MANAGER)
 
     def activate(self, changes: Changes) -> None:
         """Take the name at once, and let daemons read what has changed."""
-        server.hostname(name="Host name", hostname=self.node.host)
+        if not self.node.is_named_by_ec2:
+            server.hostname(name="Host name", hostname=self.node.host)
         clock, journal, settings, manager = (changes[at : at + 1] for at in range(4))
         keep_time(clock)
         systemd.service(name="Journal takes its limits", service=JOURNALD, restarted=True, _if=any_changed(*journal))

@@ -7,14 +7,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, collapse_addresses
 
-from bedplate.plan.door import Rule
+from bedplate.plan.door import NFS, Rule
 from bedplate.plan.node import Duty
+from bedplate.plan.node_doors import pods_of
 from roles.template import rendered
 
 # Kubernetes forwards packets of pods; gateways bring tables of their own for what they forward.
 FORWARDERS = frozenset({Duty.WORKER, Duty.CONTROL, Duty.TUNNELS, Duty.JOINT, Duty.LAPTOPS})
 # People run containers there: whether packets are forwarded at all is the matter of what runs them.
 HOSTS = frozenset({Duty.WORKBENCH})
+# A pod's or a container's own program speaks to no file server: volumes are mounted by the machine's kernel.
+PODS = frozenset({Duty.WORKER, Duty.CONTROL})
+# Who may speak to a file server: root, in whose name the kernel mounts, and stunnel, by an id that systemd lends it.
+# Whoever else asks there could claim to be anybody, for the server believes its clients (ADR 27).
+# Source: systemd.exec(5), `DynamicUser=`.
+FILES, _MOUNTERS = f"tcp dport {NFS}", "0, 61184-65519"
 # The bridges that Docker and Podman make, as they name them; a machine's own, br0, is none of them.
 _BRIDGES = ("docker*", "br-*", "podman*", "cni-podman*")
 
@@ -54,9 +61,14 @@ def doors_of(rules: Iterable[Rule]) -> tuple[Door, ...]:
 
 def ruleset(rules: Iterable[Rule], duties: frozenset[Duty]) -> str:
     """Return the text that nftables loads, whole or not at all."""
+    known = tuple(rules)
     return rendered(
         "hardened/filter.nft.j2",
-        doors=doors_of(rules),
+        doors=doors_of(known),
+        to_files=FILES,
+        mounters=_MOUNTERS,
+        carries_pods=bool(duties & PODS),
+        pods=pods_of(known),
         forwards=bool(duties & FORWARDERS),
         bridges=_BRIDGES if duties & HOSTS else (),
         # What a peer dialled at the ports of IKE comes in at those of its own charon (vpn.guard).

@@ -12,6 +12,7 @@ from roles.storage.unit import Unit, unit_name
 from roles.template import rendered
 
 NFS_PORT = 2049
+HOMES = "/home"
 # AWS's own advice for EFS, and version 4.2 where both ends are Linux. `noresvport`: a client that reconnects by another
 # port keeps its locks. A site's server takes reserved ports alone: by others, whoever runs a program of his own on a
 # client would be whom he likes. Source: EFS user guide, "Recommended NFS mount settings"; nfs(5); exports(5), `secure`.
@@ -24,7 +25,10 @@ _OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """Something at a path: `source` and `kind` as mount(8) takes them, `asked` who must answer first, if anybody."""
+    """Something at a path: `source` and `kind` as mount(8) takes them, `asked` who must answer first, if anybody.
+
+    `opener` is the unit that lets everybody write to it once it is mounted, where its server does not.
+    """
 
     store: str
     path: str
@@ -33,6 +37,7 @@ class Attached:
     options: str
     asked: str | None = None
     tunnel: str | None = None
+    opener: str | None = None
 
     @property
     def mount(self) -> str:
@@ -50,6 +55,8 @@ class Attached:
         if self.asked:
             text = rendered("storage/automount.j2", at=self)
             yield Unit(f"Mount {self.path} at its first use", self.trigger, text)
+        if self.opener:
+            yield Unit(f"Everybody writes to {self.path}", self.opener, rendered("storage/commons.j2", at=self))
 
 
 def mounted(mount: Mount) -> Attached:
@@ -64,6 +71,8 @@ def mounted(mount: Mount) -> Attached:
         options=_OPTIONS[mount.kind],
         asked=mount.server,
         tunnel=f"bedplate-efs-{mount.store}.service" if by_tunnel else None,
+        # AWS makes the top folder root's alone; homes stay root's to make.
+        opener=f"bedplate-commons-{mount.store}.service" if by_tunnel and mount.path != HOMES else None,
     )
 
 

@@ -16,7 +16,7 @@ from roles.base import Changes, Role
 from roles.packages import install
 from roles.running import keep_running
 from roles.shipped import Shipped, ship
-from roles.storage.attached import Attached, mounted, shared
+from roles.storage.attached import HOMES, Attached, mounted, shared
 from roles.storage.buckets import install_aws, listed
 from roles.storage.exported import EXPORTS, KernelServes, Server, server_of
 from roles.storage.found import Finding, Found
@@ -29,7 +29,6 @@ from roles.venv import PACKAGES
 
 # Version 4 of NFS needs neither: what listens and is not needed is closed.
 _UNWANTED = ("rpcbind.service", "rpcbind.socket", "rpc-statd.service", "nfs-ganesha-lock.service")
-HOMES = "/home"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,13 @@ def test_what_no_door_lets_in_is_dropped(host: Host) -> None:
     assert "hook input priority filter; policy drop;" in host.check_output("nft list chain inet bedplate input")
 
 
+def test_nobody_but_the_machine_itself_speaks_to_file_servers(host: Host) -> None:
+    """File servers believe who a client says it asks for: a program of a person's own would be whom it likes."""
+    sent = host.check_output("nft --stateless list chain inet bedplate output")
+
+    assert "tcp dport 2049 meta skuid != { 0, 61184-65519 } counter reject with tcp reset" in sent
+
+
 def test_nothing_is_on_trial(host: Host) -> None:
     """Whoever applied has come in again since, and confirmed."""
     assert not host.file("/var/lib/bedplate/trial").exists

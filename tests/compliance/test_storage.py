@@ -16,6 +16,7 @@ MOUNTS = concerns(lambda node: bool(node.mounts))
 SHARES = concerns(lambda node: bool(node.shares))
 STORES = concerns(lambda node: bool(node.mounts or node.shares))
 BUCKETS = concerns(lambda node: bool(node.buckets) and Duty.WORKBENCH in node.duties)
+COMMONS = concerns(lambda node: any(mounted(mount).opener for mount in node.mounts))
 TUNNELS = concerns(lambda node: any(mount.kind is MountKind.EFS for mount in node.mounts))
 
 
@@ -50,6 +51,14 @@ def test_nothing_else_is_mounted_in_its_place(host: Host, node: NodePlan) -> Non
     for at in map(mounted, node.mounts):
         kind, source = there[at.path][:2]
         assert (kind, source) == ("autofs", "systemd-1") or source == at.source
+
+
+@COMMONS
+def test_a_store_of_the_cloud_is_everybodys(host: Host, node: NodePlan) -> None:
+    """People write to a store that is not for homes: what AWS makes root's alone is opened when it is mounted."""
+    for at in map(mounted, node.mounts):
+        for unit in at.units() if at.opener else ():
+            assert host.file(f"{FOLDER}/{unit.name}").content_string == unit.shipped.text
 
 
 @MOUNTS

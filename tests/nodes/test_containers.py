@@ -103,6 +103,71 @@ def test_a_pod_reaches_its_own_machine(node: Node, has_door: bool) -> None:  # n
             knock(node)
 
 
+FILES = "127.61.7.9"
+# Another namespace behind the machine, as a file server of the network stands: a pod's packets are led to it.
+BEYOND = IPv4Interface("10.97.0.1/24")
+
+
+@pytest.fixture(scope="module")
+def served(node: Node) -> Node:
+    """Let somebody listen where a tunnel to EFS begins, and at the port of a file server beyond the machine."""
+    node.run(
+        f"""
+        id ada 2>/dev/null || useradd --uid 20001 ada
+        ip netns add nas; ip link add vnas type veth peer name eth0 netns nas; ip address add {BEYOND} dev vnas
+        ip link set vnas up; ip -n nas address add {(BEYOND + 1).ip}/24 dev eth0; ip -n nas link set eth0 up
+        ip -n nas route add default via {BEYOND.ip}
+        systemd-run --quiet --unit=files python3 -m http.server --bind {FILES} 2049
+        systemd-run --quiet --unit=nas ip netns exec nas python3 -m http.server 2049
+        for i in $(seq 100); do ss -ltn | grep -q :2049 && ip netns exec nas ss -ltn | grep -q :2049 && break
+        sleep 0.2; done
+        """
+    )
+    return node
+
+
+def connects(node: Node, before: str, address: str) -> bool:
+    """Tell whether a program that is started so comes in at a port of NFS; refused is refused at once."""
+    words = f"exec 3<>/dev/tcp/{address}/2049"
+    told = node.run(f"{before} timeout 20 bash -c '{words}' 2>&1 && echo came in || true")
+    assert "came in" in told or "Connection refused" in told, told
+    return "came in" in told
+
+
+@pytest.mark.parametrize("name", [WORKBENCH, WORKER])
+def test_a_person_is_nobody_to_a_file_server(served: Node, name: str) -> None:
+    """Root and what systemd lends an id, as stunnel, come in at a tunnel; a person or another service does not."""
+    plan = lab_node(name)
+    load(served, ruleset(plan.doors, plan.duties))
+    lent = "systemd-run --quiet --pipe --wait --property=DynamicUser=yes"
+
+    who = {"root": "", "stunnel": lent, "ada": "runuser -u ada --", "nobody": "runuser -u nobody --"}
+    found = {each: connects(served, before, FILES) for each, before in who.items()}
+    assert found == {"root": True, "stunnel": True, "ada": False, "nobody": False}
+
+
+def test_without_the_filter_a_person_would_be_anybody(served: Node) -> None:
+    """What refuses a person is the rule, and nothing else on the way."""
+    plan = lab_node(WORKBENCH)
+    load(served, ruleset(plan.doors, plan.duties))
+    served.run("nft flush chain inet bedplate output")
+
+    assert connects(served, "runuser -u ada --", FILES)
+
+
+@pytest.mark.parametrize("name", [WORKBENCH, WORKER])
+def test_neither_a_container_nor_a_pod_speaks_to_a_file_server(served: Node, name: str) -> None:
+    """Its root would be root there, too; with the rule taken out it comes in."""
+    plan = lab_node(name)
+    packets = ruleset(plan.doors, plan.duties)
+    beyond, boxed = str((BEYOND + 1).ip), "ip netns exec box"
+
+    load(served, packets)
+    refused = connects(served, boxed, beyond)
+    load(served, "\n".join(line for line in packets.splitlines() if "dport 2049 counter reject" not in line))
+    assert (refused, connects(served, boxed, beyond)) == (False, True)
+
+
 def load(node: Node, packets: str) -> None:
     """Put a packet filter in force."""
     (node.root / "run-filter.nft").write_text(packets)

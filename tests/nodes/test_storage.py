@@ -135,6 +135,20 @@ def test_a_renamed_mount_takes_the_old_one_off(stand: Stand, bench: Node) -> Non
     assert {"Mount /data", "No /sets any more", "data.automount runs"} <= {*back}
 
 
+def test_everybody_writes_to_a_store_of_the_cloud_once_it_is_mounted(stand: Stand) -> None:
+    """Its top folder is root's alone when AWS makes it; a mode that somebody has given it stays."""
+    node = stand.boot("open", "192.168.40.62")
+    node.run(f"echo '{FAR} {EFS.server}' >> /etc/hosts")
+    deployed(stand, node.name, Storage((EFS,)))
+    node.run("systemctl stop cloud.automount; mount -t tmpfs -o mode=755 tmpfs /cloud")
+
+    modes = []
+    for mode in ("755", "750"):
+        node.run(f"chmod {mode} /cloud; systemctl start bedplate-commons-cloud")
+        modes.append(node.run("stat --format=%a /cloud").strip())
+    assert modes == ["1777", "750"]
+
+
 class FarEnd:
     """A server behind TLS that says one word; its certificate is for a name of the test's choosing."""
 

@@ -38,16 +38,14 @@ def test_what_has_an_address_has_a_name(stacks: Declared) -> None:
 
 
 def test_a_region_tells_all_that_a_mount_needs() -> None:
-    """A file system by id, name and addresses, and the access point of each of its folders."""
+    """A file system by id, name and addresses."""
     with running(LAB.account) as simulation:
         world = World(simulation)
         runs = [run(stack, world) for wave in waves(SMALL) for stack in wave]
 
     (files,) = (done.snapshot.exports["files"] for done in runs if "files" in done.snapshot.exports)
 
-    assert set(files["home"]) == {"id", "dns_name", "addresses", "access_point_ids"}
-    assert set(files["home"]["access_point_ids"]) == {"own", "shared"}
-    assert all(ident.startswith("fsap-") for ident in files["home"]["access_point_ids"].values())
+    assert set(files["home"]) == {"id", "dns_name", "addresses"}
 
 
 def test_the_address_of_a_sites_machine_leads_back_to_its_name(stacks: Declared) -> None:

@@ -2,7 +2,8 @@
 
 from bedplate.plan.node import NodePlan
 from roles.people.role import People
-from roles.storage.role import HOMES, Storage
+from roles.storage.attached import HOMES
+from roles.storage.role import Storage
 from tests.support.stand.node import Node
 
 BENCH, SERVER = "titan-03.cellar", "nas.cellar"

@@ -21,6 +21,7 @@ DEBIAN = recorded("debian-12")
 UBUNTU = recorded("ubuntu-24.04")
 METAL = lab_node("titan-01.cellar")
 CLOUD = lab_node("workbench-cpu-1.us-west-2")
+WORKER = replace(CLOUD, name="ip-10-64-33-9.us-west-2", duties=frozenset({Duty.WORKER}))
 GATE = lab_node("gate.cellar")
 PACKAGES = "Packages of every node"
 
@@ -82,9 +83,26 @@ def test_the_host_name_is_the_plans() -> None:
     assert played.step("Host name").commands == ("hostnamectl set-hostname titan-02",)
 
 
+def test_a_worker_of_the_cloud_keeps_the_name_that_ec2_gave_it() -> None:
+    """By it the cloud controller knows the node; it finds itself by it while nobody answers names."""
+    table = DEBIAN.but({"server.Hostname": ("ip-10-64-33-9.us-west-2.compute.internal",)})
+    played = Recorder(table).play(Baseline(WORKER))
+
+    assert "Host name" not in played.names
+    own = "127.0.1.1 ip-10-64-33-9.us-west-2.lab.internal ip-10-64-33-9.us-west-2 ip-10-64-33-9"
+    assert f"{own} ip-10-64-33-9.us-west-2.compute.internal\n" in played.written("/etc/hosts")
+
+
+def test_the_name_of_whoever_bakes_an_image_stays_out_of_it() -> None:
+    """Only a name that EC2 gave this very machine is its own."""
+    table = DEBIAN.but({"server.Hostname": ("builder-7.example.com",)})
+
+    assert "builder-7" not in Recorder(table).play(Baseline(WORKER)).written("/etc/hosts")
+
+
 def test_hosts_know_every_machine_that_never_moves() -> None:
     """Machines find one another while names are not answered; a node's own name is its own address."""
-    text = hosts(METAL).text
+    text = hosts(METAL, METAL.host).text
 
     assert "192.168.40.21 titan-01.cellar.lab.internal titan-01.cellar titan-01\n" in text
     assert "192.168.40.5 nas.cellar.lab.internal nas.cellar\n" in text
@@ -93,7 +111,7 @@ def test_hosts_know_every_machine_that_never_moves() -> None:
 
 def test_a_node_without_an_address_of_its_own_still_knows_its_name() -> None:
     """A machine of a pool resolves itself, or sudo waits for a name server."""
-    assert f"127.0.1.1 {CLOUD.full_name} {CLOUD.name} {CLOUD.host}\n" in hosts(CLOUD).text
+    assert f"127.0.1.1 {CLOUD.full_name} {CLOUD.name} {CLOUD.host}\n" in hosts(CLOUD, CLOUD.host).text
 
 
 def test_hosts_are_told_in_one_order() -> None:
@@ -101,7 +119,7 @@ def test_hosts_are_told_in_one_order() -> None:
     turned = replace(METAL, hosts=dict(reversed([*METAL.hosts.items(), ("a.b", IPv4Address("10.0.0.1"))])))
     straight = replace(METAL, hosts={**METAL.hosts, "a.b": IPv4Address("10.0.0.1")})
 
-    assert hosts(turned) == hosts(straight)
+    assert hosts(turned, METAL.host) == hosts(straight, METAL.host)
 
 
 def test_the_greeting_says_what_whose_and_until_when() -> None:

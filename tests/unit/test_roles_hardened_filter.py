@@ -4,6 +4,7 @@ from ipaddress import IPv4Network
 
 import pytest
 
+from bedplate.plan.accounts import PEOPLE_IDS
 from bedplate.plan.door import ANYWHERE, Rule
 from bedplate.plan.node import Duty
 from roles.hardened.filter import FORWARDERS, HOSTS, Door, doors_of, ruleset
@@ -90,7 +91,29 @@ def test_only_the_fleet_s_own_table_is_replaced() -> None:
 @pytest.mark.parametrize("duty", sorted(Duty))
 def test_packets_are_passed_on_only_by_whom_they_are_to_pass(duty: Duty) -> None:
     """Kubernetes and gateways forward by rules of their own; every other machine forwards nothing."""
-    assert ("hook forward" in ruleset((), frozenset({duty}))) is (duty not in FORWARDERS)
+    shut = "hook forward priority filter; policy drop;"
+
+    assert (shut in ruleset((), frozenset({duty}))) is (duty not in FORWARDERS)
+
+
+@pytest.mark.parametrize("duty", sorted(Duty))
+def test_nobody_on_a_machine_speaks_to_file_servers_himself(duty: Duty) -> None:
+    """Only root, as whom the kernel mounts, and stunnel's passing id; every other sender is told no at once."""
+    rules = chain(ruleset((), frozenset({duty})), "output")
+
+    refusal = "tcp dport 2049 meta skuid != { 0, 61184-65519 } counter reject with tcp reset"
+    assert rules == ["type filter hook output priority filter; policy accept;", refusal]
+    assert PEOPLE_IDS.stop <= 61184
+
+
+@pytest.mark.parametrize("duty", sorted(Duty))
+def test_pods_speak_to_no_file_server_but_another_pod(duty: Duty) -> None:
+    """Their volumes are the machine's to mount; a gateway still leads what a region's nodes mount from another."""
+    pods = Rule("all-from-pods", "All from pods", IPv4Network("10.244.0.0/16"))
+    text = ruleset((pods,), frozenset({duty}))
+
+    refusal = "ip daddr != 10.244.0.0/16 tcp dport 2049 counter reject with tcp reset"
+    assert (refusal in text) is (duty in {Duty.WORKER, Duty.CONTROL})
 
 
 @pytest.mark.parametrize("duty", sorted(set(Duty) - FORWARDERS))
@@ -100,7 +123,8 @@ def test_only_where_people_work_are_containers_led_out(duty: Duty) -> None:
 
     bridges = [f'iifname "{name}" accept' for name in ("docker*", "br-*", "podman*", "cni-podman*")]
     published = "ct status dnat ip saddr @from_all accept"
-    wanted = ["ct state established,related accept", *bridges, published, "counter drop"]
+    refused = "tcp dport 2049 counter reject with tcp reset"
+    wanted = ["ct state established,related accept", published, refused, *bridges, "counter drop"]
     assert rules == (wanted if duty in HOSTS else [])
 
 

@@ -63,6 +63,16 @@ def test_files_of_the_cloud_are_mounted_through_the_tunnel_alone() -> None:
     assert "noresvport" in at.options.split(",")
 
 
+def test_everybody_writes_to_a_store_of_the_cloud_that_is_not_for_homes() -> None:
+    """AWS makes its top folder root's alone; it is opened once it is mounted, as a site's server opens its own."""
+    mount, _, opener = mounted(replace(CLOUD, store="data", path="/data")).units()
+
+    assert f"Wants={opener.name}\n" in mount.text
+    assert "Requires=data.mount\nAfter=data.mount\n" in opener.text
+    assert "find /data -maxdepth 0 -user root -group root -perm 0755 -exec /usr/bin/chmod 1777 {} +" in opener.text
+    assert [at.opener for at in map(mounted, (CLOUD, replace(HOME, path="/data")))] == [None, None]
+
+
 def test_the_tunnel_believes_no_server_but_the_regions_own() -> None:
     """By an authority that the node trusts, and by name."""
     conf, unit = tunnel(CLOUD)
@@ -130,7 +140,7 @@ def test_every_unit_of_ours_says_so() -> None:
     disk = played(Storage((HOME, replace(CLOUD, path="/cloud")), ())).disk
 
     units = [path for path in disk.entries if path.startswith("/etc/systemd/system/")]
-    assert len(units) == 9
+    assert len(units) == 10
     assert {disk.read(path).splitlines()[0] for path in units} == {MARK}
 
 

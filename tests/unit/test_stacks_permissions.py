@@ -9,7 +9,7 @@ from bedplate.plan import FleetPlan
 from stacks.name_office import names_grant
 from stacks.permissions import CONTROL, GATEWAY, KINDS, permissions
 from stacks.policy import Statement, policy
-from stacks.transport import mounts_only_by_tls, only_by_tls
+from stacks.transport import only_by_tls
 from tests.support.declared import EXAMPLES, plan_of
 
 # Their resource can only be `*`: a session's channel belongs to whoever opens it, and a look knows no resource.
@@ -64,10 +64,9 @@ def test_buckets_are_named(plan: FleetPlan, statements: tuple[Statement, ...]) -
     assert set(objects.resources) == {f"arn:aws:s3:::{bucket.name}/*" for bucket in plan.buckets}
 
 
-@pytest.mark.parametrize("sid", ["MountFiles", "AnswerLifecycleHooks"])
-def test_what_has_no_name_yet_is_known_by_its_tag(sid: str, statements: tuple[Statement, ...]) -> None:
-    """File systems and groups are made after the policy: the fleet's tag tells them from others."""
-    (found,) = (one for one in statements if one.sid == sid)
+def test_what_has_no_name_yet_is_known_by_its_tag(statements: tuple[Statement, ...]) -> None:
+    """Groups are made after the policy: the fleet's tag tells them from others."""
+    (found,) = (one for one in statements if one.sid == "AnswerLifecycleHooks")
 
     assert found.conditions == {"StringEquals": {"aws:ResourceTag/bedplate:fleet": ("lab",)}}
 
@@ -141,11 +140,3 @@ def test_a_bucket_refuses_clear_text_and_old_tls() -> None:
         {"Bool": {"aws:SecureTransport": ["false"]}},
         {"NumericLessThan": {"s3:TlsVersion": ["1.2"]}},
     ]
-
-
-def test_a_file_system_refuses_clear_text_and_allows_nobody() -> None:
-    """What it does not allow itself, an identity must be allowed: nobody mounts it unnamed."""
-    (denied,) = json.loads(mounts_only_by_tls("arn:fs"))["Statement"]
-
-    assert (denied["Effect"], denied["Action"], denied["Resource"]) == ("Deny", ["*"], ["arn:fs"])
-    assert denied["Condition"] == {"Bool": {"aws:SecureTransport": ["false"]}}
