@@ -59,8 +59,12 @@ class LabGateway:
 
     def guard(self) -> None:
         """Put up the guard, its routes, and the kernel's settings: what a boot does before anything passes."""
-        for rules in (GUARD, HANDOVER):
-            self.host.run("nft", "-f", str(self._root(str(rules))))
+        self.ground()
+        self.host.run("nft", "-f", str(self._root(str(HANDOVER))))
+
+    def ground(self) -> None:
+        """Put up what the role brings, before a gateway has tunnels."""
+        self.host.run("nft", "-f", str(self._root(str(GUARD))))
         self.host.run("ip", "-batch", str(self._root(str(LAST_ROUTES))))
         self.host.run("sysctl", "-q", "-p", str(self._root(str(KERNEL))))
 
