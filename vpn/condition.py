@@ -50,6 +50,8 @@ def parse_status(text: str) -> Status:
             number=told.get("number"),
             charons=dict(told.get("charons", {})),
             bgp=_neighbours(told.get("bgp")),
+            peer_certificate=told.get("peer_certificate"),
+            peer_crl=told.get("peer_crl"),
             owed=_owed(told.get("owed", {})),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -76,6 +78,7 @@ def _faults(node: NodePlan, wanted: Wanted, status: Status, now: int) -> Iterato
         yield from _of_laptops(status, wanted.number)
     if node.duties & {Duty.TUNNELS, Duty.JOINT}:
         yield from tunnel_faults(wanted, status)
+        yield from _of_papers(status)
 
 
 def _of_laptops(status: Status, newest: int | None) -> Iterator[Finding]:
@@ -105,6 +108,14 @@ def _still_owed(owed: Owed) -> Iterator[Finding]:
         yield f"sessions of {', '.join(sorted(owed.cut))} are still to be ended: `bedplate vpn sync`", True
     for transport in sorted(owed.anew):
         yield f"its daemon over {transport} goes by the certificate before: `bedplate vpn sync`", True
+
+
+def _of_papers(status: Status) -> Iterator[Finding]:
+    """Yield what of certificates for tunnels ends; a gateway that has none knows its peers by keys."""
+    ends = {"its certificate for tunnels": status.peer_certificate, "its list for tunnels": status.peer_crl}
+    if any(end is not None for end in ends.values()):
+        for what, end in ends.items():
+            yield from _ending(what, None if end is None else end - status.time)
 
 
 def _ending(what: str, left: int | None) -> Iterator[tuple[str, bool]]:

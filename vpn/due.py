@@ -28,10 +28,10 @@ def due(roll: Roll, people: Container[str], gateways: Iterable[Subject], keyless
     wanted = {gateway.name: gateway for gateway in gateways}
     valid = {each.name: each for each in roll.valid(now)}
     laptops = (each for each in valid.values() if each.use is Use.CLIENT)
-    servers = (each for each in valid.values() if each.use is Use.SERVER)
+    others = (each for each in valid.values() if each.use is not Use.CLIENT)
     return Due(
         left=tuple(sorted(each.name for each in laptops if user_of(each.name) not in people)),
-        gone=tuple(sorted(each.name for each in servers if each.name not in wanted)),
+        gone=tuple(sorted(each.name for each in others if each.name not in wanted)),
         lacking=tuple(subject for name, subject in wanted.items() if name in keyless or _lacks(valid.get(name), now)),
     )
 

@@ -54,7 +54,7 @@ def keys_of_gateways(plan: FleetPlan, pki: Pki, passphrase: Passphrase, now: dat
     """
     found = {each.place: bundle_of(pki, each.name, passphrase) for each in laptop_gateways(plan)}
     for place, bundle in found.items():
-        _check_serves(place, bundle, pki, now)
+        check_serves(f"the gateway in {place}", bundle, Use.SERVER, pki, now)
     return {
         place: GatewayKeys(pki.authority.chain, bundle.certificate, bundle.key, bundle.tls_crypt)
         for place, bundle in found.items()
@@ -70,15 +70,15 @@ def node_of_gateway(plan: FleetPlan, gateway: LaptopGateway) -> NodePlan:
     )
 
 
-def _check_serves(place: str, bundle: Bundle, pki: Pki, now: datetime) -> None:
-    """Raise InputError for a certificate that is not what this authority gives a gateway: somebody put it there."""
+def check_serves(whose: str, bundle: Bundle, use: Use, pki: Pki, now: datetime) -> None:
+    """Raise InputError for a certificate that is not what this authority gives for a use: somebody put it there."""
     made = x509.load_pem_x509_certificate(bundle.certificate.encode())
-    told = [fault.message for fault in certificate_faults(made, Use.SERVER, pki.authority.certificate, now)]
+    told = [fault.message for fault in certificate_faults(made, use, pki.authority.certificate, now)]
     if made.serial_number not in pki.roll.issued:
         told.append("is not one that the journal tells of")
     if told:
         raise InputError(
-            f"the certificate of the gateway in {place} {'; '.join(told)}",
+            f"the certificate of {whose} {'; '.join(told)}",
             where=str(pki.folder.keys),
             fix="take away its file there, then `bedplate vpn sync` issues another",
         )

@@ -10,6 +10,7 @@ from bedplate.plan.pool import PoolPlan
 from bedplate.plan.record import Record
 from bedplate.spec.network import Egress, Interconnect
 from bedplate.spec.site import Dials, Gpus, Use
+from bedplate.spec.vpn import TunnelAuth
 
 NO_GPUS: Mapping[str, Gpus] = MappingProxyType({})
 NO_SCRATCH: Mapping[str, tuple[str, ...]] = MappingProxyType({})
@@ -192,6 +193,8 @@ class FleetPlan:
     accounts: Accounts = NO_ACCOUNTS
     directs: tuple[DirectPlan, ...] = ()
     """The tunnels between sites that are not AWS's."""
+    tunnel_auth: TunnelAuth = TunnelAuth.PSK
+    """By what the fleet's own gateways know each other."""
 
     def directs_of(self, site: str) -> tuple[DirectPlan, ...]:
         """Return the direct tunnels that end at a site."""

@@ -28,6 +28,7 @@ from bedplate.plan.stores import buckets, exports, files
 from bedplate.plan.want import TUNNEL_NUMBERS
 from bedplate.spec import Fleet
 from bedplate.spec.site import Site
+from bedplate.spec.vpn import TunnelAuth
 
 Blocks = Mapping[str, IPv4Network]
 
@@ -63,6 +64,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         control_plane=_control_plane(fleet, regions, record, catalog),
         accounts=accounts(fleet, record),
         directs=_directs(fleet, blocks),
+        tunnel_auth=fleet.vpn.tunnels.auth if fleet.vpn else TunnelAuth.PSK,
     )
 
 

@@ -42,7 +42,13 @@ def condition_document(
 
 def _heads(status: Status) -> Iterator[str]:
     newest = "list" if status.number is None else f"list {status.number},"
-    for what, end in (("certificate", status.certificate), (newest, status.crl)):
+    ends = {
+        "certificate": status.certificate,
+        newest: status.crl,
+        "tunnels' certificate": status.peer_certificate,
+        "tunnels' list": status.peer_crl,
+    }
+    for what, end in ends.items():
         if end is not None:
             yield f"{what} {counted(max(0, end - status.time) // _DAY_S, 'day')} left"
 

@@ -43,7 +43,7 @@ def issued_lines(issued: Iterable[Issued], now: datetime) -> Iterator[str]:
             user, _, device = each.name.partition(".")
             which = "" if device == DEFAULT_DEVICE else f" --device {device}"
             yield f"next: `bedplate vpn sync` lets it in, `bedplate vpn show {user}{which}` prints its profile"
-    if any(each.use is not Use.CLIENT for each in rows):
+    if any(each.use is Use.SERVER for each in rows):
         yield "gateways take their new certificates by `bedplate vpn sync`"
 
 

@@ -52,7 +52,7 @@ class Fleet(Spec):
     storage: Table[Slug, Store] = Field(
         default_factory=dict, validate_default=True, title="Storage", description="Shared storage by name."
     )
-    vpn: Vpn | None = Field(default=None, title="VPN", description="How laptops join.")
+    vpn: Vpn | None = Field(default=None, title="VPN", description="How laptops join, and gateways each other.")
     people: Table[UserName, Person] = Field(
         default_factory=dict, validate_default=True, title="People", description="Accounts by user name."
     )

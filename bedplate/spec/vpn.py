@@ -1,4 +1,6 @@
-"""How people's laptops join the fleet's network."""
+"""How people's laptops join the fleet's network, and how its own gateways know each other."""
+
+from enum import StrEnum
 
 from pydantic import Field
 
@@ -30,7 +32,28 @@ class Laptops(Spec):
     )
 
 
+class TunnelAuth(StrEnum):
+    """By what two gateways of the fleet know each other, in IPsec's words."""
+
+    PSK = "psk"
+    CERTIFICATES = "certificates"
+
+
+class Tunnels(Spec):
+    """Tunnels between gateways of the fleet's own, of regions and of sites; those to AWS have AWS's keys."""
+
+    auth: TunnelAuth = Field(
+        default=TunnelAuth.PSK,
+        strict=False,
+        title="Authentication",
+        description="psk (a key for each two gateways) or certificates (of the fleet's authority, renewed by a sync).",
+    )
+
+
 class Vpn(Spec):
     """Virtual private networks of the fleet."""
 
     laptops: Laptops | None = Field(default=None, title="Laptops", description="OpenVPN for people.")
+    tunnels: Tunnels = Field(
+        default_factory=Tunnels, title="Tunnels", description="Tunnels between the fleet's own gateways."
+    )

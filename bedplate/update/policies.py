@@ -174,6 +174,7 @@ _REST = (
     *_free("vpn.laptops.gateways", "their order says nothing"),
     *_free("vpn.laptops.between", "gateways take it up at their next apply, and laptops when they dial anew"),
     *_refused("vpn.laptops.pool", "it would renumber the pools", _RELEASE),
+    *_free("vpn.tunnels.auth", "nothing in AWS; gateways learn it by the next `bedplate vpn tunnels`"),
     *_free("kubernetes", "the control plane comes", Event.ADDED),
     *_refused("kubernetes", "etcd's volumes are protected", _DATA, Event.REMOVED),
     *_free("kubernetes.version", "nothing in AWS; nodes are upgraded by their roles"),

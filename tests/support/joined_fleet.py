@@ -55,4 +55,5 @@ def keys_between(plan: FleetPlan, word: str = "key") -> dict[frozenset[str], Sha
 def gateway_of(region: str, engine: Engine, plan: FleetPlan | None = None, word: str = "key") -> Gateway:
     """Return the gateway of one of the joined regions; another word makes another key."""
     plan = plan or joined_plan()
-    return region_gateway(plan, region, keys_between(plan, word))(engine)
+    keys = keys_between(plan, word)
+    return region_gateway(plan, region, lambda near, far: keys[frozenset((near, far))])(engine)

@@ -27,6 +27,12 @@ def spoken(page: str, command: str) -> str:
     return command
 
 
+def told_yaml(page: str, word: str) -> str:
+    """Return the part of a fleet file that a page shows, with a word in it; StopIteration where it shows none."""
+    blocks = (block for block in page_text(page).split("```")[1::2] if block.startswith("yaml\n"))
+    return next(block.removeprefix("yaml\n") for block in blocks if word in block)
+
+
 def page_text(page: str) -> str:
     """Return a page of the documentation."""
     return (ROOT / "docs" / page).read_text(encoding="utf-8")

@@ -23,9 +23,9 @@ class Office:
     issuer: Issuer = field(repr=False)
     revoked: frozenset[int] = frozenset()
 
-    def papers(self, peer: Peer, at: timedelta = timedelta(), named: str | None = None) -> Papers:
+    def papers(self, peer: Peer, at: timedelta = timedelta(), named: str | None = None, use: Use = Use.PEER) -> Papers:
         """Return a gateway's papers, with a certificate issued so long from now, and no list."""
-        key, subject = new_key(), Subject(named or peer.identity, Use.PEER)
+        key, subject = new_key(), Subject(named or peer.identity, use)
         certificate = issue(self.issuer, subject, key.public_key(), serial_of(peer), self.now + at)
         return Papers(certificate_text(certificate), key_text(key), (certificate_text(self.issuer.certificate),), ())
 

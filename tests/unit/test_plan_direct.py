@@ -61,7 +61,7 @@ def test_both_ends_mean_the_same_tunnel(engine: Engine) -> None:
     near, far = (_direct(PLAN, site, engine) for site in (ATTIC, CELLAR))
 
     assert (near.near, near.far) == (far.far, far.near)
-    assert near.near.identity == "door.attic.rooms.internal"
+    assert near.near.identity == "tunnels.attic.rooms.internal"
     assert near.far.outside == IPv4Address("8.20.30.40")
     assert near.number == far.number
     assert {each.number for each in direct_gateway(PLAN, ATTIC, engine).tunnels} > {near.number}

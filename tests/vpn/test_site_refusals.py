@@ -14,6 +14,7 @@ from tests.support.papers import Office, changed, open_office, papers_for, seria
 from vpn.sites.pair import Peer, Proofs
 from vpn.sites.proof import Papers, Proof, SharedKey
 from vpn.sites.rendered import RenderedFile
+from vpn.subject import Use
 
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
 # Certificates and lists last for 90 days and are valid for 5 minutes before they are made.
@@ -76,6 +77,14 @@ def _named(name: str) -> Side:
     return _caller_has(lambda office, papers: with_certificate(papers, office.papers(CELLAR, named=name)))
 
 
+def _of_a_laptop() -> Side:
+    """Take the certificate of a person's laptop, of the very authority, and say its name."""
+    side = _caller_has(
+        lambda office, papers: with_certificate(papers, office.papers(CELLAR, named="ada.laptop", use=Use.CLIENT))
+    )
+    return replace(side, caller=_caller_says(CELLAR.identity, '"CN=ada.laptop"').caller)
+
+
 def _revoking(peer: Peer) -> Side:
     def listed(office: Office) -> tuple[str, ...]:
         return (replace(office, revoked=frozenset({serial_of(peer)})).listed(),)
@@ -108,6 +117,7 @@ CASES = {
     "not-yet-valid": Case(_issued(7 * MINUTE), "subject certificate invalid", _issued(3 * MINUTE)),
     "of-another-authority": Case(_caller_has(_of_another_authority), "no issuer certificate found", GOOD),
     "of-another-name": Case(_named("loft.gateways.lab.internal"), "no trusted ECDSA", _named(CELLAR.identity)),
+    "of-a-laptop": Case(_of_a_laptop(), "no matching peer config found", _named(CELLAR.identity)),
     "without-a-list": Case(_other_reads(lambda _: ()), "certificate status is not available", GOOD),
     "with-an-old-list": Case(_listed(-91 * DAY), "crl is stale", _listed(-89 * DAY)),
     "of-another-key": Case(_keys_of(b"one", b"two"), "but MAC mismatched", _keys_of(b"one", b"one")),

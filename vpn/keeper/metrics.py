@@ -21,6 +21,8 @@ _ABOUT = {
     "bedplate_laptops_crl_end_time_seconds": "When the list of revoked certificates ends, in Unix time; 0 for none.",
     "bedplate_laptops_crl_number": "The number of the list of revoked certificates; 0 for none.",
     "bedplate_tunnels_answering": "Whether a daemon of tunnels answers.",
+    "bedplate_tunnels_certificate_end_time_seconds": "When the gateway's certificate for tunnels ends, in Unix time.",
+    "bedplate_tunnels_crl_end_time_seconds": "When the list that judges certificates of tunnels ends, in Unix time.",
     "bedplate_tunnel_up": "Whether a tunnel has an association.",
     "bedplate_tunnel_age_seconds": "How long a tunnel's association stands.",
     "bedplate_tunnel_received_bytes": "Bytes that came in by a tunnel's association.",
@@ -34,7 +36,7 @@ _ABOUT = {
 def metrics_text(status: Status) -> str:
     """Return the status as Prometheus's text format, each name with what it means before its values."""
     written: Row = ("bedplate_vpn_written_time_seconds", "", status.time)
-    rows = [written, *_laptops(status), *_keys(status), *_tunnels(status), *_bgp(status)]
+    rows = [written, *_laptops(status), *_keys(status), *_papers(status), *_tunnels(status), *_bgp(status)]
     return "".join(_family(name, [row for row in rows if row[0] == name]) for name in _ABOUT)
 
 
@@ -63,6 +65,13 @@ def _keys(status: Status) -> Iterator[Row]:
     yield "bedplate_laptops_certificate_end_time_seconds", "", status.certificate or _NEVER
     yield "bedplate_laptops_crl_end_time_seconds", "", status.crl or _NEVER
     yield "bedplate_laptops_crl_number", "", status.number or 0
+
+
+def _papers(status: Status) -> Iterator[Row]:
+    if status.peer_certificate is not None:
+        yield "bedplate_tunnels_certificate_end_time_seconds", "", status.peer_certificate
+    if status.peer_crl is not None:
+        yield "bedplate_tunnels_crl_end_time_seconds", "", status.peer_crl
 
 
 def _tunnels(status: Status) -> Iterator[Row]:

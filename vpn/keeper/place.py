@@ -66,6 +66,10 @@ class Place:
         """The authority that signs laptops and the list."""
         return self.settings / "ca.crt"
 
+    def papers(self, pattern: str) -> tuple[Path, ...]:
+        """Return the files of that pattern in the folders of the daemons of tunnels."""
+        return tuple(sorted((self.root / "etc/bedplate/ipsec").glob(f"*/{pattern}")))
+
     def addresses(self, transport: str) -> Path:
         """Return the folder of the files that let laptops in, one each."""
         return self.settings / f"{transport}.laptops"

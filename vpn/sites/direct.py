@@ -4,20 +4,18 @@ BGP speaks through them as through those to AWS: what lies behind the other site
 stands, and by AWS else.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from ipaddress import IPv4Interface
 
 from bedplate.plan.beyond import behind
 from bedplate.plan.fleet import DirectPlan, FleetPlan, SitePlan
+from vpn.sites.identity import identity_of
 from vpn.sites.inside import number_of
-from vpn.sites.proof import Proof
+from vpn.sites.proof import PlaceProofs, Proof
 from vpn.sites.tunnel import End, Tunnel
 
-# By what a site's gateway and another's know each other.
-DirectProofs = Callable[[str, str], Proof]
 
-
-def direct_tunnels(plan: FleetPlan, site: SitePlan, proofs: DirectProofs) -> Iterator[Tunnel]:
+def direct_tunnels(plan: FleetPlan, site: SitePlan, proofs: PlaceProofs) -> Iterator[Tunnel]:
     """Yield a site's ends of its direct tunnels."""
     sites = {each.name: each for each in plan.sites}
     for direct in plan.directs_of(site.name):
@@ -25,18 +23,13 @@ def direct_tunnels(plan: FleetPlan, site: SitePlan, proofs: DirectProofs) -> Ite
         yield _tunnel(plan, direct, site, far, proofs(site.name, far.name))
 
 
-def identity_of(plan: FleetPlan, site: SitePlan) -> str:
-    """Return what a site's gateway calls itself to another's: the full name of the machine."""
-    return f"{site.gateway}.{site.name}.{plan.domain}"
-
-
 def _tunnel(plan: FleetPlan, direct: DirectPlan, near: SitePlan, far: SitePlan, proof: Proof) -> Tunnel:
     blocks = tuple(each.block for each in behind(plan, far.name))
     return Tunnel(
         name=direct.name(near.name),
         number=number_of(direct.inside),
-        near=End(identity_of(plan, near), near.public, _inside(direct, near)),
-        far=End(identity_of(plan, far), far.public, _inside(direct, far)),
+        near=End(identity_of(plan, near.name), near.public, _inside(direct, near)),
+        far=End(identity_of(plan, far.name), far.public, _inside(direct, far)),
         dials=direct.dials == near.name,
         proof=proof,
         carries=blocks,

@@ -3,6 +3,7 @@
 Neither is shown when a value is printed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -37,3 +38,5 @@ class Papers:
 
 
 Proof = SharedKey | Papers
+# By what the gateway of one place, named first, and that of another know each other.
+PlaceProofs = Callable[[str, str], Proof]

@@ -1,26 +1,25 @@
 """The gateways that join regions by themselves, from the plan: each with a tunnel to every other."""
 
-from collections.abc import Mapping
 from functools import partial
 
 from bedplate.errors import PartError
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.joint import Joint, joint_of, peers_of
-from bedplate.plan.nodes import GATEWAY
 from vpn.sites.carry import Known
+from vpn.sites.identity import identity_of
 from vpn.sites.pair import Peer, joined
-from vpn.sites.proof import Proof, SharedKey
+from vpn.sites.proof import PlaceProofs, Proof
 
 
-def region_gateway(plan: FleetPlan, region: str, keys: Mapping[frozenset[str], SharedKey]) -> Known:
-    """Return what a joined region's gateway is once it is known who encrypts there; `keys` are those of two regions.
+def region_gateway(plan: FleetPlan, region: str, proofs: PlaceProofs) -> Known:
+    """Return what a joined region's gateway is once it is known who encrypts there.
 
     Raises PartError where the record does not say at which address its gateway, or another, is dialled.
     """
     near, *fars = (_peer(plan, each) for each in (joint_of(plan, region), *peers_of(plan, region)))
 
     def proof(one: Peer, other: Peer) -> Proof:
-        return keys[frozenset((one.name, other.name))]
+        return proofs(one.name, other.name)
 
     return partial(joined, near, tuple(fars), proof)
 
@@ -31,7 +30,7 @@ def _peer(plan: FleetPlan, joint: Joint) -> Peer:
         raise PartError(told, fix="run `bedplate vpn record` once the fleet's stacks are up")
     return Peer(
         name=joint.region,
-        identity=f"{GATEWAY}.{joint.region}.{plan.domain}",
+        identity=identity_of(plan, joint.region),
         public=joint.public,
         address=None,
         blocks=joint.blocks,

@@ -1,0 +1,85 @@
+"""What makes each gateway that has tunnels, once it is known who encrypts there, and which far ends are not known."""
+
+from typing import TYPE_CHECKING
+
+from bedplate.errors import BedplateError
+
+if TYPE_CHECKING:
+    from bedplate.account.door import Door
+    from bedplate.account.tunnels import TunnelKeys
+    from bedplate.plan import FleetPlan
+    from bedplate.plan.fleet import SitePlan
+    from vpn.sites.carry import Known
+    from vpn.sites.proof import PlaceProofs
+
+    # What makes a gateway, as far as it is known; and what is amiss.
+    Asked = tuple["Known | None", BedplateError | None]
+
+
+def door_of(plan: "FleetPlan") -> "Door | None":
+    """Return the account's door where there is a site, whose tunnels to regions have AWS's keys; raises as it does."""
+    from bedplate.account.door import check_account, open_door
+
+    if not plan.sites:
+        return None
+    door = open_door()
+    check_account(door, plan.account, plan.home.name)
+    return door
+
+
+def asked_gateways(plan: "FleetPlan", door: "Door | None", proofs: "PlaceProofs") -> "dict[str, Asked]":
+    """Return what makes each gateway, of sites and of joined regions, by the name of the machine."""
+    return {**_of_sites(plan, door, proofs), **_of_regions(plan, proofs)}
+
+
+def _of_sites(plan: "FleetPlan", door: "Door | None", proofs: "PlaceProofs") -> "dict[str, Asked]":
+    # Also of a site that has lost its last tunnel: it is to take down what it has.
+    gateways = {f"{site.gateway}.{site.name}": site for site in plan.sites}
+    return {name: _of_site(door, plan, site, proofs) for name, site in gateways.items()} if door else {}
+
+
+def _of_site(door: "Door", plan: "FleetPlan", site: "SitePlan", proofs: "PlaceProofs") -> "Asked":
+    from bedplate.account.tunnels import tunnel_keys
+
+    try:
+        told = tunnel_keys(door, plan, site.name)
+    except BedplateError as error:
+        return None, error
+    missing = next(iter(told.missing.values()), None)
+    # Tunnels to another site need nothing of AWS, and wait for no connection; those to regions come together.
+    if missing and not plan.directs_of(site.name):
+        return None, missing
+    return _site(plan, site, told, proofs), missing
+
+
+def _site(plan: "FleetPlan", site: "SitePlan", told: "TunnelKeys", proofs: "PlaceProofs") -> "Known":
+    """Return a site's gateway with all tunnels whose far ends there are."""
+    from dataclasses import replace
+    from functools import partial
+
+    from bedplate.account.tunnels import TunnelKey
+    from vpn.sites.aws import AwsEnd, site_gateway
+    from vpn.sites.direct import direct_tunnels
+    from vpn.sites.proof import SharedKey
+
+    def end(told: TunnelKey) -> AwsEnd:
+        return AwsEnd(told.address, SharedKey(told.key.encode()))
+
+    ends = {(site.name, region): (end(first), end(second)) for region, (first, second) in told.ends.items()}
+    made = replace(plan, tunnels=tuple(each for each in plan.tunnels if each.region not in told.missing))
+    return partial(site_gateway, made, site, ends, direct=tuple(direct_tunnels(plan, site, proofs)))
+
+
+def _of_regions(plan: "FleetPlan", proofs: "PlaceProofs") -> "dict[str, Asked]":
+    """Return what makes each gateway that joins regions, or which address is not recorded."""
+    from bedplate.plan.joint import joined_regions
+    from bedplate.plan.nodes import GATEWAY
+    from vpn.sites.regions import region_gateway
+
+    def made(region: str) -> "Asked":
+        try:
+            return region_gateway(plan, region, proofs), None
+        except BedplateError as error:
+            return None, error
+
+    return {f"{GATEWAY}.{region}": made(region) for region in joined_regions(plan)}

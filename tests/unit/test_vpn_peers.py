@@ -1,0 +1,111 @@
+"""Certificates of tunnels: whose they are, what is due, and that nothing else is handed out in their place."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from bedplate.errors import InputError
+from tests.support.authority import NOW, added, begun_in, pki_in, unasked
+from tests.support.direct_fleet import ATTIC, CELLAR, TEXT, direct_plan
+from vpn.authority import new_root
+from vpn.bundle import parse_bundle
+from vpn.passphrase import is_locked
+from vpn.peers import due_peers, papers_of, peer_subjects
+from vpn.pki_folder import PkiFolder
+from vpn.signing import issue_anew
+from vpn.subject import Subject, Use, gateway
+
+PEERS = peer_subjects(direct_plan(TEXT + "vpn: {tunnels: {auth: certificates}}\n"))
+DAY = timedelta(days=1)
+LOCK = b"a passphrase of some length"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> PkiFolder:
+    """Return an authority that has issued to both gateways."""
+    made = begun_in(tmp_path)
+    issue_anew(pki_in(made), tuple(PEERS.values()), NOW, unasked)
+    return made
+
+
+def test_each_joined_gateway_is_named_once() -> None:
+    """By its place in the fleet's domain, for IKE alone; where gateways have keys, nobody is."""
+    assert dict(PEERS) == {
+        ATTIC: Subject("tunnels.attic.rooms.internal", Use.PEER),
+        CELLAR: Subject("tunnels.cellar.rooms.internal", Use.PEER),
+    }
+    assert peer_subjects(direct_plan()) == {}
+
+
+def test_a_gateway_has_its_own_papers_and_the_authoritys(folder: PkiFolder) -> None:
+    """No two share a key; the list is the authority's own."""
+    papers = papers_of(pki_in(folder), PEERS, unasked, NOW)
+
+    assert papers[ATTIC].key != papers[CELLAR].key
+    assert papers[ATTIC].authorities == (folder.authority.read_text(),)
+    assert papers[ATTIC].revoked == (folder.lists.read_text(),)
+    assert "PRIVATE" not in repr(papers)
+
+
+def test_under_a_root_both_lists_and_both_authorities_are_handed_out(tmp_path: Path) -> None:
+    """Each certificate of the chain is looked up, and swanctl reads one of a file."""
+    folder = begun_in(tmp_path, root=new_root("lab", NOW))
+    issue_anew(pki_in(folder), tuple(PEERS.values()), NOW, unasked)
+
+    papers = papers_of(pki_in(folder), PEERS, unasked, NOW)[ATTIC]
+
+    assert [len(each) for each in (papers.authorities, papers.revoked)] == [2, 2]
+    assert [text.count("BEGIN") for text in (*papers.authorities, *papers.revoked)] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("days", "lacking"), [(44, []), (46, [ATTIC, CELLAR]), (91, [ATTIC, CELLAR])])
+def test_past_the_half_of_a_life_another_is_due(days: int, lacking: list[str], folder: PkiFolder) -> None:
+    """And of laptops and their servers nothing, whoever has left."""
+    added(folder, "ada")
+    issue_anew(pki_in(folder), (gateway("us-west-2", "rooms.internal"),), NOW, unasked)
+
+    found = due_peers(pki_in(folder).roll, PEERS.values(), (), NOW + days * DAY)
+
+    assert (found.left, found.gone) == ((), ())
+    assert found.lacking == tuple(PEERS[place] for place in lacking)
+
+
+def test_a_gateway_that_is_joined_no_more_is_gone(folder: PkiFolder) -> None:
+    """It alone."""
+    assert due_peers(pki_in(folder).roll, [PEERS[CELLAR]], (), NOW).gone == (PEERS[ATTIC].name,)
+
+
+def test_what_peers_would_refuse_is_handed_to_nobody(folder: PkiFolder, tmp_path: Path) -> None:
+    """A laptop's certificate, or one of another authority, that somebody put into a gateway's place is told."""
+    added(folder, "ada")
+    (tmp_path / "other").mkdir()
+    other = pki_in(begun_in(tmp_path / "other"))
+    issue_anew(other, tuple(PEERS.values()), NOW, unasked)
+    name, pki = PEERS[ATTIC].name, pki_in(folder)
+
+    for put, why in (
+        (pki.store.read("ada.laptop"), "may not be used as a peer"),
+        (other.store.read(name), "issued by"),
+    ):
+        pki.store.write({name: put or ""})
+        with pytest.raises(InputError, match=f"the certificate of the tunnels of attic .*{why}"):
+            papers_of(pki, PEERS, unasked, NOW)
+
+
+def test_a_list_that_has_ended_is_carried_to_nobody(folder: PkiFolder) -> None:
+    """Whoever reads it would let nobody in."""
+    with pytest.raises(InputError, match=r"crl\.pem ended"):
+        papers_of(pki_in(folder), PEERS, unasked, NOW + 91 * DAY)
+
+
+def test_locked_keys_are_locked_here_and_open_on_the_gateway(tmp_path: Path) -> None:
+    """By the authority's passphrase; a gateway starts with nobody there to be asked."""
+    folder = begun_in(tmp_path, lock=LOCK)
+    issue_anew(pki_in(folder), tuple(PEERS.values()), NOW, lambda: LOCK)
+
+    kept = pki_in(folder).store.read(PEERS[ATTIC].name) or ""
+    papers = papers_of(pki_in(folder), PEERS, lambda: LOCK, NOW)
+
+    assert is_locked(parse_bundle(kept).key)
+    assert not is_locked(papers[ATTIC].key)

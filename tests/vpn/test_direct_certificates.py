@@ -1,0 +1,122 @@
+"""Two joined sites that know each other by certificates, from a fleet file and its authority to packets.
+
+Each paper is the product's own, by way of the fleet's folder of keys.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.support.authority import begun_in, pki_in, unasked
+from tests.support.direct_fleet import ATTIC, CELLAR, TEXT, direct_plan
+from tests.support.lab_sites import LabSite, SitesLab, first_only, sites_lab
+from tests.support.netlab_probe import capture, packets
+from tests.support.netlab_program import until
+from vpn.peers import papers_of, peer_subjects
+from vpn.pki_folder import PkiFolder
+from vpn.revocation import Reason
+from vpn.signing import issue_anew, revoke
+from vpn.sites.proof import PlaceProofs
+
+pytestmark = pytest.mark.xdist_group("direct-certificates")
+PLAN = direct_plan(TEXT + "vpn: {tunnels: {auth: certificates}}\n")
+PEERS = peer_subjects(PLAN)
+CLEAR = "net 192.168.40.0/22 or net 192.168.60.0/24"
+
+
+@dataclass(frozen=True)
+class Office:
+    """The fleet's authority, and the laboratory whose gateways hang on it."""
+
+    folder: PkiFolder
+    lab: SitesLab
+
+    def issue(self, place: str) -> None:
+        """Issue a gateway another certificate."""
+        issue_anew(pki_in(self.folder), (PEERS[place],), _now(), unasked)
+
+    def revoke(self, place: str) -> None:
+        """Revoke what a gateway has."""
+        revoke(pki_in(self.folder), (PEERS[place].name,), Reason.LOST, _now(), unasked)
+
+    def bring(self, site: LabSite) -> None:
+        """Bring a gateway its papers of now, as the keeper does: its charons read them as they run."""
+        site.gateway.gateway = first_only(PLAN, site.site.name, _proofs(self.folder))
+        site.gateway.lay()
+        site.gateway.load()
+
+    def stands(self) -> bool:
+        """Tell whether the direct tunnel has an association at the site that dials."""
+        return any(
+            line.startswith("cellar-site:") for line in self.lab.attic.gateway.swanctl("--list-sas").splitlines()
+        )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def _proofs(folder: PkiFolder) -> PlaceProofs:
+    papers = papers_of(pki_in(folder), PEERS, unasked, _now())
+    return lambda near, _: papers[near]
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    """Give two sites whose direct tunnel stands by certificates."""
+    folder = begun_in(tmp_path_factory.mktemp("keys"), _now())
+    issue_anew(pki_in(folder), tuple(PEERS.values()), _now(), unasked)
+    with sites_lab(PLAN, _proofs(folder)) as lab:
+        lab.start()
+        lab.wait()
+        until(lab.is_direct, 60, f"never took the direct way; {lab.told}")
+        yield Office(folder, lab)
+
+
+def test_sites_reach_each_other_by_certificates(office: Office) -> None:
+    """Both ways, directly, and nothing in the clear."""
+    lab = office.lab
+    with capture(lab.internet, "attic") as wire:
+        assert lab.cellar.machine.pings(lab.attic.address)
+        assert lab.attic.machine.pings(lab.cellar.address)
+
+    assert "tunnels.cellar.rooms.internal' with ECDSA" in lab.attic.gateway.log
+    assert not packets(wire, CLEAR)
+
+
+def test_a_new_certificate_ends_no_tunnel_that_stands(office: Office) -> None:
+    """Both ends take it as they run, and the next tunnel is built by it."""
+    lab = office.lab
+    before = lab.attic.gateway.swanctl("--list-sas").splitlines()[0]
+    for place, site in ((ATTIC, lab.attic), (CELLAR, lab.cellar)):
+        office.issue(place)
+        office.bring(site)
+    after = lab.attic.gateway.swanctl("--list-sas").splitlines()[0]
+
+    lab.attic.gateway.kill()
+    lab.attic.gateway.start()
+    until(lab.is_direct, 90, f"not built by the new certificates; {lab.told}")
+
+    assert before == after
+    assert lab.cellar.machine.pings(lab.attic.address)
+
+
+def test_a_revoked_gateway_is_kept_out_and_its_next_certificate_is_not(office: Office) -> None:
+    """With the list at its peer no tunnel is built by what was revoked, for a reason that is in the log."""
+    lab = office.lab
+    office.revoke(ATTIC)
+    with capture(lab.internet, "attic") as wire:
+        # The gateway that was broken into keeps what it has, and does not take the list.
+        office.issue(ATTIC)
+        office.bring(lab.cellar)
+        lab.attic.gateway.kill()
+        lab.attic.gateway.start()
+        until(lambda: "certificate was revoked" in lab.cellar.gateway.log, 60, f"no reason; {lab.told}")
+        was_kept_out = not office.stands() and not lab.is_direct()
+    office.bring(lab.attic)
+    until(lab.is_direct, 90, f"the next certificate does not serve; {lab.told}")
+
+    assert was_kept_out
+    assert not packets(wire, CLEAR)

@@ -1,0 +1,50 @@
+"""Certificates by which gateways of the fleet know each other at tunnels: whose, what is due, and what is handed out.
+
+They are the authority's, of a use of their own: no laptop and no server of laptops proves itself by one.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from bedplate.plan import FleetPlan
+from bedplate.plan.joint import pairs
+from bedplate.spec.vpn import TunnelAuth
+from vpn.certificate import certificate_text
+from vpn.due import Due, due
+from vpn.lists import deployable_lists
+from vpn.passphrase import Passphrase
+from vpn.pki import Pki, bundle_of
+from vpn.revocation import list_text, read_lists
+from vpn.roll import Roll
+from vpn.sites.identity import identity_of
+from vpn.sites.proof import Papers
+from vpn.subject import Subject, Use
+from vpn.told import check_serves
+
+
+def peer_subjects(plan: FleetPlan) -> Mapping[str, Subject]:
+    """Return whom certificates of tunnels name, by place; nobody where gateways have keys."""
+    if plan.tunnel_auth is not TunnelAuth.CERTIFICATES:
+        return {}
+    places = sorted({place for pair in pairs(plan) for place in pair})
+    return {place: Subject(identity_of(plan, place), Use.PEER) for place in places}
+
+
+def due_peers(roll: Roll, peers: Iterable[Subject], keyless: Container[str], now: datetime) -> Due:
+    """Return what has to be done for these gateways, and for those that are gone; of laptops nothing."""
+    issued = {serial: each for serial, each in roll.issued.items() if each.use is Use.PEER}
+    return due(replace(roll, issued=issued), (), peers, keyless, now)
+
+
+def papers_of(pki: Pki, peers: Mapping[str, Subject], passphrase: Passphrase, now: datetime) -> Mapping[str, Papers]:
+    """Return what each gateway proves itself and judges others by, by place.
+
+    Raises InputError where one has no certificate that serves, or the list there is may not be deployed.
+    """
+    authorities = tuple(certificate_text(one) for one in (pki.authority.certificate, pki.authority.root) if one)
+    revoked = tuple(map(list_text, read_lists(deployable_lists(pki, now)))) if peers else ()
+    found = {place: bundle_of(pki, peer.name, passphrase) for place, peer in peers.items()}
+    for place, bundle in found.items():
+        check_serves(f"the tunnels of {place}", bundle, Use.PEER, pki, now)
+    return {place: Papers(each.certificate, each.key, authorities, revoked) for place, each in found.items()}
