@@ -29,9 +29,15 @@ def parse_bundle(text: str) -> Bundle:
     """Return the bundle of a text; InputError for anything else, without a word of what it holds."""
     blocks = {found[1]: found[0] for found in _BLOCK.finditer(text)}
     if "".join(blocks.values()) != text:
-        raise InputError("it is no certificate with its key in PEM", fix="renew the certificate")
+        raise InputError(
+            "it is no certificate with its key in PEM",
+            fix="renew a laptop's certificate; a gateway's file is taken away, then `bedplate vpn sync` makes another",
+        )
     keys = [block for kind, block in blocks.items() if kind.endswith("PRIVATE KEY")]
     hidden = [block for kind, block in blocks.items() if kind.startswith("OpenVPN")]
     if "CERTIFICATE" not in blocks or len(keys) != 1:
-        raise InputError("it is no certificate with its key in PEM", fix="renew the certificate")
+        raise InputError(
+            "it is no certificate with its key in PEM",
+            fix="renew a laptop's certificate; a gateway's file is taken away, then `bedplate vpn sync` makes another",
+        )
     return Bundle(blocks["CERTIFICATE"], keys[0], "".join(hidden))

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from cryptography import x509
 
-from bedplate.errors import InputError
+from bedplate.errors import BedplateError, InputError, PartError
 from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import LaptopGateway, laptop_gateways
 from bedplate.plan.node import Duty, NodePlan
@@ -47,18 +47,20 @@ def gateways_of(plan: FleetPlan) -> tuple[Subject, ...]:
     return tuple(Subject(each.name, Use.SERVER, (each.public,) if each.public else ()) for each in found)
 
 
-def keys_of_gateways(plan: FleetPlan, pki: Pki, passphrase: Passphrase, now: datetime) -> Mapping[str, GatewayKeys]:
-    """Return what each gateway proves itself by, by place.
+def keys_of_gateways(
+    plan: FleetPlan, pki: Pki, passphrase: Passphrase, now: datetime
+) -> Mapping[str, GatewayKeys | BedplateError]:
+    """Return what each gateway proves itself by, by place; or why it has nothing that laptops would take."""
+    return {each.place: _keys_of(each, pki, passphrase, now) for each in laptop_gateways(plan)}
 
-    Raises InputError where one has no certificate yet, or one that laptops would refuse.
-    """
-    found = {each.place: bundle_of(pki, each.name, passphrase) for each in laptop_gateways(plan)}
-    for place, bundle in found.items():
-        check_serves(f"the gateway in {place}", bundle, Use.SERVER, pki, now)
-    return {
-        place: GatewayKeys(pki.authority.chain, bundle.certificate, bundle.key, bundle.tls_crypt)
-        for place, bundle in found.items()
-    }
+
+def _keys_of(gateway: LaptopGateway, pki: Pki, passphrase: Passphrase, now: datetime) -> GatewayKeys | BedplateError:
+    try:
+        bundle = bundle_of(pki, gateway.name, passphrase)
+        check_serves(f"the gateway in {gateway.place}", bundle, Use.SERVER, pki, now)
+    except BedplateError as error:
+        return PartError(f"what is kept as {gateway.name} cannot be sent: {error.what}", fix=error.fix)
+    return GatewayKeys(pki.authority.chain, bundle.certificate, bundle.key, bundle.tls_crypt)
 
 
 def node_of_gateway(plan: FleetPlan, gateway: LaptopGateway) -> NodePlan:

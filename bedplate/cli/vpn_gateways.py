@@ -30,10 +30,11 @@ def tell_gateways(
     pki: "Pki",
     config: Path | None,
     cut: Iterable[str] = (),
-    keys: "Callable[[Pki], Mapping[str, GatewayKeys]] | None" = None,
+    keys: "Callable[[Pki], Mapping[str, GatewayKeys | BedplateError]] | None" = None,
 ) -> None:
     """Send every gateway whom it lets in and what was revoked, and say what was cut; PartError names the unreached.
 
+    One whose own keys are not fit to be sent has the rest all the same, and is named too.
     A gateway refuses what is older than it has: where somebody else has signed meanwhile, theirs is sent with ours.
     """
     from dataclasses import replace
@@ -50,14 +51,14 @@ def tell_gateways(
     nodes = {gateway.place: node_of_gateway(plan, gateway) for gateway in gateways}
     with ways_to(plan, nodes.values(), config) as way:
         while True:
-            book = replace(book_of(pki, now()), keys=keys(pki) if keys else {})
+            book, unfit = book_of(pki, now()).with_keys(keys(pki) if keys else {})
             carried = carry(gateways, book, lambda gateway: way(nodes[gateway.place].name), cut=cut)
             fresh = reopened(pki) if carried.failures else pki
             if fresh is pki:
                 break
             pki = fresh
     show(carried_lines(carried))
-    carried.check()
+    replace(carried, failures={**unfit, **carried.failures}).check()
 
 
 def ask_gateways(

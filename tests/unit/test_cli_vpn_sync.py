@@ -50,17 +50,52 @@ def test_a_gateways_lost_key_is_made_anew(begun: Path, gateways: Path) -> None:
 def test_a_certificate_of_somebody_elses_is_not_carried(
     begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A gateway's file that another took the place of: it is told, and no gateway hears of it."""
+    """A gateway's file that another took the place of: it is told, and the gateway keeps what it has."""
     run(["vpn", "add", "ada", str(begun)])
     run(["vpn", "sync", str(begun)])
     keys = folder_of(begun).keys
     before = (gateways / "gate.cellar" / "server.crt").read_bytes()
     shutil.copy(keys / "ada.laptop.pem", keys / "gateway.cellar.lab.internal.pem")
 
-    assert run(["vpn", "sync", str(begun)]) == 2
+    assert run(["vpn", "sync", str(begun)]) == 6
 
     assert "the certificate of the gateway in cellar may not be used as a server" in capsys.readouterr().err
     assert (gateways / "gate.cellar" / "server.crt").read_bytes() == before
+
+
+def test_a_damaged_key_keeps_no_revocation_from_any_gateway(
+    begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both have the list, the other its keys too, and what is damaged is named: status 6."""
+    run(["vpn", "add", "grace", str(begun)])
+    run(["vpn", "sync", str(begun)])
+    (folder_of(begun).keys / "gateway.cellar.lab.internal.pem").write_text("half of a\n")
+    _without(begun, "grace")
+
+    assert run(["vpn", "sync", str(begun)]) == 6
+
+    assert "gateway.cellar.lab.internal cannot be sent: it is no certificate" in capsys.readouterr().err
+    assert [len(read_lists((gateways / host / "crl.pem").read_text())[0]) for host in HOSTS.values()] == [1, 1]
+    assert [_let_in(gateways, host) for host in HOSTS.values()] == [set(), set()]
+
+
+def test_a_fault_in_the_file_keeps_nobody_from_being_revoked(
+    begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is signed; that no gateway was told, since the file does not say of them, is status 6."""
+    run(["vpn", "add", "ada", str(begun)])
+    run(["vpn", "sync", str(begun)])
+    sound = begun.read_text()
+    begun.write_text(sound.replace("pool: /22", "pool: /99"))
+
+    assert run(["vpn", "revoke", "ada", str(begun)]) == 6
+
+    told = capsys.readouterr()
+    assert "no gateway was told, for the fleet file cannot be used" in told.err
+    begun.write_text(sound)
+    assert "ada.laptop" not in listed(begun, capsys)
+    assert run(["vpn", "sync", str(begun)]) == 0
+    assert [_let_in(gateways, host) for host in HOSTS.values()] == [set(), set()]
 
 
 def test_who_left_the_file_is_revoked_by_a_sync(

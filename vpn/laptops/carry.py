@@ -6,7 +6,7 @@ Never opens a way to a gateway itself; each is sent everything, so that what one
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
 
@@ -64,6 +64,12 @@ class Book:
     revoked: Mapping[int, str] = field(default_factory=lambda: NONE_REVOKED)
     marks: tuple[str, ...] = ()
 
+    def with_keys(self, found: Mapping[str, GatewayKeys | BedplateError]) -> tuple["Book", Mapping[str, BedplateError]]:
+        """Return the book with the keys that are fit to be sent, and why the others are not, by place."""
+        keys = {place: each for place, each in found.items() if isinstance(each, GatewayKeys)}
+        unfit = {place: each for place, each in found.items() if isinstance(each, BedplateError)}
+        return replace(self, keys=keys), unfit
+
 
 @dataclass(frozen=True, slots=True)
 class Carried:
@@ -79,13 +85,17 @@ class Carried:
     def check(self) -> None:
         """Raise PartError, naming every gateway that was not reached, or else every laptop that has no room."""
         if self.failures:
-            told = "; ".join(f"{place}: {error.what}" for place, error in self.failures.items())
+            told = "; ".join(f"{place}: {_said(error)}" for place, error in self.failures.items())
             raise PartError(
-                f"not every gateway was told: {told}", fix="run `bedplate vpn sync` again once it can be reached"
+                f"not every gateway was told: {told}", fix="run `bedplate vpn sync` again once that is mended"
             )
         if self.crowded:
             told = "; ".join(f"{place} has no room for {', '.join(names)}" for place, names in self.crowded.items())
             raise PartError(f"not every laptop is let in: {told}", where="vpn.laptops.pool", fix=_WIDER)
+
+
+def _said(error: BedplateError) -> str:
+    return f"{error.what} ({error.fix})" if error.fix else error.what
 
 
 def carry(
