@@ -23,13 +23,14 @@ CONFIRM = f"{SCRIPT} confirm"
 SECONDS = 120
 _FILTER = "/etc/bedplate/filter.nft"
 _SSHD = "/etc/ssh/sshd_config.d/00-bedplate.conf"
+_MAIN = "/etc/ssh/sshd_config"
 _UNIT = "/etc/systemd/system/bedplate-filter.service"
 # What `systemctl enable` makes of its WantedBy, without asking a running systemd.
 _ENABLED = "/etc/systemd/system/sysinit.target.wants/bedplate-filter.service"
 
 
 class InForce(FactBase[bool]):
-    """Whether these two files are in force, confirmed, and nobody has changed the loaded table by hand since."""
+    """Whether these two files are in force, confirmed, sshd reads no others, and the table is as it was loaded."""
 
     default = bool
 
@@ -37,9 +38,11 @@ class InForce(FactBase[bool]):
         """Compare the files by their SHA-256, and the kernel's table with what it was when it was loaded."""
         sums = f'printf "%s  %s\\n" {packets} {_FILTER} {sshd} {_SSHD} | sha256sum --check --status'
         table = "nft --stateless list table inet bedplate | cmp --silent - /var/lib/bedplate/filter.loaded"
-        return StringCommand(
-            f"[ ! -e /var/lib/bedplate/trial ] && {sums} 2>/dev/null && {table} 2>/dev/null && echo yes || :"
-        )
+        # Read first, and alone.
+        first = f'[ "$(head -n 1 {_MAIN})" = "Include {_SSHD}" ]'
+        alone = f"""[ "$(grep -ciE '^[[:space:]]*"?include' {_MAIN})" = 1 ]"""
+        both = f"{sums} 2>/dev/null && {first} && {alone} && {table} 2>/dev/null"
+        return StringCommand(f"[ ! -e /var/lib/bedplate/trial ] && {both} && echo yes || :")
 
     def process(self, output: Iterable[str]) -> bool:
         """Read the answer."""

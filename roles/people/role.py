@@ -17,6 +17,7 @@ from roles.people.conflict import refuse_conflicts
 from roles.people.due import Due, dues, endings
 from roles.people.homes import HomesIn, missing_homes
 from roles.people.standing import KEYS, Accounted, Standing
+from roles.people.trial import Trial
 from roles.shipped import Marks, Shipped, ship
 from roles.template import rendered, text_of
 
@@ -56,7 +57,10 @@ class People(Role):
         """Make accounts what the plan says; InputError, before anything, where a name or an id is somebody else's."""
         standing = host.get_fact(Accounted)
         refuse_conflicts(self.accounts, standing)
-        return [*self._keys(standing), *_all(dues(self.accounts, standing)), *self._sudo(), *_logins(), *self._homes()]
+        trial = Trial((self._rights, *map(_keys_of, self._admins), *self._first(standing)))
+        # Before anybody is locked out: who applies must not be among them.
+        ways = [*trial.keep(), *self._keys(standing), *self._sudo(), *trial.begin()]
+        return [*ways, *_all(dues(self.accounts, standing)), *_logins(), *self._homes()]
 
     def activate(self, changes: Changes) -> None:
         """End what people who left still run, now that they can start nothing more."""
@@ -65,21 +69,31 @@ class People(Role):
 
     def _keys(self, standing: Standing) -> Iterator[OperationMeta]:
         """Yield the keys outside homes, root's own: they count also when the homes are away, and nobody adds any."""
-        text = first_keys(self.accounts)
         yield files.directory(name="Folder of keys", path=KEYS, user="root", group="root", mode="755")
         for name in sorted(standing.keyed - self.accounts.uids.keys()):
             yield files.file(name=f"No keys of {name}", path=f"{KEYS}/{name}", present=False)
         yield from ship(*map(_keys_of, self.accounts.people))
-        yield from ship(*(Shipped(f"Administrators in {file}", file, text) for file in standing.first))
+        yield from ship(*self._first(standing))
 
     def _sudo(self) -> Iterator[OperationMeta]:
         """Yield the administrators' rights, which count only as a whole text that visudo has read."""
-        text = rendered("people/sudoers.j2", admins=[each.name for each in self.accounts.people if each.admin])
-        draft, wanted = Shipped("Draft of administrators", _DRAFT, text, "440"), Shipped("", SUDOERS, text, "440")
-        yield from ship(draft)
-        if host.get_fact(Marks, paths=(SUDOERS,)).get(SUDOERS) != wanted.mark:
+        yield from ship(Shipped("Draft of administrators", _DRAFT, self._rights.text, "440"))
+        if host.get_fact(Marks, paths=(SUDOERS,)).get(SUDOERS) != self._rights.mark:
             put = f"install -m 440 {_DRAFT} {SUDOERS}"
             yield server.shell(name="Administrators", commands=[f"visudo --check --file={_DRAFT} --quiet && {put}"])
+
+    @property
+    def _admins(self) -> tuple[Account, ...]:
+        return tuple(each for each in self.accounts.people if each.admin)
+
+    @property
+    def _rights(self) -> Shipped:
+        text = rendered("people/sudoers.j2", admins=[each.name for each in self._admins])
+        return Shipped("Administrators", SUDOERS, text, "440")
+
+    def _first(self, standing: Standing) -> tuple[Shipped, ...]:
+        text = first_keys(self.accounts)
+        return tuple(Shipped(f"Administrators in {file}", file, text) for file in standing.first)
 
     def _homes(self) -> Iterator[OperationMeta]:
         if self.homes:

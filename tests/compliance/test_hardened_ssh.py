@@ -91,12 +91,21 @@ def test_sshd_is_told_nothing_but_by_its_files(host: Host) -> None:
 
 def test_no_session_has_settings_of_its_own(host: Host, node: NodePlan) -> None:
     """What is checked here holds for everybody: no file but the role's tells people or places apart."""
-    others = "ls /etc/ssh/sshd_config /etc/ssh/sshd_config.d/*.conf | grep -vx %s"
-    words = "xargs -r grep -hiE '^[[:space:]]*\"?(match|include)'"
-    found = host.check_output(f"{others} | {words} || true", _OURS)
+    found = host.check_output("grep -iE '^[[:space:]]*\"?(match|include)' /etc/ssh/sshd_config || true")
 
-    assert [line for line in found.splitlines() if line.split() != ["Include", "/etc/ssh/sshd_config.d/*.conf"]] == []
+    assert found.splitlines() == [f"Include {_OURS}"]
     assert host.file(_OURS).content_string == settings(node.duties)
+
+
+def test_nobody_is_let_in_by_another_way_than_all(host: Host, node: NodePlan) -> None:
+    """What sshd itself says of root and of each person, from wherever they come, is what it says of all."""
+    for name in ("root", *node.accounts.uids):
+        daemon = _told(host.check_output("sshd -T -C user=%s,host=elsewhere,addr=192.0.2.1", name))
+        assert daemon["permitrootlogin"] == "no", name
+        assert daemon["authenticationmethods"] == "publickey", name
+        assert daemon["authorizedkeysfile"] == _KEYS, name
+        for other in ("authorizedkeyscommand", "trustedusercakeys", "authorizedprincipalscommand"):
+            assert daemon.get(other, "none") == "none", (name, other)
 
 
 def test_openssh_is_recent(host: Host) -> None:

@@ -11,6 +11,8 @@ from tests.support.stand.lab import BENCH, QUICK, LabFolder, lab_folder, wait_fo
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
+WRONG = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+
 
 @dataclass(frozen=True)
 class First:
@@ -85,7 +87,7 @@ def test_a_machine_is_trusted_by_the_fingerprint_of_its_console(
 def test_another_host_key_is_refused(stand: Stand, node: Node, tmp_path: Path) -> None:
     """Somebody may be in between: nothing is sent, and it is told what to compare."""
     other = lab_folder(stand, tmp_path)
-    other.know(node, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl")
+    other.know(node, WRONG)
 
     found = other.outcome(BENCH)
 
@@ -217,4 +219,26 @@ def test_a_packet_filter_that_would_shut_us_out_goes_back_by_itself(lab_of_one: 
     # What its timer does after two minutes.
     node.run("bedplate-trial back")
     assert node.ssh("true").returncode == 0
+    assert lab_of_one.outcome(BENCH)["status"] == 0
+
+
+@pytest.mark.usefixtures("first")
+def test_a_wrong_key_of_whoever_applies_goes_back_by_itself(lab_of_one: LabFolder, node: Node, stand: Stand) -> None:
+    """Nobody comes in by it, so that the node takes the key of before; the accounts of others are left till then."""
+    before = lab_of_one.fleet.read_text()
+    key = " ".join(stand.key.with_name("operator.pub").read_text().split()[:2])
+    lab_of_one.edit(r"ada: \{admin: true, keys: \[[^]]*\]", f'ada: {{admin: true, keys: ["{key}"]')
+    right = lab_of_one.outcome(BENCH, "--role", "people")
+    lab_of_one.edit(r"ada: \{admin: true, keys: \[[^]]*\]", f'ada: {{admin: true, keys: ["{WRONG}"]')
+
+    found = lab_of_one.outcome(BENCH, "--role", "people", user="ada")
+    # What its timer does after two minutes.
+    node.run("bedplate-trial-people back")
+    still = node.ssh("sudo -n true", user="ada")
+    lab_of_one.fleet.write_text(before)
+
+    assert right["status"] == 0
+    assert (found["status"], found[BENCH]["status"]) == (6, "failed")
+    assert "nobody can log in any more" in found[BENCH]["what"]
+    assert still.returncode == 0, still.stderr
     assert lab_of_one.outcome(BENCH)["status"] == 0

@@ -10,6 +10,7 @@ from roles.hardened.filter import ruleset
 from roles.hardened.sshd import settings
 from roles.hardened.trial import CONFIRM, SCRIPT
 from roles.template import text_of
+from tests.support.netlab_program import until
 from tests.support.stand.command import CommandError
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
@@ -34,7 +35,8 @@ def node(stand: Stand) -> Node:
     node.run("ssh-keygen -A; systemctl enable bedplate-filter.service")
     want(node, OPEN)
     node.run(f"{SCRIPT} begin 60")
-    assert node.ssh(f"sudo {CONFIRM}").returncode == 0
+    # sshd takes nobody for a moment while it reads its settings.
+    until(lambda: node.ssh(f"sudo {CONFIRM}").returncode == 0, 30, "somebody comes in and confirms")
     return node
 
 
@@ -59,7 +61,7 @@ def lets_us_in(node: Node) -> bool:
 def test_what_shuts_everybody_out_goes_back(node: Node, packets: str, sshd: str) -> None:
     """Nobody can confirm it, so that after its time the door is open as before; a confirmation then comes too late."""
     want(node, packets, sshd)
-    node.run(f"{SCRIPT} begin 8")
+    node.run(f"{SCRIPT} begin 20")
     shut = not lets_us_in(node)
     deadline = time.monotonic() + 90
     while not lets_us_in(node):
@@ -72,6 +74,30 @@ def test_what_shuts_everybody_out_goes_back(node: Node, packets: str, sshd: str)
     assert late.returncode == 3
     assert "too late" in late.stderr
     assert "nobody confirmed" in node.run("journalctl --identifier=bedplate-trial --output=cat")
+
+
+OPENING = "Match User root\n  PermitRootLogin yes\n  AuthorizedKeysFile .ssh/authorized_keys\n"
+
+
+def test_no_other_file_opens_sshd(node: Node) -> None:
+    """A block in a drop-in, or at the end of the main file, lets nobody in; a trial that goes back brings all back."""
+    main, drop_in = (node.root / "etc/ssh" / file for file in ("sshd_config", "sshd_config.d/10-x.conf"))
+    before = main.read_text()
+    opened = before.replace("00-bedplate.conf", "*.conf") + OPENING
+    main.write_text(opened)
+    drop_in.write_text(OPENING)
+
+    node.run(f"{SCRIPT} begin 60")
+    tried = node.run("sshd -T -C user=root,host=x,addr=192.0.2.1")
+    node.run(f"{SCRIPT} back")
+    back = main.read_text()
+    main.write_text(before)
+    drop_in.unlink()
+
+    assert before.splitlines()[0] == "Include /etc/ssh/sshd_config.d/00-bedplate.conf"
+    assert back == opened
+    assert "permitrootlogin no" in tried
+    assert "authorizedkeysfile /etc/ssh/authorized_keys.d/%u\n" in tried
 
 
 def test_what_is_confirmed_stays(node: Node) -> None:

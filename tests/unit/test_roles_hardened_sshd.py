@@ -37,10 +37,21 @@ def test_keys_lie_where_only_root_writes() -> None:
     text = settings(frozenset())
 
     assert values(text)["authorizedkeysfile"] == "/etc/ssh/authorized_keys.d/%u"
-    assert text.partition("\nMatch ")[2].splitlines() == [
+    images, everybody = text.split("\nMatch ")[1:]
+    assert images.splitlines()[:2] == [
         "User ubuntu,debian,admin",
         "    AuthorizedKeysFile /etc/ssh/authorized_keys.d/%u .ssh/authorized_keys",
     ]
+    assert "AuthorizedKeysFile /etc/ssh/authorized_keys.d/%u\n" in everybody
+
+
+def test_no_block_that_comes_after_says_otherwise() -> None:
+    """Of blocks the first that concerns a session counts: ours repeats, for all, who gets in."""
+    text = settings(frozenset())
+    blocks = [line.split() for line in text.rpartition("\nMatch all\n")[2].splitlines()]
+
+    assert {keyword.lower(): " ".join(value) for keyword, *value in blocks}.items() <= values(text).items()
+    assert ["PermitRootLogin", "no"] in blocks
 
 
 def test_no_algorithm_is_one_that_fell() -> None:

@@ -1,8 +1,10 @@
 """What the role `people` makes of a node's accounts."""
 
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,12 +15,14 @@ from roles.people.due import dues, endings
 from roles.people.homes import HomesIn, missing_homes
 from roles.people.role import SUDOERS, People
 from roles.people.standing import Accounted, Group, Login, Standing
-from tests.support.disk import Disk
+from roles.template import text_of
+from tests.support.disk import Disk, Entry
 from tests.support.fleets import ADA, BOB
 from tests.support.recorded import Recorded
 from tests.support.recorder import Played, Recorder
 
 ACCOUNTED, MARKS, MAKES_HOMES = "roles.people.standing.Accounted", "roles.shipped.Marks", "roles.people.role.MakesHomes"
+KEYS_ON_TRIAL = "Ways of administrators, on trial"
 ACCOUNTS = Accounts(
     (
         Account("ada", 20000, admin=True, keys=(ADA,), groups=("vision",)),
@@ -286,3 +290,33 @@ def test_what_somebody_who_left_became_root_for_ends_too() -> None:
 
     _, sessions = due.commands
     subprocess.run(("sh", "-euc", sessions.replace("20002", "4000000001")), check=True, capture_output=True)
+
+
+def test_administrators_ways_are_tried_before_anybody_is_locked_out(system: Recorded) -> None:
+    """What was there is kept, all is written, somebody comes in anew, and only then who left goes."""
+    names = played(system, (*FRESH, "login:eve:x:20002:20002::/home/eve:/bin/bash", "lock:eve:*:")).names
+
+    order = ["Former ways of administrators", "Keys of ada", "Administrators", KEYS_ON_TRIAL, "eve is locked out"]
+    assert [name for name in names if name in order] == order
+
+
+def test_a_person_without_rights_is_no_trial(system: Recorded) -> None:
+    """Nobody applies as them: their key, their coming and their going keep no administrator waiting."""
+    disk = played(system).disk
+    disk.write(SUDOERS, Entry(content=disk.read("/etc/bedplate/sudoers"), mode=440))
+    others = replace(ACCOUNTS, people=(ACCOUNTS.people[0], replace(ACCOUNTS.people[1], keys=(ADA,))))
+
+    again = Recorder(answering(system, FRESH), disk).play(People(others), stages=("configure",))
+
+    assert "Keys of bob" in again.changes
+    assert KEYS_ON_TRIAL not in again.names
+
+
+def test_shellcheck_finds_nothing_in_the_trial_of_keys() -> None:
+    """The program that goes back must not fail for a slip of the shell."""
+    shellcheck = str(Path(sys.executable).with_name("shellcheck"))
+    text = text_of("people/bedplate-trial-people")
+
+    done = subprocess.run([shellcheck, "-"], input=text, capture_output=True, text=True, check=False)
+
+    assert done.stdout == ""

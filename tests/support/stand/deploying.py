@@ -18,9 +18,13 @@ from pyinfra.api.state import State, StateStage
 from pyinfra.context import ctx_config, ctx_host, ctx_state
 
 from roles.base import Role
+from roles.people.trial import SCRIPT
 from roles.stages import deploy
 from tests.support.stand.command import call
 from tests.support.stand.stand import Stand
+
+# As whoever runs pyinfra does by hand, where administrators' keys are on trial.
+_CONFIRMS = f"[ ! -x {SCRIPT} ] || {SCRIPT} confirm"
 
 
 def deployed(stand: Stand, name: str, *roles: Role) -> list[str]:
@@ -31,6 +35,7 @@ def deployed(stand: Stand, name: str, *roles: Role) -> list[str]:
     at = ("ip", "netns", "exec", stand.desk.host.namespace)
     program = (sys.executable, "-m", "tests.support.stand.deploying", str(stand.ssh_config), name, str(wanted))
     changed: list[str] = json.loads(call(*at, *program, seconds=300).splitlines()[-1])
+    call(*at, "ssh", "-F", str(stand.ssh_config), name, f"sudo sh -c '{_CONFIRMS}'")
     return changed
 
 
