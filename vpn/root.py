@@ -6,7 +6,7 @@ from pathlib import Path
 from cryptography import x509
 
 from bedplate.errors import InputError
-from bedplate.writer import told_plainly, write_together, write_whole
+from bedplate.writer import told_plainly, write_whole
 from vpn.authority import new_root
 from vpn.certificate import Issuer, certificate_text, key_text
 from vpn.judgement import authority_faults
@@ -15,7 +15,10 @@ from vpn.pki_folder import PkiFolder
 
 
 def write_new_root(file: Path, fleet: str, folder: PkiFolder, now: datetime, lock: bytes | None) -> Issuer:
-    """Make a root, its key in `file` and its certificate in `file`.crt; InputError beside the fleet file."""
+    """Make a root, its key in `file` and its certificate in `file`.crt; InputError beside the fleet file.
+
+    The key is written last: a run that was killed has left no key that nothing tells whose it is.
+    """
     if file.resolve().is_relative_to(folder.path.resolve().parent):
         raise InputError(
             "a root beside the fleet file is no root kept elsewhere",
@@ -23,8 +26,8 @@ def write_new_root(file: Path, fleet: str, folder: PkiFolder, now: datetime, loc
             fix="name a file on a disk that you take away, or leave out --root",
         )
     root = new_root(fleet, now)
-    write_together({file: key_text(root.key, lock).encode()}, 0o600)
     write_whole(certificate_file(file), certificate_text(root.certificate).encode())
+    write_whole(file, key_text(root.key, lock).encode(), 0o600)
     return root
 
 

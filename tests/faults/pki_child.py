@@ -14,29 +14,40 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from bedplate.errors import BedplateError
 from vpn.entry import Begun
 from vpn.key_store import FOLDER, FolderKeys
+from vpn.pair_keys import make_keys
 from vpn.pki import Pki, begin, open_pki
 from vpn.pki_folder import PkiFolder
 from vpn.revocation import Reason
+from vpn.root import write_new_root
 from vpn.signing import add, relist, renew, revoke
 from vpn.subject import laptop
 
 MOMENT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LATER = MOMENT + timedelta(days=60)
+PAIRS = tuple(frozenset(pair) for pair in (("eu-north-1", "us-east-1"), ("eu-north-1", "us-west-2")))
 CHANGES: dict[str, Callable[[Pki], object]] = {
     "add": lambda pki: add(pki, [laptop("grace")], MOMENT, bytes),
     "renew": lambda pki: renew(pki, [laptop("ada")], MOMENT, bytes),
     "revoke": lambda pki: revoke(pki, ["ada.laptop"], Reason.LOST, MOMENT, bytes),
     "relist": lambda pki: relist(pki, LATER, bytes),
+    "make keys": lambda pki: make_keys(pki, PAIRS, bytes, anew=True),
 }
 
 
 def change(what: str, folder: PkiFolder) -> None:
-    """Make one change of a folder's keys; `begin` makes the authority itself."""
+    """Make one change of a folder's keys; `begin` makes the authority itself, `root` one kept elsewhere."""
     store = FolderKeys(folder.keys)
-    if what == "begin":
+    if what == "root":
+        write_new_root(root_of(folder), "lab", folder, MOMENT, None)
+    elif what == "begin":
         begin(folder, Begun(MOMENT, "lab", "", FOLDER), store)
     else:
         CHANGES[what](open_pki(folder, "lab", lambda _: store))
+
+
+def root_of(folder: PkiFolder) -> Path:
+    """Return where the key of a root of this folder's lies: on a disk of its own."""
+    return folder.path.parents[1] / f"{folder.path.parent.name} disk" / "root.key"
 
 
 def main() -> int:

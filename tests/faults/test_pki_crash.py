@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -11,22 +12,24 @@ import pytest
 from cryptography import x509
 
 from bedplate.errors import InputError
-from tests.faults.pki_child import LATER, MOMENT, change
+from tests.faults.pki_child import LATER, MOMENT, PAIRS, change, root_of
 from tests.support.authority import added, begun_in, pki_in, unasked
 from tests.support.crash import Point, crash_points, die_at
 from tests.support.needs import need_program
 from vpn.bundle import parse_bundle
 from vpn.key_store import AUTHORITY, TLS_CRYPT
 from vpn.lists import deployable_lists
+from vpn.pair_keys import kept_keys, make_keys
 from vpn.pki import bundle_of
 from vpn.pki_folder import NoAuthority, PkiFolder
+from vpn.root import read_root, write_new_root
 from vpn.signing import relist
 
 CHILD = Path(__file__).with_name("pki_child.py")
 # Between two of these the disk holds the same: what else a program calls needs no death of its own.
 TOUCHING = {"mkdir", "write", "pwrite64", "fsync", "rename", "unlink", "ftruncate"}
 SECRET = ("PRIVATE KEY", "tls-crypt-v2")
-CHANGES = ["begin", "add", "renew", "revoke", "relist"]
+CHANGES = ["begin", "add", "renew", "revoke", "relist", "make keys"]
 
 
 def command(what: str, folder: PkiFolder) -> list[str]:
@@ -41,6 +44,8 @@ def seeded(root: Path, what: str) -> PkiFolder:
         return PkiFolder(root / "fleet.pki")
     folder = begun_in(root, MOMENT)
     added(folder, "ada", now=MOMENT)
+    if what == "make keys":
+        make_keys(pki_in(folder), PAIRS[:1], unasked)
     return folder
 
 
@@ -59,6 +64,7 @@ def damage(folder: PkiFolder, old: PkiFolder) -> set[str]:
         journal, before = pki_in(folder).journal.lines, _lines(old)
         found |= {"torn journal"} if journal[: len(before)] != before else set()
         found |= {f"torn or unknown {file.name}" for file in _certified(folder) if not _is_known(file, folder)}
+        found |= {"tunnel's key lost"} if kept_keys(pki_in(old), PAIRS, unasked).keys() - _opened(folder) else set()
     except NoAuthority:
         found |= {"authority lost"} if old.authority.exists() else set()
     return found
@@ -72,8 +78,14 @@ def _is_loose(file: Path) -> bool:
     return bool(file.stat().st_mode & 0o077) and any(word.encode() in file.read_bytes() for word in SECRET)
 
 
+def _opened(folder: PkiFolder) -> AbstractSet[frozenset[str]]:
+    """Return whose tunnels have a key that is whole; InputError where one is torn."""
+    return kept_keys(pki_in(folder), PAIRS, unasked).keys()
+
+
 def _certified(folder: PkiFolder) -> list[Path]:
-    return [file for file in folder.keys.glob("*.pem") if file.stem not in (AUTHORITY, TLS_CRYPT)]
+    others = (AUTHORITY, TLS_CRYPT)
+    return [each for each in folder.keys.glob("*.pem") if each.stem not in others and each.stem[:7] != "tunnel."]
 
 
 def _is_known(file: Path, folder: PkiFolder) -> bool:
@@ -93,9 +105,34 @@ def unmended(what: str, folder: PkiFolder) -> set[str]:
     for name in pki.roll.holders():
         bundle_of(pki, name, unasked)
     assert deployable_lists(pki, now)
+    assert what != "make keys" or _opened(folder) == set(PAIRS)
     found = {"serial given twice"} if len(set(serials)) != len(serials) else set()
     found |= {"copy behind"} if folder.copy.read_bytes() != folder.journal.read_bytes() else set()
     return found | ({"left over"} if [file for file in folder.path.rglob("*") if ".tmp." in file.name] else set())
+
+
+def unmended_root(folder: PkiFolder) -> set[str]:
+    """Return what is wrong where a new root was killed, and after its operator has named the same file once more."""
+    file = root_of(folder)
+    found = {f"loose {each.name}" for each in file.parent.iterdir() if _is_loose(each)}
+    if not file.exists():
+        write_new_root(file, "lab", folder, MOMENT, None)
+    read_root(file, MOMENT, unasked)
+    return found | ({"left over"} if len(list(file.parent.iterdir())) > len(("key", "certificate")) else set())
+
+
+def killed_root(root: Path, point: Point) -> set[str]:
+    """Return what is wrong after a new root died at one point."""
+    folder = rootless(root / str(point))
+    die_at(point, command("root", folder))
+    return unmended_root(folder)
+
+
+def rootless(root: Path) -> PkiFolder:
+    """Return a folder that nothing was begun in, and make the one that is to hold its root's key."""
+    folder = PkiFolder(root / "fleet.pki")
+    root_of(folder).parent.mkdir(parents=True)
+    return folder
 
 
 def died(what: str, root: Path, old: PkiFolder, point: Point) -> set[str]:
@@ -115,6 +152,19 @@ def test_a_death_at_any_write_leaves_old_or_new(what: str, tmp_path: Path) -> No
 
     with ThreadPoolExecutor(2) as pool:
         found = dict(zip(points, pool.map(partial(died, what, tmp_path, old), points), strict=True))
+
+    assert {"write", "fsync", "rename"} <= {point.call for point in points}
+    assert {str(point): wrong for point, wrong in found.items() if wrong} == {}
+
+
+def test_a_root_that_died_as_it_was_made_is_made_once_more(tmp_path: Path) -> None:
+    """Its key is 0600 at each instant, and at no point is one left whose certificate is nowhere."""
+    need_program("strace")
+    traced = crash_points(command("root", rootless(tmp_path / "traced")), tmp_path / "trace")
+    points = [point for point in traced if point.call in TOUCHING]
+
+    with ThreadPoolExecutor(2) as pool:
+        found = dict(zip(points, pool.map(partial(killed_root, tmp_path), points), strict=True))
 
     assert {"write", "fsync", "rename"} <= {point.call for point in points}
     assert {str(point): wrong for point, wrong in found.items() if wrong} == {}
