@@ -5,6 +5,7 @@ Each is a random number of 384 bits, drawn and kept as a private key is, so that
 
 from collections.abc import Iterable, Mapping
 
+from bedplate.errors import InputError
 from bedplate.hold import held
 from vpn.certificate import key_text, new_key
 from vpn.passphrase import Passphrase, lock_of, unlocked
@@ -17,9 +18,11 @@ _BYTES = 48
 
 
 def kept_keys(pki: Pki, pairs: Iterable[Pair], passphrase: Passphrase) -> Mapping[Pair, SharedKey]:
-    """Return the key of each pair that has one; InputError where one does not open."""
+    """Return the key of each pair that has one; InputError where one does not open, or is another pair's too."""
     texts = {pair: pki.store.read(name_of(pair)) for pair in pairs}
-    return {pair: _shared(pair, text, passphrase) for pair, text in texts.items() if text is not None}
+    found = {pair: _shared(pair, text, passphrase) for pair, text in texts.items() if text is not None}
+    _check_apart(found)
+    return found
 
 
 def make_keys(pki: Pki, pairs: Iterable[Pair], passphrase: Passphrase, *, anew: bool = False) -> tuple[Pair, ...]:
@@ -38,6 +41,17 @@ def make_keys(pki: Pki, pairs: Iterable[Pair], passphrase: Passphrase, *, anew: 
 def name_of(pair: Pair) -> str:
     """Return the name under which a pair's key is kept; it has more dots than a laptop's and begins as no gateway's."""
     return f"tunnel.{'.'.join(sorted(pair))}"
+
+
+def _check_apart(found: Mapping[Pair, SharedKey]) -> None:
+    """Raise InputError for two pairs of one key: whoever reads it at one gateway could stand for another."""
+    holders: dict[bytes, Pair] = {}
+    for pair, key in found.items():
+        if (other := holders.setdefault(key.secret, pair)) != pair:
+            raise InputError(
+                f"{name_of(other)} and {name_of(pair)} are one key",
+                fix="`bedplate vpn tunnels --new-keys` makes each its own",
+            )
 
 
 def _shared(pair: Pair, text: str, passphrase: Passphrase) -> SharedKey:

@@ -7,11 +7,13 @@ from ipaddress import IPv4Address
 
 from bedplate.account.door import Door
 from bedplate.account.trouble import NotThere
-from bedplate.errors import PartError
+from bedplate.checks.site import SHORTEST_KEY
+from bedplate.errors import BedplateError, PartError
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.names import tunnel_secret
 
 _TUNNELS = 2
+_ANOTHER = "give the tunnel a key of its own (`aws ec2 modify-vpn-tunnel-options`), then `pulumi up --refresh` of links"
 
 
 class NotMade(PartError):
@@ -32,6 +34,36 @@ class TunnelKeys:
 
     ends: Mapping[str, tuple[TunnelKey, TunnelKey]]
     missing: Mapping[str, NotMade]
+
+
+def keys_of_sites(door: Door, plan: FleetPlan) -> Mapping[str, TunnelKeys | BedplateError]:
+    """Return AWS's ends of each site's connections, or why they are not to be used.
+
+    No two tunnels may have one key: whoever read it at one gateway could stand for the other.
+    """
+    asked = {site.name: _asked(door, plan, site.name) for site in plan.sites}
+    return {**asked, **_alike({site: told for site, told in asked.items() if isinstance(told, TunnelKeys)})}
+
+
+def _asked(door: Door, plan: FleetPlan, site: str) -> TunnelKeys | BedplateError:
+    try:
+        return tunnel_keys(door, plan, site)
+    except BedplateError as error:
+        return error
+
+
+def _alike(told: Mapping[str, TunnelKeys]) -> Mapping[str, BedplateError]:
+    """Return, by site, which tunnels have one key."""
+    holders: dict[str, list[tuple[str, str]]] = {}
+    for site, keys in told.items():
+        for region, end in ((region, end) for region, both in keys.ends.items() for end in both):
+            holders.setdefault(end.key, []).append((site, f"{site} to {end.address} in {region}"))
+    shared = [each for each in holders.values() if len(each) > 1]
+    return {
+        site: PartError(f"tunnels have one key: {' and '.join(name for _, name in each)}", fix=_ANOTHER)
+        for each in shared
+        for site, _ in each
+    }
 
 
 def tunnel_keys(door: Door, plan: FleetPlan, site: str) -> TunnelKeys:
@@ -68,6 +100,11 @@ def _told(name: str, text: str) -> tuple[TunnelKey, TunnelKey]:
     if len(ends) != _TUNNELS:
         fix = "`pulumi up --refresh` of links writes it anew"
         raise PartError(f"the secret {name} holds no two tunnels", fix=fix)
+    for end in ends:
+        if len(end.key) < SHORTEST_KEY:
+            raise PartError(
+                f"the key to {end.address} in {name} has fewer than {SHORTEST_KEY} characters", fix=_ANOTHER
+            )
     return ends[0], ends[1]
 
 

@@ -33,18 +33,18 @@ def asked_gateways(plan: "FleetPlan", door: "Door | None", proofs: "PlaceProofs"
 
 
 def _of_sites(plan: "FleetPlan", door: "Door | None", proofs: "PlaceProofs") -> "dict[str, Asked]":
+    from bedplate.account.tunnels import keys_of_sites
+
+    if door is None:
+        return {}
+    told = keys_of_sites(door, plan)
     # Also of a site that has lost its last tunnel: it is to take down what it has.
-    gateways = {f"{site.gateway}.{site.name}": site for site in plan.sites}
-    return {name: _of_site(door, plan, site, proofs) for name, site in gateways.items()} if door else {}
+    return {f"{site.gateway}.{site.name}": _of_site(plan, site, told[site.name], proofs) for site in plan.sites}
 
 
-def _of_site(door: "Door", plan: "FleetPlan", site: "SitePlan", proofs: "PlaceProofs") -> "Asked":
-    from bedplate.account.tunnels import tunnel_keys
-
-    try:
-        told = tunnel_keys(door, plan, site.name)
-    except BedplateError as error:
-        return None, error
+def _of_site(plan: "FleetPlan", site: "SitePlan", told: "TunnelKeys | BedplateError", proofs: "PlaceProofs") -> "Asked":
+    if isinstance(told, BedplateError):
+        return None, told
     missing = next(iter(told.missing.values()), None)
     # Tunnels to another site need nothing of AWS, and wait for no connection; those to regions come together.
     if missing and not plan.directs_of(site.name):

@@ -2,6 +2,7 @@
 
 from random import Random
 
+from bedplate.checks.site import SHORTEST_KEY
 from tests.support.site_side import cellar
 from vpn.sites.engine import Engine
 from vpn.sites.gateway import Charon
@@ -12,10 +13,11 @@ KEYS = 10_000
 
 
 def random_keys(number: int) -> list[bytes]:
-    """Return keys of random bytes, 1 to 64 of them, the same each time; the first ones are nothing but trouble."""
+    """Return keys of random bytes, 8 to 64 of them, the same each time; the first ones are nothing but trouble."""
     dice = Random(7)  # noqa: S311  no secret, and the same on every machine
     trouble = [b'"', b"}", b"#", b"\n", b"\0", b"0x", b"0s", b"include /etc/passwd", b"\xff" * 64, b" a ", b"=", b"%"]
-    return trouble + [dice.randbytes(dice.randint(1, 64)) for _ in range(number - len(trouble))]
+    long = [each * -(-SHORTEST_KEY // len(each)) for each in trouble]
+    return long + [dice.randbytes(dice.randint(SHORTEST_KEY, 64)) for _ in range(number - len(trouble))]
 
 
 def keyed(keys: list[bytes]) -> Charon:

@@ -62,6 +62,7 @@ def test_a_connection_that_was_not_made_yet_is_named() -> None:
         pytest.param('{"198.51.100.7": "first.key"}', id="one-tunnel"),
         pytest.param('{"gate": "first.key", "198.51.100.5": "second.key"}', id="no-address"),
         pytest.param('{"198.51.100.7": "first.key", "198.51.100.5": ""}', id="no-key"),
+        pytest.param('{"198.51.100.7": "first.key", "198.51.100.5": 12345678}', id="a-number"),
     ],
 )
 def test_a_secret_of_another_form_is_refused_without_a_word_of_it(text: str) -> None:
@@ -70,3 +71,13 @@ def test_a_secret_of_another_form_is_refused_without_a_word_of_it(text: str) -> 
         _told(text)
 
     assert "first.key" not in str(caught.value)
+
+
+def test_a_key_that_is_soon_guessed_is_refused_without_a_word_of_it() -> None:
+    """AWS takes eight characters at the least: where the secret holds fewer, somebody wrote it by hand."""
+    assert _told(json.dumps(KEYS | {"198.51.100.5": "eight.ok"})).ends
+
+    with pytest.raises(PartError, match=r"the key to 198.51.100.5 in .* has fewer than 8 characters") as caught:
+        _told(json.dumps(KEYS | {"198.51.100.5": "seven.7"}))
+
+    assert "seven" not in f"{caught.value} {caught.value.fix}"

@@ -124,6 +124,19 @@ def test_a_key_that_aws_changed_is_carried(lab: Path, gate: Path) -> None:
     assert [call for call in calls_of(gate) if "enable" not in call] == [f"systemctl try-reload-or-restart {service}"]
 
 
+def test_one_key_for_two_tunnels_is_carried_nowhere(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 6, and both are named: whoever read it at one gateway could stand for another. The key is not told."""
+    _change_key(REGIONS[0], f"{KEY}.1.2")
+
+    assert run(["vpn", "tunnels", str(lab)]) == 6
+
+    told = capsys.readouterr()
+    first, second = f"cellar to 203.0.113.1 in {REGIONS[0]}", f"cellar to 203.0.113.12 in {REGIONS[1]}"
+    assert f"tunnels have one key: {first} and {second}" in told.err
+    assert KEY not in told.out + told.err
+    assert not (gate / "etc/bedplate").exists()
+
+
 def test_a_gateway_that_is_not_reached_is_named(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Status 6, and what to do."""
     shutil.move(gate, gate.with_name("away"))

@@ -107,7 +107,7 @@ def test_a_new_key_reloads_its_own_charon_alone(place: Place) -> None:
     lay(place, _shipment(DAEMON))
     calls_of(place.root)
 
-    done = lay(place, _shipment(_with_key(DAEMON, FIRST, b"another")))
+    done = lay(place, _shipment(_with_key(DAEMON, FIRST, b"another key")))
 
     assert done["written"] == (f"/etc/bedplate/ipsec/{FIRST}/swanctl.conf",)
     told = [call for call in calls_of(place.root) if "enable" not in call]

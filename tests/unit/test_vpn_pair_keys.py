@@ -58,6 +58,20 @@ def test_a_key_is_locked_where_the_authoritys_is(tmp_path: Path) -> None:
         make_keys(pki, [OTHER], lambda: b"another passphrase")
 
 
+def test_one_key_for_two_pairs_is_refused(tmp_path: Path) -> None:
+    """Both are named; new keys are the way out, and nothing of the key is told."""
+    pki = pki_in(begun_in(tmp_path))
+    make_keys(pki, [ONE, OTHER], unasked)
+    text = pki.store.read(name_of(ONE)) or ""
+    pki.store.write({name_of(OTHER): text})
+
+    with pytest.raises(InputError, match=r"tunnel.eu-north-1.us-west-2 and tunnel.us-east-1.us-west-2 are one key"):
+        kept_keys(pki, [ONE, OTHER], unasked)
+
+    assert make_keys(pki, [ONE, OTHER], unasked, anew=True) == (ONE, OTHER)
+    assert len(kept_keys(pki, [ONE, OTHER], unasked)) == 2
+
+
 def test_two_who_make_keys_take_turns(tmp_path: Path) -> None:
     """While somebody else signs nothing is made: two keys for one pair would be none."""
     pki = pki_in(begun_in(tmp_path))

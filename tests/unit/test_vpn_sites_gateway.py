@@ -28,7 +28,7 @@ SITE = replace(REGIONS[0], name="zoo", identity="zoo.gateways.lab.internal", cal
 
 
 def _proof(near: Peer, far: Peer) -> Proof:
-    return SharedKey(b"k")
+    return SharedKey(b"one key of all")
 
 
 def _gateways() -> dict[str, Gateway]:

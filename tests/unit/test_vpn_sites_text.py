@@ -87,10 +87,14 @@ def test_papers_lie_where_swanctl_looks() -> None:
     assert not read_settings(files[f"{folder}/swanctl.conf"].text)["secrets"]
 
 
-def test_a_key_of_no_bytes_is_refused() -> None:
-    """An empty key would let in whoever has an empty key."""
-    with pytest.raises(ValueError, match="no bytes"):
-        SharedKey(b"")
+@pytest.mark.parametrize("secret", [b"", b"1", b"seven.7"], ids=["none", "one", "seven"])
+def test_a_key_that_is_soon_guessed_is_refused(secret: bytes) -> None:
+    """Fewer bytes than AWS takes itself; nothing of the key is told."""
+    with pytest.raises(ValueError, match="fewer than 8 bytes") as caught:
+        SharedKey(secret)
+
+    assert "seven" not in str(caught.value)
+    assert SharedKey(b"eight.ok").text == "0x65696768742e6f6b"
 
 
 @pytest.mark.parametrize("engine", ENGINES)

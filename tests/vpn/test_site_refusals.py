@@ -120,7 +120,9 @@ CASES = {
     "of-a-laptop": Case(_of_a_laptop(), "no matching peer config found", _named(CELLAR.identity)),
     "without-a-list": Case(_other_reads(lambda _: ()), "certificate status is not available", GOOD),
     "with-an-old-list": Case(_listed(-91 * DAY), "crl is stale", _listed(-89 * DAY)),
-    "of-another-key": Case(_keys_of(b"one", b"two"), "but MAC mismatched", _keys_of(b"one", b"one")),
+    "of-another-key": Case(
+        _keys_of(b"one key.", b"another."), "but MAC mismatched", _keys_of(b"one key.", b"one key.")
+    ),
     "of-weak-ike": Case(
         _caller_says(STRONG_IKE, WEAK_IKE),
         "received proposals unacceptable",

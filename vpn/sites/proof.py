@@ -6,6 +6,8 @@ Neither is shown when a value is printed.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from bedplate.checks.site import SHORTEST_KEY
+
 
 @dataclass(frozen=True, slots=True)
 class SharedKey:
@@ -15,8 +17,8 @@ class SharedKey:
 
     def __post_init__(self) -> None:
         """Refuse what is no key; ValueError."""
-        if not self.secret:
-            raise ValueError("a shared key of no bytes keeps nobody out")
+        if len(self.secret) < SHORTEST_KEY:
+            raise ValueError(f"a shared key of fewer than {SHORTEST_KEY} bytes keeps nobody out")
 
     @property
     def text(self) -> str:
