@@ -6,21 +6,27 @@ from ipaddress import IPv4Network
 
 from bedplate.spec import Fleet
 
-# What hosts of a private network cannot use: the range, what it is for, and who says so.
-RESERVED: Mapping[IPv4Network, str] = {
+# What no host has, wherever it stands: the range, what it is for, and who says so.
+NOBODYS: Mapping[IPv4Network, str] = {
     IPv4Network(block): told
     for block, told in {
         "0.0.0.0/8": "this network, RFC 791",
         "127.0.0.0/8": "loopback, RFC 1122",
         "169.254.0.0/16": "link-local, RFC 3927",
+        "224.0.0.0/4": "multicast, RFC 5771",
+        "240.0.0.0/4": "reserved, RFC 1112",
+    }.items()
+}
+# What hosts of a private network cannot use: those, and what is somebody else's.
+RESERVED: Mapping[IPv4Network, str] = dict(NOBODYS) | {
+    IPv4Network(block): told
+    for block, told in {
         "192.0.0.0/24": "protocol assignments, RFC 6890",
         "192.0.2.0/24": "documentation, RFC 5737",
         "192.88.99.0/24": "6to4 relays, RFC 7526",
         "198.18.0.0/15": "benchmarks, RFC 2544",
         "198.51.100.0/24": "documentation, RFC 5737",
         "203.0.113.0/24": "documentation, RFC 5737",
-        "224.0.0.0/4": "multicast, RFC 5771",
-        "240.0.0.0/4": "reserved, RFC 1112",
     }.items()
 }
 PRIVATE = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))

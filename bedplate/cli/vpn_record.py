@@ -69,9 +69,21 @@ def _pair(option: str, text: str, regions: "Collection[str]") -> tuple[str, tupl
     if region not in regions:
         raise InputError(f"{option} {text}: {region!r} has none", fix=f"one of {', '.join(regions) or 'no region'}")
     try:
-        return region, tuple(sorted(map(IPv4Address, told.split(","))))
+        found = tuple(sorted(map(IPv4Address, told.split(","))))
     except AddressValueError as error:
         raise InputError(f"{option} {text}: {error}", fix=f"write it as {option} {region}=198.51.100.7") from None
+    for address in found:
+        _check_dialled(f"{option} {text}", address)
+    return region, found
+
+
+def _check_dialled(given: str, address: IPv4Address) -> None:
+    """Raise InputError for an address at which no machine is reached, by the first range that says so."""
+    from bedplate.checks.claim import NOBODYS
+
+    why = next((why for block, why in NOBODYS.items() if address in block), None)
+    if why:
+        raise InputError(f"{given}: nobody is reached at {address} ({why})", fix="give the one that AWS gave out")
 
 
 def _only(region: str, found: tuple[IPv4Address, ...]) -> IPv4Address:

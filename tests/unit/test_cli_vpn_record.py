@@ -88,6 +88,13 @@ def test_addresses_may_be_given_by_hand(lab: Path, capsys: pytest.CaptureFixture
         ("--address", "us-west-2=52.1.2.3,52.1.2.4", "--address names 2 addresses"),
         ("--resolver", "eu-north-1=10.66.0.5", "'eu-north-1' has none"),
         ("--resolver", "us-west-2", "Address cannot be empty"),
+        ("--address", "us-west-2=0.0.0.0", "nobody is reached at 0.0.0.0 (this network, RFC 791)"),
+        ("--address", "us-west-2=127.0.0.1", "nobody is reached at 127.0.0.1 (loopback, RFC 1122)"),
+        ("--address", "us-west-2=169.254.169.253", "(link-local, RFC 3927)"),
+        ("--address", "us-west-2=224.0.0.1", "(multicast, RFC 5771)"),
+        ("--address", "us-west-2=255.255.255.255", "(reserved, RFC 1112)"),
+        ("--resolver", "us-west-2=10.64.32.5,0.0.0.0", "nobody is reached at 0.0.0.0"),
+        ("--resolver", "us-west-2=127.0.0.53", "nobody is reached at 127.0.0.53"),
     ],
 )
 def test_an_address_of_nothing_is_refused(
