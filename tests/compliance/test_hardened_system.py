@@ -34,6 +34,28 @@ _SETUID = {
     "sudo",
     "umount",
 }
+# Those that run as their group: to read what is shadow's, to write to others' terminals, to keep an agent to oneself.
+_SETGID = {
+    "at",
+    "bsd-write",
+    "chage",
+    "crontab",
+    "dotlockfile",
+    "expiry",
+    "pam_extrausers_chkpwd",
+    "plocate",
+    "postdrop",
+    "postqueue",
+    "screen",
+    "ssh-agent",
+    "unix_chkpwd",
+    "utempter",
+    "wall",
+    "write",
+    "write.ul",
+}
+# The root's own, and disks beside it: never what another machine serves, which gives no rights here (nosuid).
+_DISKS = "/ $(findmnt --list --noheadings --output TARGET --types ext2,ext3,ext4,xfs,btrfs,f2fs,zfs,tmpfs)"
 # Rights of root's that a program may have without being setuid, as far as one of them is enough to become root.
 _ALMIGHTY = re.compile(
     "cap_(chown|dac_override|dac_read_search|fowner|setfcap|setgid|setuid|sys_admin|sys_module|sys_ptrace|sys_rawio)"
@@ -117,11 +139,13 @@ def test_logins_begin_as_the_fleet_wants(host: Host) -> None:
 
 
 def test_programs_that_become_root_are_known(host: Host) -> None:
-    """No program but the distribution's own, unchanged, runs as its owner, whoever starts it."""
-    asked = f"find / -xdev {_BESIDE_IMAGES} -type f -perm -4000 -print 2>/dev/null | {_UNPACKAGED}"
-    found = [line.partition(" ") for line in host.check_output(asked).splitlines()]
+    """No program but the distribution's own, unchanged, runs as its owner, whoever starts it, on any local disk."""
+    assert _strange(host, "-4000", _SETUID) == []
 
-    assert [path for told, _, path in found if told != "packaged" or PurePosixPath(path).name not in _SETUID] == []
+
+def test_programs_that_join_a_group_are_known(host: Host) -> None:
+    """No program but the distribution's own, unchanged, has its group's rights, on any local disk."""
+    assert _strange(host, "-2000", _SETGID) == []
 
 
 def test_programs_with_rights_of_roots_are_known(host: Host) -> None:
@@ -253,6 +277,13 @@ def test_nobody_becomes_another_but_by_sudo(host: Host) -> None:
     assert host.run("visudo --check --quiet").succeeded
     asked = r"grep -rsnE '^\s*Defaults.*!\s*(use_pty|logfile|syslog)' /etc/sudoers /etc/sudoers.d || true"
     assert host.check_output(asked) == ""
+
+
+def _strange(host: Host, mode: str, known: set[str]) -> list[str]:
+    """Return the programs of a mode that no package brought, that were changed since, or that nobody expects."""
+    asked = f"find {_DISKS} -xdev {_BESIDE_IMAGES} -type f -perm {mode} -print 2>/dev/null | {_UNPACKAGED}"
+    found = [line.partition(" ") for line in host.check_output(asked).splitlines()]
+    return [path for told, _, path in found if told != "packaged" or PurePosixPath(path).name not in known]
 
 
 def _is_strange(owner: str, path: str) -> bool:
