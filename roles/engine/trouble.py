@@ -34,6 +34,12 @@ _LOGIN = (
         "read the fingerprint at its console, then `bedplate node trust {node} SHA256:...`",
     ),
     _Saying(
+        "Too many authentication failures",
+        Kind.UNREACHED,
+        "it takes three keys a login, and the agent offered as many others first",
+        "name the key by --identity FILE, and have ssh offer no other: `IdentitiesOnly yes` in ~/.ssh/config",
+    ),
+    _Saying(
         r"Permission denied \(",
         Kind.UNREACHED,
         "it does not let this account in",
@@ -68,6 +74,12 @@ _LOGIN = (
     _Saying(r"python3: (command )?not found", Kind.UNREACHED, "it has no Python", "install python3 there"),
 )
 _WORK = (
+    _Saying(
+        r"Release file .* is not valid yet|certificate is not yet valid",
+        Kind.FAILED,
+        "its clock is behind",
+        "set it (`date`; `chronyc makestep`), then apply again",
+    ),
     _Saying(
         "No space left on device|Disk quota exceeded",
         Kind.FAILED,
@@ -124,5 +136,7 @@ def _recognised(node: str, said: str, sayings: tuple[_Saying, ...]) -> Trouble |
 
 
 def _end(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    # A node's own words steer nobody's terminal.
+    plain = "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in said)
+    lines = [line.strip() for line in plain.splitlines() if line.strip()]
     return " / ".join(lines[-_SHOWN_LINES:])[-_SHOWN_WIDTH:]
