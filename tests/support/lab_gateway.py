@@ -1,6 +1,7 @@
 """A gateway of the product in a laboratory: the files that it would have, laid, and its units carried out."""
 
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -28,11 +29,12 @@ def as_rendered(file: RenderedFile) -> str:
 
 @dataclass
 class LabGateway:
-    """A gateway, and the programs of its charons by name."""
+    """A gateway, and the programs of its charons by name; `clock` is an environment that puts theirs off."""
 
     host: LabHost
     gateway: Gateway
     amend: Amend = as_rendered
+    clock: Mapping[str, str] = field(default_factory=dict)
     daemons: dict[str, LabProgram] = field(default_factory=dict)
     timers: dict[str, LabProgram] = field(default_factory=dict)
 
@@ -110,7 +112,7 @@ class LabGateway:
         socket = Path(self.places.socket(charon.name).removeprefix("unix://"))
         socket.unlink(missing_ok=True)
         (command,) = unit.commands("ExecStart")
-        daemon = self.host.start(*command, log=f"{charon.name}.out", env=unit.env)
+        daemon = self.host.start(*command, log=f"{charon.name}.out", env={**unit.env, **self.clock})
         until(socket.exists, 15, f"charon {charon.name} does not listen")
         for post in unit.commands("ExecStartPost", daemon.pid):
             if loads or "--load-all" not in post:

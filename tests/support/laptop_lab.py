@@ -1,12 +1,12 @@
 """The fleet of examples/lab.yaml in namespaces: two gateways of laptops, a machine behind each, and laptops far away.
 
 The gateways run the product's own text, under the rights that its unit gives. A plain wire between the gateways stands
-for the transit gateway and the tunnels: what crosses it is no matter of these tests.
+for the transit gateway and the tunnels: what crosses it is no matter of these tests; chain_lab.py has the tunnels too.
 """
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ipaddress import IPv4Address
 from pathlib import Path
 from signal import SIGKILL
@@ -32,14 +32,24 @@ MACHINE_NAME, NODE_NAME = "titan-01.cellar.lab.internal", "workbench-cpu-1.us-we
 # What must never be seen on a wire of the internet: the plan's addresses in a packet's own header.
 CLEAR = "net 10.64.0.0/10 or net 192.168.40.0/22"
 PLACES = ("us-west-2", "cellar")
+# What is behind the gateway of each, by the plan: machines, and the laptops that dialled there.
+HERE, THERE = ("10.64.0.0/14", "10.121.0.0/22"), ("192.168.40.0/22", "10.121.4.0/22")
 MACHINES = {"us-west-2": "laptops.us-west-2", "cellar": "gate.cellar"}
 
 
 class LaptopLab:
     """Everything of one laboratory; `laptops` are the devices that the book lets in, `gateways` those of the file."""
 
-    def __init__(self, name: str, *names: str, gateways: tuple[LaptopGateway, ...] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        *names: str,
+        gateways: tuple[LaptopGateway, ...] = (),
+        amend: Callable[[str], str] = str,
+    ) -> None:
+        """Wire it, with nothing started yet; `amend` changes what the daemons are told: shortened lives and no more."""
         self._lab = Lab(name)
+        self._amend = amend
         self.keys = LabKeys()
         self.devices = tuple(Laptop(each, slot) for slot, each in enumerate(names))
         self.net = self._lab.host("net")
@@ -139,7 +149,6 @@ class LaptopLab:
         self._lab.wire((gate, "wan0", "8.20.30.40/24"), (self.net, "gate", "8.20.30.1/24"))
         self._lab.wire((west, "lan0", "10.64.0.4/16"), (self.node, "lan0", f"{NODE}/16"))
         self._lab.wire((gate, "lan0", "192.168.40.1/22"), (self.machine, "lan0", f"{MACHINE}/22"))
-        self._lab.wire((west, "links0", "169.254.9.1/30"), (gate, "links0", "169.254.9.2/30"))
         for host, way in (
             (west, "52.1.2.1"),
             (gate, "8.20.30.1"),
@@ -148,12 +157,17 @@ class LaptopLab:
         ):
             host.forward()
             host.route("default", way)
-        for block in ("192.168.40.0/22", "10.121.4.0/22"):
-            west.route(block, "169.254.9.2")
-        for block in ("10.64.0.0/14", "10.121.0.0/22"):
-            gate.route(block, "169.254.9.1")
         for address in RESOLVERS:
             self.node.run("ip", "address", "add", f"{address}/32", "dev", "lo")
+        self._join(west, gate)
+
+    def _join(self, west: LabHost, gate: LabHost) -> None:
+        """Lead from what is behind one gateway to what is behind the other."""
+        self._lab.wire((west, "links0", "169.254.9.1/30"), (gate, "links0", "169.254.9.2/30"))
+        for block in THERE:
+            west.route(block, "169.254.9.2")
+        for block in HERE:
+            gate.route(block, "169.254.9.1")
 
     def _laptop(self, number: int, name: str) -> LaptopHost:
         host = self._lab.host(f"laptop{number}")
@@ -169,7 +183,7 @@ class LaptopLab:
             folder.mkdir()
             os.chown(folder, NOBODY, NOGROUP)
         for each in Transport:
-            (settings / f"{each}.conf").write_text(server_conf(gateway.gateway, each, gateway.folders))
+            (settings / f"{each}.conf").write_text(self._amend(server_conf(gateway.gateway, each, gateway.folders)))
         for above in (self._lab.folder, gateway.host.folder):
             above.chmod(0o711)
         run(["/bin/mknod", "-m", "0666", str(gateway.host.folder / "tun"), "c", "10", "200"], check=True)

@@ -1,0 +1,109 @@
+"""From a laptop through a gateway's OpenVPN and strongSwan to the other end of the fleet, by name, and back."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from time import sleep, time
+
+import pytest
+
+from tests.support.chain_lab import ChainLab
+from tests.support.laptop_lab import CLEAR, MACHINE, MACHINE_NAME, NODE, NODE_NAME
+from tests.support.netlab_probe import capture, packets, pinging
+from tests.support.netlab_program import until
+from tests.support.pace import pace
+
+ADA, BOB = "ada.laptop", "bob.desk"
+# Which gateway each dials, and where it is then.
+DIALS = {ADA: "52.1.2.3 1194 udp4", BOB: "8.20.30.40 1194 udp4"}
+IS = {ADA: "10.121.0.2", BOB: "10.121.4.3"}
+# Each wire of the internet that a tunnel is on: the site's, AWS's, the region's gateway's, and both laptops'.
+WIRES = ("gate", "aws", "west", "laptop0", "laptop1")
+PING = ("ping", "-n", "-c", "2", "-i", "0.1", "-W", "1")
+# Of docs/vpn-sites.md's promises, for a line that was cut and a charon that was started again.
+SOON = 5
+pytestmark = pytest.mark.xdist_group("chain")
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[ChainLab]:
+    """Give both tunnels of the site, a laptop at the region's gateway, and one at the site's."""
+    with ChainLab("chain", ADA, BOB) as lab:
+        lab.answer_names()
+        lab.start()
+        for name, laptop in lab.laptops.items():
+            lines = lab.profile(name).splitlines()
+            kept = [line for line in lines if not line.startswith("remote ") or line.endswith(DIALS[name])]
+            script = str(laptop.names_from_gateway())
+            laptop.connect("\n".join(kept) + "\n", "--script-security", "2", "--up", script)
+            laptop.wait()
+        yield lab
+
+
+@pytest.mark.parametrize(("name", "target"), [(ADA, MACHINE_NAME), (BOB, NODE_NAME)])
+def test_a_laptop_reaches_the_far_end_by_name(name: str, target: str, lab: ChainLab) -> None:
+    """From the region's gateway to the site's machine and from the site's to the region's node; names cross as well."""
+    with ExitStack() as stack:
+        wires = [stack.enter_context(capture(lab.net, device)) for device in WIRES]
+        assert "2 received" in lab.laptops[name].named(*PING, target)
+
+    assert [line for wire in wires for line in packets(wire, CLEAR)] == []
+    assert packets(wires[0], "udp port 4500")
+
+
+@pytest.mark.parametrize(("name", "device"), [(ADA, "machine"), (BOB, "node")])
+def test_who_is_reached_sees_the_laptop_itself(name: str, device: str, lab: ChainLab) -> None:
+    """No gateway on the way writes its own address over a laptop's: what answers, and what logs, knows who came."""
+    host, target = (lab.machine, MACHINE) if device == "machine" else (lab.node, NODE)
+    with capture(host, "lan0") as wire:
+        assert lab.laptops[name].host.pings(target)
+
+    assert packets(wire, f"icmp and src {IS[name]}")
+
+
+def test_the_far_ends_reach_each_other_by_name(lab: ChainLab) -> None:
+    """The site's machine asks the region's resolver through the tunnel, and reaches the node; and the other way."""
+    assert "2 received" in lab.named(lab.machine, *PING, NODE_NAME)
+    assert "2 received" in lab.named(lab.node, *PING, MACHINE_NAME)
+
+
+@pytest.mark.parametrize("name", [ADA, BOB])
+def test_nobody_at_the_far_end_opens_a_connection_to_a_laptop(name: str, lab: ChainLab) -> None:
+    """Not through strongSwan either: the gateway that a laptop dialled drops it."""
+    host = lab.machine if name == ADA else lab.node
+
+    assert not host.tries("timeout", "1", "bash", "-c", f"exec 3<>/dev/tcp/{IS[name]}/22")
+    assert not host.pings(IS[name], seconds=0.3)
+
+
+def _cut(lab: ChainLab) -> None:
+    lab.net.cut("gate")
+    sleep(4)
+    lab.net.heal()
+
+
+def _kill(lab: ChainLab) -> None:
+    lab.tunnels.kill()
+    sleep(2)
+    lab.tunnels.start()
+
+
+@pytest.mark.parametrize("fault", [_cut, _kill], ids=["line-cut", "site-killed"])
+def test_nothing_is_in_the_clear_while_the_tunnel_is_away(fault: Callable[[ChainLab], None], lab: ChainLab) -> None:
+    """Laptops and machines go on sending: no wire of the internet has a packet of theirs, and all are back soon."""
+    ada, bob = (lab.laptops[name].host for name in (ADA, BOB))
+    with ExitStack() as stack:
+        wires = [stack.enter_context(capture(lab.net, device)) for device in WIRES]
+        inside = stack.enter_context(capture(lab.gateways["us-west-2"].host, "links0"))
+        pings = [pinging(ada, MACHINE), pinging(bob, NODE), pinging(lab.machine, NODE), pinging(lab.node, MACHINE)]
+        for each in pings:
+            each.wait_for_answer(10)
+        fault(lab)
+        over = time()
+        until(lambda: all(each.answers.first_after(over) for each in pings), 30, "somebody is not back")
+        told = [each.stop() for each in pings]
+
+    assert all(each.lost for each in told)
+    assert max((each.first_after(over) or 0) - over for each in told) <= SOON * pace()
+    assert [line for wire in wires for line in packets(wire, CLEAR)] == []
+    assert packets(inside, CLEAR)
+    assert all(packets(wire) for wire in wires)
