@@ -34,11 +34,22 @@ def _restart(lab: LaptopLab) -> None:
     gateway.start(Transport.UDP)
 
 
-def _part(lab: LaptopLab) -> None:
-    host = lab.laptops[ADA].host
-    host.cut("wlan0")
-    sleep(5)
-    host.heal()
+def _crash(lab: LaptopLab) -> None:
+    """Kill the daemon, which can tell nobody, and start it as its unit does."""
+    gateway = lab.gateways[HOME]
+    gateway.daemons[Transport.UDP].end(SIGKILL)
+    sleep(1)
+    gateway.start(Transport.UDP)
+
+
+def _cut(seconds: float) -> Callable[[LaptopLab], None]:
+    def happens(lab: LaptopLab) -> None:
+        host = lab.laptops[ADA].host
+        host.cut("wlan0")
+        sleep(seconds)
+        host.heal()
+
+    return happens
 
 
 def _die(lab: LaptopLab) -> None:
@@ -50,11 +61,15 @@ def _shut_udp(lab: LaptopLab) -> None:
     lab.net.load_rules("table inet shut { chain c { type filter hook forward priority 0; meta l4proto udp drop\n}\n}\n")
 
 
+# From the table of promises in docs/vpn.md.
 FAULTS = (
     Fault("restarted", _restart, 5),
-    Fault("cut-for-5-s", _part, 5 + 3),
-    Fault("gateway-dies", _die, 35),
-    Fault("udp-shut", _shut_udp, 45),
+    Fault("crashed", _crash, 15),
+    Fault("cut-for-1-s", _cut(1), 1 + 3),
+    Fault("cut-for-5-s", _cut(5), 5 + 3),
+    Fault("cut-for-30-s", _cut(30), 30 + 10),
+    Fault("gateway-dies", _die, 30),
+    Fault("udp-shut", _shut_udp, 30),
 )
 
 

@@ -1,0 +1,53 @@
+"""A laptop's keys are renewed while packets pass, and nobody notices."""
+
+from collections.abc import Iterator
+from time import sleep
+
+import pytest
+
+from tests.support.laptop_lab import NODE, PLACES, LaptopLab
+from tests.support.netlab_probe import pinging
+
+ADA = "ada.laptop"
+# Shortened from an hour, so that a run sees some.
+SECONDS, RUN_SECONDS = 6, 28
+MOST_LOST = 0.002
+RENEWED = "TLS: soft reset"
+pytestmark = pytest.mark.xdist_group("laptops-between")
+
+
+def _short(text: str) -> str:
+    assert "\nreneg-sec 3600\n" in text
+    return text.replace("\nreneg-sec 3600\n", f"\nreneg-sec {SECONDS}\n")
+
+
+@pytest.fixture
+def lab() -> Iterator[LaptopLab]:
+    """Give a laptop that is connected, whose keys are renewed each few seconds."""
+    with LaptopLab("rekeys", ADA, amend=_short) as lab:
+        lab.gateways[PLACES[0]].start()
+        lab.laptops[ADA].connect(lab.profile(ADA))
+        lab.laptops[ADA].wait()
+        yield lab
+
+
+def test_new_keys_lose_nothing_and_a_line_that_blinks_shows(lab: LaptopLab) -> None:
+    """Over several renewals at most 0.2 % of packets are lost, and the session is the one that was there before."""
+    ada, gateway = lab.laptops[ADA], lab.gateways[PLACES[0]]
+    before = gateway.status["laptops"]["udp"]
+    pings = pinging(ada.host, NODE, every=0.02)
+    pings.wait_for_answer(5)
+    sleep(RUN_SECONDS)
+    renewed, steady = gateway.log().count(RENEWED), pings.answers
+    after = gateway.status["laptops"]["udp"]
+    ada.host.cut("wlan0")
+    sleep(0.5)
+    ada.host.heal()
+    pings.wait_for_answer(5)
+    blinked = pings.stop()
+
+    assert renewed >= RUN_SECONDS // SECONDS - 1
+    assert steady.share_lost <= MOST_LOST < blinked.share_lost
+    assert [each["since"] for each in after] == [each["since"] for each in before]
+    assert ada.client
+    assert ada.client.told.count("Initialization Sequence Completed") == 1
