@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from bedplate.checks.block import check_overlaps, check_ranges, check_sizes
 from bedplate.checks.budget import check_budget
+from bedplate.checks.certified import check_certified
 from bedplate.checks.cluster import check_control_plane, check_laptops, check_workers
 from bedplate.checks.driver import check_driver
 from bedplate.checks.endpoint import check_endpoints
@@ -66,6 +67,7 @@ CHECKERS: tuple[Checker, ...] = (
     check_control_plane,
     check_versions,
     check_laptops,
+    check_certified,
     check_budget,
 )
 

@@ -22,6 +22,8 @@ from bedplate.spec.site import Use
 
 _DUTY_OF = {Use.SSH: Duty.WORKBENCH, Use.KUBERNETES: Duty.WORKER}
 GATEWAY = "laptops"
+# What the gateway of a site calls itself at tunnels to other gateways of the fleet.
+SITE_END = "tunnels"
 
 
 # The name of a machine, and what plans it: to know a name is quick, to plan every machine of a large fleet is not.

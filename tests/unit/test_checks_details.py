@@ -154,7 +154,7 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     "a version before the catalogue's first": ('"1.36"', "'1.20'", [("W616", "kubernetes.version")]),
     "a domain that leaves no room for machines": (
         "domain: lab.internal", f"domain: {'.'.join(['a' * 59] * 4)}",
-        [("E248", "groups.bench")],
+        [("E248", "groups.bench"), ("E618", "vpn.laptops.gateways.0"), ("E618", "vpn.laptops.gateways.1")],
     ),
     "a fabric on a size without it": (
         "[p5.48xlarge]", "[g6.4xlarge]",

@@ -44,6 +44,13 @@ KUBERNETES_RULES = (
 VPN_RULES = (
     Rule("E608", "gateway-place", "A gateway stands in one place.", "give one of region and site"),
     Rule("E609", "gateway-repeated", "A second gateway in one place adds nothing.", "delete one of them"),
+    Rule(
+        "E618",
+        "certificate-name-too-long",
+        "A gateway proves itself by its whole name in the domain.",
+        "shorten the domain",
+        "X.520; RFC 5280, appendix A.1",
+    ),
 )
 
 EXCEPTION_RULES = (
