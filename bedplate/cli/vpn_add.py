@@ -11,6 +11,7 @@ from bedplate.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from bedplate.load.people import Users
     from vpn.pki import Pki
     from vpn.subject import Subject
 
@@ -21,10 +22,13 @@ def add(
     user: User, fleet: FleetFile = DEFAULT_FLEET, *, device: Device = DEVICE, passphrase_file: PassphraseFile = None
 ) -> int:
     """Issue a person's laptop its certificate."""
+    from bedplate.load.pools import read_pools
     from bedplate.report.vpn import issued_lines
+    from vpn.room import check_room
     from vpn.signing import add as sign
 
-    pki, subject = _asked_for(user, device, fleet)
+    users, pki, subject = _asked_for(user, device, fleet)
+    check_room(pki.roll, subject.name, read_pools(fleet.with_name("fleet.lock"), users.gateways), now())
     show(issued_lines(sign(pki, [subject], now(), known_passphrase(passphrase_file)), now()))
     return 0
 
@@ -36,17 +40,17 @@ def renew(
     from bedplate.report.vpn import issued_lines
     from vpn.signing import renew as sign
 
-    pki, subject = _asked_for(user, device, fleet)
+    _, pki, subject = _asked_for(user, device, fleet)
     show(issued_lines(sign(pki, [subject], now(), known_passphrase(passphrase_file)), now()))
     return 0
 
 
-def _asked_for(user: str, device: str, fleet: Path) -> "tuple[Pki, Subject]":
+def _asked_for(user: str, device: str, fleet: Path) -> "tuple[Users, Pki, Subject]":
     from vpn.subject import laptop
 
     users = users_of(fleet)
     check_person(user, users.people)
-    return keys_of(users.fleet, fleet), laptop(user, device)
+    return users, keys_of(users.fleet, fleet), laptop(user, device)
 
 
 def check_person(user: str, people: "Iterable[str]") -> None:

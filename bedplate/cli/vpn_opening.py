@@ -52,7 +52,7 @@ def users_of(fleet_file: Path) -> "Users":
     from bedplate.cli.opening import opened
 
     fleet = opened(fleet_file).fleet
-    return Users(fleet.name, tuple(fleet.people))
+    return Users(fleet.name, tuple(fleet.people), ())
 
 
 def keys_of(fleet: str, fleet_file: Path) -> "Pki":

@@ -11,6 +11,7 @@ from ipaddress import IPv4Address, IPv4Network
 from bedplate.plan.beyond import asks_here
 from bedplate.plan.fleet import FleetPlan, LaptopPool
 from bedplate.plan.intent import Kind, Spot, carries, spots
+from bedplate.spec.pool import room
 
 # What the name of every gateway's certificate begins with, and no laptop's.
 NAME_PREFIX = "gateway."
@@ -54,8 +55,7 @@ class LaptopGateway:
     @property
     def most(self) -> int:
         """How many laptops have an address of their own."""
-        # A network's first and last address are nobody's, and one is the gateway's.
-        return self.block(Transport.UDP).num_addresses - 3
+        return room(self.pool)
 
     def block(self, transport: Transport) -> IPv4Network:
         """Return the half of the pool that one transport serves: each is a network device of its own."""

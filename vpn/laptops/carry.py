@@ -13,6 +13,7 @@ from typing import Protocol
 from bedplate.errors import BedplateError, PartError
 from bedplate.plan.laptops import LaptopGateway, Transport
 from vpn.laptops.server import Laptop, address_files, without_room
+from vpn.room import WIDER
 
 TAKE = "sudo -n bedplate-vpn take"
 
@@ -44,7 +45,6 @@ class Way(Protocol):
         """Run a command there with `told` on its standard input, and return what it prints; raises BedplateError."""
 
 
-_WIDER = 'revoke what is not used, or give the gateways a wider pool (docs/vpn.md, "When a pool is full")'
 NO_KEYS: Mapping[str, GatewayKeys] = MappingProxyType({})
 NONE_REVOKED: Mapping[int, str] = MappingProxyType({})
 
@@ -91,7 +91,7 @@ class Carried:
             )
         if self.crowded:
             told = "; ".join(f"{place} has no room for {', '.join(names)}" for place, names in self.crowded.items())
-            raise PartError(f"not every laptop is let in: {told}", where="vpn.laptops.pool", fix=_WIDER)
+            raise PartError(f"not every laptop is let in: {told}", where="vpn.laptops.pool", fix=WIDER)
 
 
 def _said(error: BedplateError) -> str:
