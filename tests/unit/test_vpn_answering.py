@@ -86,8 +86,11 @@ def test_a_tunnel_that_its_daemon_was_not_told_of_is_down(gateway: Path) -> None
 
 
 def test_a_socket_that_nobody_listens_at_is_no_daemon(gateway: Path) -> None:
-    """One that went left it behind: an alarm that it does not answer would never end."""
+    """One that went left it behind: an alarm that it does not answer would never end; of the others all is told."""
     (gateway / "sockets" / "gone.vici").touch()
     _says(gateway, "unknown", _CONN % "one", "")
 
-    assert _asked(gateway).charons == {"unknown": True}
+    found = _asked(gateway)
+
+    assert found.charons == {"unknown": True}
+    assert [each.name for each in found.tunnels or ()] == ["one"]
