@@ -7,6 +7,7 @@ memory (Pss), as one runs here. Every machine is looked at by all its roles, as 
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,10 +27,12 @@ _MIB = 1024
 
 
 def main() -> None:
-    """Measure, and print one figure."""
+    """Measure, and print one figure; ends with 1 where the bar is missed."""
     command, work, lines = _command(), _work(), _lines()
     told = f"{command:.0f} MiB the command, {work:.0f} the process that works, {lines:.0f} ssh"
-    print(f"apply of {MANY} machines: {command + work + lines:.0f} MiB: {told} (bar: {BAR})")
+    whole = command + work + lines
+    print(f"apply of {MANY} machines: {whole:.0f} MiB: {told} (bar: {BAR})")
+    sys.exit(0 if whole <= BAR else 1)
 
 
 def _work() -> float:

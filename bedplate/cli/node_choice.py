@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from bedplate.catalog import load_catalog
+from bedplate.cli.output import tell
 from bedplate.errors import InputError
 from bedplate.nodes.choice import check_groups, named, of_sites, once
 from bedplate.nodes.ssh_config import Reached
@@ -22,7 +23,10 @@ def chosen(
         raise InputError(
             "no machine is named", fix="name machines, or --site, --group, --all; see `bedplate node list`"
         )
-    return (*(Reached(node) for node in once(found)), *(_of_groups(plan, groups) if groups else ()))
+    serving = tuple(_of_groups(plan, groups)) if groups else ()
+    if groups and not serving:
+        tell([f"note: no machine of {', '.join(groups)} serves now"])
+    return (*(Reached(node) for node in once(found)), *serving)
 
 
 def _of_groups(plan: FleetPlan, groups: Sequence[str]) -> Iterator[Reached]:

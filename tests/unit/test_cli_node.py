@@ -81,6 +81,17 @@ def test_machines_of_a_group_are_those_that_serve_in_it_now(
     assert list(json.loads(capsys.readouterr().out)["nodes"]) == ["workbench-cpu-2.us-west-2"]
 
 
+def test_a_group_in_which_nobody_serves_is_told(
+    here: Path, account: StubbedSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is to be done, and that is no failure; whoever asked is not left to think that something was."""
+    _answer_groups(account)
+
+    assert run(["node", "apply", "--group", "workbench-gpu", "--check"]) == 0
+
+    assert "no machine of workbench-gpu serves now" in capsys.readouterr().err
+
+
 def _answer_groups(account: StubbedSession, sshfp: str = "") -> None:
     home = "us-west-2"
     zone = {"Id": "/hostedzone/Z1", "Name": "lab.internal.", "CallerReference": "c", "Config": {"PrivateZone": True}}

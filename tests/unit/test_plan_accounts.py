@@ -81,7 +81,9 @@ def test_the_last_id_is_given() -> None:
     assert (given.uids, given.groups) == ({"eve": PEOPLE_IDS[-1]}, {"speech": GROUP_IDS[-1]})
 
 
-@pytest.mark.parametrize("name", ["video", "render", "docker", "systemd-journal", "users", "prometheus"])
+@pytest.mark.parametrize(
+    "name", ["video", "render", "docker", "systemd-journal", "users", "prometheus", "sugroup", "frr"]
+)
 def test_nobody_is_called_like_what_packages_make(name: str) -> None:
     """A node would have one name with two ids."""
     assert name in RESERVED_USERS
