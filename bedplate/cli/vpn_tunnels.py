@@ -36,7 +36,10 @@ def tunnels(
     ssh_config: SshConfig = None,
     passphrase_file: PassphraseFile = None,
 ) -> int:
-    """Bring tunnels to their gateways: to AWS with its keys, those between gateways with the fleet's own."""
+    """Bring tunnels, with their keys, to the gateways at their ends.
+
+    Those to AWS have its keys, those between gateways the fleet's own.
+    """
     with turn_of(fleet):
         return _carried(fleet, ssh_config, passphrase_file, new_keys=new_keys, change_engine=change_engine)
 
