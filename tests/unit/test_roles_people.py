@@ -15,6 +15,7 @@ from roles.people.due import dues, endings
 from roles.people.homes import HomesIn, missing_homes
 from roles.people.role import SUDOERS, People
 from roles.people.standing import Accounted, Group, Login, Standing
+from roles.people.trial import KEPT
 from roles.template import text_of
 from tests.support.disk import Disk, Entry
 from tests.support.fleets import ADA, BOB
@@ -310,6 +311,23 @@ def test_a_person_without_rights_is_no_trial(system: Recorded) -> None:
 
     assert "Keys of bob" in again.changes
     assert KEYS_ON_TRIAL not in again.names
+
+
+def test_a_trial_that_was_cut_off_is_ended_by_the_next_apply(system: Recorded) -> None:
+    """All is written and nobody has come in by it: alone, the node would go back after an apply that ended fine."""
+    disk = played(system).disk
+    disk.write(SUDOERS, Entry(content=disk.read("/etc/bedplate/sudoers"), mode=440))
+    kept = Disk.of({KEPT: "/etc/sudoers.d/bedplate\n"}).entries[KEPT]
+
+    settled = Recorder(answering(system, FRESH), disk).play(People(ACCOUNTS), stages=("configure",))
+    disk.write(KEPT, kept)
+    cut = Recorder(answering(system, FRESH), disk).play(People(ACCOUNTS), stages=("configure",))
+
+    assert KEYS_ON_TRIAL not in settled.names
+    assert [name for name in cut.names if name in ("Former ways of administrators", KEYS_ON_TRIAL)] == [
+        "Former ways of administrators",
+        KEYS_ON_TRIAL,
+    ]
 
 
 def test_shellcheck_finds_nothing_in_the_trial_of_keys() -> None:
