@@ -17,6 +17,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 from botocore.model import StructureShape
 from moto import mock_aws
 
+from bedplate.rehearsal.alone import alone
 from bedplate.rehearsal.ambient import no_ambient_aws
 from bedplate.rehearsal.attempts import carried
 from bedplate.rehearsal.call import Call
@@ -34,7 +35,6 @@ from bedplate.rehearsal.weather import FAIR
 _CONFIG = Config(retries={"total_max_attempts": 1}, ignore_configured_endpoint_urls=True)
 # Members by which AWS knows a call that comes a second time, where botocore's model does not mark them.
 _TOKENS = frozenset({"ClientToken", "CreatorRequestId"})
-_running = threading.Lock()
 
 
 class _NoWayOut:
@@ -166,12 +166,12 @@ class Aws:
 
 @contextmanager
 def running(account: str) -> Iterator[Simulation]:
-    """Run a simulated AWS for as long as the context lasts; one at a time in a process.
+    """Run a simulated AWS for as long as the context lasts; one at a time in a process, RuntimeError within one.
 
     The machine's AWS settings (credentials, profiles, endpoints) are out of sight meanwhile, so that not even a
     program that calls boto3 by itself can reach a real account.
     """
-    with _running, no_ambient_aws(), seldom_collected(), empty_stock(), mock_aws(), mended():
+    with alone(), no_ambient_aws(), seldom_collected(), empty_stock(), mock_aws(), mended():
         simulation = Simulation(account)
         with obstructed(simulation.climate.obstacle, simulation.climate.fall_short):
             yield simulation

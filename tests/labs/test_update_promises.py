@@ -23,6 +23,8 @@ TABLES = {
     "stores": rows("stores.yaml"),
     "places": rows("places.yaml"),
     "bare places": rows("places.yaml", "bare_edits"),
+    "joined": rows("joined.yaml"),
+    "bare joined": rows("joined.yaml", "bare_edits"),
 }
 ROWS = [(name, row) for name, table in TABLES.items() for row in table]
 APART = apart()
