@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
@@ -60,13 +61,19 @@ class Roll:
     def slots(self, names: Iterable[str], now: datetime) -> Mapping[str, int]:
         """Return a number for each laptop: its own, the one it had where nobody holds that now, or the lowest free."""
         held, had = dict(self.seats(now)), {name: each.slot for name, each in self.holders().items()}
-        found: dict[str, int] = {}
-        for name in names:
-            taken, own = set(held.values()), held.get(name, had.get(name))
-            is_free = name in held or (own is not None and own not in taken)
-            found[name] = own if own is not None and is_free else next(at for at in count() if at not in taken)
-            held[name] = found[name]
-        return found
+        taken, wanted = set(held.values()), tuple(names)
+        for name in wanted:
+            if name not in held:
+                held[name] = _free(had.get(name), taken)
+                taken.add(held[name])
+        return {name: held[name] for name in wanted}
+
+
+def _free(former: int | None, taken: AbstractSet[int]) -> int:
+    """Return the former number where nobody has it, or the lowest that is free."""
+    if former is not None and former not in taken:
+        return former
+    return next(number for number in count() if number not in taken)
 
 
 def roll_of(journal: Journal) -> Roll:
