@@ -12,15 +12,13 @@ import pytest
 
 from roles.shipped import Shipped
 from roles.workbench.scratch import UNIT, Scratch
-from tests.support.needs import need_program, need_root
 from tests.support.netlab_program import until
 from tests.support.nodes import lab_node
-from tests.support.shares import BENCH, SERVER, kinds, roles_of
+from tests.support.shares import BENCH, client_of, file_server, kinds, stand_with_kernels
 from tests.support.stand.command import CommandError
-from tests.support.stand.deploying import deployed
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
-from tests.support.virtual.user_mode import user_mode, with_user_mode
+from tests.support.virtual.user_mode import user_mode
 
 MIB = 1 << 20
 DISKS = ("/dev/disk/by-id/test-a", "/dev/disk/by-id/test-b")
@@ -37,28 +35,20 @@ BY_PERSON = "su --login {} --command '{}'"
 @pytest.fixture(scope="module")
 def stand() -> Iterator[Stand]:
     """Give a stand whose machines may move to kernels of their own."""
-    need_root()
-    for program in ("systemd-nspawn", "debootstrap", "slirp4netns", "nft", "ssh", "mke2fs"):
-        need_program(program)
-    with Stand(with_user_mode()) as opened:
+    with stand_with_kernels() as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def nas(stand: Stand) -> Node:
     """Give the file server, its folders on a file system of their own: an overlay has no handles."""
-    booted = stand.boot(SERVER, str(lab_node(SERVER).address))
-    booted.run("mount -t tmpfs tmpfs /srv")
-    deployed(stand, SERVER, *roles_of(lab_node(SERVER)))
-    return booted
+    return file_server(stand)
 
 
 @pytest.fixture(scope="module")
 def bench(stand: Stand, nas: Node) -> Node:
     """Give a workbench on its kernel, which has started by itself what the roles left for its boot."""
-    booted = stand.boot(BENCH, str(lab_node(BENCH).address))
-    booted.run(f"echo '{nas.address} nas.cellar.lab.internal' >> /etc/hosts")
-    deployed(stand, BENCH, *roles_of(lab_node(BENCH)))
+    booted = client_of(nas, stand)
     for file in (Shipped("Disks", "/etc/tmpfiles.d/disks.conf", LINKS), *scratch().shipped):
         place(booted, file)
     booted.run(f"systemctl enable {UNIT}")

@@ -9,15 +9,14 @@ from contextlib import suppress
 
 import pytest
 
-from tests.support.needs import need_program, need_root
 from tests.support.netlab_program import until
 from tests.support.nodes import lab_node
-from tests.support.shares import BENCH, SERVER, kinds, roles_of
+from tests.support.shares import BENCH, SERVER, client_of, kinds, roles_of, stand_with_kernels
 from tests.support.stand.command import CommandError
 from tests.support.stand.deploying import deployed
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
-from tests.support.virtual.user_mode import user_mode, with_user_mode
+from tests.support.virtual.user_mode import user_mode
 
 GUARD, TIMER = "/usr/local/sbin/bedplate-storage-guard", "bedplate-storage-guard.timer"
 STRANGER = "198.51.100.7"
@@ -29,10 +28,7 @@ PATIENCE = 240
 @pytest.fixture(scope="module")
 def stand() -> Iterator[Stand]:
     """Give a stand whose machines may move to kernels of their own."""
-    need_root()
-    for program in ("systemd-nspawn", "debootstrap", "slirp4netns", "nft", "ssh", "mke2fs"):
-        need_program(program)
-    with Stand(with_user_mode()) as opened:
+    with stand_with_kernels() as opened:
         yield opened
 
 
@@ -43,9 +39,7 @@ def pair(stand: Stand) -> tuple[Node, Node]:
     stand.boot(SERVER, str(lab_node(SERVER).address))
     deployed(stand, SERVER, people)
     nas = stand.move(SERVER, user_mode)
-    bench = stand.boot(BENCH, str(lab_node(BENCH).address))
-    bench.run(f"echo '{nas.address} nas.cellar.lab.internal' >> /etc/hosts")
-    deployed(stand, BENCH, *roles_of(lab_node(BENCH)))
+    bench = client_of(nas, stand)
     bench = stand.move(BENCH, user_mode)
     nas.machine.wait()
     deployed(stand, SERVER, serving)

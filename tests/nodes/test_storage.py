@@ -15,7 +15,7 @@ from roles.storage.tunnel import loopback
 from tests.support.needs import need_program
 from tests.support.netlab_program import until
 from tests.support.nodes import lab_node
-from tests.support.shares import BENCH, SERVER, roles_of
+from tests.support.shares import BENCH, SERVER, client_of, file_server, roles_of
 from tests.support.stand.command import CommandError, call
 from tests.support.stand.deploying import deployed
 from tests.support.stand.node import Node
@@ -30,19 +30,13 @@ PATIENCE = 30.0
 @pytest.fixture(scope="module")
 def nas(stand: Stand) -> Node:
     """Give the file server, its folders on a file system of their own: an overlay has no handles."""
-    booted = stand.boot(SERVER, str(lab_node(SERVER).address))
-    booted.run("mount -t tmpfs tmpfs /srv")
-    deployed(stand, SERVER, *roles_of(lab_node(SERVER)))
-    return booted
+    return file_server(stand)
 
 
 @pytest.fixture(scope="module")
 def bench(stand: Stand, nas: Node) -> Node:
     """Give a machine that mounts from it."""
-    booted = stand.boot(BENCH, str(lab_node(BENCH).address))
-    booted.run(f"echo '{nas.address} nas.cellar.lab.internal' >> /etc/hosts")
-    deployed(stand, BENCH, *roles_of(lab_node(BENCH)))
-    return booted
+    return client_of(nas, stand)
 
 
 def ports(node: Node) -> set[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from bedplate.catalog import load_catalog
 from bedplate.cli.waves import waves
@@ -37,6 +38,14 @@ Declared = Mapping[str, tuple[Entry, ...]]
 def plan_of(fleet_file: Path, record: Record = NOTHING) -> FleetPlan:
     """Return the plan of a fleet file, given what its lock holds."""
     return plan_fleet(load_fleet(fleet_file, load_catalog()).fleet, record, load_catalog())
+
+
+def plan_of_text(text: str, record: Record = NOTHING) -> FleetPlan:
+    """Return the plan of a fleet file's text, given what its lock holds."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "fleet.yaml"
+        file.write_text(text, encoding="utf-8")
+        return plan_of(file, record)
 
 
 @cache

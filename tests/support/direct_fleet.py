@@ -1,11 +1,8 @@
 """A fleet file with two sites whose gateways join each other without AWS; with made-up addresses and keys."""
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 from bedplate.plan import FleetPlan, Record
 from bedplate.plan.fleet import SitePlan
-from tests.support.declared import plan_of
+from tests.support.declared import plan_of_text
 from tests.support.site_side import ends_of
 from vpn.sites.aws import site_gateway
 from vpn.sites.direct import direct_tunnels
@@ -45,10 +42,7 @@ JOINS = ", joins: [cellar]"
 
 def direct_plan(text: str = TEXT, record: Record | None = None) -> FleetPlan:
     """Return the plan of the file beside a record."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "fleet.yaml"
-        file.write_text(text, encoding="utf-8")
-        return plan_of(file, record or Record({}))
+    return plan_of_text(text, record or Record({}))
 
 
 def site_of(plan: FleetPlan, name: str) -> SitePlan:

@@ -2,12 +2,10 @@
 
 from ipaddress import IPv4Address
 from itertools import combinations
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from bedplate.plan import FleetPlan, Record
 from bedplate.plan.joint import joined_regions
-from tests.support.declared import plan_of
+from tests.support.declared import plan_of_text
 from vpn.sites.engine import Engine
 from vpn.sites.gateway import Gateway
 from vpn.sites.proof import SharedKey
@@ -40,10 +38,7 @@ RECORD = Record({}, gateways=PUBLIC)
 
 def joined_plan(record: Record = RECORD, text: str = TEXT) -> FleetPlan:
     """Return the plan of the file beside a record."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "fleet.yaml"
-        file.write_text(text, encoding="utf-8")
-        return plan_of(file, record)
+    return plan_of_text(text, record)
 
 
 def keys_between(plan: FleetPlan, word: str = "key") -> dict[frozenset[str], SharedKey]:
