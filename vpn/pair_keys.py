@@ -5,7 +5,7 @@ Each is a random number of 384 bits, drawn and kept as a private key is, so that
 
 from collections.abc import Iterable, Mapping
 
-from bedplate.errors import InputError
+from bedplate.errors import BedplateError, InputError
 from bedplate.hold import held
 from vpn.certificate import key_text, new_key
 from vpn.passphrase import Passphrase, lock_of, unlocked
@@ -17,12 +17,11 @@ Pair = frozenset[str]
 _BYTES = 48
 
 
-def kept_keys(pki: Pki, pairs: Iterable[Pair], passphrase: Passphrase) -> Mapping[Pair, SharedKey]:
-    """Return the key of each pair that has one; InputError where one does not open, or is another pair's too."""
+def kept_keys(pki: Pki, pairs: Iterable[Pair], passphrase: Passphrase) -> Mapping[Pair, SharedKey | BedplateError]:
+    """Return the key of each pair that has one, or why it serves nobody: it does not open, or is another pair's too."""
     texts = {pair: pki.store.read(name_of(pair)) for pair in pairs}
     found = {pair: _shared(pair, text, passphrase) for pair, text in texts.items() if text is not None}
-    _check_apart(found)
-    return found
+    return {**found, **_alike(found)}
 
 
 def make_keys(pki: Pki, pairs: Iterable[Pair], passphrase: Passphrase, *, anew: bool = False) -> tuple[Pair, ...]:
@@ -43,17 +42,24 @@ def name_of(pair: Pair) -> str:
     return f"tunnel.{'.'.join(sorted(pair))}"
 
 
-def _check_apart(found: Mapping[Pair, SharedKey]) -> None:
-    """Raise InputError for two pairs of one key: whoever reads it at one gateway could stand for another."""
-    holders: dict[bytes, Pair] = {}
+def _alike(found: Mapping[Pair, SharedKey | BedplateError]) -> Mapping[Pair, BedplateError]:
+    """Return why pairs of one key have none: whoever reads it at one gateway could stand for another."""
+    holders: dict[bytes, list[Pair]] = {}
     for pair, key in found.items():
-        if (other := holders.setdefault(key.secret, pair)) != pair:
-            raise InputError(
-                f"{name_of(other)} and {name_of(pair)} are one key",
-                fix="`bedplate vpn tunnels --new-keys` makes each its own",
-            )
+        if isinstance(key, SharedKey):
+            holders.setdefault(key.secret, []).append(pair)
+    shared = [each for each in holders.values() if len(each) > 1]
+    return {pair: _one_key(each) for each in shared for pair in each}
 
 
-def _shared(pair: Pair, text: str, passphrase: Passphrase) -> SharedKey:
-    key = unlocked(text, lock_of(text, passphrase), f"the key between {' and '.join(sorted(pair))}")
+def _one_key(pairs: Iterable[Pair]) -> InputError:
+    told = " and ".join(sorted(map(name_of, pairs)))
+    return InputError(f"{told} are one key", fix="`bedplate vpn tunnels --new-keys` makes each its own")
+
+
+def _shared(pair: Pair, text: str, passphrase: Passphrase) -> SharedKey | BedplateError:
+    try:
+        key = unlocked(text, lock_of(text, passphrase), f"the key between {' and '.join(sorted(pair))}")
+    except BedplateError as error:
+        return error
     return SharedKey(key.private_numbers().private_value.to_bytes(_BYTES, "big"))

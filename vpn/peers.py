@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from bedplate.errors import BedplateError
 from bedplate.plan import FleetPlan
 from bedplate.plan.joint import pairs
 from bedplate.spec.vpn import TunnelAuth
@@ -17,10 +18,10 @@ from vpn.passphrase import Passphrase
 from vpn.pki import Pki, bundle_of
 from vpn.revocation import list_text, read_lists
 from vpn.roll import Roll
+from vpn.serving import check_serves
 from vpn.sites.identity import identity_of
 from vpn.sites.proof import Papers
 from vpn.subject import Subject, Use
-from vpn.told import check_serves
 
 
 def peer_subjects(plan: FleetPlan) -> Mapping[str, Subject]:
@@ -37,14 +38,22 @@ def due_peers(roll: Roll, peers: Iterable[Subject], keyless: Container[str], now
     return due(replace(roll, issued=issued), (), peers, keyless, now)
 
 
-def papers_of(pki: Pki, peers: Mapping[str, Subject], passphrase: Passphrase, now: datetime) -> Mapping[str, Papers]:
-    """Return what each gateway proves itself and judges others by, by place.
+def papers_of(
+    pki: Pki, peers: Mapping[str, Subject], passphrase: Passphrase, now: datetime
+) -> Mapping[str, Papers | BedplateError]:
+    """Return what each gateway proves itself and judges others by, by place; or why it has nothing that serves.
 
-    Raises InputError where one has no certificate that serves, or the list there is may not be deployed.
+    Raises InputError where the list there is may not be deployed: it is everybody's.
     """
     authorities = tuple(certificate_text(one) for one in (pki.authority.certificate, pki.authority.root) if one)
     revoked = tuple(map(list_text, read_lists(deployable_lists(pki, now)))) if peers else ()
-    found = {place: bundle_of(pki, peer.name, passphrase) for place, peer in peers.items()}
-    for place, bundle in found.items():
-        check_serves(f"the tunnels of {place}", bundle, Use.PEER, pki, now)
-    return {place: Papers(each.certificate, each.key, authorities, revoked) for place, each in found.items()}
+
+    def papers(place: str, peer: Subject) -> Papers | BedplateError:
+        try:
+            bundle = bundle_of(pki, peer.name, passphrase)
+            check_serves(f"the tunnels of {place}", bundle, peer, pki, now)
+        except BedplateError as error:
+            return error
+        return Papers(bundle.certificate, bundle.key, authorities, revoked)
+
+    return {place: papers(place, peer) for place, peer in peers.items()}

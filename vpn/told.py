@@ -3,21 +3,18 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from cryptography import x509
-
-from bedplate.errors import BedplateError, InputError, PartError
+from bedplate.errors import BedplateError, PartError
 from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import LaptopGateway, laptop_gateways
 from bedplate.plan.node import Duty, NodePlan
 from bedplate.plan.nodes import standing_nodes
-from vpn.bundle import Bundle
-from vpn.judgement import certificate_faults
 from vpn.laptops.carry import Book, GatewayKeys
 from vpn.laptops.server import Laptop
 from vpn.lists import deployable_lists
 from vpn.passphrase import Passphrase
 from vpn.pki import Pki, bundle_of
 from vpn.roll import Roll
+from vpn.serving import check_serves
 from vpn.subject import Subject, Use
 
 
@@ -57,7 +54,7 @@ def keys_of_gateways(
 def _keys_of(gateway: LaptopGateway, pki: Pki, passphrase: Passphrase, now: datetime) -> GatewayKeys | BedplateError:
     try:
         bundle = bundle_of(pki, gateway.name, passphrase)
-        check_serves(f"the gateway in {gateway.place}", bundle, Use.SERVER, pki, now)
+        check_serves(f"the gateway in {gateway.place}", bundle, Subject(gateway.name, Use.SERVER), pki, now)
     except BedplateError as error:
         return PartError(f"what is kept as {gateway.name} cannot be sent: {error.what}", fix=error.fix)
     return GatewayKeys(pki.authority.chain, bundle.certificate, bundle.key, bundle.tls_crypt)
@@ -70,17 +67,3 @@ def node_of_gateway(plan: FleetPlan, gateway: LaptopGateway) -> NodePlan:
         for node in standing_nodes(plan)
         if Duty.LAPTOPS in node.duties and node.name.partition(".")[2] == gateway.place
     )
-
-
-def check_serves(whose: str, bundle: Bundle, use: Use, pki: Pki, now: datetime) -> None:
-    """Raise InputError for a certificate that is not what this authority gives for a use: somebody put it there."""
-    made = x509.load_pem_x509_certificate(bundle.certificate.encode())
-    told = [fault.message for fault in certificate_faults(made, use, pki.authority.certificate, now)]
-    if made.serial_number not in pki.roll.issued:
-        told.append("is not one that the journal tells of")
-    if told:
-        raise InputError(
-            f"the certificate of {whose} {'; '.join(told)}",
-            where=str(pki.folder.keys),
-            fix="take away its file there, then `bedplate vpn sync` issues another",
-        )

@@ -49,7 +49,11 @@ def _of_site(plan: "FleetPlan", site: "SitePlan", told: "TunnelKeys | BedplateEr
     # Tunnels to another site need nothing of AWS, and wait for no connection; those to regions come together.
     if missing and not plan.directs_of(site.name):
         return None, missing
-    return _site(plan, site, told, proofs), missing
+    try:
+        return _site(plan, site, told, proofs), missing
+    except BedplateError as error:
+        # Its own key or certificate does not serve: it keeps what it has, for it gets all its files or none.
+        return None, error
 
 
 def _site(plan: "FleetPlan", site: "SitePlan", told: "TunnelKeys", proofs: "PlaceProofs") -> "Known":

@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING
 
 from bedplate.cli.output import show
 from bedplate.cli.vpn_opening import keys_of, now
+from bedplate.errors import BedplateError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from bedplate.plan import FleetPlan
     from vpn.passphrase import Passphrase
     from vpn.pki import Pki
@@ -14,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def proofs_of(plan: "FleetPlan", fleet: Path, passphrase: "Passphrase", *, anew: bool = False) -> "PlaceProofs":
-    """Return what each two gateways prove themselves by; made where there is none yet, or for all of them `anew`."""
+    """Return what each two gateways prove themselves by; made where there is none yet, or for all of them `anew`.
+
+    What is returned raises BedplateError for a gateway whose own does not serve; where nobody's does, this does.
+    """
     from bedplate.plan.joint import pairs
     from bedplate.spec.vpn import TunnelAuth
 
@@ -35,11 +41,13 @@ def _by_keys(plan: "FleetPlan", pki: "Pki", passphrase: "Passphrase", *, anew: b
     from bedplate.plan.joint import pairs
     from bedplate.report.tunnels import made_key_lines
     from vpn.pair_keys import kept_keys, make_keys
+    from vpn.sites.proof import given
 
     wanted = pairs(plan)
     show(made_key_lines(make_keys(pki, wanted, passphrase, anew=anew)))
     keys = kept_keys(pki, wanted, passphrase)
-    return lambda near, far: keys[frozenset((near, far))]
+    _check_some(keys.values())
+    return lambda near, far: given(keys[frozenset((near, far))])
 
 
 def _certify(plan: "FleetPlan", pki: "Pki", passphrase: "Passphrase", *, anew: bool) -> None:
@@ -62,6 +70,15 @@ def _certify(plan: "FleetPlan", pki: "Pki", passphrase: "Passphrase", *, anew: b
 
 def _by_papers(plan: "FleetPlan", pki: "Pki", passphrase: "Passphrase") -> "PlaceProofs":
     from vpn.peers import papers_of, peer_subjects
+    from vpn.sites.proof import given
 
     papers = papers_of(pki, peer_subjects(plan), passphrase, now())
-    return lambda near, _: papers[near]
+    _check_some(papers.values())
+    return lambda near, _: given(papers[near])
+
+
+def _check_some(found: "Collection[Proof | BedplateError]") -> None:
+    """Raise the first trouble where there is nothing else: a passphrase that opens nothing, a folder of no use."""
+    troubles = [each for each in found if isinstance(each, BedplateError)]
+    if troubles and len(troubles) == len(found):
+        raise troubles[0]

@@ -187,6 +187,33 @@ def test_a_gateway_that_a_sync_does_not_reach_is_named(fleet: Path, capsys: pyte
     assert (_charon(fleet, CELLAR) / "x509").is_dir()
 
 
+@pytest.mark.parametrize("command", ["tunnels", "sync"])
+def test_a_certificate_that_serves_nobody_costs_no_other_gateway_its_own(
+    command: str, fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 6: it is named with the way out, and keeps what it has; the other one has all of its tunnels."""
+    _begun(fleet, 2 * DAY)
+    run(["vpn", "tunnels", str(fleet)])
+    file = folder_of(fleet).keys / "tunnels.attic.rooms.internal.pem"
+    sound, mine = file.read_text(), _certificate(fleet, ATTIC)
+    file.write_text(sound.replace("MII", "mii", 1))
+    issue_anew(keys_of("rooms", fleet), (peer_subjects(planned(opened(fleet)))[CELLAR],), datetime.now(UTC), unasked)
+    theirs = _certificate(fleet, CELLAR)
+    capsys.readouterr()
+
+    assert run(["vpn", command, str(fleet)]) == 6
+
+    told = capsys.readouterr()
+    assert "door.attic: the certificate of the tunnels of attic cannot be read" in told.err
+    assert "take away tunnels.attic.rooms.internal.pem there" in told.err
+    assert "gate.cellar: 3 tunnels" in told.out
+    assert _certificate(fleet, ATTIC) == mine
+    assert _certificate(fleet, CELLAR) != theirs
+    file.unlink()
+    assert run(["vpn", command, str(fleet)]) == 0
+    assert _certificate(fleet, ATTIC) != mine
+
+
 def test_without_joined_gateways_nobody_gets_a_certificate(fleet: Path) -> None:
     """The word in the file alone makes none."""
     run(["vpn", "init", str(fleet)])

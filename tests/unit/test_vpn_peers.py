@@ -1,5 +1,6 @@
 """Certificates of tunnels: whose they are, what is due, and that nothing else is handed out in their place."""
 
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,13 +11,17 @@ from tests.support.authority import NOW, added, begun_in, pki_in, unasked
 from tests.support.direct_fleet import ATTIC, CELLAR, TEXT, direct_plan
 from vpn.authority import new_root
 from vpn.bundle import parse_bundle
-from vpn.passphrase import is_locked
+from vpn.passphrase import Passphrase, is_locked
 from vpn.peers import due_peers, papers_of, peer_subjects
+from vpn.pki import Pki
 from vpn.pki_folder import PkiFolder
-from vpn.signing import issue_anew
+from vpn.revocation import Reason
+from vpn.signing import issue_anew, revoke
+from vpn.sites.proof import Papers, given
 from vpn.subject import Subject, Use, gateway
 
 PEERS = peer_subjects(direct_plan(TEXT + "vpn: {tunnels: {auth: certificates}}\n"))
+NAME = PEERS[ATTIC].name
 DAY = timedelta(days=1)
 LOCK = b"a passphrase of some length"
 
@@ -27,6 +32,11 @@ def folder(tmp_path: Path) -> PkiFolder:
     made = begun_in(tmp_path)
     issue_anew(pki_in(made), tuple(PEERS.values()), NOW, unasked)
     return made
+
+
+def _papers(folder: PkiFolder, passphrase: Passphrase = unasked) -> Mapping[str, Papers]:
+    found = papers_of(pki_in(folder), PEERS, passphrase, NOW)
+    return {place: each for place, each in found.items() if isinstance(each, Papers)}
 
 
 def test_each_joined_gateway_is_named_once() -> None:
@@ -40,7 +50,7 @@ def test_each_joined_gateway_is_named_once() -> None:
 
 def test_a_gateway_has_its_own_papers_and_the_authoritys(folder: PkiFolder) -> None:
     """No two share a key; the list is the authority's own."""
-    papers = papers_of(pki_in(folder), PEERS, unasked, NOW)
+    papers = _papers(folder)
 
     assert papers[ATTIC].key != papers[CELLAR].key
     assert papers[ATTIC].authorities == (folder.authority.read_text(),)
@@ -53,7 +63,7 @@ def test_under_a_root_both_lists_and_both_authorities_are_handed_out(tmp_path: P
     folder = begun_in(tmp_path, root=new_root("lab", NOW))
     issue_anew(pki_in(folder), tuple(PEERS.values()), NOW, unasked)
 
-    papers = papers_of(pki_in(folder), PEERS, unasked, NOW)[ATTIC]
+    papers = _papers(folder)[ATTIC]
 
     assert [len(each) for each in (papers.authorities, papers.revoked)] == [2, 2]
     assert [text.count("BEGIN") for text in (*papers.authorities, *papers.revoked)] == [1, 1, 1, 1]
@@ -76,21 +86,71 @@ def test_a_gateway_that_is_joined_no_more_is_gone(folder: PkiFolder) -> None:
     assert due_peers(pki_in(folder).roll, [PEERS[CELLAR]], (), NOW).gone == (PEERS[ATTIC].name,)
 
 
-def test_what_peers_would_refuse_is_handed_to_nobody(folder: PkiFolder, tmp_path: Path) -> None:
-    """A laptop's certificate, or one of another authority, that somebody put into a gateway's place is told."""
-    added(folder, "ada")
+@pytest.fixture
+def strangers(tmp_path: Path) -> Pki:
+    """Return another authority that has issued to both gateways."""
     (tmp_path / "other").mkdir()
-    other = pki_in(begun_in(tmp_path / "other"))
-    issue_anew(other, tuple(PEERS.values()), NOW, unasked)
-    name, pki = PEERS[ATTIC].name, pki_in(folder)
+    made = begun_in(tmp_path / "other")
+    issue_anew(pki_in(made), tuple(PEERS.values()), NOW, unasked)
+    return pki_in(made)
 
-    for put, why in (
-        (pki.store.read("ada.laptop"), "may not be used as a peer"),
-        (other.store.read(name), "issued by"),
-    ):
-        pki.store.write({name: put or ""})
-        with pytest.raises(InputError, match=f"the certificate of the tunnels of attic .*{why}"):
-            papers_of(pki, PEERS, unasked, NOW)
+
+def _laptops(pki: Pki, _: Pki) -> str:
+    added(pki.folder, "ada")
+    return pki.store.read("ada.laptop") or ""
+
+
+def _strangers(_: Pki, other: Pki) -> str:
+    return other.store.read(NAME) or ""
+
+
+def _anothers(pki: Pki, _: Pki) -> str:
+    return pki.store.read(PEERS[CELLAR].name) or ""
+
+
+def _revoked(pki: Pki, _: Pki) -> str:
+    text = pki.store.read(NAME) or ""
+    revoke(pki, [NAME], Reason.REPLACED, NOW, unasked)
+    issue_anew(pki, (PEERS[ATTIC],), NOW, unasked)
+    return text
+
+
+def _mixed(pki: Pki, _: Pki) -> str:
+    own, other = (parse_bundle(pki.store.read(PEERS[place].name) or "") for place in (ATTIC, CELLAR))
+    return own.certificate + other.key
+
+
+def _damaged(pki: Pki, _: Pki) -> str:
+    head, *lines = (pki.store.read(NAME) or "").splitlines(keepends=True)
+    return "".join((head, lines[0].swapcase(), *lines[1:]))
+
+
+@pytest.mark.parametrize(
+    ("put", "why"),
+    [
+        (_laptops, "may not be used as a peer"),
+        (_strangers, "issued by"),
+        (_anothers, r"names CN=tunnels\.cellar\.rooms\.internal"),
+        (_revoked, "was revoked"),
+        (_mixed, "is not of the key beside it"),
+        (_damaged, "cannot be read"),
+        (lambda *_: "half of a\n", "no certificate with its key"),
+    ],
+    ids=["laptop", "stranger", "another", "revoked", "mixed", "damaged", "cut"],
+)
+def test_what_peers_would_refuse_is_handed_to_nobody(
+    put: Callable[[Pki, Pki], str], why: str, folder: PkiFolder, strangers: Pki
+) -> None:
+    """Whatever somebody put into a gateway's place is told, without a word of what it holds; the other has its own."""
+    pki = pki_in(folder)
+    pki.store.write({NAME: put(pki, strangers)})
+
+    found = papers_of(pki_in(folder), PEERS, unasked, NOW)
+
+    assert isinstance(found[CELLAR], Papers)
+    with pytest.raises(InputError, match=why) as refused:
+        given(found[ATTIC])
+    assert "BEGIN" not in str(vars(refused.value))
 
 
 def test_a_list_that_has_ended_is_carried_to_nobody(folder: PkiFolder) -> None:
@@ -105,7 +165,7 @@ def test_locked_keys_are_locked_here_and_open_on_the_gateway(tmp_path: Path) -> 
     issue_anew(pki_in(folder), tuple(PEERS.values()), NOW, lambda: LOCK)
 
     kept = pki_in(folder).store.read(PEERS[ATTIC].name) or ""
-    papers = papers_of(pki_in(folder), PEERS, lambda: LOCK, NOW)
+    papers = _papers(folder, lambda: LOCK)
 
     assert is_locked(parse_bundle(kept).key)
     assert not is_locked(papers[ATTIC].key)

@@ -18,7 +18,7 @@ from vpn.peers import papers_of, peer_subjects
 from vpn.pki_folder import PkiFolder
 from vpn.revocation import Reason
 from vpn.signing import issue_anew, revoke
-from vpn.sites.proof import PlaceProofs
+from vpn.sites.proof import PlaceProofs, given
 
 pytestmark = pytest.mark.xdist_group("direct-certificates")
 PLAN = direct_plan(TEXT + "vpn: {tunnels: {auth: certificates}}\n")
@@ -60,7 +60,7 @@ def _now() -> datetime:
 
 def _proofs(folder: PkiFolder) -> PlaceProofs:
     papers = papers_of(pki_in(folder), PEERS, unasked, _now())
-    return lambda near, _: papers[near]
+    return lambda near, _: given(papers[near])
 
 
 @pytest.fixture(scope="module")

@@ -57,10 +57,9 @@ class CarriedTunnels:
         """Raise PartError, naming every gateway that has not what it was to have, and the way out of the first."""
         if self.failures:
             told = "; ".join(f"{name}: {error.what}" for name, error in self.failures.items())
-            first = next(iter(self.failures.values())).fix
-            raise PartError(
-                f"not every gateway has its tunnels: {told}", fix=first or "run `bedplate vpn tunnels` again"
-            )
+            first = next(iter(self.failures.values()))
+            fix = first.fix or "run `bedplate vpn tunnels` again"
+            raise PartError(f"not every gateway has its tunnels: {told}", where=first.where, fix=fix)
 
 
 def carry_tunnels(

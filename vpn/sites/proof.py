@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bedplate.checks.site import SHORTEST_KEY
+from bedplate.errors import BedplateError
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,5 +41,13 @@ class Papers:
 
 
 Proof = SharedKey | Papers
-# By what the gateway of one place, named first, and that of another know each other.
+# By what the gateway of one place, named first, and that of another know each other; raises BedplateError where what
+# is kept for them does not serve.
 PlaceProofs = Callable[[str, str], Proof]
+
+
+def given(proof: Proof | BedplateError) -> Proof:
+    """Return a proof; raises why there is none."""
+    if isinstance(proof, BedplateError):
+        raise proof
+    return proof
