@@ -8,8 +8,9 @@ walked as if for the internet.
 """
 
 from bedplate.reach.direct import Direct
-from bedplate.reach.fabric import Fabric, read_fabric
+from bedplate.reach.fabric import Fabric
 from bedplate.reach.packet import Packet, Prefix, prefix
+from bedplate.reach.reading import read_fabric
 from bedplate.reach.trace import Hop, Trace, Trip
 from bedplate.reach.walk import trip, walk
 

@@ -1,19 +1,17 @@
 """Everything of a graph that decides where a packet goes, looked up by id."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
-from bedplate.reach.acl import Acl, acls
+from bedplate.reach.acl import Acl
 from bedplate.reach.direct import Direct
-from bedplate.reach.door import Door, doors
-from bedplate.reach.line import Line, announcing, is_hub, read_lines
-from bedplate.reach.packet import Packet, Prefix, prefix
-from bedplate.reach.resource import Resources
-from bedplate.reach.stand import NOBODY, Stand, interfaces, launched
-from bedplate.reach.table import Route, Table, Via, table, vpc_tables
-from bedplate.reach.transit import Attachment, Hubs, read_hubs
+from bedplate.reach.door import Door
+from bedplate.reach.line import Line, is_hub
+from bedplate.reach.packet import Packet, Prefix
+from bedplate.reach.stand import NOBODY, Stand
+from bedplate.reach.table import Route, Table, Via
+from bedplate.reach.transit import Attachment, Hubs
 from bedplate.reach.tunnel import IKE
 
 
@@ -75,6 +73,16 @@ class Fabric:
     def subnet_at(self, address: int) -> Subnet | None:
         """Return the subnet that holds an address."""
         return next((each for each in self.subnets if each.block.holds(address)), None)
+
+    def route(self, subnet: Subnet, address: int) -> Route | None:
+        """Return the route that a subnet's table has to an address."""
+        table = self.tables.get(subnet.table)
+        return table.route(address) if table else None
+
+    def faces(self, subnet: Subnet, address: int) -> bool:
+        """Tell whether a subnet leads to an address by an internet gateway."""
+        route = self.route(subnet, address)
+        return route is not None and route.via is Via.INTERNET
 
     def bearer(self, address: int) -> Stand | None:
         """Return what bears an address in public: what has it, or a machine there that has some public address."""
@@ -154,82 +162,3 @@ class Fabric:
                 return stand
         nobody = Stand(NOBODY, frozenset({self.vpcs[subnet.vpc].default_group}), subnet=subnet.ident)
         return self.launched.get(subnet.ident, nobody)
-
-
-def read_fabric(graph: Iterable[Mapping[str, Any]]) -> Fabric:
-    """Return the network that the resources of a graph make."""
-    resources = Resources(graph)
-    vpcs = {
-        each.id: Vpc(each.id, each.label, prefix(each.text("cidrBlock")), each.text("defaultSecurityGroupId"))
-        for each in resources.of("ec2/vpc:Vpc")
-        if each.text("cidrBlock")
-    }
-    publics = frozenset(each.id for each in resources.of("ec2/subnet:Subnet") if each.flag("mapPublicIpOnLaunch"))
-    lines = tuple(read_lines(resources))
-    tables = _learnt(resources, lines, vpc_tables(resources))
-    return Fabric(
-        vpcs=vpcs,
-        subnets=tuple(_subnets(resources, vpcs)),
-        tables=tables,
-        acls=acls(resources),
-        doors=doors(resources),
-        stands=interfaces(resources),
-        launched=launched(resources, publics),
-        nats={
-            each.id: each.text("subnetId")
-            for each in resources.of("ec2/natGateway:NatGateway")
-            if each.text("connectivityType") != "private"
-        },
-        peers=_peers(resources),
-        lines=tuple(announcing(lines, tables, resources)),
-        hubs=read_hubs(resources),
-    )
-
-
-def _subnets(resources: Resources, vpcs: Mapping[str, Vpc]) -> Iterable[Subnet]:
-    named = {
-        each.text("subnetId"): each.text("routeTableId")
-        for each in resources.of("ec2/routeTableAssociation:RouteTableAssociation")
-    }
-    mains = {each.id: each.text("mainRouteTableId") for each in resources.of("ec2/vpc:Vpc")}
-    for each in resources.of("ec2/mainRouteTableAssociation:MainRouteTableAssociation"):
-        mains[each.text("vpcId")] = each.text("routeTableId")
-    for each in resources.of("ec2/subnet:Subnet"):
-        vpc = each.text("vpcId")
-        if vpc in vpcs and each.text("cidrBlock"):
-            own = named.get(each.id) or mains[vpc]
-            block = prefix(each.text("cidrBlock"))
-            yield Subnet(each.id, each.name, vpc, each.text("availabilityZone"), block, own)
-
-
-def _peers(resources: Resources) -> dict[str, Peer]:
-    accepters = resources.of("ec2/vpcPeeringConnectionAccepter:VpcPeeringConnectionAccepter")
-    accepted = {each.text("vpcPeeringConnectionId") for each in accepters if each.flag("autoAccept")}
-    return {
-        each.id: Peer(
-            each.id,
-            each.name,
-            (each.text("vpcId"), each.text("peerVpcId")),
-            live=each.id in accepted or each.flag("autoAccept"),
-        )
-        for each in resources.of("ec2/vpcPeeringConnection:VpcPeeringConnection")
-    }
-
-
-def _learnt(resources: Resources, lines: tuple[Line, ...], tables: dict[str, Table]) -> dict[str, Table]:
-    """Return the tables with what they learn from virtual private gateways beside their own routes."""
-    pairs = [
-        (each.text("routeTableId"), each.text("vpnGatewayId"))
-        for each in resources.of("ec2/vpnGatewayRoutePropagation:VpnGatewayRoutePropagation")
-    ]
-    pairs += [
-        (each.id, ident)
-        for each in resources.of("ec2/routeTable:RouteTable", "ec2/defaultRouteTable:DefaultRouteTable")
-        for ident in each.texts("propagatingVgws")
-    ]
-    for ident, gateway in pairs:
-        learnt = [Route(block, Via.VPN, gateway) for line in lines if line.gateway == gateway for block in line.blocks]
-        if ident in tables:
-            old = tables[ident]
-            tables = tables | {ident: table(old.ident, old.name, [*old.routes, *learnt])}
-    return tables
