@@ -6,18 +6,18 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Event, Lock, Thread, Timer
 from typing import IO, TYPE_CHECKING, cast
 
 from bedplate.nodes.event import Kind, Trouble
-from roles.engine.agent import READY, receive, send
+from roles.engine.agent.frame import READY, receive, send
+from roles.engine.sent import agent_program
 from roles.engine.trouble import login_trouble
 
 if TYPE_CHECKING:
     from io import BufferedReader, BufferedWriter
 
-_AGENT = Path(__file__).with_name("agent.py").read_bytes()
+_AGENT = agent_program()
 _START = 'import sys;exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())),"bedplate","exec"))'
 _AS_ROOT = (
     f'p=\'{_START}\'; if [ $(id -u) = 0 ]; then exec python3 -I -c "$p"; else exec sudo -n -H -- python3 -I -c "$p"; fi'

@@ -9,7 +9,7 @@ import sys
 from threading import Event, Thread
 from typing import IO
 
-from roles.engine.agent import receive, send
+from roles.engine.agent.frame import receive, send
 from tests.support.frames_through import bring_back, introduce
 
 
