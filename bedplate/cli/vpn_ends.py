@@ -2,58 +2,101 @@
 
 from typing import TYPE_CHECKING
 
-from bedplate.errors import BedplateError
+from bedplate.errors import BedplateError, PartError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bedplate.account.door import Door
     from bedplate.account.tunnels import TunnelKeys
     from bedplate.plan import FleetPlan
     from bedplate.plan.fleet import SitePlan
-    from vpn.sites.carry import Known
+    from vpn.sites.carry import Keeping, Known
     from vpn.sites.proof import PlaceProofs
 
     # What makes a gateway, as far as it is known; and what is amiss.
-    Asked = tuple["Known | None", BedplateError | None]
+    Asked = tuple["Known | Keeping | None", BedplateError | None]
 
 
-def door_of(plan: "FleetPlan") -> "Door | None":
-    """Return the account's door where there is a site, whose tunnels to regions have AWS's keys; raises as it does."""
+def door_of(plan: "FleetPlan") -> "Door | BedplateError | None":
+    """Return the account's door where there is a site, whose tunnels to regions have AWS's keys; or why it is shut."""
     from bedplate.account.door import check_account, open_door
 
     if not plan.sites:
         return None
-    door = open_door()
-    check_account(door, plan.account, plan.home.name)
+    try:
+        door = open_door()
+        check_account(door, plan.account, plan.home.name)
+    except BedplateError as error:
+        return error
     return door
 
 
-def asked_gateways(plan: "FleetPlan", door: "Door | None", proofs: "PlaceProofs") -> "dict[str, Asked]":
-    """Return what makes each gateway, of sites and of joined regions, by the name of the machine."""
-    return {**_of_sites(plan, door, proofs), **_of_regions(plan, proofs)}
+def asked_gateways(plan: "FleetPlan", door: "Door | BedplateError | None", proofs: "PlaceProofs") -> "dict[str, Asked]":
+    """Return what makes each gateway, of sites and of joined regions, by the name of the machine.
+
+    Raises what keeps the door shut where every tunnel needs AWS: nothing can be done then.
+    """
+    found = {**_of_sites(plan, door, proofs), **_of_regions(plan, proofs)}
+    if isinstance(door, BedplateError) and not any(known for known, _ in found.values()):
+        raise door
+    return found
 
 
-def _of_sites(plan: "FleetPlan", door: "Door | None", proofs: "PlaceProofs") -> "dict[str, Asked]":
+def peer_gateways(plan: "FleetPlan", proofs: "PlaceProofs") -> "dict[str, Asked]":
+    """Return what makes each gateway that has tunnels to others of the fleet, by the name of the machine; asks nobody.
+
+    What a site's has to AWS stays as it is.
+    """
+    sites = (site for site in plan.sites if plan.directs_of(site.name))
+    return {**{f"{site.gateway}.{site.name}": _kept(plan, site, proofs) for site in sites}, **_of_regions(plan, proofs)}
+
+
+def _kept(plan: "FleetPlan", site: "SitePlan", proofs: "PlaceProofs") -> "Asked":
+    try:
+        return _keeping(plan, site, proofs), None
+    except BedplateError as error:
+        return None, error
+
+
+def _of_sites(plan: "FleetPlan", door: "Door | BedplateError | None", proofs: "PlaceProofs") -> "dict[str, Asked]":
     from bedplate.account.tunnels import keys_of_sites
 
     if door is None:
         return {}
-    told = keys_of_sites(door, plan)
+    told: Mapping[str, TunnelKeys | BedplateError]
+    told = {s.name: door for s in plan.sites} if isinstance(door, BedplateError) else keys_of_sites(door, plan)
     # Also of a site that has lost its last tunnel: it is to take down what it has.
     return {f"{site.gateway}.{site.name}": _of_site(plan, site, told[site.name], proofs) for site in plan.sites}
 
 
 def _of_site(plan: "FleetPlan", site: "SitePlan", told: "TunnelKeys | BedplateError", proofs: "PlaceProofs") -> "Asked":
-    if isinstance(told, BedplateError):
-        return None, told
-    missing = next(iter(told.missing.values()), None)
+    missing = told if isinstance(told, BedplateError) else next(iter(told.missing.values()), None)
     # Tunnels to another site need nothing of AWS, and wait for no connection; those to regions come together.
     if missing and not plan.directs_of(site.name):
         return None, missing
     try:
+        if isinstance(told, BedplateError):
+            return _keeping(plan, site, proofs), _not_asked(told)
         return _site(plan, site, told, proofs), missing
     except BedplateError as error:
         # Its own key or certificate does not serve: it keeps what it has, for it gets all its files or none.
         return None, error
+
+
+def _not_asked(why: BedplateError) -> PartError:
+    return PartError(f"its tunnels to AWS stay as they are: {why.what}", where=why.where, fix=why.fix)
+
+
+def _keeping(plan: "FleetPlan", site: "SitePlan", proofs: "PlaceProofs") -> "Keeping":
+    """Return a site's gateway with its direct tunnels, and with those to AWS that it has already."""
+    from functools import partial
+
+    from vpn.sites.carry import Keeping
+    from vpn.sites.direct import direct_tunnels
+    from vpn.sites.kept import keeping_gateway
+
+    return Keeping(partial(keeping_gateway, plan, site, tuple(direct_tunnels(plan, site, proofs))))
 
 
 def _site(plan: "FleetPlan", site: "SitePlan", told: "TunnelKeys", proofs: "PlaceProofs") -> "Known":

@@ -56,14 +56,14 @@ def _tell(
 
 def _bring(plan: "FleetPlan", fleet: Path, config: Path | None, passphrase: "Passphrase") -> None:
     """Bring gateways that know each other by certificates these and the list: both end unless they are renewed."""
-    from bedplate.cli.vpn_ends import asked_gateways, door_of
+    from bedplate.cli.vpn_ends import peer_gateways
     from bedplate.cli.vpn_proofs import proofs_of
     from bedplate.cli.vpn_tunnels import bring, turn_of
     from vpn.peers import peer_subjects
 
     if peer_subjects(plan):
         with turn_of(fleet):
-            bring(plan, asked_gateways(plan, door_of(plan), proofs_of(plan, fleet, passphrase)), config)
+            bring(plan, peer_gateways(plan, proofs_of(plan, fleet, passphrase)), config)
 
 
 def _each(*steps: "Callable[[], None]") -> None:

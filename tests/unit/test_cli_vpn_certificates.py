@@ -79,6 +79,15 @@ def _certificate(fleet: Path, site: str) -> x509.Certificate:
     return x509.load_pem_x509_certificate(file.read_bytes())
 
 
+def _to_aws(fleet: Path) -> dict[Path, str]:
+    """Return the settings of all tunnels to AWS on both gateways."""
+    return {file: file.read_text() for file in (fleet.parent / "hosts").glob(f"*/etc/bedplate/ipsec/{REGION}-*/*.conf")}
+
+
+def _nobody_asks() -> None:
+    raise AssertionError("AWS was asked")
+
+
 def _revoked(fleet: Path, site: str) -> set[int]:
     """Return the serials that the list on a site's gateway holds."""
     (file,) = (_charon(fleet, site) / "x509crl").iterdir()
@@ -140,6 +149,23 @@ def test_past_the_half_of_its_life_a_certificate_is_renewed(
         end = read_lists(listed.read_text())[0].next_update_utc
         assert end
         assert (end > before + DAY) is is_renewed
+
+
+def test_a_sync_asks_aws_for_nothing(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timer's machine needs no credentials: papers are renewed and brought, and tunnels to AWS stay as they are."""
+    _begun(fleet, 50 * DAY)
+    assert run(["vpn", "tunnels", str(fleet)]) == 0
+    before = _to_aws(fleet)
+    issued = _certificate(fleet, ATTIC)
+    file = folder_of(fleet).keys / "tunnels.attic.rooms.internal.pem"
+    file.unlink()
+    monkeypatch.setattr("bedplate.account.door.open_door", _nobody_asks)
+
+    assert run(["vpn", "sync", str(fleet)]) == 0
+
+    assert _certificate(fleet, ATTIC) != issued
+    assert before
+    assert _to_aws(fleet) == before
 
 
 def test_new_keys_revoke_the_old(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:

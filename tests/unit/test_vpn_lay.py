@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.gateway_tools import calls_of, site_gateway_at, tools_before
-from tests.support.site_side import cellar
+from tests.support.site_side import LAB, cellar
 from vpn.keeper.lay import lay
 from vpn.keeper.place import Place
 from vpn.keeper.shipment import Shipment, parse_shipment
@@ -17,11 +17,13 @@ from vpn.sites.carry import shipment_text
 from vpn.sites.engine import Engine
 from vpn.sites.files import GUARD, LAST_ROUTES, files_of
 from vpn.sites.gateway import Gateway
+from vpn.sites.kept import keeping_gateway
 from vpn.sites.proof import SharedKey
 
 KERNEL, DAEMON = cellar(Engine.KERNEL), cellar(Engine.DAEMON)
 TOGETHER = "bedplate-ipsec-tunnels"
 FIRST = "us-west-2-1"
+NAMES = frozenset(tunnel.name for tunnel in KERNEL.tunnels)
 
 
 @pytest.fixture
@@ -112,6 +114,41 @@ def test_a_new_key_reloads_its_own_charon_alone(place: Place) -> None:
     assert done["written"] == (f"/etc/bedplate/ipsec/{FIRST}/swanctl.conf",)
     told = [call for call in calls_of(place.root) if "enable" not in call]
     assert told == [f"systemctl try-reload-or-restart bedplate-ipsec-{FIRST}.service"]
+
+
+@pytest.mark.parametrize("engine", [Engine.KERNEL, Engine.DAEMON])
+def test_far_ends_that_nobody_was_asked_for_stay_as_they_are(engine: Engine, place: Place) -> None:
+    """Their addresses and keys are those that lie here, in every file; nothing else of what was sent is another."""
+    lay(place, _shipment(cellar(engine)))
+    calls_of(place.root)
+    before = _lying(place)
+
+    done = lay(place, _shipment(keeping_gateway(LAB, LAB.sites[0], (), engine, NAMES)))
+
+    assert not any(done.values())
+    calls_of(place.root)
+    assert _lying(place) == before
+
+
+def test_they_stay_where_somebody_else_encrypts_from_now_on(place: Place) -> None:
+    """Each is found, whichever charon had it."""
+    lay(place, _shipment(KERNEL))
+
+    lay(place, _shipment(keeping_gateway(LAB, LAB.sites[0], (), Engine.DAEMON, NAMES), may_change_engine=True))
+
+    lying = _lying(place)
+    assert {str(file.path): (file.text, file.mode) for file in files_of(DAEMON)}.items() <= lying.items()
+
+
+def test_a_far_end_that_is_not_here_is_refused(place: Place) -> None:
+    """Nothing is written: words in its place would be dialled."""
+    lay(place, _shipment(_without(KERNEL, FIRST)))
+    before = _lying(place)
+
+    with pytest.raises(Refusal, match=f"no tunnel {FIRST} with a key here"):
+        lay(place, _shipment(keeping_gateway(LAB, LAB.sites[0], (), Engine.KERNEL, NAMES)))
+
+    assert _lying(place) == before
 
 
 def test_a_tunnel_that_goes_takes_its_charon_along(place: Place) -> None:
