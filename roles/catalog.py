@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from bedplate.plan.node import Duty, NodePlan
+from bedplate.plan.node import Duty, Ground, NodePlan
 from roles.base import Role
 from roles.baseline.role import Baseline
 from roles.guard.role import Guard
@@ -26,7 +26,7 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     yield People(accounts=node.accounts, homes=next((each.path for each in node.shares if each.mount == HOMES), None))
     # Jobs of a worker run in containers, which bring what they read with.
     buckets = node.buckets if Duty.WORKBENCH in node.duties else ()
-    yield Storage(node.mounts, node.shares, buckets, node.region)
+    yield Storage(node.mounts, node.shares, buckets, node.region, node.ground is Ground.CLOUD)
     if Duty.WORKBENCH in node.duties:
         yield Workbench(node.accounts.people, node.gpus, node.scratch)
     yield Monitoring(node.address)

@@ -30,7 +30,7 @@ from stacks.user_data import encoded
 _TAGGED = ("instance", "network-interface", "volume")
 _SPOT_TAGGED = (*_TAGGED, "spot-instances-request")
 # People run containers on a machine that they log in to, and those reach its metadata over one hop more.
-_HOPS = {Use.SSH: 2, Use.KUBERNETES: 1}
+HOPS = {Use.SSH: 2, Use.KUBERNETES: 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def template_args(
         instance_type=pool.types[0],
         update_default_version=True,
         iam_instance_profile=LaunchTemplateIamInstanceProfileArgs(arn=base.profile_arn),
-        metadata_options=metadata_options(_HOPS[pool.use]),
+        metadata_options=metadata_options(HOPS[pool.use]),
         monitoring=LaunchTemplateMonitoringArgs(enabled=False),
         block_device_mappings=[root_volume(pool.volume)],
         network_interfaces=interface_args(start.interfaces, base.security_group_id),

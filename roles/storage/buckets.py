@@ -49,10 +49,16 @@ def install_aws() -> None:
     files.link(name="aws for everybody", path="/usr/local/bin/aws", target=f"{FOLDER}/bin/aws")
 
 
+def variable(store: str) -> str:
+    """Return the variable by which shells know a store's bucket."""
+    return f"S3_{store.upper().replace('-', '_')}"
+
+
 def listed(buckets: Iterable[BucketPlan], region: str) -> tuple[Shipped, ...]:
     """Return the list of buckets, and what shells know of it."""
     rows = sorted(buckets, key=lambda bucket: bucket.store)
+    known = [(variable(each.store), each.name) for each in rows]
     return (
         Shipped("Buckets", TABLE, "".join(f"{each.store} s3://{each.name} {each.region}\n" for each in rows)),
-        Shipped("Buckets for shells", SHELL, rendered("storage/buckets.sh.j2", buckets=rows, region=region)),
+        Shipped("Buckets for shells", SHELL, rendered("storage/buckets.sh.j2", known=known, region=region)),
     )

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 
 from pyinfra.api.facts import FactBase
 
+from roles.storage.buckets import SHELL, TABLE
 from roles.storage.exported import EXPORTS, GANESHA
+from roles.storage.notice import NOTICE
 from roles.storage.unit import FOLDER, MARK
 
 
@@ -13,7 +15,8 @@ from roles.storage.unit import FOLDER, MARK
 class Found:
     """Our units by name with the path of each that has one; sources and users of what is mounted, by path.
 
-    `portmapper`: it may run; `exports` are the files by which something of ours is exported.
+    `portmapper`: it may run; `exports` are the files by which something of ours is exported; `told` are those that tell
+    people what is shared.
     """
 
     units: Mapping[str, str] = field(default_factory=dict)
@@ -21,6 +24,7 @@ class Found:
     users: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     portmapper: bool = False
     exports: frozenset[str] = frozenset()
+    told: frozenset[str] = frozenset()
 
     def told_users(self, path: str) -> str:
         """Return who uses a path, in words; nothing where nobody does."""
@@ -51,7 +55,8 @@ class Finding(FactBase[Found]):
         sources = r"""sed -nE 's/^([^ ]+ ){4}([^ ]+) .* - ([^ ]+) ([^ ]+) .*/source:\2:\3:\4/p' /proc/self/mountinfo"""
         masked = f'[ "$(readlink {FOLDER}/rpcbind.socket)" = /dev/null ] || echo portmapper:'
         exports = f"for f in {EXPORTS} {GANESHA}; do ! grep -qs bedplate $f || echo exports:$f; done"
-        return f"{units}; do {path}; {once}; done; {sources}; {masked}; {exports}"
+        told = f"for f in {TABLE} {SHELL} {NOTICE}; do [ ! -e $f ] || echo told:$f; done"
+        return f"{units}; do {path}; {once}; done; {sources}; {masked}; {exports}; {told}"
 
     def process(self, output: Iterable[str]) -> Found:
         """Sort the lines by what they are about; the uppermost mount of a path comes last."""
@@ -59,7 +64,7 @@ class Finding(FactBase[Found]):
         sources: dict[str, str] = {}
         users: dict[str, tuple[str, ...]] = {}
         flags: set[str] = set()
-        exports: set[str] = set()
+        files: dict[str, set[str]] = {"exports": set(), "told": set()}
         for line in output:
             kind, _, rest = line.partition(":")
             name, _, told = rest.partition(":")
@@ -69,8 +74,10 @@ class Finding(FactBase[Found]):
                 users[name] = (*users.get(name, ()), " ".join(reversed(told.split())))
             elif kind == "source" and not told.startswith("autofs:"):
                 sources[name] = told.partition(":")[2]
-            elif kind == "exports":
-                exports.add(rest)
+            elif kind in files:
+                files[kind].add(rest)
             else:
                 flags.add(kind)
-        return Found(units, sources, users, "portmapper" in flags, frozenset(exports))
+        return Found(
+            units, sources, users, "portmapper" in flags, frozenset(files["exports"]), frozenset(files["told"])
+        )

@@ -23,6 +23,7 @@ from roles.storage.found import Finding, Found
 from roles.storage.gone import Due, gone
 from roles.storage.guard import RELEASE, TIMER, UNITS, guard
 from roles.storage.hidden import OwnHomes, hidden
+from roles.storage.notice import notice
 from roles.storage.tunnel import tunnel
 from roles.storage.unit import FOLDER, Unit
 from roles.venv import PACKAGES
@@ -33,12 +34,16 @@ _UNWANTED = ("rpcbind.service", "rpcbind.socket", "rpc-statd.service", "nfs-gane
 
 @dataclass(frozen=True, slots=True)
 class Storage(Role):
-    """What a node mounts of others, what it exports to them, and the buckets that it reads, from its region."""
+    """What a node mounts of others, what it exports to them, and the buckets that it reads, from its region.
+
+    `holds_role`: AWS lends it credentials.
+    """
 
     mounts: tuple[Mount, ...] = ()
     shares: tuple[Share, ...] = ()
     buckets: tuple[BucketPlan, ...] = ()
     region: str = ""
+    holds_role: bool = True
     name: ClassVar[str] = "storage"
 
     def install(self) -> None:
@@ -110,7 +115,13 @@ class Storage(Role):
             *(guard(self._attached()) if self.mounts else ()),
             *(self._server.files if self.shares else ()),
             *(listed(self.buckets, self.region) if self.buckets else ()),
+            *self._notices(),
         )
+
+    def _notices(self) -> Iterator[Shipped]:
+        paths = [each.path for each in self._attached()]
+        if paths or self.buckets:
+            yield notice(paths, self.buckets, holds_role=self.holds_role)
 
     def _running(self) -> Iterator[str]:
         yield from (tunnel(mount)[1].name for mount in self._by_tunnel)
@@ -125,6 +136,8 @@ class Storage(Role):
             service = "nfs-server" if path == EXPORTS else "nfs-ganesha"
             ends = [f"rm -f {path}", f"systemctl disable --now --quiet {service}"]
             server.shell(name="Nothing is exported any more", commands=ends)
+        for path in sorted(found.told - {each.path for each in self._shipped()}):
+            server.shell(name=f"No {path} any more", commands=[f"rm -f {path}"])
 
 
 def _serve(by: Server, changed: Mapping[str, OperationMeta]) -> None:

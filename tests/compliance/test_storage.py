@@ -5,9 +5,10 @@ from testinfra.host import Host
 from bedplate.plan.accounts import PEOPLE_IDS
 from bedplate.plan.node import Duty, MountKind, NodePlan
 from roles.storage.attached import mounted, shared
-from roles.storage.buckets import TABLE, version
+from roles.storage.buckets import TABLE, variable, version
 from roles.storage.exported import EXPORTS, GANESHA, server_of
 from roles.storage.guard import RELEASE, SCRIPT, TIMER
+from roles.storage.notice import NOTICE
 from roles.storage.tunnel import tunnel
 from roles.storage.unit import FOLDER, MARK
 from tests.compliance.subject import concerns
@@ -146,6 +147,18 @@ def test_nothing_of_ours_is_left_that_the_plan_does_not_name(host: Host, node: N
 
     attached = (*map(mounted, node.mounts), *map(shared, node.shares))
     assert {*told} == {unit.name for at in attached for unit in at.units() if "mount" in unit.name}
+
+
+@STORES
+def test_whoever_logs_in_reads_what_is_shared(host: Host, node: NodePlan) -> None:
+    """The folders, and for each bucket a command that lists it: nobody has to ask where the data is."""
+    told = host.file(NOTICE).content_string
+    wanted = [*(each.path for each in node.mounts), *(each.mount for each in node.shares)]
+    if Duty.WORKBENCH in node.duties:
+        wanted += [f"aws s3 ls ${variable(each.store)}/" for each in node.buckets]
+
+    missing = [each for each in wanted if each not in told]
+    assert not missing, f"{NOTICE} does not tell of {', '.join(missing)}"
 
 
 @BUCKETS

@@ -3,7 +3,6 @@
 What moto has no model of is noted and said to be done; what it lets pass and Route 53 does not is refused here.
 """
 
-import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,18 +12,12 @@ from threading import Lock
 from urllib.parse import parse_qsl
 
 import requests
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from bedplate.rehearsal.simulation import Aws
 from tests.support.metadata import serving
+from tests.support.signed import Request, signed_for
 
-_AUTHORIZATION = re.compile(
-    r"AWS4-HMAC-SHA256 Credential=[^/]+/\d{8}/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request, ?"
-    r"SignedHeaders=(?P<signed>[^,]+), ?Signature=(?P<signature>[0-9a-f]+)"
-)
-_NEEDED = {"host", "x-amz-date", "x-amz-security-token"}
 _SPACE = "{https://route53.amazonaws.com/doc/2013-04-01/}"
 _REFUSED = "<ErrorResponse><Error><Code>{code}</Code><Message>{message}</Message></Error></ErrorResponse>"
 _PASSED_ON = ("Content-Type", "X-Amz-Target", "Authorization", "X-Amz-Date", "X-Amz-Security-Token")
@@ -46,15 +39,14 @@ class FrontDoor:
 
     def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, str]:
         """Return status and text of the answer to a request."""
-        scope = _AUTHORIZATION.fullmatch(headers.get("Authorization", ""))
-        if scope is None or not _is_signed(method, path, headers, body, self.keys):
+        scope = signed_for(Request(method, path, headers, body), self.keys)
+        if scope is None:
             return 403, _REFUSED.format(code="SignatureDoesNotMatch", message="this request is not signed so")
-        service, region = scope["service"], scope["region"]
         form = dict(parse_qsl(body.decode()))
         action = form.get("Action") or headers.get("X-Amz-Target", f"{method} {path.partition('?')[0]}")
         with self._lock:
-            self.asked.append({"service": service, "region": region, "action": action, **form})
-            return self._answer(f"{service}.{region}", action, (method, path, headers, body))
+            self.asked.append({"service": scope.service, "region": scope.region, "action": action, **form})
+            return self._answer(f"{scope.service}.{scope.region}", action, (method, path, headers, body))
 
     def _answer(self, host: str, action: str, request: tuple[str, str, dict[str, str], bytes]) -> tuple[int, str]:
         method, path, headers, body = request
@@ -88,20 +80,6 @@ class FrontDoor:
             if words["Action"] == "DELETE" and there.pop(key, None) != value:
                 return f"Tried to delete resource record set {key} but the values provided do not match"
         return ""
-
-
-def _is_signed(method: str, path: str, headers: dict[str, str], body: bytes, keys: Credentials) -> bool:
-    """Tell whether a request bears the signature that botocore would have given it."""
-    scope = _AUTHORIZATION.fullmatch(headers["Authorization"])
-    names = set(scope["signed"].split(";")) if scope else set()
-    if scope is None or not names >= _NEEDED or headers.get("X-Amz-Security-Token") != keys.token:
-        return False
-    signed = {name: value for name, value in headers.items() if name.lower() in names}
-    request = AWSRequest(method, f"http://{headers['Host']}{path}", headers=signed, data=body)
-    request.context["timestamp"] = headers["X-Amz-Date"]
-    signer = SigV4Auth(keys, scope["service"], scope["region"])
-    text = signer.string_to_sign(request, signer.canonical_request(request))
-    return bool(signer.signature(text, request) == scope["signature"])
 
 
 @contextmanager

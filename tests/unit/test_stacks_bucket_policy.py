@@ -1,16 +1,14 @@
 """Who reaches the objects of a bucket when IAM lets everybody in: asked of the policy by its own conditions."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
-from fnmatch import fnmatchcase
-from typing import Any
 
 import pytest
 
 from bedplate.plan.fleet import BucketPlan
 from stacks.bucket_policy import bucket_policy
 from tests.support.declared import EXAMPLES, plan_of
+from tests.support.judged_call import Call, concerned
 
 ROLE = "arn:aws:iam::111122223333:role/"
 ANALYST = f"{ROLE}aws-reserved/sso.amazonaws.com/AWSReservedSSO_Analyst_0123456789abcdef"
@@ -23,28 +21,8 @@ NODE = {"aws:PrincipalArn": f"{ROLE}lab-ssh", "aws:PrincipalIsAWSService": "fals
 def refused(bucket: BucketPlan, caller: Mapping[str, str], action: str, key: str = "/model.pt") -> set[str]:
     """Return the statements of a bucket's policy that deny a call over TLS 1.3: IAM lets it pass otherwise."""
     called = {"aws:SecureTransport": "true", "s3:TlsVersion": "1.3", **caller}
-    told: list[dict[str, Any]] = json.loads(bucket_policy(PLAN, bucket))["Statement"]
     resource = f"arn:aws:s3:::{bucket.name}{key}"
-    return {
-        one["Sid"]
-        for one in told
-        if any(fnmatchcase(action, pattern) for pattern in one["Action"])
-        and any(fnmatchcase(resource, pattern) for pattern in one["Resource"])
-        and all(_holds(operator, tests, called) for operator, tests in one["Condition"].items())
-    }
-
-
-def _holds(operator: str, tests: Mapping[str, list[str]], called: Mapping[str, str]) -> bool:
-    """Tell whether a condition holds, absent keys included (IAM user guide, condition operators)."""
-    return all(_OPERATORS[operator](called.get(key), wanted) for key, wanted in tests.items())
-
-
-_OPERATORS = {
-    "Bool": lambda told, wanted: told in wanted,
-    "BoolIfExists": lambda told, wanted: told is None or told in wanted,
-    "NumericLessThan": lambda told, wanted: told is not None and float(told) < float(wanted[0]),
-    "StringNotEquals": lambda told, wanted: told not in wanted,
-}
+    return {one["Sid"] for one in concerned(bucket_policy(PLAN, bucket), Call(action, resource, called))}
 
 
 def caller(arn: str) -> dict[str, str]:

@@ -1,0 +1,165 @@
+"""Data sets in S3 on a workbench of the cloud: people read and write them by the machine's role, and no others.
+
+S3, the metadata service and the role's judge are stand-ins (tests/support/object_store.py, tests/support/metadata.py);
+AWS's command line, what the role wrote for it, the packet filter and the network between are real.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from hashlib import sha256
+
+import pytest
+
+from bedplate.rehearsal.simulation import running
+from bedplate.spec.site import Use
+from roles.hardened.filter import ruleset
+from roles.people.role import People
+from roles.storage.role import Storage
+from stacks.template import HOPS
+from tests.support.declared import EXAMPLES, plan_of
+from tests.support.needs import need_program
+from tests.support.nodes import lab_node
+from tests.support.object_store import ObjectStore
+from tests.support.stand.cloud_side import METADATA, bucket_side, role_side
+from tests.support.stand.command import CommandError
+from tests.support.stand.deploying import deployed
+from tests.support.stand.node import Node
+from tests.support.stand.stand import Stand
+
+NAME = "workbench-cpu-1.us-west-2"
+LAB = plan_of(EXAMPLES / "lab.yaml")
+DATASETS, RESULTS = "lab-datasets-111122223333-us-west-2", "lab-results-111122223333-us-west-2"
+FOREIGN = "somebody-elses-data"
+# More than the command line takes in one piece: it asks for parts, side by side.
+PICTURES = bytes(range(256)) * (9 << 12)
+ROLE_WORDS = f"curl -sS --max-time 3 http://{METADATA}/latest/meta-data/iam/security-credentials/"
+TOKEN_WORDS = (
+    f"curl -sS --max-time 3 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' http://{METADATA}/latest/api/token"
+)
+# A network behind the machine's own, as containers have.
+BOX = """
+ip netns add box; ip link add vbox type veth peer name eth0 netns box
+ip address add 172.17.0.1/24 dev vbox; ip link set vbox up
+ip -n box address add 172.17.0.2/24 dev eth0; ip -n box link set eth0 up; ip -n box route add default via 172.17.0.1
+sysctl -qw net.ipv4.ip_forward=1
+nft 'table ip box { chain post { type nat hook postrouting priority 100; ip saddr 172.17.0.2 masquerade; }; }'
+"""
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    """Give the fleet's buckets with a data set in them, and a bucket of somebody else's."""
+    with running(LAB.account) as simulation:
+        made = ObjectStore(LAB, simulation.region("us-west-2"), Use.SSH.value, (FOREIGN,))
+        made.put(DATASETS, "imagenet/labels.txt", b"cat\ndog\n")
+        made.put(DATASETS, "imagenet/pictures.tar", PICTURES)
+        made.put(FOREIGN, "secret.txt", b"not yours")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def node(stand: Stand, store: ObjectStore) -> Iterator[Node]:
+    """Give a workbench of the cloud, under its packet filter; what it mounts beside buckets is left out."""
+    need_program("openssl")
+    plan = lab_node(NAME)
+    booted = stand.boot(NAME, "10.64.33.7")
+    deployed(stand, NAME, People(plan.accounts), Storage(buckets=plan.buckets, region=plan.region))
+    (booted.root / "root/filter.nft").write_text(ruleset(plan.doors, plan.duties))
+    booted.run("nft -f /root/filter.nft")
+    with ExitStack() as stack:
+        stack.enter_context(bucket_side(booted, store, stand.folder))
+        stack.enter_context(role_side(booted, store, HOPS[Use.SSH]))
+        yield booted
+
+
+def as_ada(node: Node, script: str) -> str:
+    """Run a script as a person does who has just logged in."""
+    return node.run(f"su --login ada <<'END'\nset -e\n{script}\nEND\n")
+
+
+def test_a_person_finds_a_data_set_by_its_name(node: Node) -> None:
+    """By the variable that a login brings; nobody configured anything, and nobody has keys."""
+    told = as_ada(node, "aws s3 ls $S3_DATASETS/imagenet/; ls -A ~")
+
+    assert [line.split()[2:] for line in told.splitlines() if ":" in line] == [
+        ["8", "labels.txt"],
+        [str(len(PICTURES)), "pictures.tar"],
+    ]
+    assert ".aws" not in told
+
+
+def test_a_data_set_is_copied_whole(node: Node) -> None:
+    """In parts, to a local disk, and read on from there or streamed."""
+    told = as_ada(
+        node,
+        "aws s3 sync --no-progress $S3_DATASETS/imagenet /tmp/imagenet; sha256sum < /tmp/imagenet/pictures.tar\n"
+        "aws s3 cp $S3_DATASETS/imagenet/labels.txt - | head -n 1",
+    )
+
+    assert sha256(PICTURES).hexdigest() in told
+    assert told.endswith("cat\n")
+
+
+def test_results_are_written_back(node: Node, store: ObjectStore) -> None:
+    """Small ones at once, large ones in parts; both arrive as they were."""
+    as_ada(
+        node,
+        "echo 0.91 | aws s3 cp - $S3_RESULTS/ada/accuracy.txt\n"
+        "head -c 9437184 /dev/zero > /tmp/model; aws s3 cp --no-progress /tmp/model $S3_RESULTS/ada/model",
+    )
+
+    assert store.held(RESULTS, "ada/accuracy.txt") == b"0.91\n"
+    assert store.held(RESULTS, "ada/model") == bytes(9 << 20)
+
+
+@pytest.mark.parametrize(
+    ("command", "action"),
+    [
+        pytest.param(f"aws s3 cp s3://{FOREIGN}/secret.txt -", "s3:GetObject", id="read"),
+        pytest.param(f"aws s3 ls s3://{FOREIGN}/", "s3:ListBucket", id="list"),
+        pytest.param(f"echo x | aws s3 cp - s3://{FOREIGN}/mine.txt", "s3:PutObject", id="write"),
+        pytest.param("aws s3 ls", "s3:ListAllMyBuckets", id="all"),
+        pytest.param("aws s3api get-bucket-policy --bucket ${S3_RESULTS#s3://}", "s3:Unknown", id="policy"),
+    ],
+)
+def test_what_is_not_the_nodes_is_refused_in_words(command: str, action: str, node: Node, store: ObjectStore) -> None:
+    """Nothing of another bucket is read, listed or written, and whoever tries is told why."""
+    with pytest.raises(CommandError, match=r"AccessDenied|403|Forbidden"):
+        as_ada(node, command)
+
+    assert action in {asked for asked, _ in store.asked}
+    assert "mine.txt" not in str(store.aws.call("s3", "list_objects_v2", Bucket=FOREIGN))
+
+
+def test_calls_stay_in_the_machines_region(node: Node, store: ObjectStore) -> None:
+    """The bucket of a store is the region's own, and its calls are signed for it: nothing crosses to another."""
+    store.asked.clear()
+
+    as_ada(node, "aws s3 ls $S3_DATASETS/imagenet/")
+
+    assert store.asked == [("s3:ListBucket", f"arn:aws:s3:::{DATASETS}")]
+
+
+def test_credentials_are_told_to_nobody_without_a_token(node: Node) -> None:
+    """A fooled program that only passes a request on is told nothing; a person's own, which asks for a token, is."""
+    with_token = f'{ROLE_WORDS} -H "X-aws-ec2-metadata-token: $({TOKEN_WORDS})"'
+    refused = f"{ROLE_WORDS} -w '%{{http_code}}'"
+
+    assert as_ada(node, refused) == "401"
+    assert as_ada(node, with_token) == "lab-ssh"
+
+
+@pytest.mark.parametrize("use", [Use.SSH, Use.KUBERNETES])
+def test_a_container_has_the_role_where_people_work_and_a_pod_has_none(
+    use: Use, stand: Stand, store: ObjectStore, tmp_path: object
+) -> None:
+    """As many hops as the launch template allows: two where people run containers, one where pods run."""
+    node = stand.boot(f"hops-{use.value}", f"10.64.33.{8 + HOPS[use]}")
+    node.run(BOX)
+
+    with role_side(node, store, HOPS[use]):
+        here = node.run(TOKEN_WORDS)
+        there = node.run(f"ip netns exec box {TOKEN_WORDS} || true")
+
+    assert here
+    assert bool(there) == (use is Use.SSH)
