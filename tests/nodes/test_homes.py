@@ -15,6 +15,7 @@ from roles.workbench.scratch import UNIT, Scratch
 from tests.support.netlab_program import until
 from tests.support.nodes import lab_node
 from tests.support.shares import BENCH, client_of, file_server, kinds, stand_with_kernels
+from tests.support.shares_asked import by_person, mounted_by, taken_from_root, written_on_both
 from tests.support.stand.command import CommandError
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
@@ -29,7 +30,6 @@ GUARD, TIMER = "/usr/local/sbin/bedplate-storage-guard", "bedplate-storage-guard
 LIMIT, PATIENCE = 15, 300
 # Enters a home, waits for a word, and asks the server twice in the folder that it has open.
 STUBBORN = "cd /home/ada; touch /tmp/there; until [ -e /run/go ]; do sleep 0.2; done; [ -e 1 ]; [ -e 2 ]; exit 7"
-BY_PERSON = "su --login {} --command '{}'"
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +70,11 @@ def place(node: Node, file: Shipped) -> None:
     path.chmod(int(file.mode, 8))
 
 
+def filling(person: str, mib: int) -> str:
+    """Return the command by which a person writes so much to scratch."""
+    return by_person(person, f"dd if=/dev/zero of=/scratch/{person}/big bs=1M count={mib}")
+
+
 def blank(path: Path) -> Path:
     """Make a disk of 128 MiB on which there is nothing."""
     with path.open("wb") as stream:
@@ -90,43 +95,31 @@ def test_a_mount_comes_with_its_first_use(bench: Node) -> None:
 
 def test_a_file_is_its_owners_on_every_machine(nas: Node, bench: Node) -> None:
     """What a person writes at home on the one is theirs, with the same id, on the other, and nobody else's."""
-    uid = str(lab_node(BENCH).accounts.uids["ada"])
+    kept = written_on_both(nas, bench)
 
-    bench.run(BY_PERSON.format("ada", "umask 077; echo from bench > kept"))
-    there = nas.run("stat --format='%u %g %a' /srv/home/ada/kept /home/ada/kept").splitlines()
-    nas.run(BY_PERSON.format("ada", "echo from server >> kept"))
-    here = bench.run(BY_PERSON.format("ada", "id --user; stat --format=%u kept; cat kept")).splitlines()
-
-    assert there == [f"{uid} {uid} 600"] * 2
-    assert here == [uid, uid, "from bench", "from server"]
-    with pytest.raises(CommandError, match="Permission denied"):
-        bench.run(BY_PERSON.format("grace", "cat /home/ada/kept"))
+    assert kept.there == [f"{kept.uid} {kept.uid} 600"] * 2
+    assert kept.here == [kept.uid, kept.uid, "from bench", "from server"]
+    assert "Permission denied" in kept.to_grace
 
 
 def test_root_of_a_client_is_nobody_on_the_server(nas: Node, bench: Node) -> None:
     """It owns nothing there, gives nothing away, and reads nobody's home."""
-    bench.run("touch /data/of-root")
+    owner, refusals = taken_from_root(nas, bench)
 
-    assert nas.run("stat --format=%U /srv/data/of-root").strip() == "nobody"
-    for refused in ("chown ada /data/of-root", "ls /home/ada", "touch /home/of-root"):
-        with pytest.raises(CommandError, match=r"not permitted|denied"):
-            bench.run(refused)
+    assert owner == "nobody"
+    assert all(refusals)
 
 
 def test_a_port_that_any_program_may_have_gets_nothing(nas: Node, bench: Node) -> None:
     """By such a port anybody would be whom he likes."""
-    mount = f"mount -t nfs4 -o vers=4.2,retry=0,{{port}} {nas.address}:/srv/data /mnt && umount /mnt"
-    bench.run("systemctl stop home.mount data.mount")
-
-    with pytest.raises(CommandError, match=r"not permitted|denied|No such file"):
-        bench.run(mount.format(port="noresvport"))
-    bench.run(mount.format(port="resvport"))
+    assert mounted_by("noresvport", nas, bench)
+    assert not mounted_by("resvport", nas, bench)
 
 
 def test_who_tries_again_at_a_lost_server_is_told_again(nas: Node, bench: Node) -> None:
     """No path leads to what it waits for, and still it goes on; the next use finds the home when the server is back."""
     bench.run(f"systemctl stop {TIMER}; sed -i 's/^LIMIT = 300.0$/LIMIT = {LIMIT}.0/' {GUARD}")
-    bench.run(BY_PERSON.format("ada", "echo kept > before"))
+    bench.run(by_person("ada", "echo kept > before"))
     bench.run(f"systemd-run --quiet --uid=ada --unit=stubborn sh -c '{STUBBORN}'")
     until(lambda: bench.run("ls /tmp/there || true") != "", PATIENCE, "it is there", every=0.5)
     nas.cut()
@@ -139,7 +132,7 @@ def test_who_tries_again_at_a_lost_server_is_told_again(nas: Node, bench: Node) 
 
     assert told.startswith("7\n")
     assert " /home nfs4 " not in told
-    assert bench.run(BY_PERSON.format("ada", "cat before")).strip() == "kept"
+    assert bench.run(by_person("ada", "cat before")).strip() == "kept"
 
 
 def test_scratch_is_made_of_its_disks_at_the_boot(bench: Node) -> None:
@@ -153,8 +146,6 @@ def test_scratch_is_made_of_its_disks_at_the_boot(bench: Node) -> None:
 
 def test_nobody_takes_more_than_half_of_scratch(bench: Node) -> None:
     """The kernel refuses it, and others go on writing."""
-    fill = BY_PERSON.format("{}", "dd if=/dev/zero of=/scratch/{}/big bs=1M count={}")
-
     with pytest.raises(CommandError, match="Disk quota exceeded"):
-        bench.run(fill.format("ada", "ada", 200))
-    bench.run(fill.format("grace", "grace", 60))
+        bench.run(filling("ada", 200))
+    bench.run(filling("grace", 60))

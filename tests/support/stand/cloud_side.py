@@ -7,7 +7,7 @@ stands for the name server, and an authority of the stand's is among those that 
 import json
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -94,15 +94,6 @@ def role_side(node: Node, store: ObjectStore, hops: int) -> Iterator[None]:
         f"iam/security-credentials/{name}": json.dumps({**term, **keys}),
     }
     with metadata_service(facts, bound(desk, METADATA, 80), hops):
-        yield
-
-
-@contextmanager
-def cloud_side(node: Node, store: ObjectStore, folder: Path, hops: int) -> Iterator[None]:
-    """Give a machine both."""
-    with ExitStack() as stack:
-        stack.enter_context(bucket_side(node, store, folder))
-        stack.enter_context(role_side(node, store, hops))
         yield
 
 
