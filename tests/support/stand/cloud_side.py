@@ -70,7 +70,7 @@ def bucket_side(node: Node, store: ObjectStore, folder: Path) -> Iterator[None]:
     node.run("".join(f"echo {_S3} {host} >> /etc/hosts\n" for host in store.hosts))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*_certificate(folder, store.hosts))
-    (trusted,) = node.root.glob("opt/bedplate-aws/lib/python3*/site-packages/botocore/cacert.pem")
+    (trusted,) = node.root.glob("opt/bedplate-aws/lib/python3*/site-packages/awscli/botocore/cacert.pem")
     trusted.write_text(trusted.read_text() + (folder / "ca.pem").read_text())
     listener = context.wrap_socket(bound(desk, _S3, 443), server_side=True)
     with serving(type("Handler", (_Handler,), {"store": store}), listener):
