@@ -74,6 +74,7 @@ class Guard(Role):
         systemd.service(
             name="Ports of IKE are handed over at boot", service=HANDOVER_SERVICE, running=None, enabled=True
         )
+        server.shell(name="Tunnels are looked after by what is written now", commands=[_WATCH_ANEW], _if=new)
         server.shell(name="Packets pass", commands=[f"/usr/lib/systemd/systemd-sysctl {KERNEL}"], _if=new)
         systemd.service(name="No other charon", service="strongswan.service", running=False, enabled=False)
         if self.speaks_bgp:
@@ -89,6 +90,8 @@ def bounds_of(name: str) -> str:
     return f"/etc/apparmor.d/local/usr.sbin.{name}"
 
 
+# A gateway that has no tunnel yet has no such unit, which is no fault.
+_WATCH_ANEW = "systemctl try-restart 'bedplate-ipsec-*-dial.service'"
 # A kernel without AppArmor, as a container's, has nothing to read them into.
 _READ_BOUNDS = (
     "[ ! -d /sys/kernel/security/apparmor ] || ! command -v apparmor_parser >/dev/null || apparmor_parser --replace "

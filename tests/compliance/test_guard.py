@@ -5,7 +5,6 @@ import re
 from testinfra.host import Host
 
 from bedplate.plan import FleetPlan
-from bedplate.plan.joint import peers_of
 from bedplate.plan.node import Duty, NodePlan
 from roles.guard.role import BGP_SERVICE, CONFINED, HANDOVER_SERVICE, SERVICE, bounds_of
 from tests.compliance.subject import concerns
@@ -14,6 +13,7 @@ from vpn.guard.last_routes import PROTOCOL, last_routes_text
 from vpn.sites.files import GUARD
 from vpn.sites.rendered import STANDARD
 from vpn.sites.tunnel import MTU
+from vpn.wanted import wanted
 
 pytestmark = concerns(lambda node: bool(node.duties & {Duty.TUNNELS, Duty.JOINT}) and bool(node.elsewhere))
 _MEND = "`bedplate vpn tunnels` mends it"
@@ -70,17 +70,15 @@ def test_the_guard_and_bgp_run_at_each_boot(host: Host, node: NodePlan) -> None:
 
 
 def test_every_tunnel_of_the_plan_is_served(host: Host, node: NodePlan, plan: FleetPlan) -> None:
-    """Each has its charon, which runs, with the timer that dials what does not stand, now and at each boot."""
+    """Each has its charon, which runs, with what dials those that do not stand, now and at each boot."""
     asked = f"grep -H '' {STANDARD.etc}/*/table 2>/dev/null || true"
     rows = [line.split()[0].rpartition("/table:") for line in host.check_output(asked).splitlines()]
     served = {name: charon.rpartition("/")[2] for charon, _, name in rows}
-    place = node.name.partition(".")[2]
-    wanted = {f"{each.region}-{each.number}" for each in plan.tunnels if each.site == place}
-    missing = wanted.union(peer.region for peer in peers_of(plan, place)) - served.keys()
+    missing = {tunnel.name for tunnel in wanted(plan, node, None).tunnels} - served.keys()
     assert not missing, f"{', '.join(sorted(missing))} not carried here: {_MEND}"
 
     for charon in sorted(set(served.values())):
-        for unit in (f"bedplate-ipsec-{charon}.service", f"bedplate-ipsec-{charon}-dial.timer"):
+        for unit in (f"bedplate-ipsec-{charon}.service", f"bedplate-ipsec-{charon}-dial.service"):
             assert host.service(unit).is_running, f"{unit} does not run: {_MEND}"
             assert host.service(unit).is_enabled, f"{unit} is off at boot: {_MEND}"
 

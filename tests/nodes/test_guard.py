@@ -58,7 +58,7 @@ def test_the_guard_stands_and_no_other_charon_runs(node: Node) -> None:
     assert ":500 " not in node.run("ss -lun")
 
 
-def test_a_charon_that_is_killed_comes_back_with_its_timer(node: Node) -> None:
+def test_a_charon_that_is_killed_comes_back_and_is_looked_after(node: Node) -> None:
     """By the units that lie on a gateway: the daemon starts, is started again when it dies, and is looked after."""
     assert engine_told(node.run(f"sudo sh -c {quote(PROBE)}")) in Engine
     for file in files_of(joined(CELLAR, (ATTIC,), one_key(), Engine.DAEMON)):
@@ -71,7 +71,7 @@ def test_a_charon_that_is_killed_comes_back_with_its_timer(node: Node) -> None:
     node.run("sudo systemctl kill -s KILL bedplate-ipsec-attic.service")
     sleep(6)
 
-    units = "bedplate-ipsec-attic.service bedplate-ipsec-attic-dial.timer"
+    units = "bedplate-ipsec-attic.service bedplate-ipsec-attic-dial.service"
     assert node.run(f"systemctl is-active {units}").split() == ["active", "active"]
     assert node.run("systemctl show -P MainPID bedplate-ipsec-attic.service") != first
     node.run("sudo systemctl stop bedplate-ipsec-attic.service")
@@ -182,7 +182,7 @@ def _outcomes(operator: Operator) -> dict[str, str]:
 
 
 def _units(names: list[str]) -> str:
-    return " ".join(f"bedplate-ipsec-{name}.service bedplate-ipsec-{name}-dial.timer" for name in names)
+    return " ".join(f"bedplate-ipsec-{name}.service bedplate-ipsec-{name}-dial.service" for name in names)
 
 
 def _pids(node: Node, names: list[str]) -> list[str]:

@@ -36,7 +36,7 @@ class LabGateway:
     amend: Amend = as_rendered
     clock: Mapping[str, str] = field(default_factory=dict)
     daemons: dict[str, LabProgram] = field(default_factory=dict)
-    timers: dict[str, LabProgram] = field(default_factory=dict)
+    watches: dict[str, LabProgram] = field(default_factory=dict)
 
     @property
     def places(self) -> Places:
@@ -71,13 +71,13 @@ class LabGateway:
         self.host.run("sysctl", "-q", "-p", str(self._root(str(KERNEL))))
 
     def start(self, *, loads: bool = True) -> None:
-        """Start every charon as its unit does, and its timer; without `loads` it knows no connections."""
+        """Start every charon as its unit does, and what looks after it; without `loads` it knows no connections."""
         for charon in self.gateway.charons:
             self._start(charon, loads)
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
-        """End every charon, and the timers that are bound to them."""
-        for program in (*self.timers.values(), *self.daemons.values()):
+        """End every charon, and what looks after their tunnels, which is bound to them."""
+        for program in (*self.watches.values(), *self.daemons.values()):
             program.end(how)
 
     def load(self) -> None:
@@ -88,11 +88,11 @@ class LabGateway:
                 self.host.run(*command, env=unit.env)
 
     def dial(self) -> None:
-        """Look once whether the tunnels stand, as the timer does."""
+        """Look once whether the tunnels stand, as the unit does by and by."""
         for charon in self.gateway.charons:
-            unit = self._unit(f"{service_name(charon)}-dial.service")
-            for command in unit.commands("ExecStart"):
-                self.host.tries(*command, env=unit.env)
+            unit, socket = self._unit(f"{service_name(charon)}-dial.service"), self.places.socket(charon.name)
+            for name, *_, who in (line.split()[:6] for line in self._table(charon).splitlines()):
+                self.host.tries(str(self.places.lib / "ipsec-look"), socket, name, who, env=unit.env)
 
     def swanctl(self, *words: str) -> str:
         """Give an order to every charon, and return what they told."""
@@ -118,15 +118,15 @@ class LabGateway:
             if loads or "--load-all" not in post:
                 self.host.run(*post, env=unit.env)
         self.daemons[charon.name] = daemon
-        self.timers[charon.name] = self._timer(charon)
+        self.watches[charon.name] = self._watch(charon)
 
-    def _timer(self, charon: Charon) -> LabProgram:
-        timer = self._unit(f"{service_name(charon)}-dial.timer")
+    def _watch(self, charon: Charon) -> LabProgram:
         unit = self._unit(f"{service_name(charon)}-dial.service")
         (command,) = unit.commands("ExecStart")
-        first, every = timer.seconds("OnActiveSec"), timer.seconds("OnUnitInactiveSec")
-        loop = f"sleep {first}; while :; do {' '.join(command)}; sleep {every}; done"
-        return self.host.start("bash", "-c", loop, log=f"{charon.name}-dial.out", env=unit.env)
+        return self.host.start(*command, log=f"{charon.name}-dial.out", env=unit.env)
+
+    def _table(self, charon: Charon) -> str:
+        return Path(self.places.table(charon.name)).read_text()
 
     def _unit(self, name: str) -> LabUnit:
         return read_unit(self._root(f"/etc/systemd/system/{name}").read_text())

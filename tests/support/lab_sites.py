@@ -4,10 +4,11 @@
                          |
                         aws
 
-Each site has one tunnel to AWS here, where a real one has two. Each text that the sites run is the product's own.
+Each site has one tunnel to AWS here, where a real one has two. Each text that the sites run is the product's own. A
+site may be hidden: behind a router that translates, and hands it nobody's first packet.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
@@ -27,6 +28,9 @@ from vpn.sites.gateway import Gateway
 from vpn.sites.proof import PlaceProofs
 
 _PORTS = (7000, 7100)
+# Of documentation (RFC 5737): between a hidden gateway and its router.
+_ROUTER, _HIDDEN = "192.0.2.1", "192.0.2.2"
+_TRANSLATION = 'table ip lab { chain out { type nat hook postrouting priority 100; oifname "wan0" masquerade; }; }'
 _CUT = """
 table inet lab_direct
 delete table inet lab_direct
@@ -137,12 +141,13 @@ def _inside(here: LabSite, there: LabSite) -> IPv4Address:
 
 
 @contextmanager
-def sites_lab(plan: FleetPlan, proofs: PlaceProofs = one_secret) -> Iterator[SitesLab]:
+def sites_lab(plan: FleetPlan, proofs: PlaceProofs = one_secret, hidden: Container[str] = ()) -> Iterator[SitesLab]:
     """Give the laboratory of a plan, wired, with nothing started yet."""
     with Lab("sites") as lab:
         internet, aws = lab.host("internet"), lab.host("aws")
         made = [
-            _site(lab, plan, site_of(plan, name), first_only(plan, name, proofs), internet) for name in (ATTIC, CELLAR)
+            _site(lab, plan, first_only(plan, name, proofs), name, _door(lab, plan, name, internet, hidden))
+            for name in (ATTIC, CELLAR)
         ]
         lab.wire((internet, "a0", "203.0.113.1/24"), (aws, "wan0", "203.0.113.250/24"))
         aws.route("default", "203.0.113.1")
@@ -152,11 +157,22 @@ def sites_lab(plan: FleetPlan, proofs: PlaceProofs = one_secret) -> Iterator[Sit
         yield SitesLab(made[0], made[1], internet, aws, stands)
 
 
-def _site(lab: Lab, plan: FleetPlan, site: SitePlan, gateway: Gateway, internet: LabHost) -> LabSite:
-    name = site.name
-    gate, machine = lab.host(name), lab.host(f"{name}pc")
-    lab.wire((internet, name, f"{site.public - 1}/24"), (gate, "wan0", f"{site.public}/24"))
-    gate.route("default", site.public - 1)
+def _door(lab: Lab, plan: FleetPlan, name: str, internet: LabHost, hidden: Container[str]) -> LabHost:
+    """Return a site's gateway, which the internet reaches at its public address; behind a router if it is hidden."""
+    site, gate = site_of(plan, name), lab.host(name)
+    front = lab.host(f"{name}rt") if name in hidden else gate
+    lab.wire((internet, name, f"{site.public - 1}/24"), (front, "wan0", f"{site.public}/24"))
+    front.route("default", site.public - 1)
+    if front is not gate:
+        lab.wire((front, "lan0", f"{_ROUTER}/24"), (gate, "wan0", f"{_HIDDEN}/24"))
+        gate.route("default", _ROUTER)
+        front.forward()
+        front.load_rules(_TRANSLATION)
+    return gate
+
+
+def _site(lab: Lab, plan: FleetPlan, gateway: Gateway, name: str, gate: LabHost) -> LabSite:
+    site, machine = site_of(plan, name), lab.host(f"{name}pc")
     size = site.lan.prefixlen
     made = LabSite(plan, site, LabGateway(gate, gateway), LabRouter(gate), machine)
     lab.wire((gate, "lan0", f"{site.lan[1]}/{size}"), (machine, "eth0", f"{made.address}/{size}"))

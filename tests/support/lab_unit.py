@@ -1,4 +1,4 @@
-"""A unit of systemd, carried out in a laboratory that has no systemd: its commands, in their order, and its timer.
+"""A unit of systemd, carried out in a laboratory that has no systemd: its commands, in their order.
 
 Knows what the units of bedplate say and no more.
 """
@@ -21,11 +21,6 @@ class LabUnit:
     def commands(self, key: str, pid: int = 0) -> list[list[str]]:
         """Return the commands under a key, such as ExecStartPost, of a daemon with that number."""
         return [line.replace("$MAINPID", str(pid)).split() for line in self.values.get(key, ())]
-
-    def seconds(self, key: str) -> float:
-        """Return a time of a timer."""
-        (told,) = self.values[key]
-        return float(told.removesuffix("s"))
 
 
 def read_unit(text: str) -> LabUnit:

@@ -36,10 +36,13 @@ class LabProgram:
         return self.log.read_text(errors="replace")
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """End it, and wait until it has gone."""
+        """End it with whatever it started in its own group, and wait until it has gone."""
         if not self.runs:
             return
-        self.popen.send_signal(how)
+        if os.getpgid(self.pid) == self.pid:
+            os.killpg(self.pid, how)
+        else:
+            self.popen.send_signal(how)
         try:
             self.popen.wait(_GRACE_SECONDS)
         except subprocess.TimeoutExpired:

@@ -25,7 +25,8 @@ def test_the_guard_is_that_of_the_gateways_tunnels(system: Recorded) -> None:
         "/etc/bedplate/guard/last-routes",
         "/etc/sysctl.d/60-bedplate-gateway.conf",
         "/usr/local/lib/bedplate/ipsec-devices",
-        "/usr/local/lib/bedplate/ipsec-dial",
+        "/usr/local/lib/bedplate/ipsec-look",
+        "/usr/local/lib/bedplate/ipsec-watch",
     ):
         assert played.written(path) == whole[path]
 

@@ -161,7 +161,7 @@ def test_a_tunnel_that_goes_takes_its_charon_along(place: Place) -> None:
     assert not (place.root / "etc/bedplate/ipsec" / FIRST).exists()
     assert f"/etc/systemd/system/bedplate-ipsec-{FIRST}.service" in done["removed"]
     calls = calls_of(place.root)
-    assert any(call.startswith("systemctl disable --now") and f"{FIRST}-dial.timer" in call for call in calls)
+    assert any(call.startswith("systemctl disable --now") and f"{FIRST}-dial.service" in call for call in calls)
     assert not [call for call in calls if "try-" in call]
 
 
@@ -239,14 +239,15 @@ def test_the_last_tunnel_that_goes_takes_all_along(gateway: Gateway, place: Plac
 
 
 def test_a_tunnel_more_disturbs_no_other(place: Place) -> None:
-    """The charon that serves them all is told of it, and is not started anew."""
+    """The charon that serves them all is told of it, and is not started anew; what looks after them reads of it."""
     lay(place, _shipment(_without(KERNEL, FIRST)))
     calls_of(place.root)
 
     lay(place, _shipment(KERNEL))
 
     told = [call for call in calls_of(place.root) if TOGETHER in call and "enable" not in call]
-    assert told == [f"systemctl try-reload-or-restart {TOGETHER}.service"]
+    watch = f"systemctl try-restart {TOGETHER}-dial.service"
+    assert told == [f"systemctl try-reload-or-restart {TOGETHER}.service", watch]
 
 
 def test_rules_that_would_not_load_change_nothing(place: Place) -> None:

@@ -46,15 +46,16 @@ def test_a_region_more_changes_nothing_of_the_others() -> None:
 
 
 def test_one_end_dials() -> None:
-    """A gateway whose site dials opens its tunnels and keeps them open; one that AWS dials waits, and looks later."""
-    for dials, action, every in ((Dials.SITE, "start", "4s"), (Dials.AWS, "none", "15s")):
+    """A gateway whose site dials opens its tunnels and keeps them open; one that AWS dials waits, and says so."""
+    for dials, action, who in ((Dials.SITE, "start", "dials"), (Dials.AWS, "none", "waits")):
         files = {file.path.name: file.text for file in files_of(cellar(Engine.KERNEL, _with_site(dials)))}
 
         connections = read_settings(files["swanctl.conf"])["connections"]
 
         assert {one["children"][name]["start_action"] for name, one in connections.items()} == {action}
         assert {one["children"][name]["close_action"] for name, one in connections.items()} == {action}
-        assert f"OnUnitInactiveSec={every}" in files["bedplate-ipsec-tunnels-dial.timer"]
+        assert {line.split()[5] for line in files["table"].splitlines()} == {who}
+        assert "/ipsec-watch /etc/bedplate/ipsec/tunnels/table" in files["bedplate-ipsec-tunnels-dial.service"]
 
 
 def test_keys_are_for_root_alone() -> None:

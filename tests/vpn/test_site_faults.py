@@ -56,8 +56,8 @@ def test_of_a_tunnel_that_stands_twice_one_is_left() -> None:
     with pair(one_key(), twice) as made:
         made.start()
         made.wait()
-        for timer in (*made.cellar.timers.values(), *made.attic.timers.values()):
-            timer.end()
+        for watch in (*made.cellar.watches.values(), *made.attic.watches.values()):
+            watch.end()
         made.cellar.swanctl("--initiate", "--child", "attic", "--ike", "attic")
 
         made.attic.dial()

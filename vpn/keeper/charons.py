@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from .shipment import BGP, GUARD, HANDOVER, IPSEC, KERNEL, LAST_ROUTES, UNIT_PREFIX, UNITS, Shipment
+from .shipment import BGP, GUARD, HANDOVER, IPSEC, KERNEL, LAST_ROUTES, UNIT_PREFIX, UNITS, WATCH, Shipment
 from .trouble import Refusal, Unfinished
 
 GUARD_UNIT, HANDOVER_UNIT, BGP_UNIT = "bedplate-guard.service", "bedplate-handover.service", "frr.service"
@@ -70,8 +70,9 @@ def _tell_charon(charon: str, changed: AbstractSet[str], anew: AbstractSet[str])
         _run("systemctl", "try-restart", f"{service}.service")
     elif any(path.startswith(f"{IPSEC}{charon}/") for path in changed):
         _run("systemctl", "try-reload-or-restart", f"{service}.service")
-    if f"{UNITS}{service}-dial.timer" in changed:
-        _run("systemctl", "try-restart", f"{service}-dial.timer")
+    # It reads the table when it starts, and is a process of the script that there was then.
+    if {f"{UNITS}{service}-dial.service", f"{IPSEC}{charon}/table", WATCH} & changed:
+        _run("systemctl", "try-restart", f"{service}-dial.service")
 
 
 def _units(shipment: Shipment) -> Iterator[str]:
@@ -79,7 +80,7 @@ def _units(shipment: Shipment) -> Iterator[str]:
     if BGP in shipment.paths:
         yield BGP_UNIT
     for charon in shipment.charons:
-        yield from (f"{UNIT_PREFIX}{charon}.service", f"{UNIT_PREFIX}{charon}-dial.timer")
+        yield from (f"{UNIT_PREFIX}{charon}.service", f"{UNIT_PREFIX}{charon}-dial.service")
 
 
 def _run(*command: str) -> None:

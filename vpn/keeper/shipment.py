@@ -8,6 +8,7 @@ IPSEC = "/etc/bedplate/ipsec/"
 UNITS = "/etc/systemd/system/"
 UNIT_PREFIX = "bedplate-ipsec-"
 GUARD, HANDOVER = "/etc/bedplate/guard/guard.nft", "/etc/bedplate/guard/handover.nft"
+WATCH = "/usr/local/lib/bedplate/ipsec-watch"
 LAST_ROUTES = "/etc/bedplate/guard/last-routes"
 KERNEL = "/etc/sysctl.d/60-bedplate-gateway.conf"
 BGP = "/etc/frr/frr.conf"
@@ -21,7 +22,7 @@ _OURS = re.compile(
             *map(re.escape, (GUARD, LAST_ROUTES, HANDOVER, KERNEL, BGP)),
             rf"{IPSEC}{_WORD}(/{_WORD}){{1,2}}",
             rf"{UNITS}{UNIT_PREFIX}{_WORD}\.(service|timer)",
-            r"/usr/local/lib/bedplate/ipsec-(devices|dial)",
+            r"/usr/local/lib/bedplate/ipsec-(devices|look|watch)",
         )
     ),
     re.ASCII,

@@ -14,7 +14,7 @@ from vpn.sites.tunnel import MTU, Tunnel
 from vpn.sites.units import units_of
 
 _HERE = Path(__file__).parent
-_SCRIPTS = ("ipsec-devices", "ipsec-dial")
+_SCRIPTS = ("ipsec-devices", "ipsec-look", "ipsec-watch")
 GUARD = PurePosixPath("/etc/bedplate/guard/guard.nft")
 LAST_ROUTES = PurePosixPath("/etc/bedplate/guard/last-routes")
 HANDOVER = PurePosixPath("/etc/bedplate/guard/handover.nft")

@@ -1,9 +1,9 @@
-"""What systemd runs for a charon: the daemon, and a timer that dials what does not stand."""
+"""What systemd runs for a charon: the daemon, and what dials tunnels that do not stand."""
 
 from pathlib import PurePosixPath
 
 from vpn.sites.gateway import Charon, Gateway
-from vpn.sites.pace import CALLER, WAITER, Dialling
+from vpn.sites.pace import CALLER, WAITER
 from vpn.sites.rendered import Places, RenderedFile
 from vpn.sites.template import filled
 
@@ -15,11 +15,6 @@ def service_name(charon: Charon) -> str:
     return f"bedplate-ipsec-{charon.name}"
 
 
-def dialling_of(charon: Charon) -> Dialling:
-    """Return how often a charon's tunnels are looked after."""
-    return CALLER if charon.dials else WAITER
-
-
 def units_of(gateway: Gateway, charon: Charon, places: Places) -> tuple[RenderedFile, ...]:
     """Return the units of a charon."""
     service = service_name(charon)
@@ -28,7 +23,7 @@ def units_of(gateway: Gateway, charon: Charon, places: Places) -> tuple[Rendered
         "charon": charon,
         "service": service,
         "dial": dial,
-        "dialling": dialling_of(charon),
+        "paces": " ".join(f"{each.first} {each.every}" for each in (CALLER, WAITER)),
         "folder": places.folder(charon.name),
         "socket": places.socket(charon.name),
         "table": places.table(charon.name),
@@ -38,6 +33,5 @@ def units_of(gateway: Gateway, charon: Charon, places: Places) -> tuple[Rendered
     templates = {
         f"{service}.service": "charon.service.j2",
         f"{dial}.service": "dial.service.j2",
-        f"{dial}.timer": "dial.timer.j2",
     }
     return tuple(RenderedFile(_SYSTEMD / name, filled(file, **values)) for name, file in templates.items())
