@@ -33,7 +33,7 @@ demo: $(READY)  ## Rehearse examples/lab.yaml and a change to it: every stack cr
 
 test: $(READY)  ## Run the tests, the quick ones first, at last the VPN's laboratories
 	$(BIN)/pytest tests/unit tests/rehearsal -n $(TEST_WORKERS) --dist loadfile
-	$(BIN)/pytest tests/faults
+	$(BIN)/pytest tests/faults -n $(TEST_WORKERS)
 	$(MAKE) --no-print-directory test-vpn
 
 # Apart, for counting lines makes the tests take twice as long.
@@ -43,8 +43,9 @@ cover: $(READY)  ## Run the quick tests and tell which lines none of them runs
 labs: $(READY)  ## Run the long tests: whole fleets of every shape, in fair and foul weather
 	$(BIN)/pytest tests/labs -n $(TEST_WORKERS) --dist loadgroup
 
+# Three at a time, for machines that boot wait as much as they work; in the order in which the tests put themselves.
 test-nodes: $(READY) $(JUDGES_READY)  ## Run the tests on booted machines: systemd, sshd, roles, audits; needs root and Debian 12's archives
-	$(BIN)/pytest tests/nodes --ignore tests/nodes/test_nfs.py --ignore tests/nodes/test_esp.py -n $(TEST_WORKERS) --dist loadgroup --durations=5
+	$(BIN)/pytest tests/nodes --ignore tests/nodes/test_nfs.py --ignore tests/nodes/test_esp.py -n 3 --dist loadgroup --no-loadscope-reorder --durations=5
 
 test-nfs: $(READY)  ## Share files between two machines whose kernels are programs: minutes; needs root and Debian 12's archives
 	$(BIN)/pytest tests/nodes/test_nfs.py --durations=5

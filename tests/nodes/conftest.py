@@ -20,14 +20,21 @@ _SHARING = {
     "test_laptop_revoked": "gateways",
 }
 
+# Minutes each: begun last, one of them would keep a single worker busy after all others are done.
+_LONG = ("test_apply_brittle", "test_judges", "lab", "gateways", "test_homes")
+
 
 # First, for pytest-xdist reads the marks in its own turn at this hook.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep together whoever shares machines: a module's own, or those of several."""
+    """Keep together whoever shares machines, a module's own or those of several; put those first that take long."""
     for item in items:
-        name = item.path.stem
-        item.add_marker(pytest.mark.xdist_group(_SHARING.get(name, name)))
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+    items.sort(key=lambda item: _LONG.index(_group(item)) if _group(item) in _LONG else len(_LONG))
+
+
+def _group(item: pytest.Item) -> str:
+    return _SHARING.get(item.path.stem, item.path.stem)
 
 
 @pytest.fixture(scope="module")
