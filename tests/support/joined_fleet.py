@@ -8,7 +8,7 @@ from bedplate.plan.joint import joined_regions
 from tests.support.declared import plan_of_text
 from vpn.sites.engine import Engine
 from vpn.sites.gateway import Gateway
-from vpn.sites.proof import SharedKey
+from vpn.sites.proof import PlaceProofs, SharedKey
 from vpn.sites.regions import region_gateway
 
 WEST, NORTH, ALONE = "us-west-2", "eu-north-1", "us-east-1"
@@ -47,8 +47,13 @@ def keys_between(plan: FleetPlan, word: str = "key") -> dict[frozenset[str], Sha
     return {frozenset(pair): SharedKey(f"{word} of {' and '.join(pair)}".encode()) for pair in pairs}
 
 
+def shared_keys(plan: FleetPlan, word: str = "key") -> PlaceProofs:
+    """Return by what gateways know each other that share keys; another word makes others."""
+    keys = keys_between(plan, word)
+    return lambda near, far: keys[frozenset((near, far))]
+
+
 def gateway_of(region: str, engine: Engine, plan: FleetPlan | None = None, word: str = "key") -> Gateway:
     """Return the gateway of one of the joined regions; another word makes another key."""
     plan = plan or joined_plan()
-    keys = keys_between(plan, word)
-    return region_gateway(plan, region, lambda near, far: keys[frozenset((near, far))])(engine)
+    return region_gateway(plan, region, shared_keys(plan, word))(engine)

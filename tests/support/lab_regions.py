@@ -18,13 +18,16 @@ from bedplate.plan.joint import peers_of
 from bedplate.plan.laptops import Transport, gateway_in
 from bedplate.plan.nodes import GATEWAY, standing_nodes
 from roles.hardened.filter import ruleset
-from tests.support.joined_fleet import NORTH, PUBLIC, WEST, gateway_of
+from tests.support.joined_fleet import NORTH, PUBLIC, WEST, shared_keys
 from tests.support.lab_gateway import LabGateway
 from tests.support.netlab import Lab, LabHost
 from tests.support.netlab_program import until
 from vpn.laptops.guard import guard_rules
 from vpn.laptops.server import device
 from vpn.sites.engine import Engine
+from vpn.sites.gateway import Gateway
+from vpn.sites.proof import PlaceProofs
+from vpn.sites.regions import region_gateway
 
 _TRANSLATION = """
 table ip lab_address {{
@@ -66,8 +69,12 @@ class LabRegion:
         self.gateway.start()
 
     def renew(self, word: str = "another key") -> None:
-        """Give the gateway another key, as the keeper does: the charon reads it as it runs."""
-        self.gateway.gateway = gateway_of(self.name, Engine.DAEMON, self.plan, word)
+        """Give the gateway another key."""
+        self.bring(shared_keys(self.plan, word))
+
+    def bring(self, proofs: PlaceProofs) -> None:
+        """Bring the gateway what it proves itself by, as the keeper does: the charon reads it as it runs."""
+        self.gateway.gateway = region_gateway(self.plan, self.name, proofs)(Engine.DAEMON)
         self.gateway.lay()
         self.gateway.load()
 
@@ -97,19 +104,22 @@ class RegionsLab:
 
 
 @contextmanager
-def regions_lab(plan: FleetPlan) -> Iterator[RegionsLab]:
-    """Give the laboratory of a plan with both regions, wired, with nothing started yet."""
+def regions_lab(plan: FleetPlan, proofs: PlaceProofs | None = None) -> Iterator[RegionsLab]:
+    """Give the laboratory of a plan with both regions, wired, with nothing started; by keys without other proofs."""
     with Lab("regions") as lab:
         internet = lab.host("internet")
-        made = {name: _region(lab, plan, name, internet) for name in (WEST, NORTH)}
+        known_by = proofs or shared_keys(plan)
+        gateways = {name: region_gateway(plan, name, known_by)(Engine.DAEMON) for name in (WEST, NORTH)}
+        made = {name: _region(lab, plan, gateway, internet) for name, gateway in gateways.items()}
         internet.forward()
         yield RegionsLab(made[WEST], made[NORTH], _laptop(lab, plan, made[WEST]), internet)
 
 
-def _region(lab: Lab, plan: FleetPlan, name: str, internet: LabHost) -> LabRegion:
+def _region(lab: Lab, plan: FleetPlan, gateway: Gateway, internet: LabHost) -> LabRegion:
+    name = gateway.name
     hosts: Mapping[str, LabHost] = {what: lab.host(f"{name[:2]}{what}") for what in ("vpc", "gate", "node")}
     vpc, gate, node = hosts["vpc"], hosts["gate"], hosts["node"]
-    made = LabRegion(plan, name, LabGateway(gate, gateway_of(name, Engine.DAEMON, plan)), node, vpc)
+    made = LabRegion(plan, name, LabGateway(gate, gateway), node, vpc)
     zone, public = plan.region(name).zones[0], PUBLIC[name]
     _wire(lab, vpc, gate, zone.edge, zone.edge[9])
     _wire(lab, vpc, node, zone.nodes, made.address)

@@ -5,24 +5,17 @@ Each paper is the product's own, by way of the fleet's folder of keys.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import pytest
 
-from tests.support.authority import begun_in, pki_in, unasked
 from tests.support.direct_fleet import ATTIC, CELLAR, TEXT, direct_plan
+from tests.support.lab_authority import LabAuthority, begun_for
 from tests.support.lab_sites import LabSite, SitesLab, first_only, sites_lab
 from tests.support.netlab_probe import capture, packets
 from tests.support.netlab_program import until
-from vpn.peers import papers_of, peer_subjects
-from vpn.pki_folder import PkiFolder
-from vpn.revocation import Reason
-from vpn.signing import issue_anew, revoke
-from vpn.sites.proof import PlaceProofs, given
 
 pytestmark = pytest.mark.xdist_group("direct-certificates")
 PLAN = direct_plan(TEXT + "vpn: {tunnels: {auth: certificates}}\n")
-PEERS = peer_subjects(PLAN)
 CLEAR = "net 192.168.40.0/22 or net 192.168.60.0/24"
 
 
@@ -30,20 +23,12 @@ CLEAR = "net 192.168.40.0/22 or net 192.168.60.0/24"
 class Office:
     """The fleet's authority, and the laboratory whose gateways hang on it."""
 
-    folder: PkiFolder
+    authority: LabAuthority
     lab: SitesLab
-
-    def issue(self, place: str) -> None:
-        """Issue a gateway another certificate."""
-        issue_anew(pki_in(self.folder), (PEERS[place],), _now(), unasked)
-
-    def revoke(self, place: str) -> None:
-        """Revoke what a gateway has."""
-        revoke(pki_in(self.folder), (PEERS[place].name,), Reason.LOST, _now(), unasked)
 
     def bring(self, site: LabSite) -> None:
         """Bring a gateway its papers of now, as the keeper does: its charons read them as they run."""
-        site.gateway.gateway = first_only(PLAN, site.site.name, _proofs(self.folder))
+        site.gateway.gateway = first_only(PLAN, site.site.name, self.authority.proofs)
         site.gateway.lay()
         site.gateway.load()
 
@@ -54,25 +39,15 @@ class Office:
         )
 
 
-def _now() -> datetime:
-    return datetime.now(UTC).replace(microsecond=0)
-
-
-def _proofs(folder: PkiFolder) -> PlaceProofs:
-    papers = papers_of(pki_in(folder), PEERS, unasked, _now())
-    return lambda near, _: given(papers[near])
-
-
 @pytest.fixture(scope="module")
 def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     """Give two sites whose direct tunnel stands by certificates."""
-    folder = begun_in(tmp_path_factory.mktemp("keys"), _now())
-    issue_anew(pki_in(folder), tuple(PEERS.values()), _now(), unasked)
-    with sites_lab(PLAN, _proofs(folder)) as lab:
+    authority = begun_for(PLAN, tmp_path_factory.mktemp("keys"))
+    with sites_lab(PLAN, authority.proofs) as lab:
         lab.start()
         lab.wait()
         until(lab.is_direct, 60, f"never took the direct way; {lab.told}")
-        yield Office(folder, lab)
+        yield Office(authority, lab)
 
 
 def test_sites_reach_each_other_by_certificates(office: Office) -> None:
@@ -91,7 +66,7 @@ def test_a_new_certificate_ends_no_tunnel_that_stands(office: Office) -> None:
     lab = office.lab
     before = lab.attic.gateway.swanctl("--list-sas").splitlines()[0]
     for place, site in ((ATTIC, lab.attic), (CELLAR, lab.cellar)):
-        office.issue(place)
+        office.authority.issue(place)
         office.bring(site)
     after = lab.attic.gateway.swanctl("--list-sas").splitlines()[0]
 
@@ -106,10 +81,10 @@ def test_a_new_certificate_ends_no_tunnel_that_stands(office: Office) -> None:
 def test_a_revoked_gateway_is_kept_out_and_its_next_certificate_is_not(office: Office) -> None:
     """With the list at its peer no tunnel is built by what was revoked, for a reason that is in the log."""
     lab = office.lab
-    office.revoke(ATTIC)
+    office.authority.revoke(ATTIC)
     with capture(lab.internet, "attic") as wire:
         # The gateway that was broken into keeps what it has, and does not take the list.
-        office.issue(ATTIC)
+        office.authority.issue(ATTIC)
         office.bring(lab.cellar)
         lab.attic.gateway.kill()
         lab.attic.gateway.start()
