@@ -6,6 +6,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import count
 
 from bedplate.errors import InputError
 from vpn.desk import check_clock, enter, opened_desk
@@ -84,13 +85,16 @@ def _marks_of(theirs: Journal, ours: Journal) -> tuple[str, ...]:
 
 
 def _placed(entry: Issued | Revoked, told: Journal) -> Entry:
-    """Return an entry with a number for the laptop that no other has: its own where that is free."""
+    """Return an entry with a number for the laptop that no other has: the one it has here, or its own, if it is free.
+
+    Others are all that have had one since it was issued: journals that were apart gave numbers on without its knowing.
+    """
     if not isinstance(entry, Issued) or entry.slot is None:
         return entry
-    seats = roll_of(told).seats(entry.at)
-    if entry.name in seats or entry.slot in seats.values():
-        return replace(entry, slot=roll_of(told).slots([entry.name], entry.at)[entry.name])
-    return entry
+    seats = dict(roll_of(told).seats(entry.at))
+    wanted = seats.pop(entry.name, entry.slot)
+    taken = frozenset(seats.values())
+    return replace(entry, slot=wanted if wanted not in taken else next(each for each in count() if each not in taken))
 
 
 def _unknowing(side: Journal, other: Journal) -> Mapping[int, Reason]:

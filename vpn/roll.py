@@ -28,18 +28,16 @@ class Roll:
     """When the journal last grew: whoever signs before that has a clock that is behind."""
 
     def current(self, name: str) -> Issued | None:
-        """Return the newest certificate of a name, unless it was revoked."""
-        newest = next((each for each in reversed(tuple(self.issued.values())) if each.name == name), None)
-        return None if newest is None or newest.serial in self.revoked else newest
+        """Return the certificate of a name that lasts longest, unless the name was revoked since."""
+        return _latest(self.revoked, [each for each in self.issued.values() if each.name == name]).get(name)
 
     def valid(self, now: datetime) -> Iterator[Issued]:
         """Yield the certificates that open a door today, in the order in which they were issued."""
         return (each for each in self.issued.values() if each.serial not in self.revoked and each.until > now)
 
     def holders(self) -> Mapping[str, Issued]:
-        """Return the newest certificate of each name that was not revoked, ended ones too, by name."""
-        newest = {each.name: each for each in self.issued.values()}
-        return {name: each for name, each in sorted(newest.items()) if each.serial not in self.revoked}
+        """Return the certificate of each name that lasts longest, ended ones too, unless the name was revoked since."""
+        return dict(sorted(_latest(self.revoked, self.issued.values()).items()))
 
     def revocations(self) -> Iterator[Revocation]:
         """Yield what the next list has to hold.
@@ -67,6 +65,22 @@ class Roll:
                 held[name] = _free(had.get(name), taken)
                 taken.add(held[name])
         return {name: held[name] for name in wanted}
+
+
+def _latest(revoked: Mapping[int, Revoked], issued: Iterable[Issued]) -> dict[str, Issued]:
+    """Return, by name, the certificate that lasts longest of those that nobody took back.
+
+    In journals that were joined the last that was entered may be the older. Who revokes a name takes back whatever of
+    it counts then: what had ended before counts for nothing after it.
+    """
+    latest: dict[str, Issued] = {}
+    gone: dict[str, datetime] = {}
+    for each in issued:
+        if each.serial in revoked:
+            gone[each.name] = max(revoked[each.serial].at, gone.get(each.name, each.at))
+        elif each.name not in latest or each.until >= latest[each.name].until:
+            latest[each.name] = each
+    return {name: each for name, each in latest.items() if name not in gone or each.until > gone[name]}
 
 
 def _free(former: int | None, taken: AbstractSet[int]) -> int:
