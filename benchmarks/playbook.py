@@ -1,12 +1,14 @@
 """An Ansible playbook that does what our roles do on a machine: a task for each operation, with the same commands.
 
-As people write them: files are `copy` and `file`, packages `apt`, services `systemd_service`; what answers a change
-waits for it (`when`), and what is done once says what it leaves (`creates`), the cheapest look that Ansible has.
+It holds for every machine of an inventory that gives each its own `address`. As people write them: files are `copy` and
+`file`, packages `apt`, services `systemd_service`; what answers a change waits for it (`when`), and what is done once
+says what it leaves (`creates`), the cheapest look that Ansible has.
 """
 
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from inspect import getclosurevars, signature
@@ -27,6 +29,7 @@ from roles.engine.work import Work
 Task = dict[str, Any]
 _DONE = "/var/lib/once"
 """Holds a file for each command that was run once."""
+_RAW, _END = "{% raw %}", "{% endraw %}"
 
 
 def playbook(node: NodePlan, argv: tuple[str, ...], hosts: str = "all") -> str:
@@ -44,7 +47,8 @@ def playbook(node: NodePlan, argv: tuple[str, ...], hosts: str = "all") -> str:
     behind = max(at for at, task in enumerate(tasks) if "ansible.builtin.apt" in task) + 1
     tasks[behind:behind] = [_folders(tasks)]
     tasks.insert(0, _folders(tasks))
-    return json.dumps([{"hosts": hosts, "become": True, "gather_facts": True, "tasks": tasks}], indent=1)
+    told = [_for_any(task, node) for task in tasks]
+    return json.dumps([{"hosts": hosts, "become": True, "gather_facts": True, "tasks": told}], indent=1)
 
 
 def _tasks(state: Watch, host: NodeHost, number: int) -> Iterator[Task]:
@@ -133,6 +137,20 @@ def _service(given: Mapping[str, Any]) -> Task:
     return {"name": given["service"], **wanted, **({"enabled": True} if given.get("enabled") else {})}
 
 
+def _for_any(value: object, node: NodePlan) -> object:
+    """Return what holds for each machine of the inventory: its name and address stand where the node's do."""
+    if isinstance(value, dict):
+        return {key: _for_any(each, node) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_for_any(each, node) for each in value]
+    if not isinstance(value, str):
+        return value
+    before, behind = (_END, _RAW) if value.startswith(_RAW) else ("", "")
+    for own, variable in ((node.name.partition(".")[0], "inventory_hostname_short"), (str(node.address), "address")):
+        value = re.sub(rf"(?<![\w.-]){re.escape(own)}(?![\w-])", f"{before}{{{{ {variable} }}}}{behind}", value)
+    return value
+
+
 def _folders(tasks: list[Task]) -> Task:
     """Return the task that makes the folders of files: `copy` makes none, our operations make their own."""
     files = [task["ansible.builtin.copy"]["dest"] for task in tasks if "ansible.builtin.copy" in task]
@@ -142,7 +160,7 @@ def _folders(tasks: list[Task]) -> Task:
 
 def _copy(path: str, text: str, mode: str = "") -> Task:
     # Ansible would read its own brackets in what is only a text.
-    content = f"{{% raw %}}{text}{{% endraw %}}"
+    content = f"{_RAW}{text}{_END}"
     return {"ansible.builtin.copy": {"dest": path, "content": content, **({"mode": mode} if mode else {})}}
 
 

@@ -26,6 +26,8 @@ from tests.support.virtual.machine import VirtualMachine, make_disk, plug
 
 # What makes a machine with a kernel of its own of a disk, a wire, an address and the way to it.
 Mover = Callable[[Path, LabHost, IPv4Address, Line], VirtualMachine]
+# What lets an admin with a public key into a root that is to boot; returns its public host key.
+Preparer = Callable[[Path, str], str]
 _DESK = IPv4Address("192.168.43.254")
 
 
@@ -56,14 +58,14 @@ class Stand:
     ) -> None:
         self.close()
 
-    def boot(self, name: str, address: IPv4Address | str, *also: str) -> Node:
-        """Boot a fresh machine; `also` are more names by which the desk finds it."""
+    def boot(self, name: str, address: IPv4Address | str, *also: str, prepare: Preparer = prepared) -> Node:
+        """Boot a machine, a fresh one unless prepared otherwise; `also` are more names by which the desk finds it."""
         at = IPv4Address(address)
         host = self._lab.host(name)
         self.desk.wire(host, at)
         root = self._open.enter_context(mounted(self._layers, host.folder / "disk"))
         machine = Machine(root, host.namespace, host.folder / "console.log")
-        node = Node(name, at, prepared(root, self._public), machine, self.desk, self.ssh_config)
+        node = Node(name, at, prepare(root, self._public), machine, self.desk, self.ssh_config)
         self._introduce(node, (name, *also))
         self._open.callback(machine.crash)
         machine.boot()
