@@ -120,6 +120,8 @@ def _own(stand: Stand) -> dict[str, str]:
         **os.environ,
         "ANSIBLE_SSH_ARGS": f"-F {stand.ssh_config} -C -o ControlMaster=auto -o ControlPersist=60s",
         "ANSIBLE_PIPELINING": "True",
+        # Homes are on a file server, which is not there.
+        "ANSIBLE_REMOTE_TMP": "/tmp/.ansible",  # noqa: S108  the place on the node that Ansible's own error names
         "ANSIBLE_LOCALHOST_WARNING": "False",
         "LC_ALL": "C.UTF-8",
     }

@@ -115,6 +115,8 @@ def _task(kind: str, given: Mapping[str, Any]) -> Iterator[Task]:
 
 def _system_task(kind: str, given: Mapping[str, Any]) -> Iterator[Task]:
     match kind:
+        case "apt.packages" if not given.get("present", True):
+            yield {"ansible.builtin.apt": {"name": list(given["packages"]), "state": "absent", "purge": True}}
         case "apt.packages":
             listed = {"update_cache": True, "cache_valid_time": given["cache_time"]}
             yield {"ansible.builtin.apt": {"name": list(given["packages"]), "install_recommends": False, **listed}}
