@@ -1,10 +1,12 @@
 """Files written whole or not at all: temporary file, fsync, rename, fsync of the folder.
 
-Never follows a symbolic link at the path, and never leaves what it wrote looser than its mode for an instant.
+Never follows a symbolic link at the path, never takes the place of what is no file (a device would be gone for all of
+this machine's programs), and never leaves what it wrote looser than its mode for an instant.
 """
 
 import errno
 import os
+import stat
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -43,25 +45,19 @@ def write_together(files: Mapping[Path, bytes], mode: int = 0o644) -> None:
 
     What a machine refuses (a full disk, a right) it refuses before any old file is replaced; raises as `write_whole`.
     """
-    temporaries = {path: path.with_name(f".{path.name}{_mark()}{os.getpid()}.{os.urandom(4).hex()}") for path in files}
-    try:
-        for folder, paths in _by_folder(files).items():
-            with told_plainly(paths[0]):
-                _sweep(folder, {path.name for path in paths})
-        for path, data in files.items():
-            with told_plainly(path):
-                _fill(temporaries[path], data, mode)
+    with _beside(files, mode) as temporaries:
         for path, temporary in temporaries.items():
             with told_plainly(path):
                 temporary.replace(path)
-    except BaseException:
-        for temporary in temporaries.values():
-            with suppress(OSError):
-                temporary.unlink()
-        raise
     for folder, paths in _by_folder(files).items():
         with told_plainly(paths[0]):
             _sync_folder(folder)
+
+
+def try_out(paths: Iterable[Path]) -> None:
+    """Raise as `write_whole` where one of the paths cannot be written; leave everything as it is."""
+    with _beside(dict.fromkeys(paths, b""), 0o600):
+        pass
 
 
 @contextmanager
@@ -86,6 +82,39 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+@contextmanager
+def _beside(files: Mapping[Path, bytes], mode: int) -> Iterator[dict[Path, Path]]:
+    """Fill a file beside each path; in the end none is left there that has not taken its name."""
+    for path in files:
+        with told_plainly(path):
+            _refuse_what_is_no_file(path)
+    mark = f"{_mark()}{os.getpid()}.{os.urandom(4).hex()}"
+    temporaries = {path: path.with_name(f".{path.name}{mark}") for path in files}
+    try:
+        for folder, paths in _by_folder(files).items():
+            with told_plainly(paths[0]):
+                _sweep(folder, {path.name for path in paths})
+        for path, data in files.items():
+            with told_plainly(path):
+                _fill(temporaries[path], data, mode)
+        yield temporaries
+    finally:
+        for temporary in temporaries.values():
+            with suppress(OSError):
+                temporary.unlink()
+
+
+def _refuse_what_is_no_file(path: Path) -> None:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise MachineError(f"cannot write {path.name}: it is no file", where=str(path), fix="name a file")
 
 
 def _fill(path: Path, data: bytes, mode: int) -> None:

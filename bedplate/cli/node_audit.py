@@ -52,7 +52,7 @@ def audit(  # noqa: PLR0913  each is an option of the command line
     plan = planned(opened(fleet))
     machines = chosen(plan, names or (), group or (), site or (), every=not (names or group or site))
     _check(local=local, machines=machines, role=role)
-    _check_folders(junit, html)
+    _check_files(junit, html)
     asked = None if local else Asked(user, identity, ssh_config)
     findings = _looked_at(_Look(fleet, plan, role), machines, asked)
     if json:
@@ -103,23 +103,30 @@ def _check(*, local: bool, machines: "Sequence[Reached]", role: str | None) -> N
         raise InputError(f"{role} is no role with rules", fix=fix)
 
 
-def _check_folders(*files: Path | None) -> None:
+def _check_files(*files: Path | None) -> None:
     """Refuse files that cannot be written, before any machine is asked."""
-    for file in files:
-        if file and not file.absolute().parent.is_dir():
+    from bedplate.writer import try_out
+
+    for file in filter(None, files):
+        if not file.absolute().parent.is_dir():
             raise InputError(f"{file} has no folder to lie in", fix=f"make {file.parent}, or write it elsewhere")
+        if file.is_dir():
+            raise InputError(f"{file} is a folder", fix=f"name a file, such as {file / 'audit'}")
+    try_out(filter(None, files))
 
 
 def _write(fleet: str, findings: "Sequence[Findings]", junit: Path | None, html: Path | None) -> None:
     from bedplate.load.clock import today
     from bedplate.report.compliance_page import compliance_page
     from bedplate.report.junit import junit as junit_file
-    from bedplate.writer import write_whole
+    from bedplate.writer import write_together
 
+    texts: dict[Path, bytes] = {}
     if junit:
-        write_whole(junit, junit_file(findings))
+        texts[junit] = junit_file(findings)
     if html:
-        write_whole(html, compliance_page(fleet, str(today()), findings).encode())
+        texts[html] = compliance_page(fleet, str(today()), findings).encode()
+    write_together(texts)
 
 
 def _status(findings: "Sequence[Findings]") -> int:

@@ -28,7 +28,7 @@ def ssh_config(
     from bedplate.nodes.ssh_config import Login, Reached
     from bedplate.nodes.ssh_config import ssh_config as text
     from bedplate.plan.nodes import pool_nodes, standing_nodes
-    from bedplate.writer import write_whole
+    from bedplate.writer import write_together
 
     plan = planned(opened(fleet))
     nodes = (*standing_nodes(plan), *pool_nodes(plan, load_catalog()))
@@ -38,8 +38,8 @@ def ssh_config(
     if write is None:
         show(config.splitlines())
         return 0
-    write_whole(believed, known_hosts(nodes, plan.record.host_keys).encode())
-    write_whole(file, config.encode())
+    _refuse_anothers(file)
+    write_together({believed: known_hosts(nodes, plan.record.host_keys).encode(), file: config.encode()})
     tell([f"written to {file} and {believed.name}; at the top of ~/.ssh/config: Include {file}"])
     unknown = sum(node.name not in plan.record.host_keys for node in nodes)
     tell(
@@ -48,3 +48,18 @@ def ssh_config(
         else []
     )
     return 0
+
+
+def _refuse_anothers(file: Path) -> None:
+    """Leave what somebody else wrote: the likeliest wrong name is that of a whole configuration of one's own."""
+    from bedplate.errors import InputError
+    from bedplate.nodes.ssh_config import MARK
+    from bedplate.writer import told_plainly
+
+    if not file.is_file():
+        return
+    with told_plainly(file, "read"):
+        theirs = file.read_bytes()
+    if theirs and not theirs.startswith(MARK.encode()):
+        fix = "write it to a file of its own, such as ~/.ssh/bedplate, and Include that"
+        raise InputError(f"{file} is not ours to write over", fix=fix)

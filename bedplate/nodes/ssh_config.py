@@ -12,6 +12,9 @@ from pathlib import Path
 
 from bedplate.plan.node import NodePlan
 
+MARK = "# Written by `bedplate node ssh-config`: a change by hand is lost when it is written anew."
+"""Begins every fragment: what begins otherwise is somebody's own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Login:
@@ -40,7 +43,8 @@ def ssh_config(machines: Iterable[Reached], known_hosts: Path, login: Login) -> 
     count = Counter(each.node.host for each in known)
     stanzas = (_stanza(_names(each.node, count), _of_one(each)) for each in known)
     every = " ".join(name for each in known for name in _names(each.node, count))
-    return "\n".join((*stanzas, _stanza(every.split(), _of_all(known_hosts, login)))) if known else ""
+    last = (_stanza(every.split(), _of_all(known_hosts, login)),) if known else ()
+    return "\n".join((MARK, *stanzas, *last))
 
 
 def _names(node: NodePlan, count: Counter[str]) -> list[str]:

@@ -179,6 +179,29 @@ def test_the_ssh_configuration_is_written_with_the_keys_beside_it(
     assert "44 of 45 machines" in capsys.readouterr().err
 
 
+def test_an_ssh_configuration_of_ones_own_is_not_written_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ours may be written anew; ~/.ssh/config is the likeliest wrong name for it."""
+    own, ours = tmp_path / "config", tmp_path / "bedplate"
+    own.write_text("Host mine\n")
+
+    done = [run(["node", "ssh-config", "--write", str(file)]) for file in (own, ours, ours)]
+
+    assert (done, own.read_text()) == ([2, 0, 0], "Host mine\n")
+    assert "Include" in capsys.readouterr().err
+    assert not (tmp_path / "config.known_hosts").exists()
+
+
+def test_a_folder_is_refused_before_host_keys_lie_beside_it(tmp_path: Path) -> None:
+    """The fragment and its host keys are written both or not at all."""
+    folder = tmp_path / "ssh"
+    folder.mkdir()
+
+    assert run(["node", "ssh-config", "--write", str(folder)]) == 4
+    assert list(tmp_path.glob("ssh*")) == [folder]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

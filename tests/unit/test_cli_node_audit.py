@@ -1,6 +1,7 @@
 """`bedplate node audit` where no machine answers; tests/nodes looks at machines that do."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ def nowhere(tmp_path: Path) -> str:
         pytest.param(["titan-01.cellar", "--role", "baselin"], "write baseline", id="role"),
         pytest.param(["--group", "trian"], "write train", id="group"),
         pytest.param(["titan-01.cellar", "--junit", "nowhere/audit.xml"], "make nowhere", id="folder"),
+        pytest.param(["titan-01.cellar", "--junit", "."], "name a file", id="a folder"),
         pytest.param(["--local"], "name the machine that this one is", id="local"),
         pytest.param(["titan-01.cellar", "--ssh-config", "missing"], "there is no such file", id="config"),
     ],
@@ -64,3 +66,15 @@ def test_files_for_others_are_written_whatever_was_found(nowhere: str, tmp_path:
 
     assert "Connection refused" in junit.read_text()
     assert "Connection refused" in page.read_text()
+
+
+def test_a_device_is_refused_before_a_machine_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would become a file: for a page on standard output there is --json."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    assert run(["node", "audit", "nas.cellar", *LAB, "--junit", str(pipe)]) == 4
+
+    told = capsys.readouterr()
+    assert ("it is no file" in told.err, told.out) == (True, "")
+    assert pipe.is_fifo()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.errors import MachineError
-from bedplate.writer import told_plainly, write_together, write_whole
+from bedplate.writer import told_plainly, try_out, write_together, write_whole
 
 HOST = os.uname().nodename
 NO_PID = 2**22 + 1  # one more than Linux ever gives
@@ -119,3 +119,28 @@ def test_where_one_cannot_be_written_none_is(tmp_path: Path) -> None:
         write_together({first: b"new", tmp_path / "gone" / "prices.txt": b"dear"})
 
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"offers.txt": b"old"}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe"])
+def test_what_is_no_file_keeps_its_place(tmp_path: Path, kind: str) -> None:
+    """A device that became a file would be gone for every program of the machine; here a pipe, which nobody guards."""
+    pipe, path = tmp_path / "pipe", tmp_path / "stdout"
+    os.mkfifo(pipe)
+    path.symlink_to(pipe)
+
+    with pytest.raises(MachineError, match="it is no file"):
+        write_whole(pipe if kind == "pipe" else path, b"new")
+
+    assert (pipe.is_fifo(), path.is_symlink()) == (True, True)
+
+
+def test_files_are_tried_out(tmp_path: Path) -> None:
+    """What cannot be written is told beforehand, and nothing is written yet."""
+    old = tmp_path / "audit.xml"
+    old.write_bytes(b"old")
+
+    try_out([old, tmp_path / "audit.html"])
+    with pytest.raises(MachineError, match="the folder does not exist"):
+        try_out([old, tmp_path / "gone" / "audit.html"])
+
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"audit.xml": b"old"}
