@@ -17,6 +17,7 @@ MOUNTS = concerns(lambda node: bool(node.mounts))
 SHARES = concerns(lambda node: bool(node.shares))
 STORES = concerns(lambda node: bool(node.mounts or node.shares))
 BUCKETS = concerns(lambda node: bool(node.buckets) and Duty.WORKBENCH in node.duties)
+TOLD = concerns(lambda node: bool(node.mounts or node.shares or (node.buckets and Duty.WORKBENCH in node.duties)))
 COMMONS = concerns(lambda node: any(mounted(mount).opener for mount in node.mounts))
 TUNNELS = concerns(lambda node: any(mount.kind is MountKind.EFS for mount in node.mounts))
 
@@ -149,7 +150,7 @@ def test_nothing_of_ours_is_left_that_the_plan_does_not_name(host: Host, node: N
     assert {*told} == {unit.name for at in attached for unit in at.units() if "mount" in unit.name}
 
 
-@STORES
+@TOLD
 def test_whoever_logs_in_reads_what_is_shared(host: Host, node: NodePlan) -> None:
     """The folders, and for each bucket a command that lists it: nobody has to ask where the data is."""
     told = host.file(NOTICE).content_string
