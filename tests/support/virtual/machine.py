@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.support.netlab import LabHost
 from tests.support.netlab_program import LabProgram, until
+from tests.support.pace import clock_pace
 from tests.support.stand.command import CommandError, call
 from tests.support.virtual.line import Line
 
@@ -68,8 +69,8 @@ class VirtualMachine:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until its services have started."""
-        until(self._is_up, _BOOT_SECONDS, f"{self.host.name} boots", every=0.3)
+        """Wait until its services have started; longer on a machine that has much else to do."""
+        until(self._is_up, _BOOT_SECONDS * clock_pace(), f"{self.host.name} boots", every=0.3)
 
     def run(self, script: str, seconds: float = 120) -> str:
         """Run a shell script as root, and return what it said. Raises CommandError."""
