@@ -21,7 +21,7 @@ PODS = frozenset({Duty.WORKER, Duty.CONTROL})
 # Who may speak to a file server: root, in whose name the kernel mounts, and stunnel, by an id that systemd lends it.
 # Whoever else asks there could claim to be anybody, for the server believes its clients (ADR 27).
 # Source: systemd.exec(5), `DynamicUser=`.
-FILES, _MOUNTERS = f"tcp dport {NFS}", "0, 61184-65519"
+FILES, MOUNTERS = f"tcp dport {NFS}", "0, 61184-65519"
 # The bridges that Docker and Podman make, as they name them; a machine's own, br0, is none of them.
 _BRIDGES = ("docker*", "br-*", "podman*", "cni-podman*")
 
@@ -66,7 +66,7 @@ def ruleset(rules: Iterable[Rule], duties: frozenset[Duty]) -> str:
         "hardened/filter.nft.j2",
         doors=doors_of(known),
         to_files=FILES,
-        mounters=_MOUNTERS,
+        mounters=MOUNTERS,
         carries_pods=bool(duties & PODS),
         pods=pods_of(known),
         forwards=bool(duties & FORWARDERS),

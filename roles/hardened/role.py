@@ -9,7 +9,7 @@ from pyinfra.operations.util import any_changed
 from bedplate.plan.door import Rule
 from bedplate.plan.node import Duty
 from roles.base import Changes, Role
-from roles.hardened import auditing, identity, kernel, logins, memory, modes, passwords, sshd
+from roles.hardened import auditing, emergency, identity, kernel, logins, memory, modes, passwords, sshd
 from roles.hardened import filter as packet_filter
 from roles.hardened.texts import edited
 from roles.hardened.trial import Trial
@@ -76,4 +76,5 @@ class Hardened(Role):
 
     @property
     def _trial(self) -> Trial:
-        return Trial(packet_filter.ruleset(self.doors, self.duties), sshd.settings(self.duties))
+        packets = packet_filter.ruleset(self.doors, self.duties)
+        return Trial(packets, sshd.settings(self.duties), emergency.ruleset(self.doors))

@@ -13,6 +13,7 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import files, server
 
+from roles.hardened import emergency
 from roles.shipped import Shipped, ship
 from roles.template import text_of
 
@@ -51,19 +52,22 @@ class InForce(FactBase[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What is wanted of a node's packet filter and of its sshd."""
+    """What is wanted of a node's packet filter and of its sshd, and what stands in for a filter that does not load."""
 
     packets: str
     sshd: str
+    shut: str
 
     def write(self) -> None:
         """Put both where a trial finds them, with the program that tries them."""
         ship(
             Shipped("Program of trials", SCRIPT, text_of("hardened/bedplate-trial"), "755"),
+            *emergency.shipped(self.shut),
             Shipped("Unit of the packet filter", _UNIT, text_of("hardened/bedplate-filter.service")),
             Shipped("Packet filter", "/etc/bedplate/wanted/filter.nft", self.packets, "600"),
             Shipped("Settings of sshd", "/etc/bedplate/wanted/sshd.conf", self.sshd, "600"),
         )
+        files.link(name="Shut at boot", path=emergency.ENABLED, target=emergency.UNIT_PATH)
         files.link(name="Packet filter at boot", path=_ENABLED, target=_UNIT)
 
     def begin(self) -> None:

@@ -6,9 +6,10 @@ import pytest
 from testinfra.host import Host
 
 from bedplate.plan.node import NodePlan
-from roles.hardened import kernel
+from roles.hardened import emergency, kernel
 from roles.hardened.filter import FORWARDERS, HOSTS, ruleset
 from roles.sysctl import Settable, otherwise
+from roles.template import text_of
 from tests.compliance.subject import concerns
 
 
@@ -47,6 +48,23 @@ def test_the_filter_stands_before_the_network_does(host: Host) -> None:
 
     assert "UnitFileState=enabled" in unit
     assert "network-pre.target" in unit
+
+
+def test_a_boot_without_its_filter_is_shut(host: Host, node: NodePlan) -> None:
+    """Before the filter, a boot loads what lets in nothing but SSH from where the plan does; it stays if that fails."""
+    unit = host.check_output("systemctl show --property=UnitFileState,Before %s", emergency.UNIT)
+
+    assert host.file(emergency.PATH).content_string == emergency.ruleset(node.doors)
+    assert host.file(emergency.UNIT_PATH).content_string == text_of(f"hardened/{emergency.UNIT}")
+    assert "UnitFileState=enabled" in unit
+    assert {"bedplate-filter.service", "network-pre.target"} <= set(unit.replace("=", " ").split())
+
+
+def test_the_filter_in_force_is_not_that_of_emergencies(host: Host) -> None:
+    """The last boot could load the packet filter: only then does the node do its work."""
+    found = host.run(f"nft list chain inet bedplate {emergency.MARK}")
+
+    assert not found.succeeded, "the filter could not be loaded: `journalctl --boot --unit=bedplate-filter` says why"
 
 
 @pytest.mark.parametrize("about", ["net.ipv4", "net.ipv6", "net.core"])

@@ -1,51 +1,24 @@
 """The packet filter and sshd's settings on trial, on a machine that can be locked out."""
 
 import time
-from ipaddress import IPv4Network
 
 import pytest
 
 from bedplate.plan.door import Rule
 from roles.hardened.filter import ruleset
-from roles.hardened.sshd import settings
 from roles.hardened.trial import CONFIRM, SCRIPT
-from roles.template import text_of
-from tests.support.netlab_program import until
 from tests.support.stand.command import CommandError
+from tests.support.stand.guarded import HIDDEN, KEYS_ONLY, LAN, OPEN, answers, guarded, want
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
-LAN = Rule("ssh-from-cellar", "SSH from the cellar", IPv4Network("192.168.40.0/22"), "tcp", 22)
-OPEN = ruleset((LAN,), frozenset())
 SHUT = ruleset((), frozenset())
-KEYS_ONLY = settings(frozenset())
-# A second sshd stands for a service that no door names.
-HIDDEN = 2200
 
 
 @pytest.fixture(scope="module")
 def node(stand: Stand) -> Node:
     """Give a machine with what the role puts there, in force and confirmed."""
-    node = stand.boot("nas.cellar", "192.168.40.5")
-    script = node.root / SCRIPT.removeprefix("/")
-    script.write_text(text_of("hardened/bedplate-trial"))
-    script.chmod(0o755)
-    unit = node.root / "etc/systemd/system/bedplate-filter.service"
-    unit.write_text(text_of("hardened/bedplate-filter.service"))
-    node.run("ssh-keygen -A; systemctl enable bedplate-filter.service")
-    want(node, OPEN)
-    node.run(f"{SCRIPT} begin 60")
-    # sshd takes nobody for a moment while it reads its settings.
-    until(lambda: node.ssh(f"sudo {CONFIRM}").returncode == 0, 30, "somebody comes in and confirms")
-    return node
-
-
-def want(node: Node, packets: str, sshd: str = KEYS_ONLY) -> None:
-    """Write what is wanted, as the role does."""
-    folder = node.root / "etc/bedplate/wanted"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "filter.nft").write_text(packets)
-    (folder / "sshd.conf").write_text(sshd)
+    return guarded(stand)
 
 
 def lets_us_in(node: Node) -> bool:
@@ -159,15 +132,12 @@ def test_a_door_is_open_to_whom_it_names_and_to_nobody_else(node: Node) -> None:
     """SSH answers the LAN; a service that no door names answers nobody, and answers once a door names it."""
     named = ruleset((LAN, Rule("hidden", "hidden", LAN.block, "tcp", HIDDEN)), frozenset())
     node.run(f"systemd-run --quiet --unit=hidden /usr/sbin/sshd -D -p {HIDDEN} -o PidFile=none")
-    knock = ("bash", "-c", f"exec 3<>/dev/tcp/{node.address}/{HIDDEN}")
 
-    closed = node.desk.run("timeout", "3", *knock).returncode
+    before = answers(node, HIDDEN)
     want(node, named)
     node.run(f"{SCRIPT} begin 60 && {CONFIRM}")
-    opened = node.desk.run("timeout", "3", *knock).returncode
 
-    assert closed == 124
-    assert opened == 0
+    assert (before, answers(node, HIDDEN)) == (False, True)
 
 
 def test_a_session_that_stands_is_never_cut(node: Node) -> None:

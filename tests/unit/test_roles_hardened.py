@@ -18,6 +18,7 @@ from tests.support.hardened import again, fresh
 from tests.support.recorded import Lines, Recorded, recorded
 
 SSH = Rule("ssh-from-cellar", "SSH from the cellar", IPv4Network("192.168.40.0/22"), "tcp", 22)
+FIGURES = Rule("figures", "Figures", SSH.block, "tcp", 9100)
 ROLE = Hardened(doors=(SSH,), duties=frozenset())
 DEBIAN = recorded("debian-12")
 TABLES = [DEBIAN, recorded("ubuntu-24.04")]
@@ -97,14 +98,19 @@ def test_the_folder_of_logs_is_as_its_distribution_has_it(group: str, mode: str)
     assert wanted("/etc/crontab", group) == "600"
 
 
-def test_a_door_that_closes_changes_the_filter_alone() -> None:
-    """An edit of the plan's doors writes one file and begins a trial."""
-    disk = fresh(DEBIAN).play(ROLE).disk
-    shut = Hardened(doors=(), duties=frozenset())
+@pytest.mark.parametrize(
+    ("doors", "written"),
+    [((SSH,), ["Packet filter"]), ((FIGURES,), ["Packet filter of emergencies", "Packet filter"])],
+    ids=["another", "ssh"],
+)
+def test_a_door_that_closes_changes_the_filter_alone(doors: tuple[Rule, ...], written: list[str]) -> None:
+    """An edit of the plan's doors writes one file and begins a trial; SSH's are in that of emergencies, too."""
+    disk = fresh(DEBIAN).play(Hardened(doors=(SSH, FIGURES), duties=frozenset())).disk
+    shut = Hardened(doors=doors, duties=frozenset())
 
     played = again(DEBIAN, disk, {"roles.hardened.trial.InForce": None}).play(shut, stages=LATER)
 
-    assert played.changes == ["Packet filter", ON_TRIAL]
+    assert played.changes == [*written, ON_TRIAL]
 
 
 def test_the_host_key_by_which_the_node_is_known_stays() -> None:
