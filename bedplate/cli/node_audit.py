@@ -131,7 +131,8 @@ def _write(fleet: str, findings: "Sequence[Findings]", junit: Path | None, html:
 
 def _status(findings: "Sequence[Findings]") -> int:
     from bedplate.nodes.verdict import Outcome
+    from bedplate.report.compliance import is_partial
 
     if any(each.of(Outcome.VIOLATED) for each in findings):
         return ViolationError.exit_code
-    return PartError.exit_code if any(each.unreached for each in findings) else 0
+    return PartError.exit_code if any(map(is_partial, findings)) else 0

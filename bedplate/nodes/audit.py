@@ -61,7 +61,7 @@ def _audited(audit: Audit, node: str) -> Findings:
 def _way(audit: Audit, node: str) -> tuple[str, ...]:
     """Return testinfra's options: one shell of root's over SSH, or this machine itself."""
     if audit.config is None:
-        return ("--hosts=local://", *(() if os.geteuid() == 0 else ("--sudo",)))
+        return (f"--hosts=here://{node}", *(() if os.geteuid() == 0 else ("--sudo",)))
     at = f"{audit.login.user}@{node}" if audit.login.user else node
     key = (f"--ssh-identity-file={audit.login.identity.absolute()}",) if audit.login.identity else ()
     return (f"--hosts=shell://{at}", f"--ssh-config={audit.config.absolute()}", *key, "--sudo")

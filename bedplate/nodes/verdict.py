@@ -12,6 +12,7 @@ class Outcome(StrEnum):
     KEPT = "kept"
     VIOLATED = "violated"
     UNJUDGED = "not judged"
+    UNSEEN = "not seen"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,15 @@ from bedplate.nodes.verdict import Findings, Outcome, Verdict
 from bedplate.report.columns import WIDTH, aligned, counted
 from bedplate.report.faults import INDENT, wrapped
 
-_HEADING = ("machine", "kept", "violated", "not judged", "not about it", "time")
-_RIGHT = (1, 2, 3, 4, 5)
+_HEADING = ("machine", "kept", "violated", "not judged", "not seen", "not about it", "time")
+_RIGHT = (1, 2, 3, 4, 5, 6)
 # More than this of what a check saw helps nobody in a terminal; the documents hold it whole.
 _MOST_LINES = 6
 _ROOM = WIDTH - 2 * len(INDENT)
 
 
 def compliance_lines(findings: Iterable[Findings], *, whole: bool = False) -> Iterator[str]:
-    """Yield a table by machine, then each rule that is violated or was not judged, or with `whole` every rule."""
+    """Yield a table by machine, then each rule that is violated, not judged or not seen, or with `whole` every rule."""
     told = tuple(findings)
     rows = [_row(each) for each in told if not each.unreached]
     yield from aligned((_HEADING, *rows), right=_RIGHT) if rows else ()
@@ -36,8 +36,13 @@ def compliance_document(findings: Iterable[Findings]) -> dict[str, Any]:
 
 
 def is_compliant(findings: Iterable[Findings]) -> bool:
-    """Tell whether every machine was reached, and violates nothing."""
-    return not any(each.unreached or each.of(Outcome.VIOLATED) for each in findings)
+    """Tell whether every machine was reached and seen whole, and violates nothing."""
+    return not any(is_partial(each) or each.of(Outcome.VIOLATED) for each in findings)
+
+
+def is_partial(findings: Findings) -> bool:
+    """Tell whether a machine was not reached, or did not answer what a rule asks."""
+    return bool(findings.unreached or findings.of(Outcome.UNSEEN))
 
 
 def _row(each: Findings) -> tuple[str, ...]:
@@ -70,11 +75,16 @@ def _tally(findings: Sequence[Findings]) -> str:
     violations = sum(len(each.of(Outcome.VIOLATED)) for each in reached)
     unreached = len(findings) - len(reached)
     found = counted(violations, "violation") if violations else "no violation"
+    unseen = sum(len(each.of(Outcome.UNSEEN)) for each in reached)
+    silent = f"; {counted(unseen, 'rule')} not seen" if unseen else ""
     missing = f"; {counted(unreached, 'machine')} not reached" if unreached else ""
-    return f"{found} in {counted(rules, 'rule')} on {counted(len(reached), 'machine')}{missing}"
+    return f"{found} in {counted(rules, 'rule')} on {counted(len(reached), 'machine')}{silent}{missing}"
 
 
 def _next(findings: Sequence[Findings]) -> Iterator[str]:
     names = [each.node for each in findings if each.of(Outcome.VIOLATED)]
     if names:
         yield f"next: `bedplate node apply {' '.join(names)}` makes what was declared so"
+    silent = [each.node for each in findings if each.of(Outcome.UNSEEN)]
+    if silent:
+        yield f"not seen on {', '.join(silent)}: is a file server gone? Look again when it is back"

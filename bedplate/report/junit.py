@@ -8,12 +8,12 @@ from bedplate.nodes.verdict import Findings, Outcome, Verdict
 
 # What XML 1.0 cannot hold; a machine may answer anything.
 _UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_ELEMENTS = {Outcome.VIOLATED: "failure", Outcome.UNJUDGED: "skipped"}
+_ELEMENTS = {Outcome.VIOLATED: "failure", Outcome.UNJUDGED: "skipped", Outcome.UNSEEN: "error"}
 _REACH = "is-reached"
 
 
 def junit(findings: Iterable[Findings]) -> bytes:
-    """Return the file; a machine that was not reached is a suite whose one case is an error."""
+    """Return the file; a machine that was not reached has a case that is an error, as has what it did not answer."""
     root = Element("testsuites", name="bedplate node audit")
     for each in findings:
         _suite(root, each)
@@ -24,9 +24,9 @@ def junit(findings: Iterable[Findings]) -> bytes:
 
 def _suite(root: Element, each: Findings) -> None:
     lost = bool(each.unreached)
-    failures, skipped = (str(len(each.of(outcome))) for outcome in _ELEMENTS)
-    counts = {"tests": str(len(each.verdicts) + lost), "failures": failures, "errors": str(int(lost))}
-    suite = SubElement(root, "testsuite", {"name": each.node, **counts, "skipped": skipped})
+    failures, skipped, errors = (len(each.of(outcome)) for outcome in _ELEMENTS)
+    told = {"tests": len(each.verdicts) + lost, "failures": failures, "errors": errors + lost, "skipped": skipped}
+    suite = SubElement(root, "testsuite", {"name": each.node, **{key: str(count) for key, count in told.items()}})
     for verdict in each.verdicts:
         _case(suite, each.node, verdict)
     if each.unreached:

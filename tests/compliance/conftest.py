@@ -20,7 +20,7 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.node import NodePlan
 from bedplate.plan.nodes import node_of, pool_node
 from tests.compliance.ledger import Ledger
-from tests.compliance.shell import ShellBackend
+from tests.compliance.shell import HereBackend, ShellBackend
 from tests.compliance.subject import MARK
 
 _PLAN = pytest.StashKey[FleetPlan]()
@@ -37,8 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Open the ledger, and teach testinfra the way that is quick."""
-    BACKENDS[ShellBackend.NAME] = f"{ShellBackend.__module__}.{ShellBackend.__name__}"
+    """Open the ledger, and teach testinfra the ways that are quick."""
+    BACKENDS.update({each.NAME: f"{each.__module__}.{each.__name__}" for each in (ShellBackend, HereBackend)})
     config.addinivalue_line("markers", f"{MARK}(has): which machines the rule is about, by their plan")
     config.stash[_LEDGER] = Ledger(config.getoption("--findings"))
     config.pluginmanager.register(config.stash[_LEDGER])

@@ -1,6 +1,7 @@
 """What the checks find, machine by machine, as pytest runs them; written as JSON at the end where somebody asks.
 
-Never judges: a rule that fails is violated, one that gives a reason for not looking is not judged.
+Never judges: a rule that fails is violated, one that gives a reason for not looking is not judged, and one that
+a machine did not answer in time is not seen.
 """
 
 from collections.abc import Generator
@@ -16,9 +17,11 @@ from bedplate.nodes.audit import role_of
 from bedplate.nodes.verdict import Findings, Outcome, Verdict
 from bedplate.plan.node import NodePlan
 from bedplate.writer import write_whole
+from tests.compliance.shell import SilenceError
 from tests.compliance.subject import MARK
 
 _OUTCOMES = {"passed": Outcome.KEPT, "failed": Outcome.VIOLATED, "skipped": Outcome.UNJUDGED}
+_SILENT = ("silent", "yes")
 
 
 @dataclass
@@ -59,8 +62,12 @@ class Ledger:
     def pytest_runtest_makereport(
         self, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Note a machine that is lost on the way."""
+        """Note a machine that is lost on the way, and a rule that it did not answer."""
         report = yield
+        if call.excinfo and isinstance(call.excinfo.value, SilenceError):
+            report.user_properties.append(_SILENT)
+            report.outcome, report.longrepr = "skipped", ("", 0, f"Skipped: {call.excinfo.value}")
+            return report
         lost = _lost(call.excinfo.value) if call.excinfo else ""
         if lost:
             self._pages[_told(report)["node"]].unreached = lost
@@ -78,7 +85,8 @@ class Ledger:
         """Write down what became of a rule."""
         if report.when == "call" or (report.when == "setup" and not report.passed):
             told = _told(report)
-            words, outcome = _words(report), _OUTCOMES[report.outcome]
+            words = _words(report)
+            outcome = Outcome.UNSEEN if _SILENT in report.user_properties else _OUTCOMES[report.outcome]
             page = self._pages[told["node"]]
             seconds = round(report.duration, 3)
             page.verdicts.append(Verdict(told["role"], told["rule"], told["promise"], outcome, words, seconds))
@@ -91,7 +99,7 @@ class Ledger:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Hand over what was found; a machine that was not reached is no success."""
+        """Hand over what was found; a machine that was not reached, or only in part, is no success."""
         findings = [page.findings() for page in self._pages.values()]
         if self._target:
             write_whole(Path(self._target), f"[{', '.join(each.text() for each in findings)}]".encode())
@@ -99,7 +107,7 @@ class Ledger:
             session.exitstatus = PartError.exit_code
 
     def _is_partial(self) -> bool:
-        return any(page.unreached for page in self._pages.values())
+        return any(page.unreached or page.findings().of(Outcome.UNSEEN) for page in self._pages.values())
 
 
 def silence(host: Host) -> str:
@@ -108,6 +116,8 @@ def silence(host: Host) -> str:
         answer = host.run("true")
     except RuntimeError as error:
         return _lost(error) or str(error)
+    except SilenceError as error:
+        return str(error)
     return "" if answer.succeeded else _last(answer.stderr)
 
 

@@ -19,8 +19,17 @@ from testinfra.backend.ssh import SshBackend
 # No terminal, no agent, no display; a key that is not known beforehand is refused.
 _OPTIONS = "-T -a -x -o BatchMode=yes -o StrictHostKeyChecking=yes -o LogLevel=ERROR -o ControlMaster=no"
 _UNREACHED = 255
-_PATIENCE_SECONDS = 120
+# How long one command may take, and on a machine on which one has taken longer, each of those after it: whatever waits
+# there for a file server that is gone would wait again.
+_PATIENCE_SECONDS, _HASTE_SECONDS = 60, 5
+# What timeout(1) ends with: the command's end at a signal, or at the second, which nothing outlives.
+_TIMED_OUT = {124, 128 + 9}
+_KILL_SECONDS = 5
 _END_SECONDS = 5
+
+
+class SilenceError(Exception):
+    """A command that did not end in its time: what it was to see, nobody has seen."""
 
 
 class ShellBackend(SshBackend):  # type: ignore[misc]  # testinfra ships no types
@@ -31,52 +40,84 @@ class ShellBackend(SshBackend):  # type: ignore[misc]  # testinfra ships no type
     def __init__(self, hostspec: str, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  testinfra's own signature
         super().__init__(hostspec, *args, **{**kwargs, "ssh_extra_args": _OPTIONS})
         self._shell: subprocess.Popen[bytes] | None = None
+        self._patience = _PATIENCE_SECONDS
 
     def run(self, command: str, *args: str, **kwargs: Any) -> CommandResult:  # noqa: ANN401, ARG002  as above
-        """Run a command on the machine. Raises RuntimeError, with what OpenSSH said, where it is not reached."""
+        """Run a command on the machine.
+
+        Raises RuntimeError, with what OpenSSH said, where it is not reached, and SilenceError where it takes too long.
+        """
         as_another = self.sudo and self.sudo_user
         words = self.get_command(command, *args) if as_another else self.quote(command, *args)
         if self._shell is None:
             self._shell = self._opened()
-        status, out, err = asked(self._shell, words)
+        status, out, err = self._asked(self._shell, words)
         answer = self.result(status, self.encode(words), out, err)
         if status == _UNREACHED and self._shell.poll() is not None:
             self._shell = None
             raise RuntimeError(answer)
         return answer
 
+    def _asked(self, shell: subprocess.Popen[bytes], words: str) -> tuple[int, bytes, bytes]:
+        try:
+            return asked(shell, words, self._patience)
+        except TimeoutError:
+            told = f"no answer within {self._patience} s: {words}"
+            self._patience = _HASTE_SECONDS
+            raise SilenceError(told) from None
+
     def _opened(self) -> subprocess.Popen[bytes]:
-        command, arguments = self._build_ssh_command("exec sudo -n sh" if self.sudo else "exec sh")
-        line = self.quote(" ".join(command), *arguments)
         pipe = subprocess.PIPE
-        shell = subprocess.Popen(["/bin/sh", "-c", f"exec {line}"], stdin=pipe, stdout=pipe, stderr=pipe)
+        shell = subprocess.Popen(["/bin/sh", "-c", f"exec {self._line()}"], stdin=pipe, stdout=pipe, stderr=pipe)
         weakref.finalize(self, ended, shell)
         return shell
 
+    def _line(self) -> str:
+        command, arguments = self._build_ssh_command(f"exec {self._far_end()}")
+        return str(self.quote(" ".join(command), *arguments))
 
-def asked(shell: subprocess.Popen[bytes], command: str) -> tuple[int, bytes, bytes]:
-    """Return the status of a command, what it said and what it complained of."""
+    def _far_end(self) -> str:
+        return "sudo -n sh" if self.sudo else "sh"
+
+
+class HereBackend(ShellBackend):
+    """The same for this machine, as `here://NAME`: without SSH."""
+
+    NAME = "here"
+
+    def _line(self) -> str:
+        return self._far_end()
+
+
+def asked(shell: subprocess.Popen[bytes], command: str, seconds: float = _PATIENCE_SECONDS) -> tuple[int, bytes, bytes]:
+    """Return the status of a command, what it said and what it complained of; raises TimeoutError where it was ended.
+
+    A shell that does not even tell that is ended too, and answers as one that is gone.
+    """
     mark = secrets.token_hex(16)
-    line = f"sh -c {shlex.quote(command)} </dev/null; printf '\\n{mark} %d\\n' $?; printf '\\n{mark}\\n' >&2\n"
+    bounded = f"timeout --kill-after={_KILL_SECONDS} {seconds} sh -c {shlex.quote(command)}"
+    line = f"{bounded} </dev/null; printf '\\n{mark} %d\\n' $?; printf '\\n{mark}\\n' >&2\n"
+    begun = monotonic()
     assert shell.stdin
     with suppress(BrokenPipeError):
         shell.stdin.write(line.encode())
         shell.stdin.flush()
-    said, complained = _read(shell, f"\n{mark}".encode())
+    said, complained = _read(shell, f"\n{mark}".encode(), begun + seconds + 2 * _KILL_SECONDS)
     out, found, rest = said.partition(f"\n{mark} ".encode())
     err = complained.partition(f"\n{mark}\n".encode())[0]
     if not found:
         ended(shell)
         return _UNREACHED, out, err
+    if int(rest) in _TIMED_OUT and monotonic() - begun >= seconds:
+        raise TimeoutError(command)
     return int(rest), out, err
 
 
-def _read(shell: subprocess.Popen[bytes], mark: bytes) -> tuple[bytes, bytes]:
-    """Read both streams until each has shown the mark and the end of its line, or has ended."""
+def _read(shell: subprocess.Popen[bytes], mark: bytes, end: float) -> tuple[bytes, bytes]:
+    """Read both streams until each has shown the mark and the end of its line, or has ended, or it is the end."""
     assert shell.stdout
     assert shell.stderr
     texts: dict[int, bytes] = {shell.stdout.fileno(): b"", shell.stderr.fileno(): b""}
-    end = monotonic() + _PATIENCE_SECONDS
     with selectors.DefaultSelector() as streams:
         for stream in texts:
             streams.register(stream, selectors.EVENT_READ)

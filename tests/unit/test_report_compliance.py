@@ -22,9 +22,13 @@ BROKEN = Verdict(
     0.2,
 )
 UNSEEN = Verdict("hardened", "audit-is-on", "What root does is written down.", Outcome.UNJUDGED, "a container", 0.0)
+SILENT = Verdict(
+    "people", "homes-are-theirs", "A home is its owner's.", Outcome.UNSEEN, "no answer within 60 s: stat", 60
+)
 FINDINGS = (
     Findings("titan-01.cellar", (KEPT, BROKEN, UNSEEN), apart=7, seconds=3.2),
     Findings("gate.cellar", (KEPT,), apart=9, seconds=1.0),
+    Findings("titan-02.cellar", (KEPT, SILENT), apart=9, seconds=61.0),
     Findings("nas.cellar", unreached="ssh: connect to host 192.168.40.5 port 22: Connection timed out"),
 )
 
@@ -39,21 +43,22 @@ def test_findings_fit_a_terminal(name: str, whole: bool, expect: Expect) -> None
 
 
 def test_a_program_reads_the_findings_as_one_document() -> None:
-    """Machines in their order, each with every verdict; one that was not reached makes the whole not fine."""
+    """Machines in their order, each with every verdict; one not reached, or not whole, is not fine."""
     document = json.loads(json.dumps(compliance_document(FINDINGS)))
 
-    assert [node["node"] for node in document["nodes"]] == ["titan-01.cellar", "gate.cellar", "nas.cellar"]
+    assert [node["node"] for node in document["nodes"]] == [each.node for each in FINDINGS]
     assert document["nodes"][0]["verdicts"][1]["outcome"] == "violated"
     assert document["ok"] is False
-    assert compliance_document(FINDINGS[1:2])["ok"] is True
+    assert [compliance_document((each,))["ok"] for each in FINDINGS] == [False, True, False, False]
 
 
 def test_a_ci_reads_the_findings_as_junit() -> None:
     """A suite a machine, a case a rule; a machine that was not reached is an error, and no byte breaks the file."""
     suites = ET.fromstring(junit(FINDINGS))  # noqa: S314  our own file
 
+    last = [("titan-02.cellar", "2", "0", "1"), ("nas.cellar", "1", "0", "1")]
     counts = [(each.get("name"), each.get("tests"), each.get("failures"), each.get("errors")) for each in suites]
-    assert counts == [("titan-01.cellar", "3", "1", "0"), ("gate.cellar", "1", "0", "0"), ("nas.cellar", "1", "0", "1")]
+    assert counts == [("titan-01.cellar", "3", "1", "0"), ("gate.cellar", "1", "0", "0"), *last]
     assert "is <yes>\N{REPLACEMENT CHARACTER}" in (suites.findtext("testsuite/testcase/failure") or "")
 
 
