@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pyinfra.context import host
+from pyinfra.facts.server import Arch
 from pyinfra.operations import server
 from pyinfra.operations.util import any_changed
 
@@ -61,7 +63,7 @@ class Hardened(Role):
         modes.tighten()
         identity.prove()
         self._trial.write()
-        return ship(auditing.RULES, auditing.DAEMON)
+        return ship(*auditing.shipped(host.get_fact(Arch)))
 
     def activate(self, changes: Changes) -> None:
         """Put it in force, the ways in as the last."""

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 import pytest
 from testinfra.host import Host
 
+from roles.hardened import auditing
 from roles.hardened.modes import WANTED, wanted
 from tests.compliance.accounts import entries
 
@@ -219,12 +220,21 @@ def test_what_sends_passwords_in_the_clear_is_not_here(host: Host) -> None:
 def test_changes_of_access_are_written_down(host: Host) -> None:
     """The audit tells who changed accounts, keys, rights and schedules; a full disk stops no work."""
     assert host.service("auditd").is_enabled
-    rules = host.file("/etc/audit/rules.d/50-bedplate.rules").content_string
-    for path in ("/etc/passwd", "/etc/sudoers.d/", "/etc/ssh/", "/etc/cron.d/"):
-        assert f"-w {path} -p wa" in rules
+    found = host.file(auditing.RULES).content_string.splitlines()
+    assert [line for line in _audited(host.check_output("uname -m"), "-w ") if line not in found] == []
     daemon = host.file("/etc/audit/auditd.conf").content_string
     assert "max_log_file_action = ROTATE" in daemon
     assert "disk_full_action = ROTATE" in daemon
+
+
+def test_no_program_does_unseen_what_others_are_seen_to_do(host: Host) -> None:
+    """Calls of the kernel are written down whoever makes them: on a processor that runs 32-bit programs, theirs too."""
+    machine = host.check_output("uname -m")
+    found = host.file(auditing.RULES).content_string.splitlines()
+
+    assert [line for line in _audited(machine, "-a ") if line not in found] == []
+    of = {bits: {line.split()[-1] for line in found if f" arch={bits} " in line} for bits in ("b64", "b32")}
+    assert of["b32"] == (of["b64"] if machine == "x86_64" else set())
 
 
 def test_the_kernel_has_the_rules_of_the_audit(host: Host) -> None:
@@ -232,7 +242,12 @@ def test_the_kernel_has_the_rules_of_the_audit(host: Host) -> None:
     if host.check_output("systemd-detect-virt --container || true") != "none":
         pytest.skip("a container has no audit of its own")
     assert host.service("auditd").is_running
-    assert "-w /etc/sudoers.d -p wa -k privilege" in host.check_output("auditctl -l")
+    loaded = host.check_output("auditctl -l")
+    assert "-w /etc/sudoers.d -p wa -k privilege" in loaded
+    for line in _audited(host.check_output("uname -m"), "-a "):
+        # Names of calls come in another order.
+        arch, key = line.split(" -F ")[1].split()[0], line.split()[-1]
+        assert re.search(rf"^-a always,exit -F {arch} .*\bkey={key}$", loaded, re.MULTILINE), line
 
 
 def test_programs_are_confined(host: Host) -> None:
@@ -284,6 +299,11 @@ def _strange(host: Host, mode: str, known: set[str]) -> list[str]:
     asked = f"find {_DISKS} -xdev {_BESIDE_IMAGES} -type f -perm {mode} -print 2>/dev/null | {_UNPACKAGED}"
     found = [line.partition(" ") for line in host.check_output(asked).splitlines()]
     return [path for told, _, path in found if told != "packaged" or PurePosixPath(path).name not in known]
+
+
+def _audited(machine: str, beginning: str) -> list[str]:
+    """Return the rules of the audit that begin so, on a machine of this architecture."""
+    return [line for line in auditing.rules(machine).splitlines() if line.startswith(beginning)]
 
 
 def _is_strange(owner: str, path: str) -> bool:

@@ -113,6 +113,17 @@ def test_a_door_that_closes_changes_the_filter_alone(doors: tuple[Rule, ...], wr
     assert played.changes == [*written, ON_TRIAL]
 
 
+@pytest.mark.parametrize(("machine", "bits"), [("x86_64", {"b64", "b32"}), ("aarch64", {"b64"})])
+def test_calls_of_the_kernel_are_audited_in_each_form_that_the_machine_has(machine: str, bits: set[str]) -> None:
+    """On x86_64 a program of 32 bits is another way to the same call; elsewhere auditctl might refuse the whole file."""
+    table = DEBIAN.but({"server.Arch": (machine,)})
+    text = fresh(table).play(ROLE, stages=LATER).written("/etc/audit/rules.d/50-bedplate.rules")
+
+    calls = [line for line in text.splitlines() if line.startswith("-a ")]
+    assert {line.split("arch=")[1].split()[0] for line in calls} == bits
+    assert len(calls) == 5 * len(bits)
+
+
 def test_the_host_key_by_which_the_node_is_known_stays() -> None:
     """Whoever recorded the key of type ed25519 is never refused after an apply."""
     played = fresh(DEBIAN).play(ROLE)
