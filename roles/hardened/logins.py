@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from roles.hardened.texts import Edit, with_line, with_line_after, with_words
 from roles.shipped import Shipped
 from roles.template import text_of
+from roles.texts import Edit, with_line, with_line_after, with_words
 
 _UMASK = "027"
 # A group without members: su is root's alone, everybody else's way is sudo, which tells who it was.

@@ -7,7 +7,7 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import server
 
-from roles.hardened.texts import Edit, with_line
+from roles.texts import Edit, with_line
 
 _LINE = "tmpfs\t/dev/shm\ttmpfs\trw,nosuid,nodev,noexec\t0\t0"  # a line of fstab
 AT_BOOT = Edit("/etc/fstab", partial(with_line, instead_of=r"\S+\s+/dev/shm\s", line=_LINE))

@@ -13,10 +13,10 @@ from bedplate.plan.node import Duty
 from roles.base import Changes, Role
 from roles.hardened import auditing, emergency, identity, kernel, logins, memory, modes, passwords, sshd
 from roles.hardened import filter as packet_filter
-from roles.hardened.texts import edited
 from roles.hardened.trial import Trial
 from roles.packages import install, purge
 from roles.shipped import ship
+from roles.texts import edited
 
 # Canonical's images for AWS bring it: by an option of sshd's command line, which no file changes, it asks AWS for
 # keys, so that whoever IAM allows comes in as anybody.

@@ -15,6 +15,8 @@ from roles.base import Changes, Role
 from roles.packages import install
 from roles.shipped import Shipped, ship
 from roles.template import text_of
+from roles.texts import edited
+from roles.workbench import paths
 from roles.workbench.micromamba import install_micromamba
 from roles.workbench.scratch import Scratch
 from roles.workbench.uv import install_uv
@@ -50,7 +52,9 @@ class Workbench(Role):
 
     def configure(self) -> Changes:
         """Write what shells know, and what makes and shares local disks."""
-        return ship(_SHELL, _CUDA, *self._scratch.shipped)
+        changes = ship(_SHELL, _CUDA, *self._scratch.shipped)
+        edited(paths.EDIT)
+        return changes
 
     def activate(self, changes: Changes) -> None:
         """Let the linker know CUDA's folder, and share local disks; shells read theirs at the next login."""

@@ -1,8 +1,6 @@
 # Written by bedplate. What a login shell of a workbench knows; homes may lie on a file server, caches need not.
-if [ -d /usr/local/cuda/bin ]; then
-  export CUDA_HOME=/usr/local/cuda
-  case ":$PATH:" in *:/usr/local/cuda/bin:*) ;; *) export PATH="$PATH:/usr/local/cuda/bin" ;; esac
-fi
+if [ -d /usr/local/cuda ]; then export CUDA_HOME=/usr/local/cuda; fi
+case ":$PATH:" in *:/usr/local/cuda/bin:*) ;; *) export PATH="$PATH:/usr/local/cuda/bin" ;; esac
 if [ -n "${USER:-}" ] && [ -w "/scratch/$USER" ]; then
   export SCRATCH="/scratch/$USER"
   export UV_CACHE_DIR="${UV_CACHE_DIR:-$SCRATCH/.cache/uv}"

@@ -1,10 +1,13 @@
 """Workbenches: what people find on a machine that they log in to."""
 
+import re
+
 import pytest
 from testinfra.host import Host
 
 from bedplate.plan.node import Duty, NodePlan
 from roles.workbench.micromamba import BUILDS, NOTE, PATH, VERSION
+from roles.workbench.paths import CUDA, ENVIRONMENT, path_of
 from roles.workbench.scratch import LocalDisks
 from roles.workbench.uv import version
 from tests.compliance.subject import concerns, on_duty
@@ -90,3 +93,14 @@ def test_caches_lie_on_scratch(host: Host, node: NodePlan) -> None:
 def test_cudas_libraries_are_found(host: Host) -> None:
     """The linker knows CUDA's folder by itself, and no variable that breaks other programs does."""
     assert "/usr/local/cuda/lib64" in host.file("/etc/ld.so.conf.d/60-bedplate-cuda.conf").content_string.splitlines()
+
+
+def test_cudas_programs_are_found(host: Host, node: NodePlan) -> None:
+    """By whoever logs in, and by a command that is sent over SSH and logs nobody in."""
+    for person in node.accounts.people:
+        told = host.check_output(_AS, str(person.uid), str(person.uid), person.name, ". /etc/profile; echo $PATH")
+        assert CUDA in told.split(":"), person.name
+    assert CUDA in path_of(host.file(ENVIRONMENT).content_string).split(":")
+    assert re.search(
+        r"^session\s+\w+\s+pam_env\.so\b(?!.*\breadenv=0)", host.file("/etc/pam.d/sshd").content_string, re.MULTILINE
+    )

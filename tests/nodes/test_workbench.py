@@ -40,6 +40,15 @@ def test_a_person_makes_an_environment_on_scratch(node: Node) -> None:
         node.run("su --login ada --shell /bin/sh --command 'ls /scratch/grace'")
 
 
+@pytest.mark.parametrize("command", ["nvcc", "bash -lc nvcc", "sh -c nvcc"], ids=["sent", "login", "other shell"])
+def test_cudas_programs_are_found_over_ssh(node: Node, command: str) -> None:
+    """Whether a shell logs in or a command is sent alone; a stand-in is found where CUDA's own would lie."""
+    program = "/usr/local/cuda/bin/nvcc"
+    node.run(f"install -D -m 755 /dev/null {program}; printf '#!/bin/sh\\necho found\\n' >{program}")
+
+    assert node.ssh(command).stdout == "found\n"
+
+
 def test_a_uv_that_was_broken_is_made_whole(node: Node, operator: Operator) -> None:
     """The next apply finds that the program is not the pinned one, and takes it anew by its sum."""
     node.run("printf '#!/bin/sh\\necho uv 0.0.1\\n' > /opt/uv/bin/uv")

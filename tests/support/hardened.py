@@ -63,4 +63,4 @@ def _texts(disk: Disk) -> Mapping[str, Lines]:
         if path in disk.entries
         for line in (f"==bedplate== {path}", *disk.read(path).splitlines())
     ]
-    return {f"{_FACT}texts.Texts": tuple(told)}
+    return {"roles.texts.Texts": tuple(told)}

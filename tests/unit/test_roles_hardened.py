@@ -115,7 +115,7 @@ def test_a_door_that_closes_changes_the_filter_alone(doors: tuple[Rule, ...], wr
 
 @pytest.mark.parametrize(("machine", "bits"), [("x86_64", {"b64", "b32"}), ("aarch64", {"b64"})])
 def test_calls_of_the_kernel_are_audited_in_each_form_that_the_machine_has(machine: str, bits: set[str]) -> None:
-    """On x86_64 a program of 32 bits is another way to the same call; elsewhere auditctl might refuse the whole file."""
+    """On x86_64 a program of 32 bits is another way to the same call; elsewhere auditctl might refuse the file."""
     table = DEBIAN.but({"server.Arch": (machine,)})
     text = fresh(table).play(ROLE, stages=LATER).written("/etc/audit/rules.d/50-bedplate.rules")
 

@@ -12,6 +12,7 @@ from bedplate.plan.accounts import Account
 from bedplate.plan.node import Hardware
 from roles.template import text_of
 from roles.workbench.micromamba import BUILDS, NOTE, PATH, VERSION, Unreached, taken
+from roles.workbench.paths import CUDA, with_program_folder
 from roles.workbench.role import TOOLS, Workbench
 from roles.workbench.scratch import UNIT
 from roles.workbench.uv import UvVersion, version
@@ -26,6 +27,8 @@ ADA = Account("ada", 20000, admin=False, keys=())
 BEN = Account("ben", 20001, admin=False, keys=())
 GPUS = Hardware("h100", 8)
 BENCH = Workbench((ADA, BEN), None)
+# What Ubuntu gives every session.
+USUAL = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games"
 
 
 def test_tools_come_in_one_call() -> None:
@@ -159,6 +162,39 @@ def test_a_login_shell_keeps_caches_on_scratch(tmp_path: Path) -> None:
     assert told(USER="zoe") == told() == "none none"
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", f'PATH="{USUAL}:{CUDA}"\n'),
+        ("LANG=C\n", f'LANG=C\nPATH="{USUAL}:{CUDA}"\n'),
+        (f'PATH="{USUAL}:/snap/bin"\n', f'PATH="{USUAL}:/snap/bin:{CUDA}"\n'),
+        ("PATH=/usr/bin\nLANG=C\n", f'LANG=C\nPATH="/usr/bin:{CUDA}"\n'),
+        (f"PATH=/opt/bin:{CUDA}:/usr/bin\n", f"PATH=/opt/bin:{CUDA}:/usr/bin\n"),
+    ],
+    ids=["debian", "other words", "ubuntu", "a hand's", "a hand's own place"],
+)
+def test_cudas_folder_is_added_to_what_a_session_is_given(text: str, wanted: str) -> None:
+    """Beside what the distribution or somebody says there; nothing is said twice."""
+    assert with_program_folder(text, CUDA) == wanted
+    assert with_program_folder(wanted, CUDA) == wanted
+
+
+def test_cudas_programs_come_last_in_a_login_shell(tmp_path: Path) -> None:
+    """Before they are installed, too; where there is no CUDA, nothing says where it lies."""
+    script = text_of("workbench/shell.sh").replace("/usr/local/cuda", str(tmp_path / "cuda"))
+    say = f'{script}\n{script}\necho "$PATH ${{CUDA_HOME-none}}"'
+
+    def told() -> str:
+        command = ["env", "-i", "PATH=/usr/bin:/bin", "sh", "-euc", say]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    before = told()
+    (tmp_path / "cuda").mkdir()
+
+    assert before == f"/usr/bin:/bin:{tmp_path}/cuda/bin none"
+    assert told() == f"/usr/bin:/bin:{tmp_path}/cuda/bin {tmp_path}/cuda"
+
+
 def test_a_second_run_changes_nothing() -> None:
     """What is in force is left alone."""
     settled = DEBIAN.but(
@@ -167,6 +203,7 @@ def test_a_second_run_changes_nothing() -> None:
             "roles.workbench.uv.UvVersion": (f"uv {version()} (x)",),
             "roles.workbench.micromamba.Unreached": (BUILDS["x86_64"].url,),
             "roles.workbench.scratch.Folders": ("ada ada:ada 700", "ben ben:ben 700"),
+            "roles.texts.Texts": ("==bedplate== /etc/environment", f'PATH="{USUAL}:{CUDA}"'),
             "roles.running.States": ("active", f"multi-user.target.wants/{UNIT}"),
         }
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roles.hardened.texts import Edit, Texts, with_line, with_line_after, with_words
+from roles.texts import Edit, Texts, with_line, with_line_after, with_words
 
 
 @pytest.mark.parametrize(
