@@ -1,84 +1,18 @@
 """What the role `people` makes of a node's accounts."""
 
-import subprocess
-import sys
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from bedplate.errors import InputError
-from bedplate.plan.accounts import Account, Accounts
+from bedplate.plan.accounts import Accounts
 from roles.people.conflict import refuse_conflicts
-from roles.people.due import dues, endings
 from roles.people.homes import HomesIn, missing_homes
-from roles.people.role import SUDOERS, People
-from roles.people.standing import Accounted, Group, Login, Standing
-from roles.people.trial import KEPT
-from roles.template import text_of
-from tests.support.disk import Disk, Entry
-from tests.support.fleets import ADA, BOB
+from roles.people.role import SUDOERS
+from roles.people.standing import Accounted
+from tests.support.crowd import ACCOUNTS, FRESH, played
+from tests.support.fleets import ADA
 from tests.support.recorded import Recorded
-from tests.support.recorder import Played, Recorder
-
-ACCOUNTED, MARKS, MAKES_HOMES = "roles.people.standing.Accounted", "roles.shipped.Marks", "roles.people.role.MakesHomes"
-KEYS_ON_TRIAL = "Ways of administrators, on trial"
-ACCOUNTS = Accounts(
-    (
-        Account("ada", 20000, admin=True, keys=(ADA,), groups=("vision",)),
-        Account("bob", 20001, admin=False, keys=(BOB,), groups=("vision", "speech")),
-    ),
-    {"vision": 50000, "speech": 50001},
-    {"eve": 20002},
-)
-FRESH = (
-    "login:root:x:0:0:root:/root:/bin/bash",
-    "login:ubuntu:x:1000:1000::/home/ubuntu:/bin/bash",
-    "group:root:x:0:",
-    "group:sudo:x:27:ubuntu",
-    "lock:root:*:",
-    "lock:ubuntu:!:",
-    "busy:0",
-)
-ADA_THERE = Login("ada", 20000, 20000, "/home/ada", "/bin/bash")
-EVE_THERE = Login("eve", 20002, 20002, "/home/eve", "/usr/sbin/nologin", "!", "1")
-SETTLED = Standing(
-    {
-        "ada": ADA_THERE,
-        "bob": Login("bob", 20001, 20001, "/home/bob", "/usr/bin/zsh"),
-        "eve": EVE_THERE,
-    },
-    {
-        **{name: Group(name, gid) for name, gid in (("ada", 20000), ("bob", 20001), ("eve", 20002))},
-        "vision": Group("vision", 50000, frozenset({"ada", "bob"})),
-        "speech": Group("speech", 50001, frozenset({"bob"})),
-    },
-)
-
-
-def answering(system: Recorded, lines: Iterable[str], **more: tuple[str, ...]) -> Recorded:
-    """Return a node that has these accounts."""
-    table = {ACCOUNTED: tuple(lines), MARKS: None, MAKES_HOMES: ("0",)}
-    return system.but({**table, **more})
-
-
-def played(
-    system: Recorded, lines: Iterable[str] = FRESH, accounts: Accounts = ACCOUNTS, homes: str | None = None
-) -> Played:
-    """Run the role on a node that has these accounts."""
-    node = Recorder(answering(system, lines), Disk.of({}))
-    return node.play(People(accounts, homes), stages=("configure", "activate"))
-
-
-def told(accounts: Accounts, standing: Standing) -> list[str]:
-    """Return what is due, by name."""
-    return [due.name for due in dues(accounts, standing)]
-
-
-def altered(login: Login) -> Standing:
-    """Return the settled node with one account otherwise."""
-    return replace(SETTLED, logins={**SETTLED.logins, login.name: login})
 
 
 def test_a_fresh_node_gets_accounts_with_the_ids_of_the_lock(system: Recorded) -> None:
@@ -112,68 +46,6 @@ def test_who_left_before_the_node_was_made_has_no_account_on_it(system: Recorded
     assert not [name for name in played(system).names if "eve" in name]
 
 
-def test_a_node_that_is_as_planned_is_left_alone() -> None:
-    """A second apply finds nothing to do; a shell of somebody's own choice is theirs."""
-    assert told(ACCOUNTS, SETTLED) == []
-    assert list(endings(ACCOUNTS, SETTLED)) == []
-
-
-@pytest.mark.parametrize(
-    ("login", "due"),
-    [
-        (replace(ADA_THERE, lock="$"), "Account ada"),
-        (replace(ADA_THERE, lock=""), "Account ada"),
-        (replace(ADA_THERE, expires="20000"), "Account ada"),
-        (Login("ada", 20000, 20000, "/home/ada", "/usr/sbin/nologin"), "Account ada"),
-        (replace(ADA_THERE, gid=50000), "Account ada"),
-        (replace(ADA_THERE, home="/srv/ada"), "Account ada"),
-        (replace(EVE_THERE, expires=""), "eve is locked out"),
-        (replace(EVE_THERE, lock="$"), "eve is locked out"),
-        (Login("eve", 20002, 20002, "/home/eve", "/bin/bash", "!", "1"), "eve is locked out"),
-    ],
-    ids=[
-        "password",
-        "no password at all",
-        "end",
-        "shell",
-        "group",
-        "home",
-        "back",
-        "back by password",
-        "back by shell",
-    ],
-)
-def test_what_somebody_changed_by_hand_is_changed_back(login: Login, due: str) -> None:
-    """Each drift is told as the one account that it is about."""
-    assert told(ACCOUNTS, altered(login)) == [due]
-
-
-def groups(**members: str) -> Standing:
-    """Return the settled node with other members of groups."""
-    there = {
-        name: Group(name, SETTLED.groups[name].gid if name in SETTLED.groups else 99, frozenset(told.split()))
-        for name, told in members.items()
-    }
-    return replace(SETTLED, groups={**SETTLED.groups, **there})
-
-
-def test_groups_have_the_members_of_the_file_alone() -> None:
-    """Also strangers go from the fleet's own groups; the system's lose people of the fleet alone."""
-    assert told(ACCOUNTS, groups(vision="ada bob ubuntu")) == ["Members of vision"]
-    assert told(ACCOUNTS, groups(speech="")) == ["Members of speech"]
-    assert told(ACCOUNTS, groups(sudo="ubuntu bob", docker="eve")) == ["bob is not in sudo", "eve is not in docker"]
-
-
-def test_a_group_that_left_the_file_is_emptied() -> None:
-    """Its name and id stay, for files belong to it."""
-    people = tuple(replace(person, groups=()) for person in ACCOUNTS.people)
-    accounts = Accounts(people, {}, ACCOUNTS.departed, dict(ACCOUNTS.groups))
-
-    found = [due.commands[0] for due in dues(accounts, SETTLED)]
-
-    assert found == ["gpasswd --delete ada vision", "gpasswd --delete bob vision", "gpasswd --delete bob speech"]
-
-
 def test_who_leaves_is_locked_out_before_their_processes_end(system: Recorded) -> None:
     """Otherwise they could start new ones meanwhile; what lingers ends too."""
     lines = (
@@ -196,15 +68,6 @@ def test_who_leaves_is_locked_out_before_their_processes_end(system: Recorded) -
         "eve starts nothing at boot",
         "eve runs nothing",
     ]
-
-
-def test_who_returns_is_let_in_again() -> None:
-    """With the old id, a shell, and no end."""
-    accounts = Accounts((*ACCOUNTS.people, Account("eve", 20002, admin=False, keys=(BOB,))), ACCOUNTS.groups)
-
-    (due,) = dues(accounts, SETTLED)
-
-    assert due.commands == ("usermod --shell /bin/bash --expiredate '' eve",)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +131,7 @@ def test_administrators_alone_are_in_the_rules(system: Recorded) -> None:
 
 def test_a_file_server_makes_homes_whole() -> None:
     """For on its clients root is nobody; a home that is there is its owner's."""
-    there: Mapping[str, int] = HomesIn().process(["20000 ada", "0 lost+found"])
+    there = HomesIn().process(["20000 ada", "0 lost+found"])
 
     (due,) = missing_homes("/srv/home", ACCOUNTS, there)
 
@@ -283,58 +146,3 @@ def test_no_hash_of_a_password_leaves_a_node() -> None:
 
     assert "substr($2, 1, 1)" in command
     assert command.count("/etc/shadow") == 1
-
-
-def test_what_somebody_who_left_became_root_for_ends_too() -> None:
-    """The kernel remembers who logged in, whoever they are by now; the loop ends well where there is none of them."""
-    (due,) = endings(ACCOUNTS, replace(SETTLED, busy=frozenset({20002})))
-
-    _, sessions = due.commands
-    subprocess.run(("sh", "-euc", sessions.replace("20002", "4000000001")), check=True, capture_output=True)
-
-
-def test_administrators_ways_are_tried_before_anybody_is_locked_out(system: Recorded) -> None:
-    """What was there is kept, all is written, somebody comes in anew, and only then who left goes."""
-    names = played(system, (*FRESH, "login:eve:x:20002:20002::/home/eve:/bin/bash", "lock:eve:*:")).names
-
-    order = ["Former ways of administrators", "Keys of ada", "Administrators", KEYS_ON_TRIAL, "eve is locked out"]
-    assert [name for name in names if name in order] == order
-
-
-def test_a_person_without_rights_is_no_trial(system: Recorded) -> None:
-    """Nobody applies as them: their key, their coming and their going keep no administrator waiting."""
-    disk = played(system).disk
-    disk.write(SUDOERS, Entry(content=disk.read("/etc/bedplate/sudoers"), mode=440))
-    others = replace(ACCOUNTS, people=(ACCOUNTS.people[0], replace(ACCOUNTS.people[1], keys=(ADA,))))
-
-    again = Recorder(answering(system, FRESH), disk).play(People(others), stages=("configure",))
-
-    assert "Keys of bob" in again.changes
-    assert KEYS_ON_TRIAL not in again.names
-
-
-def test_a_trial_that_was_cut_off_is_ended_by_the_next_apply(system: Recorded) -> None:
-    """All is written and nobody has come in by it: alone, the node would go back after an apply that ended fine."""
-    disk = played(system).disk
-    disk.write(SUDOERS, Entry(content=disk.read("/etc/bedplate/sudoers"), mode=440))
-    kept = Disk.of({KEPT: "/etc/sudoers.d/bedplate\n"}).entries[KEPT]
-
-    settled = Recorder(answering(system, FRESH), disk).play(People(ACCOUNTS), stages=("configure",))
-    disk.write(KEPT, kept)
-    cut = Recorder(answering(system, FRESH), disk).play(People(ACCOUNTS), stages=("configure",))
-
-    assert KEYS_ON_TRIAL not in settled.names
-    assert [name for name in cut.names if name in ("Former ways of administrators", KEYS_ON_TRIAL)] == [
-        "Former ways of administrators",
-        KEYS_ON_TRIAL,
-    ]
-
-
-def test_shellcheck_finds_nothing_in_the_trial_of_keys() -> None:
-    """The program that goes back must not fail for a slip of the shell."""
-    shellcheck = str(Path(sys.executable).with_name("shellcheck"))
-    text = text_of("people/bedplate-trial-people")
-
-    done = subprocess.run([shellcheck, "-"], input=text, capture_output=True, text=True, check=False)
-
-    assert done.stdout == ""
