@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, cast
 from bedplate.nodes.event import Kind, Trouble
 from roles.engine.agent.frame import READY, receive, send
 from roles.engine.sent import agent_program
-from roles.engine.trouble import login_trouble
+from roles.engine.trouble import login_trouble, work_trouble
 
 if TYPE_CHECKING:
     from io import BufferedReader, BufferedWriter
@@ -126,6 +126,8 @@ class Line:
             raise login_trouble(self.node, self._said()) from None
         finally:
             watch.cancel()
+        if "refused" in header:
+            raise work_trouble(self.node, "taking its lock", str(header["refused"]))
         if header["held"]:
             what = f"it is being worked on by {header['held']}"
             raise Trouble(Kind.HELD, what, "wait until that has ended, then run yours again")

@@ -81,10 +81,10 @@ _WORK = (
         "set it (`date`; `chronyc makestep`), then apply again",
     ),
     _Saying(
-        "No space left on device|Disk quota exceeded",
+        "No space left on device|Disk quota exceeded|You don't have enough free space in",
         Kind.FAILED,
         "its disk is full",
-        "make room on it (`df -h`), then apply again",
+        "make room on it (`df -h` and `df -i` tell where), then apply again",
     ),
     _Saying(
         "Could not get lock|Unable to acquire the dpkg frontend lock",

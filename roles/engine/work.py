@@ -12,6 +12,7 @@ from pyinfra.context import ctx_host
 from bedplate.nodes.event import Event, Kind, Step, Trouble
 from bedplate.plan.node import NodePlan
 from roles.base import Role
+from roles.engine import room
 from roles.engine.crew import Lost, NodeHost
 from roles.engine.foretelling import count_as_change, foretell, name_of
 from roles.engine.line import Line, Opening
@@ -68,14 +69,24 @@ class Work:
         self._end(len(changes))
 
     def carry_out(self, is_stopped: Callable[[], bool]) -> None:
-        """Do what is to be done; raises Trouble at the first operation that fails."""
-        if not self.changes():
+        """Do what is to be done; raises Trouble at the first operation that fails, and before any without room."""
+        due = len(self.changes())
+        if not due:
             self._end(0)
             return
+        self._look_for_room(due)
         with ctx_host.use(self.host):
             changed = sum([self._one(key, is_stopped) for key in list(self.host.op_hash_order)])
         self.host.connector.line.finish(self._done())
         self._end(changed)
+
+    def _look_for_room(self, due: int) -> None:
+        """Refuse to begin what the node's disk has no room for."""
+        wanted = {role.name for role in self.roles(self.host.data.node) if self.only is None or role.name in self.only}
+        need = room.needed(wanted, due, len(self.host.op_hash_order))
+        lack = room.lack(self.host.connector.line.run(room.ASK).out, need)
+        if lack:
+            raise lack
 
     def _done(self) -> tuple[str, ...] | None:
         """Return the operations that are done; None for every one that was ever begun, where no role was left out."""

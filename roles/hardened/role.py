@@ -57,7 +57,7 @@ class Hardened(Role):
 
     def configure(self) -> Changes:
         """Write what is wanted; return what auditd reads."""
-        ship(*kernel.shipped(self._settings), *logins.shipped())
+        ship(*kernel.shipped(self._settings), *logins.shipped(), sshd.README)
         edited(*logins.EDITS, memory.AT_BOOT)
         passwords.guard()
         modes.tighten()

@@ -1,7 +1,8 @@
 """sshd's settings on a node: keys only, nobody as root, algorithms that are modern on both distributions."""
 
 from bedplate.plan.node import Duty
-from roles.template import rendered
+from roles.shipped import Shipped
+from roles.template import rendered, text_of
 
 # Root's own, so that nobody adds a key to an account but the fleet file.
 KEYS = "/etc/ssh/authorized_keys.d/%u"
@@ -10,6 +11,9 @@ IMAGE_ACCOUNTS = ("ubuntu", "debian", "admin")
 # People reach notebooks through a workbench, and what lies behind a gateway through the gateway; a tunnel to one's own
 # machine is enough for both.
 _PASSED_THROUGH = frozenset({Duty.WORKBENCH, Duty.TUNNELS, Duty.LAPTOPS})
+
+# Whoever looks why a file of theirs says nothing finds the reason beside it.
+README = Shipped("Word on unread settings", "/etc/ssh/sshd_config.d/README", text_of("hardened/sshd-readme"))
 
 
 def settings(duties: frozenset[Duty]) -> str:

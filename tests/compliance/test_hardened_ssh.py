@@ -7,7 +7,7 @@ import pytest
 from testinfra.host import Host
 
 from bedplate.plan.node import Duty, NodePlan
-from roles.hardened.sshd import settings
+from roles.hardened.sshd import README, settings
 
 _OURS = "/etc/ssh/sshd_config.d/00-bedplate.conf"
 _KEYS = "/etc/ssh/authorized_keys.d/%u"
@@ -95,6 +95,11 @@ def test_no_session_has_settings_of_its_own(host: Host, node: NodePlan) -> None:
 
     assert found.splitlines() == [f"Include {_OURS}"]
     assert host.file(_OURS).content_string == settings(node.duties)
+
+
+def test_settings_that_sshd_leaves_unread_are_known_for_it(host: Host) -> None:
+    """Beside what cloud-init or somebody put into sshd's folder lies the word that it says nothing."""
+    assert host.file(README.path).content_string == README.text
 
 
 def test_nobody_is_let_in_by_another_way_than_all(host: Host, node: NodePlan) -> None:

@@ -11,15 +11,18 @@ from tests.support.stand.lab import BENCH, QUICK, LabFolder, lab_folder, wait_fo
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
+# What an apply changes first: names, settings, packages.
+_STATE = "hostname; ls -lR --full-time /etc /usr/local /opt | sha256sum; dpkg-query --list | sha256sum"
 WRONG = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 
 
 @dataclass(frozen=True)
 class First:
-    """What a look at a fresh machine told, how it was called after the look, and what the first apply did."""
+    """What a look at a fresh machine told, what it left, what was told of a full disk, and what the first apply did."""
 
     foretold: Mapping[str, Any]
     untouched: str
+    full: Mapping[str, Any]
     done: Mapping[str, Any]
 
 
@@ -27,7 +30,22 @@ class First:
 def first(lab_of_one: LabFolder, node: Node) -> First:
     """Apply once; whoever asks for this finds the machine as it ought to be."""
     foretold = lab_of_one.outcome(BENCH, "--check")
-    return First(foretold, node.run("hostname").strip(), lab_of_one.outcome(BENCH))
+    untouched = node.run("hostname; ls -d /var/lib/bedplate 2>/dev/null || true").strip()
+    full = on_a_full_disk(lab_of_one, node)
+    return First(foretold, untouched, full, lab_of_one.outcome(BENCH))
+
+
+def on_a_full_disk(lab: LabFolder, node: Node) -> Mapping[str, Any]:
+    """Apply while /var is full to the last block; return what was told, with what there was of a change after it."""
+    node.run(
+        "mount --bind /var /mnt; mount -t tmpfs -o size=100m tmpfs /var; mkdir /var/lib; cp -a /mnt/lib/dpkg /var/lib"
+    )
+    node.run("umount /mnt; dd if=/dev/zero of=/var/fill bs=4k 2>/dev/null || true")
+    before = node.run(_STATE)
+    told = lab.outcome(BENCH)
+    after = node.run(_STATE)
+    node.run("umount --lazy /var")
+    return {**told, "is_untouched": before == after}
 
 
 def test_an_apply_does_what_a_check_said_and_a_second_changes_nothing(
@@ -58,6 +76,14 @@ def test_drift_is_found_and_mended(lab_of_one: LabFolder, node: Node) -> None:
     assert check[BENCH]["changed"] == mended[BENCH]["changed"]
     assert mended[BENCH]["changed"] == ["Host name"]
     assert node.run("hostname").strip() == "titan-03"
+
+
+def test_a_first_apply_finds_no_room(first: First) -> None:
+    """It is told which file system is full and what it takes, before anything is begun, and nothing is half done."""
+    assert (first.full["status"], first.full[BENCH]["status"], first.full[BENCH]["changed"]) == (6, "refused", [])
+    assert "/var has 0 MB free, and 350 are needed" in first.full[BENCH]["what"]
+    assert "make room" in first.full[BENCH]["fix"]
+    assert first.full["is_untouched"]
 
 
 def test_an_operator_logs_in_by_the_written_configuration(lab_of_one: LabFolder, stand: Stand, tmp_path: Path) -> None:

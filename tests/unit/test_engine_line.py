@@ -121,6 +121,29 @@ def test_of_two_applies_one_wins_and_the_other_is_told_who(line: Line, tmp_path:
     line.close()
 
 
+def test_a_node_without_room_for_its_lock_is_told(tmp_path: Path) -> None:
+    """What the system says becomes words: a folder that cannot be made is no lost connection."""
+    (tmp_path / "run").write_text("in the way")
+
+    with pytest.raises(Trouble, match=r"taking its lock: .*File exists") as refused:
+        Line("here", HERE, _opening(tmp_path))
+
+    assert refused.value.kind is Kind.FAILED
+
+
+def test_whoever_only_looks_leaves_nothing(tmp_path: Path) -> None:
+    """The folder of what outlives a boot is made when there is something to remember."""
+    looking = Line("here", HERE, _opening(tmp_path, "shared"))
+    looking.close()
+    before = (tmp_path / "memory").exists()
+    working = Line("here", HERE, _opening(tmp_path))
+    working.run("true", note="Settings")
+
+    assert not before
+    assert (tmp_path / "memory/unfinished").read_text() == "Settings\n"
+    working.close()
+
+
 def test_two_looks_go_together_and_none_beside_an_apply(tmp_path: Path) -> None:
     """A check changes nothing, so that others may check too."""
     first, second = (Line("here", HERE, _opening(tmp_path, "shared")) for _ in range(2))

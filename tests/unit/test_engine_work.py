@@ -18,7 +18,7 @@ from bedplate.nodes.order import Order, Target
 from bedplate.plan.node import NodePlan
 from bedplate.plan.nodes import standing_nodes
 from roles.base import Changes, Role
-from roles.engine import connector
+from roles.engine import connector, room
 from roles.engine.shift import work_through
 from tests.support.declared import EXAMPLES, plan_of
 
@@ -222,6 +222,23 @@ def test_a_failure_that_is_known_says_what_to_do(said: str, told: str, tmp_path:
     assert events[-1].words.startswith("A step between: ")
     assert told in events[-1].words
     assert events[-1].fix
+
+
+def test_a_node_without_room_is_refused_before_anything_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of the order is done, and nothing is remembered as begun; a look tells the changes all the same."""
+    monkeypatch.setattr(room, "LEAST", room.Need(10**9, 1))
+    monkeypatch.setattr(room, "_OTHERS", room.LEAST)
+
+    foretold = _told(_order(tmp_path, check=True), Notebook(tmp_path / "node"))
+    events = _told(_order(tmp_path), Notebook(tmp_path / "node"))
+
+    assert foretold[-1].step is Step.DONE
+    assert [(event.step, event.kind) for event in events] == [(Step.TROUBLE, Kind.REFUSED)]
+    assert "are needed" in events[-1].words
+    assert not (tmp_path / "node").exists()
+    assert not (tmp_path / "memory").exists()
 
 
 def test_a_defect_of_a_role_is_told_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,8 +27,7 @@ class Agent:
 
     def __init__(self, folder: Path, memory: Path) -> None:
         os.environ.update(LC_ALL="C.UTF-8", DEBIAN_FRONTEND="noninteractive")
-        for each in (folder, memory):
-            each.mkdir(mode=0o755, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         self.lock, self.journal = NodeLock(folder / "apply.lock"), Journal(memory / "unfinished")
         self._folder, self._unconfirmed = folder, folder / "unconfirmed"
 
@@ -106,6 +105,13 @@ def _listen(agent: Agent, mode: str, frames: "queue.Queue[tuple[Header, bytes] |
         frames.put((header, body))
 
 
+def _opened(opening: Header, mode: str) -> tuple[Agent, str]:
+    """Return an agent, and who has the node where its lock is not to be had. Raises OSError."""
+    agent = Agent(Path(str(opening["folder"])), Path(str(opening["memory"])))
+    who, patience = str(opening["who"]), float(str(opening["patience"]))
+    return agent, "" if mode == "none" else agent.lock.seize(mode, who, patience)
+
+
 def _serve() -> None:
     # Not that of whoever logs in: what the fleet puts on a node, its people are to read.
     os.umask(0o022)
@@ -113,9 +119,12 @@ def _serve() -> None:
     out.write(READY)
     out.flush()
     opening, _ = receive(sys.stdin.buffer)
-    agent, mode = Agent(Path(str(opening["folder"])), Path(str(opening["memory"]))), str(opening["lock"])
-    who, patience = str(opening["who"]), float(str(opening["patience"]))
-    held = "" if mode == "none" else agent.lock.seize(mode, who, patience)
+    mode = str(opening["lock"])
+    try:
+        agent, held = _opened(opening, mode)
+    except OSError as error:
+        send(out, {"refused": str(error)})
+        return
     send(out, {"held": held, "unfinished": agent.journal.unfinished()})
     if held:
         return

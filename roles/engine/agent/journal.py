@@ -24,6 +24,8 @@ class Journal:
         """Remember an operation before it changes anything: what answers its change may never come to run."""
         if name in self.unfinished():
             return
+        # Not before: whoever only looks, or finds no room, leaves nothing behind.
+        self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as lines:
             lines.write(name + "\n")
             lines.flush()

@@ -1,0 +1,58 @@
+"""Whether a node's disk has room for what an apply is about to put there: a full one would end it in the middle.
+
+Decides from what `df` says; what takes the room, and what is to go, is the operator's matter.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from bedplate.nodes.event import Kind, Trouble
+
+PROGRAMS, STATE = "/usr", "/var"
+ASK = f"df --portability --block-size=1M {PROGRAMS} {STATE}"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Room in megabytes (2^20): for programs, and for what apt fetches and the system remembers."""
+
+    programs: int
+    state: int
+
+
+# What there must be for a single setting: files are written beside the one that they replace.
+LEAST = Need(8, 8)
+# What a node's first apply takes, with a third more. Read on 2026-11-22 from apt on Debian 12: packages of a workbench
+# 552 MB and 134 MB to fetch, those of every other role together 172 and 38; lists of packages 84; AWS's command line
+# with its Python, uv and micromamba some 330.
+_WORKBENCH, _OTHERS = Need(1400, 350), Need(250, 180)
+
+
+def needed(roles: Collection[str], due: int, operations: int) -> Need:
+    """Return the room that these roles take where most of their operations are due: packages are among them then."""
+    if 2 * due <= operations:
+        return LEAST
+    return _WORKBENCH if "workbench" in roles else _OTHERS
+
+
+def lack(told: str, need: Need) -> Trouble | None:
+    """Return why there is too little room, from what `ASK` told of both folders; what cannot be read hinders nobody."""
+    rows = [line.split() for line in told.splitlines()[1:]]
+    if len(rows) != len((PROGRAMS, STATE)):
+        return None
+    free = {row[5]: int(row[3]) for row in rows}
+    wanted: dict[str, int] = {}
+    for row, amount in zip(rows, (need.programs, need.state), strict=True):
+        wanted[row[5]] = wanted.get(row[5], 0) + amount
+    return _told({place: (free[place], amount) for place, amount in wanted.items() if free[place] < amount})
+
+
+def _told(short: Mapping[str, tuple[int, int]]) -> Trouble | None:
+    if not short:
+        return None
+    words = "; ".join(
+        f"{place} has {free:,} MB free, and {amount:,} are needed" for place, (free, amount) in short.items()
+    )
+    asked = " ".join(short)
+    fix = f"make room (`sudo du -xm {asked} | sort -n | tail`) or give it a larger disk, then apply again"
+    return Trouble(Kind.REFUSED, f"its disk has no room, and nothing was changed: {words}", fix)
