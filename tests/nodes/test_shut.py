@@ -58,13 +58,13 @@ def test_a_node_whose_filter_does_not_load_is_shut(whole: Node, damage: str, say
     mask = "/etc/systemd/system/bedplate-filter.service"
     # `systemctl mask` refuses where a file of that name lies.
     whole.run(f"cp {mask} /root/kept; {damage.replace('systemctl mask bedplate-filter', f'ln -sf /dev/null {mask}')}")
-    open_before = answers(whole, HIDDEN)
+    open_before, now = answers(whole, HIDDEN), whole.run("date +%s").strip()
 
     whole.restart()
     until(lambda: whole.ssh("true").returncode == 0, 60, "an administrator comes in")
     shut = whole.run("nft list table inet bedplate")
     greeting = whole.ssh("cat /run/motd.d/bedplate-filter").stdout
-    told = whole.run("journalctl --boot --priority=emerg --identifier=bedplate-trial --output=cat")
+    told = whole.run(f"journalctl --since=@{now} --priority=emerg --unit=bedplate-filter --output=cat")
     reached = answers(whole, HIDDEN)
     whole.run(f"rm -f {mask}; cp /root/kept/bedplate-filter.service {mask}; systemctl daemon-reload")
 

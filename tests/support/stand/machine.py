@@ -35,6 +35,8 @@ class Machine:
 
     def boot(self) -> None:
         """Start it, and wait until its services have started."""
+        # Its network outlives it, and the packet filter of a machine does not.
+        call("ip", "netns", "exec", self.namespace, "nft", "flush", "ruleset")
         command = (
             # Were this process killed, the machine would be shut down in order.
             *("setpriv", "--pdeathsig", "TERM", "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--boot"),
