@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from bedplate.nodes.event import Kind, Trouble
 
 PROGRAMS, STATE = "/usr", "/var"
-ASK = f"df --portability --block-size=1M {PROGRAMS} {STATE}"
+# By these it is told whether a node has had its packages, from an apply or from its image: one of every node, one of a
+# workbench.
+_OF_ALL, _OF_WORKBENCH = "auditd", "cmake"
+ASK = (
+    f"df --portability --block-size=1M {PROGRAMS} {STATE}; "
+    f"dpkg-query --show --showformat='${{db:Status-Status}} ${{Package}}\\n' {_OF_ALL} {_OF_WORKBENCH} || true"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,29 +28,30 @@ class Need:
 
 # What there must be for a single setting: files are written beside the one that they replace.
 LEAST = Need(8, 8)
-# What a node's first apply takes, with a third more. Read on 2026-11-22 from apt on Debian 12: packages of a workbench
-# 552 MB and 134 MB to fetch, those of every other role together 172 and 38; lists of packages 84; AWS's command line
-# with its Python, uv and micromamba some 330.
-_WORKBENCH, _OTHERS = Need(1400, 350), Need(250, 180)
+# What packages take on a node that has none of them yet, with a third more. Read on 2026-11-22 from apt on Debian 12:
+# those of a workbench 552 MB and 134 MB to fetch, those of every other role together 172 and 38; lists of packages 84;
+# AWS's command line with its Python, uv and micromamba some 330.
+WORKBENCH, OTHERS = Need(1400, 350), Need(250, 180)
 
 
-def needed(roles: Collection[str], due: int, operations: int) -> Need:
-    """Return the room that these roles take where most of their operations are due: packages are among them then."""
-    if 2 * due <= operations:
-        return LEAST
-    return _WORKBENCH if "workbench" in roles else _OTHERS
-
-
-def lack(told: str, need: Need) -> Trouble | None:
-    """Return why there is too little room, from what `ASK` told of both folders; what cannot be read hinders nobody."""
-    rows = [line.split() for line in told.splitlines()[1:]]
+def lack(told: str, roles: Collection[str]) -> Trouble | None:
+    """Return why there is too little room for these roles, from what `ASK` told; what cannot be read hinders nobody."""
+    lines = [line.split() for line in told.splitlines()]
+    rows, packages = lines[1:3], {line[-1] for line in lines[3:] if line[0] == "installed"}
     if len(rows) != len((PROGRAMS, STATE)):
         return None
+    need = _needed(roles, packages)
     free = {row[5]: int(row[3]) for row in rows}
     wanted: dict[str, int] = {}
     for row, amount in zip(rows, (need.programs, need.state), strict=True):
         wanted[row[5]] = wanted.get(row[5], 0) + amount
     return _told({place: (free[place], amount) for place, amount in wanted.items() if free[place] < amount})
+
+
+def _needed(roles: Collection[str], packages: Collection[str]) -> Need:
+    if "workbench" in roles and _OF_WORKBENCH not in packages:
+        return WORKBENCH
+    return LEAST if _OF_ALL in packages else OTHERS
 
 
 def _told(short: Mapping[str, tuple[int, int]]) -> Trouble | None:

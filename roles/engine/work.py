@@ -70,21 +70,19 @@ class Work:
 
     def carry_out(self, is_stopped: Callable[[], bool]) -> None:
         """Do what is to be done; raises Trouble at the first operation that fails, and before any without room."""
-        due = len(self.changes())
-        if not due:
+        if not self.changes():
             self._end(0)
             return
-        self._look_for_room(due)
+        self._look_for_room()
         with ctx_host.use(self.host):
             changed = sum([self._one(key, is_stopped) for key in list(self.host.op_hash_order)])
         self.host.connector.line.finish(self._done())
         self._end(changed)
 
-    def _look_for_room(self, due: int) -> None:
+    def _look_for_room(self) -> None:
         """Refuse to begin what the node's disk has no room for."""
         wanted = {role.name for role in self.roles(self.host.data.node) if self.only is None or role.name in self.only}
-        need = room.needed(wanted, due, len(self.host.op_hash_order))
-        lack = room.lack(self.host.connector.line.run(room.ASK).out, need)
+        lack = room.lack(self.host.connector.line.run(room.ASK).out, wanted)
         if lack:
             raise lack
 

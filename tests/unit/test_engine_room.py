@@ -1,17 +1,20 @@
-"""Whether a node has room for an apply, from what `df` says of it."""
+"""Whether a node has room for an apply, from what `df` and dpkg say of it."""
 
 import pytest
 
 from bedplate.nodes.event import Kind
-from roles.engine.room import LEAST, Need, lack, needed
+from roles.engine.room import LEAST, OTHERS, WORKBENCH, Need, lack
 
-NEED = Need(1400, 350)
+BENCH = frozenset({"workbench", "hardened"})
 HEAD = "Filesystem 1048576-blocks Used Available Capacity Mounted on\n"
+BARE = "not-installed cmake\n"
+SETTLED = "installed auditd\ninstalled cmake\n"
+ROOMY = (("/", 90_000), ("/", 90_000))
 
 
-def told(*rows: tuple[str, int]) -> str:
-    """Return what df tells of the file systems of both folders: where they are mounted, and what is free there."""
-    return HEAD + "".join(f"/dev/vda1 20000 1000 {free} 5% {place}\n" for place, free in rows)
+def told(*rows: tuple[str, int], packages: str = BARE) -> str:
+    """Return what a node tells: of each folder where its file system is mounted and what is free, and its packages."""
+    return HEAD + "".join(f"/dev/vda1 20000 1000 {free} 5% {place}\n" for place, free in rows) + packages
 
 
 @pytest.mark.parametrize(
@@ -28,7 +31,7 @@ def told(*rows: tuple[str, int]) -> str:
 )
 def test_what_is_full_is_told_with_what_is_needed(rows: tuple[tuple[str, int], ...], words: str) -> None:
     """Each file system by itself, what both folders take of one together; nothing was done, and what to do is said."""
-    trouble = lack(told(*rows), NEED)
+    trouble = lack(told(*rows), BENCH)
 
     assert trouble
     assert (trouble.kind, trouble.what.partition(": ")[2]) == (Kind.REFUSED, words)
@@ -36,21 +39,27 @@ def test_what_is_full_is_told_with_what_is_needed(rows: tuple[tuple[str, int], .
     assert "make room" in trouble.fix
 
 
-@pytest.mark.parametrize("text", [told(("/", 1750), ("/", 1750)), told(("/", 1400), ("/var", 350)), "", HEAD])
+@pytest.mark.parametrize("text", [told(*ROOMY), told(("/", 1400), ("/var", 350)), "", HEAD, "sh: df: not found\n"])
 def test_room_enough_and_no_answer_hinder_nobody(text: str) -> None:
     """A node whose df is odd is found out by what it cannot write."""
-    assert lack(text, NEED) is None
+    assert lack(text, BENCH) is None
 
 
 @pytest.mark.parametrize(
-    ("roles", "due", "need"),
-    [({"workbench", "hardened"}, 51, "more"), ({"hardened"}, 51, "some"), ({"workbench"}, 50, "least")],
-    ids=["workbench", "another", "a settled one"],
+    ("roles", "packages", "need"),
+    [
+        (BENCH, BARE, WORKBENCH),
+        (BENCH, "installed auditd\n", WORKBENCH),
+        ({"hardened"}, BARE, OTHERS),
+        (BENCH, SETTLED, LEAST),
+        ({"hardened"}, "installed auditd\n", LEAST),
+    ],
+    ids=["workbench", "a workbench that was none", "another", "settled workbench", "settled other"],
 )
-def test_the_first_apply_needs_room_for_packages(roles: set[str], due: int, need: str) -> None:
-    """Where most is due, packages are among it; one setting of a settled node needs next to nothing."""
-    found = needed(roles, due, 100)
+def test_what_is_needed_is_what_is_not_there_yet(roles: frozenset[str], packages: str, need: Need) -> None:
+    """Packages take room once; a setting of a node that has them, from an apply or its image, next to none."""
+    enough = (("/usr", need.programs), ("/var", need.state))
+    short = (("/usr", need.programs), ("/var", need.state - 1))
 
-    order = {"least": LEAST, "some": needed({"monitoring"}, 2, 2), "more": needed({"workbench"}, 2, 2)}
-    assert found == order[need]
-    assert order["least"].state < order["some"].state < order["more"].state
+    assert lack(told(*enough, packages=packages), roles) is None
+    assert lack(told(*short, packages=packages), roles)

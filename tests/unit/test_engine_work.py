@@ -228,8 +228,8 @@ def test_a_node_without_room_is_refused_before_anything_is_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing of the order is done, and nothing is remembered as begun; a look tells the changes all the same."""
-    monkeypatch.setattr(room, "LEAST", room.Need(10**9, 1))
-    monkeypatch.setattr(room, "_OTHERS", room.LEAST)
+    for need in ("LEAST", "OTHERS"):
+        monkeypatch.setattr(room, need, room.Need(10**9, 1))
 
     foretold = _told(_order(tmp_path, check=True), Notebook(tmp_path / "node"))
     events = _told(_order(tmp_path), Notebook(tmp_path / "node"))
