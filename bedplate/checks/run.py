@@ -17,6 +17,7 @@ from bedplate.checks.kind import check_kinds
 from bedplate.checks.label import check_labels
 from bedplate.checks.ladder import check_ladders
 from bedplate.checks.market import check_markets
+from bedplate.checks.mount import check_mounts
 from bedplate.checks.name import check_names
 from bedplate.checks.name_server import check_name_servers
 from bedplate.checks.offer import check_offers
@@ -25,7 +26,7 @@ from bedplate.checks.region import check_home, check_regions
 from bedplate.checks.reservation import check_blocks, check_reservations
 from bedplate.checks.room import check_room
 from bedplate.checks.site import check_gateways, check_sites
-from bedplate.checks.store import check_mounts, check_stores
+from bedplate.checks.store import check_stores
 from bedplate.checks.tag import check_tags
 from bedplate.checks.tenure import check_tenure
 from bedplate.checks.version import check_versions

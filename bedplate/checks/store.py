@@ -1,4 +1,4 @@
-"""Stores: bucket names that S3 takes, mounts that hide nothing, and sites and machines that exist."""
+"""Stores: bucket names that S3 takes, mounts that hide nothing of the system, and sites and machines that exist."""
 
 import re
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from bedplate.checks.evidence import Evidence
 from bedplate.checks.fault import Fault
 from bedplate.checks.ladder import undeclared_region
+from bedplate.checks.mount import lies_in
 from bedplate.checks.repeated import repeated
 from bedplate.checks.rules import fault
 from bedplate.plan.names import bucket_name
@@ -15,9 +16,11 @@ LONGEST_BUCKET = 63
 # Amazon S3 user guide, bucket naming rules.
 _RESERVED = re.compile(r"^(xn--|sthree-|amzn-s3-demo-)|(-s3alias|--ol-s3|--x-s3|--table-s3)$")
 _SYSTEM = frozenset(
-    {"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr"}
+    {"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "root", "run", "sbin", "scratch", "snap"}
+    | {"sys", "tmp", "usr", "var"}
 )
-_SYSTEM_FOLDERS = frozenset({"/var", "/var/lib", "/var/log", "/opt"})
+# What the roles install there is reached by what lies in /usr/local.
+_OURS = ("/opt/bedplate-aws", "/opt/uv")
 
 
 def check_stores(evidence: Evidence) -> Iterator[Fault]:
@@ -35,21 +38,6 @@ def check_stores(evidence: Evidence) -> Iterator[Fault]:
                 yield from _export(evidence, key, store)
                 yield from _system_path(f"{key}.mount", store.mount)
                 yield from _system_path(f"{key}.export", store.export)
-
-
-def check_mounts(evidence: Evidence) -> Iterator[Fault]:
-    """Tell two stores on one mount point of one place, and two exports of one folder."""
-    mounts, exports = [], []
-    for name, store in evidence.fleet.storage.items():
-        if isinstance(store, EfsStore):
-            mounts.append((f"storage.{name}.mount", (store.region, store.mount)))
-        elif isinstance(store, NfsStore):
-            mounts.append((f"storage.{name}.mount", (store.site, store.mount)))
-            exports.append((f"storage.{name}.export", (store.site, store.machine, store.export)))
-    for key, (place, mount), first in repeated(mounts):
-        yield fault("E403", key, f"{mount} in {place} is the mount point of {first.split('.')[1]} too")
-    for key, (_, machine, folder), first in repeated(exports):
-        yield fault("E409", key, f"{folder} of {machine} is exported for {first.split('.')[1]} too")
 
 
 def undeclared_site(evidence: Evidence, key: str, site: str) -> Iterator[Fault]:
@@ -92,5 +80,5 @@ def _export(evidence: Evidence, key: str, store: NfsStore) -> Iterator[Fault]:
 
 
 def _system_path(key: str, path: str) -> Iterator[Fault]:
-    if path.split("/")[1] in _SYSTEM or path in _SYSTEM_FOLDERS:
+    if path.split("/")[1] in _SYSTEM or any(lies_in(path, own) or lies_in(own, path) for own in _OURS):
         yield fault("E404", key, f"{path} belongs to the system")

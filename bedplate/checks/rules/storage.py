@@ -1,4 +1,4 @@
-"""E40: shared storage."""
+"""E40 and E416: shared storage."""
 
 from bedplate.checks.rules.rule import Rule
 
@@ -25,4 +25,10 @@ STORAGE_RULES = (
     Rule("E407", "unknown-machine", "The site has no such machine.", "declare it in the site's machines"),
     Rule("E408", "region-twice", "A store has one bucket a region.", "delete one of them"),
     Rule("E409", "export-twice", "Two stores would share one folder.", "export another folder"),
+    Rule(
+        "E416",
+        "mount-within",
+        "A mount waits for the one that it lies in, and hides what lies in it.",
+        "mount it elsewhere",
+    ),
 )
