@@ -7,15 +7,22 @@ from pathlib import Path
 import pytest
 
 from bedplate.cli import run
+from tests.support.authority import begun_in
 from tests.support.declared import EXAMPLES
 from tests.support.gateway_shell import shell_to
 from tests.support.laptop_desk import HOSTS
 from tests.support.needs import need_program
 from tests.support.recorded import SYSTEMS, Recorded, recorded
 from tests.support.stubbed import ACCOUNT, StubbedSession, stubbed_account
-from vpn.pki_folder import folder_of
+from vpn.pki_folder import PkiFolder, folder_of
 
 _HOME = "us-west-2"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> PkiFolder:
+    """Return the folder of an authority that has issued nothing."""
+    return begun_in(tmp_path)
 
 
 @pytest.fixture(params=SYSTEMS)

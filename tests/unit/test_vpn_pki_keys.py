@@ -1,0 +1,140 @@
+"""Private keys and the certificates beside them: whose they are, how they are kept, and under what names."""
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from bedplate.errors import InputError
+from bedplate.plan.laptops import NAME_PREFIX
+from tests.support.authority import NOW, added, begun_in, pki_in, unasked
+from vpn.bundle import Bundle, parse_bundle
+from vpn.passphrase import is_locked
+from vpn.pki import bundle_of
+from vpn.pki_folder import PkiFolder
+from vpn.signing import add
+from vpn.subject import GATEWAY_PREFIX, Subject, Use, gateway, laptop
+
+
+def test_keys_are_their_owners_alone(folder: PkiFolder) -> None:
+    """The folder of keys too; and nothing outside it holds one."""
+    added(folder, "ada")
+
+    assert {stat.S_IMODE(file.stat().st_mode) for file in folder.keys.iterdir()} == {0o600}
+    assert stat.S_IMODE(folder.keys.stat().st_mode) == 0o700
+    public = [file for file in folder.path.iterdir() if file.is_file()]
+    assert not [file for file in public if "PRIVATE" in file.read_text() or "OpenVPN" in file.read_text()]
+    assert "keys/" in (folder.path / ".gitignore").read_text().splitlines()
+
+
+def test_keys_are_locked_by_a_passphrase_where_one_is_given(tmp_path: Path) -> None:
+    """All private keys, at rest; a wrong passphrase opens none, and is not repeated."""
+    folder = begun_in(tmp_path, lock=b"correct horse")
+    add(pki_in(folder), [laptop("ada")], NOW, lambda: b"correct horse")
+
+    assert is_locked((folder.keys / "authority.pem").read_text())
+    assert is_locked(parse_bundle((folder.keys / "ada.laptop.pem").read_text()).key)
+    assert not is_locked(bundle_of(pki_in(folder), "ada.laptop", lambda: b"correct horse").key)
+    with pytest.raises(InputError, match="does not open") as refused:
+        add(pki_in(folder), [laptop("grace")], NOW, lambda: b"wrong horse")
+    assert "horse" not in str(vars(refused.value))
+
+
+def test_a_key_of_another_authority_is_refused(tmp_path: Path) -> None:
+    """Everything it signed would be worth nothing."""
+    mine, other = begun_in(_made(tmp_path / "mine")), begun_in(_made(tmp_path / "other"))
+    (mine.keys / "authority.pem").write_bytes((other.keys / "authority.pem").read_bytes())
+
+    with pytest.raises(InputError, match="another authority"):
+        added(mine, "ada")
+
+
+def test_a_bundle_says_nothing_of_itself(folder: PkiFolder) -> None:
+    """A traceback or a log that holds one holds no key."""
+    added(folder, "ada")
+
+    assert "PRIVATE" not in repr(bundle_of(pki_in(folder), "ada.laptop", unasked))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda bundle: bundle.key,
+        lambda bundle: bundle.certificate,
+        lambda bundle: bundle.text[:-20],
+        lambda bundle: f"# ada\n{bundle.text}",
+        lambda _bundle: "",
+    ],
+    ids=["no-certificate", "no-key", "cut", "edited", "empty"],
+)
+def test_a_spoilt_file_of_a_key_is_refused(change: Callable[[Bundle], str], folder: PkiFolder) -> None:
+    """It is told what to do, and nothing of what the file holds."""
+    added(folder, "ada")
+    bundle = bundle_of(pki_in(folder), "ada.laptop", unasked)
+    file = folder.keys / "ada.laptop.pem"
+    file.write_text(change(bundle))
+
+    with pytest.raises(InputError, match="no certificate with its key") as refused:
+        bundle_of(pki_in(folder), "ada.laptop", unasked)
+
+    assert "BEGIN" not in str(vars(refused.value))
+
+
+def test_gateways_share_a_hiding_key_and_laptops_do_not(folder: PkiFolder) -> None:
+    """Each laptop has its own, which every gateway knows."""
+    at_home = [gateway(place, "lab.internal") for place in ("us-west-2", "cellar")]
+    add(pki_in(folder), [*at_home, laptop("ada"), laptop("grace"), Subject("gate.cellar", Use.PEER)], NOW, unasked)
+
+    def hiding(name: str) -> str:
+        return bundle_of(pki_in(folder), name, unasked).tls_crypt
+
+    assert hiding(at_home[0].name) == hiding(at_home[1].name)
+    assert hiding("ada.laptop") != hiding("grace.laptop")
+    assert hiding("gate.cellar") == ""
+
+
+@pytest.mark.parametrize(
+    "user", ["Ada", "../../root", "a/b", ".", "", "-ada", "a" * 33, "adä", "ada\n", "ada.x", "a\0"]
+)
+def test_no_name_leads_out_of_the_folder(user: str) -> None:
+    """Nor do two differ by case alone."""
+    with pytest.raises(InputError):
+        laptop(user)
+    with pytest.raises(InputError):
+        laptop("ada", user)
+
+
+@pytest.mark.parametrize("name", ["", "Gateway.cellar", "gateway..lab", ".lab", "a b", "a/b", "a" * 65])
+def test_no_certificate_names_what_is_no_name(name: str) -> None:
+    """What gateways are called comes from the plan, and is held to the same; 64 letters are the most."""
+    with pytest.raises(InputError, match="no name for a certificate"):
+        Subject(name, Use.SERVER)
+
+    assert len(Subject("a" * 64, Use.SERVER).name) == 64
+
+
+def test_nobody_is_called_like_a_gateway() -> None:
+    """Laptops know a gateway by how its name begins."""
+    with pytest.raises(InputError, match="laptops know gateways by it"):
+        laptop("gateway")
+
+    assert laptop("gatewayer").name == "gatewayer.laptop"
+    assert GATEWAY_PREFIX == NAME_PREFIX
+
+
+def test_a_certificate_is_of_the_key_beside_it(folder: PkiFolder) -> None:
+    """The journal's fingerprint too."""
+    entry = added(folder, "ada")[0]
+    bundle = bundle_of(pki_in(folder), "ada.laptop", unasked)
+    certificate = x509.load_pem_x509_certificate(bundle.certificate.encode())
+
+    assert load_pem_private_key(bundle.key.encode(), None).public_key() == certificate.public_key()
+    assert (certificate.serial_number, certificate.not_valid_after_utc) == (entry.serial, entry.until)
+
+
+def _made(path: Path) -> Path:
+    path.mkdir()
+    return path
