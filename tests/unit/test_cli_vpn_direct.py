@@ -1,9 +1,7 @@
 """`bedplate vpn tunnels` of a fleet two of whose sites are joined without AWS: keys on a disk, real keepers."""
 
 import json
-import re
 import shlex
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +11,9 @@ from moto import mock_aws
 
 from bedplate.cli import run
 from tests.support.direct_fleet import ATTIC, CELLAR, JOINS, LOFT, REGION, TEXT
-from tests.support.gateway_shell import shell_to
 from tests.support.gateway_tools import calls_of, site_gateway_at
 from tests.support.page import spoken, told_blocks
-from vpn.pki_folder import folder_of
+from tests.support.pair_desk import begun_file, gateways_at, secrets_on
 
 NAMES = {ATTIC: "door.attic", CELLAR: "gate.cellar"}
 PAIR = f"{ATTIC} and {CELLAR}"
@@ -25,10 +22,7 @@ PAIR = f"{ATTIC} and {CELLAR}"
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[Path]:
     """Give the file of a fleet that has an authority, and of which nothing was made in AWS yet."""
-    file = tmp_path / "fleet.yaml"
-    file.write_text(TEXT, encoding="utf-8")
-    assert run(["plan", str(file), "--write"]) == 0
-    assert run(["vpn", "init", str(file)]) == 0
+    file = begun_file(tmp_path, TEXT)
     with mock_aws():
         yield file
 
@@ -36,8 +30,7 @@ def fleet(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def gateways(fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     """Return the folders of both gateways, which have their roles and no tunnel yet."""
-    shell_to(tmp_path / "hosts", monkeypatch)
-    return {site: site_gateway_at(tmp_path / "hosts" / name) for site, name in NAMES.items()}
+    return gateways_at(tmp_path, NAMES, monkeypatch)
 
 
 def _make_links() -> None:
@@ -55,12 +48,6 @@ def _lose_credentials(patch: pytest.MonkeyPatch) -> None:
     patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-def _secrets(gateway: Path) -> dict[str, str]:
-    """Return the keys that lie on a gateway, by their connection."""
-    texts = (each.read_text() for each in gateway.glob("etc/bedplate/ipsec/*/swanctl.conf"))
-    return {name: key for text in texts for name, key in re.findall(r"ike-(\S+) {.*?secret = 0x(\w+)", text, re.DOTALL)}
-
-
 @pytest.mark.parametrize("engine", ["kernel", "daemon"])
 def test_a_direct_tunnel_waits_for_nothing_of_aws(
     engine: str, fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
@@ -76,7 +63,7 @@ def test_a_direct_tunnel_waits_for_nothing_of_aws(
     assert told.out.startswith(f"+ a key between {PAIR}\n")
     assert all(f"{name}: 1 tunnel, " in told.out for name in NAMES.values())
     assert all(f"there is no secret rooms/tunnels/{site}/{REGION}" in told.err for site in NAMES)
-    keys = {site: _secrets(gateway) for site, gateway in gateways.items()}
+    keys = {site: secrets_on(gateway) for site, gateway in gateways.items()}
     assert keys[ATTIC].keys() == {"cellar-site"}
     assert set(keys[ATTIC].values()) == set(keys[CELLAR].values())
     assert {len(key) for key in keys[ATTIC].values()} == {96}
@@ -97,7 +84,7 @@ def test_tunnels_to_aws_come_beside_it(
 
     assert all(f"{name}: 3 tunnels, nothing to change" in capsys.readouterr().out for name in [NAMES[ATTIC]])
     for site, other in ((ATTIC, CELLAR), (CELLAR, ATTIC)):
-        assert _secrets(gateways[site]).keys() == {f"{REGION}-1", f"{REGION}-2", f"{other}-site"}
+        assert secrets_on(gateways[site]).keys() == {f"{REGION}-1", f"{REGION}-2", f"{other}-site"}
         told = [call for call in calls_of(gateways[site]) if "enable" not in call]
         assert not [call for call in told if f"bedplate-ipsec-{other}-site" in call]
         assert "neighbor 169.254.64." in (gateways[site] / "etc/frr/frr.conf").read_text()
@@ -117,7 +104,7 @@ def test_a_connection_that_is_not_made_costs_the_other_sites_theirs_no_more(
     assert run(["vpn", "tunnels", str(fleet)]) == 6
 
     assert f"there is no secret rooms/tunnels/{ATTIC}/eu-north-1" in capsys.readouterr().err
-    assert _secrets(gateways[ATTIC]).keys() == {f"{REGION}-1", f"{REGION}-2", f"{CELLAR}-site"}
+    assert secrets_on(gateways[ATTIC]).keys() == {f"{REGION}-1", f"{REGION}-2", f"{CELLAR}-site"}
 
 
 @pytest.mark.parametrize("engine", ["kernel", "daemon"])
@@ -133,7 +120,7 @@ def test_without_credentials_direct_tunnels_are_brought_and_those_to_aws_stay(
         (gateway / "kernel").touch() if engine == "kernel" else None
     _make_links()
     run(["vpn", "tunnels", str(fleet)])
-    before = {site: _secrets(gateway) for site, gateway in gateways.items()}
+    before = {site: secrets_on(gateway) for site, gateway in gateways.items()}
     for gateway in gateways.values():
         calls_of(gateway)
     _lose_credentials(monkeypatch)
@@ -145,7 +132,7 @@ def test_without_credentials_direct_tunnels_are_brought_and_those_to_aws_stay(
     assert all(f"{name}: 3 tunnels, 1 file written" in told.out for name in NAMES.values())
     assert all(f"{name}: its tunnels to AWS stay as they are: " in told.err for name in NAMES.values())
     for site, other in ((ATTIC, CELLAR), (CELLAR, ATTIC)):
-        changed = dict(_secrets(gateways[site]).items() ^ before[site].items())
+        changed = dict(secrets_on(gateways[site]).items() ^ before[site].items())
         assert changed.keys() == {f"{other}-site"}
         charon = "tunnels" if engine == "kernel" else f"{other}-site"
         calls = [call for call in calls_of(gateways[site]) if "enable" not in call]
@@ -160,12 +147,12 @@ def test_without_credentials_a_gateway_without_tunnels_gets_its_direct_one(
     with monkeypatch.context() as patch:
         _lose_credentials(patch)
         assert run(["vpn", "tunnels", str(fleet)]) == 6
-    alone = {site: _secrets(gateway).keys() for site, gateway in gateways.items()}
+    alone = {site: secrets_on(gateway).keys() for site, gateway in gateways.items()}
 
     assert run(["vpn", "tunnels", str(fleet)]) == 0
 
     assert alone == {ATTIC: {"cellar-site"}, CELLAR: {"attic-site"}}
-    assert all(len(_secrets(gateway)) == 3 for gateway in gateways.values())
+    assert all(len(secrets_on(gateway)) == 3 for gateway in gateways.values())
 
 
 def test_another_accounts_credentials_are_asked_for_nothing_more(
@@ -179,7 +166,7 @@ def test_another_accounts_credentials_are_asked_for_nothing_more(
     assert run(["vpn", "tunnels", str(fleet)]) == 6
 
     assert "the fleet file names account 111122223333" in capsys.readouterr().err
-    assert [set(_secrets(gateway)) for gateway in gateways.values()] == [{"cellar-site"}, {"attic-site"}]
+    assert [set(secrets_on(gateway)) for gateway in gateways.values()] == [{"cellar-site"}, {"attic-site"}]
 
 
 def test_a_fleet_without_direct_tunnels_needs_credentials(
@@ -204,21 +191,7 @@ def test_sites_that_are_parted_lose_their_tunnel(fleet: Path, gateways: dict[str
     assert run(["vpn", "tunnels", str(fleet)]) == 0
 
     for site, gateway in gateways.items():
-        assert _secrets(gateway).keys() == {f"{REGION}-1", f"{REGION}-2"}, site
-
-
-def test_no_key_is_told_or_passed_as_an_argument(
-    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Neither on the screen nor to a program that everybody sees run; where it is kept, only its owner reads it."""
-    run(["vpn", "tunnels", str(fleet)])
-
-    told = capsys.readouterr()
-    said = told.out + told.err + "".join((each / "calls").read_text() for each in gateways.values())
-    (key,) = set(_secrets(gateways[ATTIC]).values())
-    assert key not in said
-    (file,) = folder_of(fleet).keys.glob("tunnel.*")
-    assert (file.name, file.stat().st_mode & 0o777) == (f"tunnel.{ATTIC}.{CELLAR}.pem", 0o600)
+        assert secrets_on(gateway).keys() == {f"{REGION}-1", f"{REGION}-2"}, site
 
 
 def test_a_third_site_brings_a_key_for_each_pair(
@@ -226,7 +199,7 @@ def test_a_third_site_brings_a_key_for_each_pair(
 ) -> None:
     """And changes none of those that there are."""
     run(["vpn", "tunnels", str(fleet)])
-    before = _secrets(gateways[ATTIC])
+    before = secrets_on(gateways[ATTIC])
     fleet.write_text(TEXT + LOFT, encoding="utf-8")
     gateways["loft"] = site_gateway_at(tmp_path / "hosts/hatch.loft")
     capsys.readouterr()
@@ -235,20 +208,8 @@ def test_a_third_site_brings_a_key_for_each_pair(
 
     made = [line for line in capsys.readouterr().out.splitlines() if line.startswith("+")]
     assert made == ["+ a key between attic and loft", "+ a key between cellar and loft"]
-    assert before.items() < _secrets(gateways[ATTIC]).items()
-    assert set(_secrets(gateways["loft"])) == {"attic-site", "cellar-site"}
-
-
-def test_without_an_authority_it_is_said_what_makes_one(
-    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Status 2, and no gateway is reached: keys lie where the authority's do."""
-    shutil.rmtree(folder_of(fleet).path)
-
-    assert run(["vpn", "tunnels", str(fleet)]) == 2
-
-    assert "`bedplate vpn init` makes one" in capsys.readouterr().err
-    assert not any(calls_of(gateway) for gateway in gateways.values())
+    assert before.items() < secrets_on(gateways[ATTIC]).items()
+    assert set(secrets_on(gateways["loft"])) == {"attic-site", "cellar-site"}
 
 
 def test_the_page_about_joined_sites_is_followed(

@@ -1,9 +1,7 @@
 """`bedplate vpn tunnels` of a fleet whose gateways join its regions: keys on a disk, gateways' real keepers."""
 
-import re
 import shlex
 import shutil
-from collections.abc import Iterable
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -11,11 +9,10 @@ import pytest
 
 from bedplate.cli import run
 from bedplate.lock import lock_path, record_doors
-from tests.support.gateway_shell import shell_to
-from tests.support.gateway_tools import calls_of, site_gateway_at
+from tests.support.gateway_tools import calls_of
 from tests.support.joined_fleet import NORTH, PUBLIC, TEXT, WEST
 from tests.support.page import spoken, told_blocks
-from vpn.pki_folder import folder_of
+from tests.support.pair_desk import all_secrets, begun_file, gateways_at
 
 NAMES = {region: f"laptops.{region}" for region in (WEST, NORTH)}
 PAIR = f"{NORTH} and {WEST}"
@@ -24,10 +21,7 @@ PAIR = f"{NORTH} and {WEST}"
 @pytest.fixture
 def fleet(tmp_path: Path) -> Path:
     """Return the file of a fleet that has an authority and whose gateways' addresses are recorded."""
-    file = tmp_path / "fleet.yaml"
-    file.write_text(TEXT, encoding="utf-8")
-    assert run(["plan", str(file), "--write"]) == 0
-    assert run(["vpn", "init", str(file)]) == 0
+    file = begun_file(tmp_path, TEXT)
     _record(file, PUBLIC)
     return file
 
@@ -35,18 +29,11 @@ def fleet(tmp_path: Path) -> Path:
 @pytest.fixture
 def gateways(fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     """Return the folders of both gateways, which have their roles and no tunnel yet."""
-    shell_to(tmp_path / "hosts", monkeypatch)
-    return {region: site_gateway_at(tmp_path / "hosts" / name) for region, name in NAMES.items()}
+    return gateways_at(tmp_path, NAMES, monkeypatch)
 
 
 def _record(file: Path, public: dict[str, IPv4Address]) -> None:
     record_doors(lock_path(file), "pair", public, {})
-
-
-def _keys(gateways: Iterable[Path]) -> set[str]:
-    """Return every shared key that lies on some gateways."""
-    texts = (each.read_text() for gateway in gateways for each in gateway.glob("etc/bedplate/ipsec/*/swanctl.conf"))
-    return {key for text in texts for key in re.findall(r"secret = 0x([0-9a-f]+)", text)}
 
 
 @pytest.mark.parametrize("engine", ["kernel", "daemon"])
@@ -66,7 +53,7 @@ def test_both_ends_get_their_tunnel_once(
     assert first.startswith(f"+ a key between {PAIR}\n")
     assert all(f"{name}: 1 tunnel, nothing to change" in second for name in NAMES.values())
     assert "+ a key" not in second
-    (key,) = _keys(gateways.values())
+    (key,) = all_secrets(gateways.values())
     assert len(key) == 96
     charon = "tunnels" if engine == "kernel" else WEST
     row = (gateways[NORTH] / f"etc/bedplate/ipsec/{charon}/table").read_text().split()
@@ -104,27 +91,12 @@ def test_of_two_regions_one_dials_the_other_where_it_was_recorded(fleet: Path, g
     assert f"id = laptops.{WEST}.pair.internal\n" in texts[NORTH]
 
 
-def test_no_key_is_told_or_passed_as_an_argument(
-    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Neither on the screen nor to a program that everybody sees run; where it is kept, only its owner reads it."""
-    run(["vpn", "tunnels", str(fleet)])
-
-    told = capsys.readouterr()
-    said = told.out + told.err + "".join((each / "calls").read_text() for each in gateways.values())
-    (key,) = _keys(gateways.values())
-    assert key not in said
-    (file,) = folder_of(fleet).keys.glob("tunnel.*")
-    assert (file.name, file.stat().st_mode & 0o777) == (f"tunnel.{NORTH}.{WEST}.pem", 0o600)
-    assert {each.stat().st_mode & 0o777 for each in gateways[WEST].glob("etc/bedplate/ipsec/*/swanctl.conf")} == {0o600}
-
-
 def test_new_keys_take_the_place_of_old_ones(
     fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Both charons read them as they run, and no tunnel that stands is taken down."""
     run(["vpn", "tunnels", str(fleet)])
-    before = _keys(gateways.values())
+    before = all_secrets(gateways.values())
     for gateway in gateways.values():
         calls_of(gateway)
     capsys.readouterr()
@@ -133,7 +105,7 @@ def test_new_keys_take_the_place_of_old_ones(
     assert run([*again, str(fleet)]) == 0
 
     assert f"+ a key between {PAIR}\n" in capsys.readouterr().out
-    after = _keys(gateways.values())
+    after = all_secrets(gateways.values())
     assert (len(after), before & after) == (1, set())
     for region, other in ((WEST, NORTH), (NORTH, WEST)):
         told = [call for call in calls_of(gateways[region]) if "enable" not in call]
@@ -168,17 +140,5 @@ def test_a_gateway_that_is_not_reached_gets_its_key_by_the_next_run(
 
     assert run(["vpn", "tunnels", str(fleet)]) == 0
 
-    assert len(_keys(gateways.values())) == 1
+    assert len(all_secrets(gateways.values())) == 1
     assert "+ a key" not in capsys.readouterr().out
-
-
-def test_without_an_authority_it_is_said_what_makes_one(
-    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Status 2, and no gateway is reached: keys lie where the authority's do."""
-    shutil.rmtree(folder_of(fleet).path)
-
-    assert run(["vpn", "tunnels", str(fleet)]) == 2
-
-    assert "`bedplate vpn init` makes one" in capsys.readouterr().err
-    assert not any(calls_of(gateway) for gateway in gateways.values())
