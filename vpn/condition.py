@@ -3,23 +3,17 @@
 Pure: who asks, and how, is no matter of this module.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from bedplate.errors import PartError
 from bedplate.plan.node import Duty, NodePlan
-from vpn.keeper.bgp import Neighbour
 from vpn.keeper.owed import Owed
-from vpn.keeper.sessions import Session
 from vpn.keeper.status import Status
-from vpn.keeper.tunnels import Tunnel
 from vpn.revocation import FAILURE, WARNING
 from vpn.tunnel_condition import Finding, tunnel_faults
 from vpn.wanted import Wanted
 
-ASK = "sudo -n bedplate-vpn status"
 # Certificates are valid from five minutes before they are signed.
 SKEW_S = 240
 _DAY_S = 86400
@@ -32,30 +26,6 @@ class Amiss:
     gateway: str
     message: str
     is_failing: bool
-
-
-def parse_status(text: str) -> Status:
-    """Return what a keeper printed; PartError for anything else."""
-    try:
-        told = json.loads(text)
-        laptops = {transport: _sessions(each) for transport, each in told["laptops"].items()}
-        tunnels = None if told["tunnels"] is None else tuple(Tunnel(**each) for each in told["tunnels"])
-        return Status(
-            time=told["time"],
-            laptops=laptops,
-            certificate=told["certificate"],
-            crl=told["crl"],
-            tunnels=tunnels,
-            seen={name: int(moment) for name, moment in told.get("seen", {}).items()},
-            number=told.get("number"),
-            charons=dict(told.get("charons", {})),
-            bgp=_neighbours(told.get("bgp")),
-            peer_certificate=told.get("peer_certificate"),
-            peer_crl=told.get("peer_crl"),
-            owed=_owed(told.get("owed", {})),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise PartError("its keeper says nothing that can be read", fix="apply the role keeper to it") from None
 
 
 def amiss(node: NodePlan, wanted: Wanted, status: Status, now: int) -> tuple[Amiss, ...]:
@@ -125,19 +95,3 @@ def _ending(what: str, left: int | None) -> Iterator[tuple[str, bool]]:
         yield f"{what} has ended, and nobody gets in: `bedplate vpn sync`", True
     elif left <= WARNING.total_seconds():
         yield f"{what} ends in {left // _DAY_S} days: `bedplate vpn sync`", left <= FAILURE.total_seconds()
-
-
-def _neighbours(told: list[dict[str, str | int | list[str]]] | None) -> tuple[Neighbour, ...] | None:
-    return None if told is None else tuple(_neighbour(**each) for each in told)  # type: ignore[arg-type]
-
-
-def _neighbour(tunnel: str, age: int | None, blocks: list[str]) -> Neighbour:
-    return Neighbour(tunnel, age, tuple(blocks))
-
-
-def _owed(told: dict[str, list[str]]) -> Owed:
-    return Owed(frozenset(told.get("cut", ())), frozenset(told.get("anew", ())))
-
-
-def _sessions(told: list[dict[str, str | int]] | None) -> tuple[Session, ...] | None:
-    return None if told is None else tuple(Session(**each) for each in told)  # type: ignore[arg-type]

@@ -7,10 +7,10 @@ from ipaddress import IPv4Address
 
 from bedplate.account.door import Door
 from bedplate.account.trouble import NotThere
-from bedplate.checks.site import SHORTEST_KEY
 from bedplate.errors import BedplateError, PartError
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.names import tunnel_secret
+from bedplate.tunnel_key import SHORTEST_KEY
 
 _TUNNELS = 2
 _ANOTHER = "give the tunnel a key of its own (`aws ec2 modify-vpn-tunnel-options`), then `pulumi up --refresh` of links"

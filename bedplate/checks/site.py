@@ -12,8 +12,6 @@ from bedplate.spec.domain import LONGEST
 from bedplate.spec.site import Machine, Site, Use
 
 AWS_ASN = 64512
-# What EC2 takes at the least as a tunnel's key (EC2 API reference, VpnTunnelOptionsSpecification).
-SHORTEST_KEY = 8
 # Numbers that BGP cannot use, and those that EC2 refuses for a customer gateway (CreateCustomerGateway).
 RESERVED_ASNS = (
     (range(7224, 7225), "AWS keeps it"),

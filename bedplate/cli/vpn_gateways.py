@@ -67,7 +67,7 @@ def ask_gateways(
     """Ask all of these gateways at once, and return what each answered, or why it did not, by the machine's name."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from vpn.condition import ASK, parse_status
+    from vpn.answer import ASK, parse_status
 
     def ask(node: "NodePlan") -> "Status | BedplateError":
         try:

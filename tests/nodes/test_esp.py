@@ -6,14 +6,10 @@ what it has computed, so that it is held to the seconds of docs/vpn-sites.md how
 
 import json
 import pickle
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import jinja2
-import markupsafe
 import pytest
 
 from roles.guard.role import Guard
@@ -26,8 +22,8 @@ from tests.support.pace import clock_pace
 from tests.support.site_side import cellar
 from tests.support.stand.deploying import deployed
 from tests.support.stand.node import Node
-from tests.support.stand.operator import ROOT
 from tests.support.stand.stand import Stand
+from tests.support.virtual.code import bring_code
 from tests.support.virtual.gateway import MASKED, STOPPED, with_tunnels
 from vpn.sites.engine import Engine
 
@@ -53,25 +49,11 @@ def gate() -> Iterator[Node]:
         deployed(stand, NAME, Keeper(), Guard(SITE.elsewhere, speaks_bgp=True))
         node.run(f"systemctl disable --quiet --now {' '.join(STOPPED)}; systemctl mask --quiet {' '.join(MASKED)}")
         bring_code(node.root / CODE.relative_to("/"))
+        (node.root / GATEWAY.relative_to("/")).write_bytes(pickle.dumps(ONE_REGION))
         node.run(f"python3 -m compileall -q {CODE}")
         moved = stand.move(NAME)
         moved.machine.wait()
         yield moved
-
-
-def bring_code(folder: Path) -> None:
-    """Put what the stories run from, and the gateway of the site, into a folder of the machine."""
-    left_out = shutil.ignore_patterns("__pycache__")
-    for package in ("vpn", "tests/support", "bedplate/errors.py", "bedplate/__init__.py"):
-        whole = ROOT / package
-        (folder / package).parent.mkdir(parents=True, exist_ok=True)
-        if whole.is_dir():
-            shutil.copytree(whole, folder / package, ignore=left_out)
-        else:
-            shutil.copy(whole, folder / package)
-    for module in (jinja2, markupsafe):
-        shutil.copytree(Path(str(module.__file__)).parent, folder / module.__name__, ignore=left_out)
-    (folder / GATEWAY.name).write_bytes(pickle.dumps(ONE_REGION))
 
 
 def story(gate: Node, name: str) -> Told:

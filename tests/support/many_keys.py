@@ -2,7 +2,7 @@
 
 from random import Random
 
-from bedplate.checks.site import SHORTEST_KEY
+from bedplate.tunnel_key import SHORTEST_KEY
 from tests.support.site_side import cellar
 from vpn.sites.engine import Engine
 from vpn.sites.gateway import Charon

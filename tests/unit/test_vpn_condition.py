@@ -16,7 +16,8 @@ from tests.conftest import Expect
 from tests.support.joined_fleet import NORTH, joined_plan
 from tests.support.nodes import lab_node
 from tests.support.page import page_text
-from vpn.condition import amiss, parse_status
+from vpn.answer import parse_status
+from vpn.condition import amiss
 from vpn.keeper.bgp import Neighbour
 from vpn.keeper.metrics import metrics_text
 from vpn.keeper.owed import Owed

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bedplate.errors import BedplateError, PartError
-from vpn.condition import ASK, parse_status
+from vpn.answer import ASK, parse_status
 from vpn.sites.engine import PROBE, Engine, engine_told
 from vpn.sites.files import files_of
 from vpn.sites.gateway import Gateway

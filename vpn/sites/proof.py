@@ -6,8 +6,8 @@ Neither is shown when a value is printed.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bedplate.checks.site import SHORTEST_KEY
 from bedplate.errors import BedplateError
+from bedplate.tunnel_key import SHORTEST_KEY
 
 
 @dataclass(frozen=True, slots=True)
