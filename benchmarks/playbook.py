@@ -34,8 +34,8 @@ _RAW, _END = "{% raw %}", "{% endraw %}"
 
 def playbook(node: NodePlan, argv: tuple[str, ...], hosts: str = "all") -> str:
     """Return the playbook of a machine, after a look at it; JSON, which is YAML."""
-    state = assemble((Target(node, argv),), Opening("none", "bench"))
-    (host,) = state.crew
+    state = assemble(Target(node, argv), Opening("none", "bench"))
+    host = state.node
     work = Work(state, host, lambda _: None, roles_of)
     with ctx_state.use(state):
         state.set_stage(StateStage.Prepare)

@@ -18,6 +18,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command
 from typing_extensions import Unpack
 
 from roles.engine.line import Line, Result
+from roles.engine.trouble import silence
 
 if TYPE_CHECKING:
     from pyinfra.api.arguments import ConnectorArguments
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 PACKAGES_SECONDS = 300.0
 """How long another program that installs packages is waited for."""
+QUESTION_SECONDS = 120.0
+"""How long an answer is waited for where a question names no time of its own."""
 _PAUSE = 1.0
 _BUSY = re.compile(r"Could not get lock|Unable to acquire the dpkg frontend lock|dpkg frontend lock was locked")
 _HALF_DONE = re.compile(r"dpkg was interrupted, you must manually run")
@@ -94,7 +97,7 @@ class NodeConnector(BaseConnector):
         text = make_unix_command_for_host(self.state, self.host, command, **arguments).get_raw_value()
         if self._is_asking and not given:
             if text not in self._known:
-                self._known[text] = self.line.run(text, timeout=timeout)
+                self._known[text] = self._asked(text, timeout)
             result = self._known[text]
         else:
             self._known.clear()
@@ -135,6 +138,12 @@ class NodeConnector(BaseConnector):
             return False
         _write(filename_or_io, content)
         return True
+
+    def _asked(self, question: str, seconds: float | None) -> Result:
+        result = self.line.run(question, timeout=seconds or QUESTION_SECONDS)
+        if result.late and not seconds:
+            raise silence(QUESTION_SECONDS)
+        return result
 
     def _patiently(self, attempt: Callable[[], Result]) -> Result:
         """Run a command again while another program holds the packages; it has changed nothing so far."""

@@ -1,14 +1,17 @@
-"""The nodes of one apply as pyinfra's own inventory, hosts and state, each with a line of ours.
+"""A node of an apply as pyinfra's own inventory, host and state, with a line of ours.
 
+pyinfra has one state for all nodes, and all are at the same stage; here each has its own, and waits for no other.
 pyinfra goes on with a fact's default where asking for it failed; here such a node is done.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
+from gevent.local import local
 from pyinfra.api.config import Config
 from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
+from pyinfra.context import ctx_state
 
 from bedplate.nodes.order import Target
 from roles.engine.connector import NodeConnector
@@ -31,7 +34,7 @@ class NodeHost(Host):
 
 
 class Crew(Inventory):
-    """The nodes, all by our own connector."""
+    """The node, by our own connector."""
 
     def make_hosts_and_groups(
         self, names: Iterable[tuple[str, dict[str, object]]], groups: Mapping[str, object]
@@ -45,12 +48,12 @@ class Crew(Inventory):
 
 
 class Watch(State):
-    """pyinfra's books of all nodes; one that fails is nobody else's matter."""
+    """pyinfra's books of one node."""
 
     @property
-    def crew(self) -> tuple[NodeHost, ...]:
-        """The nodes, in the order in which they were named."""
-        return tuple(host for host in self.inventory if isinstance(host, NodeHost))
+    def node(self) -> NodeHost:
+        """The node itself."""
+        return next(host for host in self.inventory if isinstance(host, NodeHost))
 
     def fail_hosts(self, hosts_to_fail: set[Host], activated_count: int | None = None) -> None:
         """Note a node that failed, and end the work on it."""
@@ -61,9 +64,14 @@ class Watch(State):
             raise Lost
 
 
-def assemble(targets: Sequence[Target], opening: Opening) -> Watch:
-    """Return pyinfra's state of these nodes; no line is open yet."""
-    names = [(each.node.name, {"node": each.node, "argv": each.argv, "opening": opening}) for each in targets]
-    state = Watch(Crew((names, {})), Config(PARALLEL=max(1, len(names))))  # type: ignore[no-untyped-call]
+def assemble(target: Target, opening: Opening) -> Watch:
+    """Return pyinfra's state of a node; its line is not open yet."""
+    named = (target.node.name, {"node": target.node, "argv": target.argv, "opening": opening})
+    state = Watch(Crew(([named], {})), Config(PARALLEL=1))  # type: ignore[no-untyped-call]
     state.is_executing = False
     return state
+
+
+def stand_apart() -> None:
+    """Let each greenlet of this process have a state of its own; pyinfra keeps one for all."""
+    ctx_state.context._container = local()  # noqa: SLF001  as pyinfra does itself for the host, not for the state

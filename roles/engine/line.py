@@ -3,8 +3,8 @@
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Event, Lock, Thread, Timer
 from typing import IO, TYPE_CHECKING, cast
@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, cast
 from bedplate.nodes.event import Kind, Trouble
 from roles.engine.agent.frame import READY, receive, send
 from roles.engine.sent import agent_program
-from roles.engine.trouble import login_trouble, work_trouble
+from roles.engine.trouble import login_trouble, silence, work_trouble
 
 if TYPE_CHECKING:
     from io import BufferedReader, BufferedWriter
@@ -25,6 +25,8 @@ _AS_ROOT = (
 BEAT = 5.0
 _LOGIN_SECONDS = 60
 _NOISE = 65536
+# Seconds beyond a command's own time in which its agent is to say that the time is over.
+_GRACE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Result:
     out: str
     err: str
     unconfirmed: bool
+    late: bool = False
+    """Whether it was ended because its time was over."""
 
 
 class Line:
@@ -58,6 +62,7 @@ class Line:
         self.node = node
         self._writing = Lock()
         self._closed = Event()
+        self._given_up = False
         # A file, not a pipe: whatever ssh leaves behind may hold a pipe open for ever.
         self._told: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed when we hang up
         self._process = subprocess.Popen(  # noqa: S603  ssh, with the arguments that we made
@@ -77,12 +82,17 @@ class Line:
 
     def run(self, command: str, *, given: bytes = b"", timeout: float | None = None, note: str = "") -> Result:
         """Run a line of the shell; `note` is remembered on the node before it runs."""
-        header, body = self._ask({"do": "run", "command": command, "timeout": timeout, "note": note}, given)
+        asked: dict[str, object] = {"do": "run", "command": command, "timeout": timeout, "note": note}
+        if timeout is None:
+            header, body = self._ask(asked, given)
+        else:
+            with self._within(timeout + _GRACE):
+                header, body = self._ask(asked, given)
         if "refused" in header:
             return Result(1, "", str(header["refused"]), unconfirmed=False)
         split = int(str(header["split"]))
         out, err = (part.decode(errors="replace") for part in (body[:split], body[split:]))
-        return Result(int(str(header["status"])), out, err, bool(header["unconfirmed"]))
+        return Result(int(str(header["status"])), out, err, bool(header["unconfirmed"]), bool(header["late"]))
 
     def put(self, path: str, content: bytes, *, note: str = "") -> str:
         """Write a file on the node; return why it could not, or nothing."""
@@ -115,23 +125,39 @@ class Line:
                 stream.close()
 
     def _greeted(self, opening: Opening) -> tuple[str, ...]:
-        watch = Timer(opening.patience + _LOGIN_SECONDS, self._process.kill)
-        watch.start()
         try:
-            self._in.write(f"{len(_AGENT)}\n".encode() + _AGENT)
-            send(self._in, {name: getattr(opening, name) for name in opening.__slots__})
-            self._skip_noise()
-            header, _ = receive(self._out)
+            with self._within(opening.patience + _LOGIN_SECONDS):
+                self._in.write(f"{len(_AGENT)}\n".encode() + _AGENT)
+                send(self._in, {name: getattr(opening, name) for name in opening.__slots__})
+                self._skip_noise()
+                header, _ = receive(self._out)
         except (EOFError, OSError):
             raise login_trouble(self.node, self._said()) from None
-        finally:
-            watch.cancel()
         if "refused" in header:
             raise work_trouble(self.node, "taking its lock", str(header["refused"]))
         if header["held"]:
             what = f"it is being worked on by {header['held']}"
             raise Trouble(Kind.HELD, what, "wait until that has ended, then run yours again")
         return tuple(cast("list[str]", header["unfinished"]))
+
+    @contextmanager
+    def _within(self, seconds: float) -> Iterator[None]:
+        """Cut the line where what is within takes longer; raises Trouble for it."""
+        watch = Timer(seconds, self._give_up)
+        watch.daemon = True
+        watch.start()
+        try:
+            yield
+        except (EOFError, OSError, Trouble):
+            if self._given_up:
+                raise silence(seconds) from None
+            raise
+        finally:
+            watch.cancel()
+
+    def _give_up(self) -> None:
+        self._given_up = True
+        self._process.kill()
 
     def _skip_noise(self) -> None:
         """Read up to the agent's first line: a shell may greet whoever logs in."""

@@ -1,16 +1,17 @@
-"""One order carried out on all its nodes side by side: everybody plans first, then everybody works."""
+"""One order carried out on all its nodes side by side; none waits for what another is at, or hangs in."""
 
 import logging
 import os
 import resource
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from threading import Event as Flag
 from typing import IO, BinaryIO
 
 import gevent
+from gevent.lock import Semaphore
 from gevent.os import make_nonblocking, nb_read
-from gevent.pool import Pool
 from pyinfra.api.state import StateStage
 from pyinfra.context import ctx_state
 
@@ -20,9 +21,9 @@ from bedplate.nodes.order import Order
 from bedplate.plan.node import NodePlan
 from roles.base import Role
 from roles.catalog import roles_of
-from roles.engine.crew import assemble
+from roles.engine.crew import assemble, stand_apart
 from roles.engine.line import Opening
-from roles.engine.work import Work
+from roles.engine.work import Work, stopped_before
 
 # Handshakes are work for the processor; more of them at once only makes each slower.
 _LOGINS = 32
@@ -39,55 +40,67 @@ def work_through(
 ) -> None:
     """Carry out an order; each event is a line on `out`, and the end of `stopping` stops it."""
     _make_quiet()
-    stopped = Flag()
-    listening = gevent.spawn(_listen, stopping, stopped)
-    gevent.sleep(0)
+    stand_apart()
 
     def tell(event: Event) -> None:
         out.write(event.line() + "\n")
         out.flush()
 
+    shift = _Shift(order, tell)
+    listening = gevent.spawn(_listen, stopping, shift)
+    gevent.sleep(0)
     opening = Opening("shared" if order.check else "alone", order.who, folder=order.folder, memory=order.memory)
-    state = assemble(order.targets, opening)
-    works = [Work(state, host, tell, roles) for host in state.crew]
-    with ctx_state.use(state):
-        state.set_stage(StateStage.Prepare)
-        ready = _each(works, _LOGINS, tell, lambda work: _prepare(work, order, stopped))
-        state.set_stage(StateStage.Execute)
-        state.is_executing = not order.check
-        _each(ready, len(works), tell, lambda work: _finish(work, order, stopped))
+    states = [assemble(target, opening) for target in order.targets]
+    works = [Work(state, state.node, tell, roles) for state in states]
+    gevent.joinall([gevent.spawn(shift.work, work) for work in works])
     listening.kill()
 
 
-def _prepare(work: Work, order: Order, stopped: Flag) -> None:
-    work.open(stopped.is_set)
-    work.plan(order.only)
+@dataclass
+class _Shift:
+    """All nodes of an order, of which none waits for another."""
 
+    order: Order
+    tell: Tell
+    stopped: Flag = field(default_factory=Flag)
+    logins: Semaphore = field(default_factory=lambda: Semaphore(_LOGINS))
+    looking: "set[gevent.Greenlet]" = field(default_factory=set)
+    """Those that have changed nothing so far."""
 
-def _finish(work: Work, order: Order, stopped: Flag) -> None:
-    try:
-        if order.check:
+    def work(self, work: Work) -> None:
+        """Do one node from its login to its end."""
+        with ctx_state.use(work.state):
+            try:
+                self._look(work)
+                self._finish(work)
+            except Exception as error:  # noqa: BLE001  one node's end is not the others'
+                self.tell(trouble_of(work.host.name, _trouble(error)))
+            finally:
+                work.close()
+
+    def stop(self) -> None:
+        """Let no operation begin any more, and wait for no node that is only looked at."""
+        self.stopped.set()
+        for each in self.looking:
+            each.kill(stopped_before(), block=False)
+
+    def _look(self, work: Work) -> None:
+        self.looking.add(gevent.getcurrent())
+        try:
+            work.state.set_stage(StateStage.Prepare)
+            with self.logins:
+                work.open(self.stopped.is_set)
+            work.plan(self.order.only)
+        finally:
+            self.looking.discard(gevent.getcurrent())
+
+    def _finish(self, work: Work) -> None:
+        work.state.set_stage(StateStage.Execute)
+        work.state.is_executing = not self.order.check
+        if self.order.check:
             work.check()
         else:
-            work.carry_out(stopped.is_set)
-    finally:
-        work.close()
-
-
-def _each(works: list[Work], at_once: int, tell: Tell, act: Callable[[Work], None]) -> list[Work]:
-    """Do something with each node, as many at once; return those with which it went well."""
-    pool = Pool(max(1, at_once))
-
-    def one(work: Work) -> Work | None:
-        try:
-            act(work)
-        except Exception as error:  # noqa: BLE001  one node's end is not the others'
-            tell(trouble_of(work.host.name, _trouble(error)))
-            work.close()
-            return None
-        return work
-
-    return [done for done in pool.map(one, works) if done is not None]
+            work.carry_out(self.stopped.is_set)
 
 
 def _trouble(error: Exception) -> Trouble:
@@ -109,8 +122,8 @@ def _make_quiet() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(_FILES, most), most))
 
 
-def _listen(stopping: BinaryIO, stopped: Flag) -> None:
+def _listen(stopping: BinaryIO, shift: _Shift) -> None:
     """Wait for the end of our input; a plain read would hold up every greenlet."""
     make_nonblocking(stopping.fileno())
     nb_read(stopping.fileno(), 1)
-    stopped.set()
+    shift.stop()

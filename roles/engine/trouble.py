@@ -120,6 +120,13 @@ def login_trouble(node: str, said: str) -> Trouble:
     )
 
 
+def silence(seconds: float) -> Trouble:
+    """Return how a node is told that was asked something and did not answer for so many seconds."""
+    what = f"it does not answer: it was asked something, and said nothing for {seconds:.0f} s"
+    fix = "look what hangs there, by hand (`ps -ef`; often a disk, or a file server that is gone), then apply again"
+    return Trouble(Kind.UNREACHED, what, fix)
+
+
 def work_trouble(node: str, operation: str, said: str) -> Trouble:
     """Return why an operation failed on a node, from what its command said."""
     known = _recognised(node, said, _WORK)

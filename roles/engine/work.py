@@ -156,3 +156,8 @@ class Work:
     def _heed(self, is_stopped: Callable[[], bool]) -> None:
         if is_stopped():
             raise Trouble(Kind.STOPPED, "it was stopped between two operations", "apply again: it goes on there")
+
+
+def stopped_before() -> Trouble:
+    """Return how a node is told that was being looked at when it was stopped."""
+    return Trouble(Kind.STOPPED, "it was stopped before anything changed", "apply again")

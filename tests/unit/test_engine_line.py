@@ -296,3 +296,29 @@ def test_a_login_that_fails_is_told_in_words(said: str, kind: Kind, told: str, t
 
     assert trouble.value.kind is kind
     assert trouble.value.fix
+
+
+def test_a_command_that_is_ended_for_its_time_is_told_from_one_that_says_so_itself(line: Line) -> None:
+    """`timeout` has the same status, and is an answer."""
+    assert [line.run("exit 124", timeout=60).late, line.run("sleep 60", timeout=0.1).late] == [False, True]
+    line.close()
+
+
+def test_a_far_end_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file server that is gone can stop an agent for good; whoever has said how long waits no longer."""
+    monkeypatch.setattr("roles.engine.line._GRACE", 0.5)
+    line = Line("here", ("sh", "-c", 'eval "exec $1"', "sh"), _opening(tmp_path))
+
+    with pytest.raises(Trouble, match="does not answer") as trouble:
+        line.run("kill -STOP $PPID; sleep 600", timeout=0.5)
+
+    assert trouble.value.kind is Kind.UNREACHED
+    line.close()
+
+
+def test_a_login_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told as a machine that does not answer, and not as one of which nobody says why."""
+    monkeypatch.setattr("roles.engine.line._LOGIN_SECONDS", 0.5)
+
+    with pytest.raises(Trouble, match="does not answer"):
+        Line("here", ("sh", "-c", "exec sleep 600", "sh"), _opening(tmp_path))

@@ -20,6 +20,8 @@ from roles.engine.agent.whole_file import write_whole
 SILENCE = 45.0
 """Seconds without a beat after which whoever applied is gone."""
 TIMED_OUT = 124
+DYING = 2.0
+"""Seconds for which a command that was ended is waited for."""
 
 
 class Agent:
@@ -56,13 +58,16 @@ class Agent:
             )
             try:
                 process.communicate(body or None, timeout=header.get("timeout"))  # type: ignore[arg-type]
-                status = process.returncode
+                late, status = False, process.returncode
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                status = TIMED_OUT
+                # What waits for a disk or a file server that is gone does not even die.
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=DYING)
+                late, status = True, TIMED_OUT
             parts = [_content(out), _content(err)]
-        return {"status": status, "split": len(parts[0]), "unconfirmed": self.has_unconfirmed()}, b"".join(parts)
+        told = {"status": status, "split": len(parts[0]), "unconfirmed": self.has_unconfirmed()}
+        return {**told, "late": late}, b"".join(parts)
 
     def has_unconfirmed(self) -> bool:
         """Tell whether a role waits for somebody to come in anew before it takes its change for good."""
