@@ -83,6 +83,13 @@ class NodeConnector(BaseConnector):
         finally:
             self._is_asking = was
 
+    def ask(self, question: str, seconds: float | None = None) -> Result:
+        """Put a question to the node; raises Trouble where it takes too long and was given no time of its own."""
+        result = self.line.run(question, timeout=seconds or QUESTION_SECONDS)
+        if result.late and not seconds:
+            raise silence(QUESTION_SECONDS)
+        return result
+
     def run_shell_command(
         self,
         command: StringCommand,
@@ -97,7 +104,7 @@ class NodeConnector(BaseConnector):
         text = make_unix_command_for_host(self.state, self.host, command, **arguments).get_raw_value()
         if self._is_asking and not given:
             if text not in self._known:
-                self._known[text] = self._asked(text, timeout)
+                self._known[text] = self.ask(text, timeout)
             result = self._known[text]
         else:
             self._known.clear()
@@ -138,12 +145,6 @@ class NodeConnector(BaseConnector):
             return False
         _write(filename_or_io, content)
         return True
-
-    def _asked(self, question: str, seconds: float | None) -> Result:
-        result = self.line.run(question, timeout=seconds or QUESTION_SECONDS)
-        if result.late and not seconds:
-            raise silence(QUESTION_SECONDS)
-        return result
 
     def _patiently(self, attempt: Callable[[], Result]) -> Result:
         """Run a command again while another program holds the packages; it has changed nothing so far."""

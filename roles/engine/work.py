@@ -82,7 +82,7 @@ class Work:
     def _look_for_room(self) -> None:
         """Refuse to begin what the node's disk has no room for."""
         wanted = {role.name for role in self.roles(self.host.data.node) if self.only is None or role.name in self.only}
-        lack = room.lack(self.host.connector.line.run(room.ASK).out, wanted)
+        lack = room.lack(self.host.connector.ask(room.ASK).out, wanted)
         if lack:
             raise lack
 
