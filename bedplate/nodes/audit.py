@@ -101,8 +101,9 @@ def _files(role: str | None) -> tuple[str, ...]:
 
 
 def _environment() -> dict[str, str]:
-    """Return this process's environment without what would change how pytest runs."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    """Return this process's environment without what would change how pytest runs, or what an assertion does."""
+    left_out = ("PYTEST_", "PYTHONOPTIMIZE")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     return {**kept, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 from bedplate.nodes.verdict import Findings, Outcome, Verdict
@@ -12,7 +13,6 @@ _HEADING = ("machine", "kept", "violated", "not judged", "not seen", "not about 
 _RIGHT = (1, 2, 3, 4, 5, 6)
 # More than this of what a check saw helps nobody in a terminal; the documents hold it whole.
 _MOST_LINES = 6
-_ROOM = WIDTH - 2 * len(INDENT)
 
 
 def compliance_lines(findings: Iterable[Findings], *, whole: bool = False) -> Iterator[str]:
@@ -22,10 +22,9 @@ def compliance_lines(findings: Iterable[Findings], *, whole: bool = False) -> It
     yield from aligned((_HEADING, *rows), right=_RIGHT) if rows else ()
     for each in told:
         yield from (f"{each.node}: not reached", *wrapped(_harmless(each.unreached))) if each.unreached else ()
-    rules = [(each.node, verdict) for each in told for verdict in each.verdicts]
-    shown = [(node, verdict) for node, verdict in rules if whole or verdict.outcome is not Outcome.KEPT]
-    if shown:
-        yield from ("", *_rules(shown))
+    for each in told:
+        shown = [verdict for verdict in each.verdicts if whole or verdict.outcome is not Outcome.KEPT]
+        yield from ("", each.node, *_rules(shown)) if shown else ()
     yield from ("", _tally(told), *_next(told))
 
 
@@ -50,18 +49,22 @@ def _row(each: Findings) -> tuple[str, ...]:
     return each.node, *counts, f"{each.apart:,}", f"{each.seconds:.1f} s"
 
 
-def _rules(shown: Sequence[tuple[str, Verdict]]) -> Iterator[str]:
-    heads = aligned((node, verdict.role, verdict.rule, verdict.outcome.value) for node, verdict in shown)
-    for head, (_, verdict) in zip(heads, shown, strict=True):
-        yield head
+def _rules(shown: Sequence[Verdict]) -> Iterator[str]:
+    # The outcome comes first: what falls off the edge of a narrow terminal is the end of a rule's name.
+    heads = aligned((verdict.outcome.value, verdict.role, verdict.rule) for verdict in shown)
+    for head, verdict in zip(heads, shown, strict=True):
+        yield f"{INDENT}{head}"
         if verdict.outcome is not Outcome.KEPT:
-            yield from wrapped(verdict.promise)
-            yield from (f"{INDENT * 2}{_plain(line)}" for line in verdict.words.splitlines()[:_MOST_LINES])
+            yield from wrapped(verdict.promise, INDENT * 2)
+            words = (part for line in verdict.words.splitlines() for part in _fitting(line))
+            yield from islice(words, _MOST_LINES)
 
 
-def _plain(line: str) -> str:
-    text = _harmless(line)
-    return text if len(text) <= _ROOM else f"{text[: _ROOM - 3]}..."
+def _fitting(line: str) -> Iterator[str]:
+    """Yield a line of what was seen in the width of a terminal; a word that is longer is cut."""
+    depth = INDENT * 3 + " " * (len(line) - len(line.lstrip()))
+    for part in wrapped(_harmless(line), depth):
+        yield part if len(part) <= WIDTH else f"{part[: WIDTH - 3]}..."
 
 
 def _harmless(text: str) -> str:

@@ -77,13 +77,13 @@ def _body(fault: Fault) -> Iterator[str]:
         yield from wrapped(f"fix: {fault.fix}")
 
 
-def wrapped(text: str) -> list[str]:
+def wrapped(text: str, indent: str = INDENT) -> list[str]:
     """Return a sentence as indented lines that fit a terminal; names and commands are never broken at a hyphen."""
     return wrap(
         text,
         WIDTH,
-        initial_indent=INDENT,
-        subsequent_indent=INDENT,
+        initial_indent=indent,
+        subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,
     )

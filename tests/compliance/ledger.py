@@ -4,6 +4,7 @@ Never judges: a rule that fails is violated, one that gives a reason for not loo
 a machine did not answer in time is not seen.
 """
 
+import re
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +18,13 @@ from bedplate.nodes.audit import role_of
 from bedplate.nodes.verdict import Findings, Outcome, Verdict
 from bedplate.plan.node import NodePlan
 from bedplate.writer import write_whole
+from roles.engine.trouble import login_trouble
 from tests.compliance.shell import SilenceError
 from tests.compliance.subject import MARK
 
+# What pytest knows of Python's own objects on the way to a comparison, and testinfra of its host.
+_WAYS = re.compile(r" at 0x|<built-in |<class |<generator |^Use -v to get|^assert False$")
+_HOST = re.compile(r"<testinfra\.host\.Host [^>]*>(, )?")
 _OUTCOMES = {"passed": Outcome.KEPT, "failed": Outcome.VIOLATED, "skipped": Outcome.UNJUDGED}
 _SILENT = ("silent", "yes")
 
@@ -48,7 +53,7 @@ class Ledger:
     def admits(self, item: pytest.Function, host: Host, node: NodePlan) -> bool:
         """Tell whether a rule is to be run on a machine: it is reached, and the rule concerns it."""
         if node.name not in self._pages:
-            self._pages[node.name] = Page(node.name, silence(host))
+            self._pages[node.name] = Page(node.name, silence(node.name, host))
         page = self._pages[node.name]
         if page.unreached:
             return False
@@ -68,9 +73,12 @@ class Ledger:
             report.user_properties.append(_SILENT)
             report.outcome, report.longrepr = "skipped", ("", 0, f"Skipped: {call.excinfo.value}")
             return report
-        lost = _lost(call.excinfo.value) if call.excinfo else ""
+        name = _told(report)["node"]
+        lost = _lost(name, call.excinfo.value) if call.excinfo else ""
+        if call.excinfo and report.failed:
+            _tell_command(call.excinfo, report)
         if lost:
-            self._pages[_told(report)["node"]].unreached = lost
+            self._pages[name].unreached = lost
             # Whether the rule is kept, nobody has seen.
             report.outcome, report.longrepr = "skipped", ("", 0, f"Skipped: {lost}")
         return report
@@ -110,21 +118,37 @@ class Ledger:
         return any(page.unreached or page.findings().of(Outcome.UNSEEN) for page in self._pages.values())
 
 
-def silence(host: Host) -> str:
-    """Say why a machine runs nothing for us; empty where it does."""
+def silence(name: str, host: Host) -> str:
+    """Say why a machine runs nothing for us, and what to do about it; empty where it does."""
     try:
         answer = host.run("true")
     except RuntimeError as error:
-        return _lost(error) or str(error)
+        return _lost(name, error) or str(error)
     except SilenceError as error:
         return str(error)
-    return "" if answer.succeeded else _last(answer.stderr)
+    return "" if answer.succeeded else _kept_out(name, answer.stderr)
 
 
-def _lost(error: BaseException) -> str:
+def _lost(name: str, error: BaseException) -> str:
     """Say what OpenSSH told of a machine that it did not reach; testinfra hands its answer over in the error."""
     answer = error.args[0] if isinstance(error, RuntimeError) and error.args else None
-    return _last(answer.stderr) if isinstance(answer, CommandResult) else ""
+    return _kept_out(name, answer.stderr) if isinstance(answer, CommandResult) else ""
+
+
+def _kept_out(name: str, said: str) -> str:
+    """Say it as an apply does, with OpenSSH's or sudo's last words."""
+    trouble, last = login_trouble(name, said), _last(said)
+    seen = "" if last in trouble.what else f" ({last})"
+    return f"{trouble.what}{seen}; {trouble.fix}"
+
+
+def _tell_command(error: pytest.ExceptionInfo[BaseException], report: pytest.TestReport) -> None:
+    """Put a command that failed into an operator's words; testinfra shows the object that holds its answer."""
+    answer = error.traceback[-1].frame.f_locals.get("out")
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash and isinstance(answer, CommandResult):
+        line = answer.command.decode(errors="replace").splitlines()[0]
+        crash.message = f"`{line}` ended with {answer.rc}: {_last(answer.stderr)}"
 
 
 def _last(text: str) -> str:
@@ -153,4 +177,5 @@ def _words(report: pytest.TestReport) -> str:
         return report.longrepr[2].removeprefix("Skipped: ")
     crash = getattr(report.longrepr, "reprcrash", None)
     message = (crash.message if crash else str(report.longrepr)).removeprefix("AssertionError: ")
-    return "\n".join(line.rstrip() for line in message.splitlines() if line.strip())
+    lines = (_HOST.sub("", line.rstrip()) for line in message.splitlines())
+    return "\n".join(line for line in lines if line.strip() and not _WAYS.search(line.strip(" +")))

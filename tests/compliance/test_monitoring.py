@@ -23,15 +23,17 @@ def test_figures_are_given_on_one_private_address(host: Host, node: NodePlan) ->
     """The exporter listens on the plan's address, or on one private address of the machine, and on no other."""
     listening = _listening(host)
 
-    assert len(listening) == 1
+    assert len(listening) == 1, f"it listens on {', '.join(listening) or 'none'}"
     at = ip_address(listening[0])
     assert at == node.address if node.address else at.is_private and not at.is_loopback
 
 
 def test_figures_are_given(host: Host) -> None:
     """Whoever may ask gets the machine's figures."""
-    answer = host.check_output("curl -fsS --max-time 20 http://%s:%s/metrics", _listening(host)[0], str(EXPORTER_PORT))
+    listening = _listening(host)
 
+    assert listening, "nothing listens at the exporter's port"
+    answer = host.check_output("curl -fsS --max-time 20 http://%s:%s/metrics", listening[0], str(EXPORTER_PORT))
     assert "\nnode_memory_MemTotal_bytes " in answer
 
 

@@ -31,7 +31,7 @@ def test_a_fresh_machine_is_found_wanting(node: Node, operator: Operator) -> Non
     done = operator.audit(node.name, "--role", "baseline")
 
     assert done.returncode == 3, done.stderr
-    assert f"baseline   {RULE}" in done.stdout
+    assert f"violated   baseline   {RULE}" in done.stdout
     assert "assert 'fresh' == 'titan-01'" in done.stdout
 
 

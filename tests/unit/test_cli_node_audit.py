@@ -5,8 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
+from testinfra.backend.base import CommandResult
 
 from bedplate.cli import run
+from tests.compliance.ledger import silence
 from tests.support.declared import EXAMPLES
 from tests.support.needs import need_program
 
@@ -78,3 +80,40 @@ def test_a_device_is_refused_before_a_machine_is_asked(tmp_path: Path, capsys: p
     told = capsys.readouterr()
     assert ("it is no file" in told.err, told.out) == (True, "")
     assert pipe.is_fifo()
+
+
+def test_what_is_otherwise_is_told_in_an_operators_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that failed by its line, its status and what it said; no object of the checks' own shows.
+
+    Also for whoever has Python leave assertions out, by which the checks judge.
+    """
+    monkeypatch.setenv("PYTHONOPTIMIZE", "1")
+
+    assert run(["node", "audit", "nas.cellar", "--local", "--role", "monitoring", *LAB, "--json"]) == 3
+
+    (node,) = json.loads(capsys.readouterr().out)["nodes"]
+    words = "\n".join(verdict["words"] for verdict in node["verdicts"])
+    assert "` ended with " in words
+    assert not any(sign in words for sign in ("CommandResult", " at 0x", "<testinfra", "IndexError"))
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nHost key verification failed.", "--replace"),
+        ("ubuntu@nas: Permission denied (publickey).", "name another by --user"),
+        ("sudo: a password is required", "sudo asks for a password"),
+    ],
+    ids=["another key", "another account", "no sudo"],
+)
+def test_who_is_not_let_in_is_told_what_to_do(said: str, told: str) -> None:
+    """As an apply tells it, with OpenSSH's or sudo's own last words."""
+    answer = CommandResult(None, 255, b"true", "", said)
+
+    class Silent:
+        def run(self, _command: str) -> CommandResult:
+            raise RuntimeError(answer)
+
+    assert told in silence("nas.cellar", Silent())

@@ -21,12 +21,22 @@ BROKEN = Verdict(
     "PasswordAuthentication is <yes>\x1b[2J\nassert 'yes' == 'no'",
     0.2,
 )
+LONG = Verdict(
+    "storage",
+    "the-file-server-has-its-shares-where-everybody-has-them[/home]",
+    "Whoever works on the machine that keeps the files finds them under the names that all others know.",
+    Outcome.VIOLATED,
+    f"`systemctl show --property What --property Where -- home.automount` ended with 1: {'no such unit; ' * 9}\n"
+    + "x" * 150,
+    0.2,
+)
 UNSEEN = Verdict("hardened", "audit-is-on", "What root does is written down.", Outcome.UNJUDGED, "a container", 0.0)
 SILENT = Verdict(
     "people", "homes-are-theirs", "A home is its owner's.", Outcome.UNSEEN, "no answer within 60 s: stat", 60
 )
 FINDINGS = (
     Findings("titan-01.cellar", (KEPT, BROKEN, UNSEEN), apart=7, seconds=3.2),
+    Findings("workbench-cpu-1.us-west-2", (LONG,), apart=0, seconds=1.5),
     Findings("gate.cellar", (KEPT,), apart=9, seconds=1.0),
     Findings("titan-02.cellar", (KEPT, SILENT), apart=9, seconds=61.0),
     Findings("nas.cellar", unreached="ssh: connect to host 192.168.40.5 port 22: Connection timed out"),
@@ -49,7 +59,7 @@ def test_a_program_reads_the_findings_as_one_document() -> None:
     assert [node["node"] for node in document["nodes"]] == [each.node for each in FINDINGS]
     assert document["nodes"][0]["verdicts"][1]["outcome"] == "violated"
     assert document["ok"] is False
-    assert [compliance_document((each,))["ok"] for each in FINDINGS] == [False, True, False, False]
+    assert [compliance_document((each,))["ok"] for each in FINDINGS] == [False, False, True, False, False]
 
 
 def test_a_ci_reads_the_findings_as_junit() -> None:
@@ -58,7 +68,12 @@ def test_a_ci_reads_the_findings_as_junit() -> None:
 
     last = [("titan-02.cellar", "2", "0", "1"), ("nas.cellar", "1", "0", "1")]
     counts = [(each.get("name"), each.get("tests"), each.get("failures"), each.get("errors")) for each in suites]
-    assert counts == [("titan-01.cellar", "3", "1", "0"), ("gate.cellar", "1", "0", "0"), *last]
+    assert counts == [
+        ("titan-01.cellar", "3", "1", "0"),
+        ("workbench-cpu-1.us-west-2", "1", "1", "0"),
+        ("gate.cellar", "1", "0", "0"),
+        *last,
+    ]
     assert "is <yes>\N{REPLACEMENT CHARACTER}" in (suites.findtext("testsuite/testcase/failure") or "")
 
 
