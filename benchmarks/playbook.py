@@ -120,6 +120,8 @@ def _system_task(kind: str, given: Mapping[str, Any]) -> Iterator[Task]:
         case "apt.packages":
             listed = {"update_cache": True, "cache_valid_time": given["cache_time"]}
             yield {"ansible.builtin.apt": {"name": list(given["packages"]), "install_recommends": False, **listed}}
+        case "apt.update":
+            yield {"ansible.builtin.apt": {"update_cache": True}}
         case "server.hostname":
             yield {"ansible.builtin.hostname": {"name": given["hostname"], "use": "systemd"}}
         case "server.timezone":

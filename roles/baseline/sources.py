@@ -53,10 +53,15 @@ class SourceFiles(FactBase[Mapping[str, str]]):
 
 def sign_sources() -> Changes:
     """Declare that every source of the distribution names its keyring, and that none is trusted blindly."""
-    release = host.get_fact(OsRelease)
-    archive = Archive(release["version_codename"], f"/usr/share/keyrings/{release['id']}-archive-keyring.gpg")
+    archive = archive_here()
     texts = {path: (text, signed(text, path, archive)) for path, text in host.get_fact(SourceFiles).items()}
     return ship(*(Shipped(f"Signed sources in {path}", path, new) for path, (old, new) in texts.items() if new != old))
+
+
+def archive_here() -> Archive:
+    """Return the archive of the node's own release."""
+    release = host.get_fact(OsRelease)
+    return Archive(release["version_codename"], f"/usr/share/keyrings/{release['id']}-archive-keyring.gpg")
 
 
 def signed(text: str, path: str, archive: Archive) -> str:

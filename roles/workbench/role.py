@@ -1,6 +1,5 @@
 """The role `workbench`."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,6 +16,7 @@ from roles.shipped import Shipped, ship
 from roles.template import text_of
 from roles.texts import edited
 from roles.workbench import paths
+from roles.workbench.contrib import add_contrib
 from roles.workbench.micromamba import install_micromamba
 from roles.workbench.scratch import Scratch
 from roles.workbench.uv import install_uv
@@ -41,14 +41,12 @@ class Workbench(Role):
 
     def install(self) -> None:
         """Install tools: the distribution's, and the two that it lacks or has too old."""
-        install("Tools", self.tools(host.get_fact(LinuxName)))
+        if self.gpus and host.get_fact(LinuxName) == "Debian":
+            add_contrib()
+        install("Tools", (*TOOLS, "nvtop") if self.gpus else TOOLS)
         install_uv()
         install_micromamba()
         self._scratch.install()
-
-    def tools(self, distribution: str) -> Sequence[str]:
-        """Return the distribution's packages; Debian keeps nvtop in an archive that is off by itself."""
-        return (*TOOLS, "nvtop") if self.gpus and distribution == "Ubuntu" else TOOLS
 
     def configure(self) -> Changes:
         """Write what shells know, and what makes and shares local disks."""

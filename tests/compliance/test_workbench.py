@@ -24,9 +24,6 @@ def test_the_usual_tools_are_there(host: Host, program: str) -> None:
 @concerns(lambda node: node.gpus is not None)
 def test_gpus_can_be_watched(host: Host) -> None:
     """Nvtop shows who uses which GPU."""
-    if host.system_info.distribution == "debian":
-        pytest.skip("Debian keeps nvtop in an archive that is off by itself")
-
     assert host.exists("nvtop")
 
 
