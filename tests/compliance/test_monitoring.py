@@ -65,4 +65,6 @@ def test_the_exporter_gets_no_new_rights_and_writes_nothing(host: Host) -> None:
 
 def _listening(host: Host) -> list[str]:
     told = host.check_output("ss --listening --tcp --numeric --no-header 'sport = :%s'", str(EXPORTER_PORT))
-    return [line.split()[3].rpartition(":")[0] for line in told.splitlines()]
+    at = [line.split()[3].rpartition(":")[0] for line in told.splitlines()]
+    # By a star ss says every address, of both families.
+    return [each.strip("[]").replace("*", "::") for each in at]

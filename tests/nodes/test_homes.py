@@ -1,4 +1,4 @@
-"""What a workbench needs its kernel for: a home that is a person's own on every machine, and limits of local disk.
+"""What a workbench needs its kernel for: homes that are people's own on every machine, limits of local disk, an audit.
 
 The kernel is a program (tests/support/virtual/user_mode.py), for this machine's has neither NFS nor quotas. It mounts
 from a file server that has none of its own: nfs-ganesha serves. test_nfs.py shows the kernel's server.
@@ -10,13 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from bedplate.catalog import load_catalog
+from bedplate.plan.nodes import node_of
+from roles.hardened import auditing
 from roles.shipped import Shipped
 from roles.workbench.scratch import UNIT, Scratch
+from tests.support.declared import plan_of
 from tests.support.netlab_program import until
-from tests.support.nodes import lab_node
+from tests.support.planted import Rule, Where, planted
 from tests.support.shares import BENCH, client_of, file_server, kinds, stand_with_kernels
 from tests.support.shares_asked import by_person, mounted_by, taken_from_root, written_on_both
 from tests.support.stand.command import CommandError
+from tests.support.stand.lab import LabFolder, lab_folder
+from tests.support.stand.looked import FOUND, looked
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 from tests.support.virtual.user_mode import user_mode
@@ -30,6 +36,7 @@ GUARD, TIMER = "/usr/local/sbin/bedplate-storage-guard", "bedplate-storage-guard
 LIMIT, PATIENCE = 15, 300
 # Enters a home, waits for a word, and asks the server twice in the folder that it has open.
 STUBBORN = "cd /home/ada; touch /tmp/there; until [ -e /run/go ]; do sleep 0.2; done; [ -e 1 ]; [ -e 2 ]; exit 7"
+_DEFECTS = planted(Where.KERNEL)
 
 
 @pytest.fixture(scope="module")
@@ -46,20 +53,32 @@ def nas(stand: Stand) -> Node:
 
 
 @pytest.fixture(scope="module")
-def bench(stand: Stand, nas: Node) -> Node:
+def lab(stand: Stand) -> LabFolder:
+    """Give the lab's folder, its file with the workbench's disks."""
+    made = lab_folder(stand, stand.folder)
+    made.edit(r"(titan-03: .*use: ssh)\}", rf"\1, scratch: [{', '.join(DISKS)}]}}")
+    return made
+
+
+@pytest.fixture(scope="module")
+def bench(stand: Stand, nas: Node, lab: LabFolder) -> Node:
     """Give a workbench on its kernel, which has started by itself what the roles left for its boot."""
     booted = client_of(nas, stand)
-    for file in (Shipped("Disks", "/etc/tmpfiles.d/disks.conf", LINKS), *scratch().shipped):
+    plan = node_of(plan_of(lab.fleet), BENCH, load_catalog())
+    scratch = Scratch(plan.accounts.people, plan.scratch)
+    audit = auditing.shipped(booted.run("uname -m").strip())
+    for file in (Shipped("Disks", "/etc/tmpfiles.d/disks.conf", LINKS), *scratch.shipped, *audit):
         place(booted, file)
-    booted.run(f"systemctl enable {UNIT}")
+    booted.run(f"systemctl enable {UNIT} auditd")
     moved = stand.move(BENCH, partial(user_mode, more=tuple(blank(stand.folder / name) for name in "ab")))
     moved.machine.wait()
     return moved
 
 
-def scratch() -> Scratch:
-    """Return what the workbench is to know of its disks."""
-    return Scratch(lab_node(BENCH).accounts.people, DISKS)
+@pytest.fixture(scope="module")
+def found(bench: Node, lab: LabFolder, tmp_path_factory: pytest.TempPathFactory) -> dict[Rule, str]:
+    """Give what became of each rule about what is a kernel's or a disk's."""
+    return looked(lab, bench, _DEFECTS, tmp_path_factory.mktemp("planted"))
 
 
 def place(node: Node, file: Shipped) -> None:
@@ -149,3 +168,9 @@ def test_nobody_takes_more_than_half_of_scratch(bench: Node) -> None:
     with pytest.raises(CommandError, match="Disk quota exceeded"):
         bench.run(filling("ada", 200))
     bench.run(filling("grace", 60))
+
+
+@pytest.mark.parametrize("rule", _DEFECTS, ids="-".join)
+def test_the_planted_defect_is_found(rule: Rule, found: dict[Rule, str]) -> None:
+    """The rule is kept on a machine with a kernel and disks of its own, and violated while its defect stands."""
+    assert found[rule] == FOUND

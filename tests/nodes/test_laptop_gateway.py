@@ -2,18 +2,16 @@
 
 from collections.abc import Iterator
 from time import time
-from typing import Any
 
 import pytest
 
 from tests.support.netlab_program import LabProgram, until
 from tests.support.page import spoken, told_commands
-from tests.support.planted import LAPTOPS, defects, rules
+from tests.support.planted import Rule, Where, planted
 from tests.support.stand.gateways import GATE, HOME, LaptopGateways, open_device
-from tests.support.stand.looked import looked
+from tests.support.stand.looked import FOUND, looked
 
-_DEFECTS = {rule: defect for (role, rule), defect in defects().items() if role == LAPTOPS}
-_RULES = tuple(rule for role, rule in rules() if role == LAPTOPS)
+_DEFECTS = planted(Where.LAPTOPS)
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +23,9 @@ def client(gateways: LaptopGateways) -> Iterator[LabProgram]:
 
 
 @pytest.fixture(scope="module")
-def found(gateways: LaptopGateways, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Give what each rule of laptops' gateways said while its defect was planted at the site's."""
-    folder = tmp_path_factory.mktemp("planted")
-    return looked(gateways, gateways.nodes[GATE], LAPTOPS, _DEFECTS, folder)
+def found(gateways: LaptopGateways, tmp_path_factory: pytest.TempPathFactory) -> dict[Rule, str]:
+    """Give what became of each rule of laptops' gateways, at the site's."""
+    return looked(gateways, gateways.nodes[GATE], _DEFECTS, tmp_path_factory.mktemp("planted"))
 
 
 def test_the_roles_make_a_gateway_and_then_change_nothing(gateways: LaptopGateways) -> None:
@@ -96,15 +93,15 @@ def test_systemd_syncs_each_day_for_who_is_not_root(gateways: LaptopGateways) ->
     node.ssh("systemctl --user disable --now bedplate-vpn-lab.timer; rm -r ~/.config/systemd")
 
 
-@pytest.mark.parametrize("rule", _RULES)
-def test_the_planted_defect_is_found(rule: str, found: dict[str, Any]) -> None:
-    """Each rule is violated while its own defect stands on the gateway whose daemons run."""
-    assert found[rule]["outcome"] == "failed", found[rule]["words"]
+@pytest.mark.parametrize("rule", _DEFECTS, ids="-".join)
+def test_the_planted_defect_is_found(rule: Rule, found: dict[Rule, str]) -> None:
+    """Each rule is kept on the gateway whose daemons run, and violated while its own defect stands there."""
+    assert found[rule] == FOUND
 
 
 @pytest.mark.parametrize("role", ["openvpn", "keeper"])
 def test_the_audit_finds_nothing_amiss(
-    role: str, found: dict[str, Any], client: LabProgram, gateways: LaptopGateways
+    role: str, found: dict[Rule, str], client: LabProgram, gateways: LaptopGateways
 ) -> None:
     """What the roles and a sync have made keeps every promise of theirs; nothing is left of the defects."""
     (told,) = gateways.operator.findings(GATE, "--role", role)["nodes"]

@@ -1,29 +1,60 @@
-"""The roles `workbench` and `monitoring` on a real machine: people work there, and watchers see it."""
+"""The roles `workbench` and `monitoring` on a machine of the cloud: people work there, and watchers see it.
+
+Rules about what the cloud alone has are broken here: names that cloud-init sets back, and storage of AWS's. Homes are
+the machine's own, for there is no EFS to mount.
+"""
 
 import pytest
 
+from bedplate.catalog import load_catalog
+from bedplate.plan.nodes import node_of
+from roles.storage.role import Storage
+from tests.support.declared import plan_of
+from tests.support.planted import Rule, Where, planted
 from tests.support.stand.command import CommandError
-from tests.support.stand.lab import recorded_lab
+from tests.support.stand.deploying import deployed
+from tests.support.stand.lab import LabFolder, lab_folder
+from tests.support.stand.looked import FOUND, looked
 from tests.support.stand.node import Node
 from tests.support.stand.operator import Operator
 from tests.support.stand.stand import Stand
 
 NAME = "workbench-cpu-1.us-west-2"
-ROLES = ("--role", "people", "--role", "workbench", "--role", "monitoring")
+ROLES = ("--role", "baseline", "--role", "people", "--role", "workbench", "--role", "monitoring")
+# What an image of the cloud has: at each boot it would set the machine's name back.
+CLOUD_INIT = "mkdir -p /etc/cloud/cloud.cfg.d; echo 'preserve_hostname: false' >/etc/cloud/cloud.cfg"
+_DEFECTS = planted(Where.CLOUD)
 
 
 @pytest.fixture(scope="module")
-def operator(stand: Stand) -> Operator:
+def lab(stand: Stand) -> LabFolder:
+    """Give the lab's folder, its store of AWS's mounted at another path than homes."""
+    made = lab_folder(stand, stand.folder)
+    made.edit(r"(home: \{kind: efs, .*) mount: /home\}", r"\1 mount: /shared}")
+    made.record()
+    return made
+
+
+@pytest.fixture(scope="module")
+def operator(stand: Stand, lab: LabFolder) -> Operator:
     """Give the operator of the lab."""
-    return Operator(stand, recorded_lab(stand.folder))
+    return Operator(stand, lab.fleet)
 
 
 @pytest.fixture(scope="module")
-def node(stand: Stand, operator: Operator) -> Node:
+def node(stand: Stand, lab: LabFolder, operator: Operator) -> Node:
     """Give a machine on which the roles are in force."""
     booted = stand.boot(NAME, "10.64.33.7")
+    booted.run(CLOUD_INIT)
     assert operator.changes(NAME, *ROLES)[NAME]
+    deployed(stand, NAME, Storage(node_of(plan_of(lab.fleet), NAME, load_catalog()).mounts))
     return booted
+
+
+@pytest.fixture(scope="module")
+def found(node: Node, lab: LabFolder, tmp_path_factory: pytest.TempPathFactory) -> dict[Rule, str]:
+    """Give what became of each rule about what the cloud alone has."""
+    return looked(lab, node, _DEFECTS, tmp_path_factory.mktemp("planted"))
 
 
 def test_a_second_apply_changes_nothing(node: Node, operator: Operator) -> None:
@@ -91,3 +122,9 @@ def test_the_bench_outlives_a_boot(node: Node) -> None:
 
     node.run("for i in $(seq 120); do ss -ltn | grep -q 10.64.33.7:9100 && exit; sleep 0.5; done; exit 1")
     assert node.run("stat --format %U /scratch/ada").strip() == "ada"
+
+
+@pytest.mark.parametrize("rule", _DEFECTS, ids="-".join)
+def test_the_planted_defect_is_found(rule: Rule, found: dict[Rule, str]) -> None:
+    """The rule is kept on the machine as the roles made it, and violated while its defect stands."""
+    assert found[rule] == FOUND

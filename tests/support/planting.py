@@ -1,7 +1,7 @@
-"""A plugin of pytest for the compliance checks: each rule runs while its own defect is planted.
+"""A plugin of pytest for the compliance checks: each rule runs as the machine is, and while its defect is planted.
 
-Reads an order (console, defects by rule, where to write) from the file of `--planted`; the console is a command that
-takes a shell script.
+Reads an order (console, defects by role and rule, where to write) from the file of `--planted`; the console is a
+command that takes a shell script. Writes what became of each rule, in words.
 """
 
 import json
@@ -16,32 +16,37 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 _SAVED = "/run/planted"
+_CALLED = {"passed": "kept", "failed": "violated", "skipped": "not judged"}
+_MISSED = "kept, then kept: "
 
 
 class Planting:
-    """Runs each rule once, with its defect, and takes note."""
+    """Runs each rule without and with its defect, and takes note."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._order = order
-        self._found: dict[str, dict[str, str]] = {}
+        self._found: dict[str, str] = {}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool:
-        """Plant, look, undo; a rule of several cases is done when one of them has found the defect."""
-        rule = str(dict(item.user_properties)["rule"]).partition("[")[0]
+        """Look, plant, look, undo; a rule of several cases is done when one of them has found the defect."""
+        about = dict(item.user_properties)
+        rule = f"{about['role']}/{str(about['rule']).partition('[')[0]}"
         defect = self._order["defects"].get(rule)
-        if defect and self._found.get(rule, {}).get("outcome") != "failed":
+        if defect and self._found.get(rule, _MISSED) == _MISSED:
             try:
                 self._found[rule] = self._looked(item, defect)
             except subprocess.SubprocessError as error:
-                self._found[rule] = {"outcome": "not planted", "words": f"{error}: {getattr(error, 'stderr', '')}"}
+                self._found[rule] = f"not planted: {error}: {getattr(error, 'stderr', '')}"
         return True
 
-    def _looked(self, item: pytest.Item, defect: dict[str, Any]) -> dict[str, str]:
+    def _looked(self, item: pytest.Item, defect: dict[str, Any]) -> str:
+        before, words = _ran(item)
+        if before not in {"kept", "not judged"}:
+            return f"{before} without its defect: {words}"
         with self._planted(defect):
-            # Nothing may be left of an earlier look: fixtures of whole modules are made anew as well.
-            reports = runtestprotocol(item, log=False, nextitem=None)
-        return _told(reports)
+            after, words = _ran(item)
+        return f"{before}, then {after}" + ("" if after == "violated" else f": {words}")
 
     def pytest_sessionfinish(self) -> None:
         """Hand over what was found."""
@@ -62,13 +67,15 @@ class Planting:
         subprocess.run(command, text=True, capture_output=True, timeout=120, check=True)
 
 
-def _told(reports: list[pytest.TestReport]) -> dict[str, str]:
-    """Return what the rule itself said: a check that could not even begin has found nothing."""
+def _ran(item: pytest.Item) -> tuple[str, str]:
+    """Run a rule, and return its outcome and words: a check that could not even begin has found nothing."""
+    # Nothing may be left of an earlier look: fixtures of whole modules are made anew as well.
+    reports = runtestprotocol(item, log=False, nextitem=None)
     for report in reports:
         if report.when != "call" and report.failed:
-            return {"outcome": f"broken in {report.when}", "words": report.longreprtext[-2000:]}
+            return f"broken in {report.when}", report.longreprtext[-2000:]
     said = next((report for report in reports if report.when == "call"), reports[0])
-    return {"outcome": said.outcome, "words": said.longreprtext[-2000:]}
+    return _CALLED[said.outcome], said.longreprtext[-2000:]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

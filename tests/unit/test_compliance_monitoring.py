@@ -56,7 +56,7 @@ def test_any_other_address_is_wrong(name: str, plan: FleetPlan) -> None:
     """Another region's, a public one, loopback, every address, a second one, none."""
     own, other = (str(_some(plan.region(each).block)) for each in ("us-west-2", "us-east-1"))
 
-    for at in ((other,), ("8.8.8.8",), ("127.0.0.1",), ("0.0.0.0",), (own, own), ()):  # noqa: S104  as ss says it
+    for at in ((other,), ("8.8.8.8",), ("127.0.0.1",), ("0.0.0.0",), ("*",), ("[::]",), (own, own), ()):  # noqa: S104  as ss says it
         assert not keeps(plan, name, *at), at
 
 

@@ -77,8 +77,8 @@ class VirtualMachine:
         return self.line.run(script, seconds)
 
     def console(self) -> tuple[str, ...]:
-        """Return no command: raises CommandError."""
-        raise CommandError("a virtual machine is told what to run by its line alone")
+        """Return the command that, at the desk, runs a shell script there."""
+        return self.line.console()
 
     def halt(self) -> None:
         """Shut it down in order."""

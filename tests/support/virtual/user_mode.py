@@ -18,11 +18,11 @@ from tests.support.virtual.line import Line
 from tests.support.virtual.machine import MASKS, VirtualMachine
 
 # The kernel, and what roles install: a download at each test otherwise.
-_PACKAGES = ("user-mode-linux", "kmod", "nfs-common", "nfs-kernel-server", "psmisc", "quota", "mdadm")
+_PACKAGES = ("user-mode-linux", "kmod", "nfs-common", "nfs-kernel-server", "psmisc", "quota", "mdadm", "auditd")
 # The archives alone of what serves where the kernel does not.
 _ARCHIVED = ("nfs-ganesha", "nfs-ganesha-vfs")
-# What starts by itself once it is installed, and is for the role to start.
-_WAITING = ("nfs-server.service", "rpcbind.service", "rpcbind.socket")
+# What starts by itself once it is installed, and is for the role to start, or for whose kernel has it: the audit.
+_WAITING = ("nfs-server.service", "rpcbind.service", "rpcbind.socket", "auditd.service")
 _PROGRAM, _MODULES = "usr/bin/linux.uml", "usr/lib/uml/modules"
 _FIRST = Path(__file__).with_name("first-in-user-mode")
 # A systemd for whoever logs in takes as long as ten of his commands.
