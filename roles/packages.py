@@ -10,8 +10,11 @@ from pyinfra.operations import apt
 LISTS_SECONDS = 3600
 
 
-def install(name: str, packages: Sequence[str]) -> OperationMeta:
-    """Declare that packages are installed, without those that they merely recommend."""
+def install(name: str, packages: Sequence[str], *, ends_apply: bool = True) -> OperationMeta:
+    """Declare that packages are installed, without those that they merely recommend.
+
+    A failure ends the apply, or is told at its end where nothing else waits for it.
+    """
     missing = set(packages) - set(host.get_fact(DebPackages))
     return apt.packages(
         name=name,
@@ -19,6 +22,7 @@ def install(name: str, packages: Sequence[str]) -> OperationMeta:
         update=bool(missing),
         cache_time=LISTS_SECONDS,
         no_recommends=True,
+        _ignore_errors=not ends_apply,
     )
 
 

@@ -35,10 +35,13 @@ class States(FactBase[Mapping[str, frozenset[str]]]):
         return {unit: frozenset((word, _ENABLED) if unit in links else (word,)) for unit, word in words}
 
 
-def keep_running(wanted: Mapping[str, str]) -> list[OperationMeta]:
-    """Declare that units run, now and after a boot; by the name of the operation."""
+def keep_running(wanted: Mapping[str, str], *, ends_apply: bool = True) -> list[OperationMeta]:
+    """Declare that units run, now and after a boot; by the name of the operation.
+
+    One that does not start ends the apply, or is told at its end where nothing else waits for it.
+    """
     among = tuple(wanted.values())
-    return [_run(name=name, unit=unit, among=among) for name, unit in wanted.items()]
+    return [_run(name=name, unit=unit, among=among, _ignore_errors=not ends_apply) for name, unit in wanted.items()]
 
 
 @operation()

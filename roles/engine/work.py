@@ -36,6 +36,8 @@ class Work:
     began: float = field(default_factory=monotonic)
     only: frozenset[str] | None = None
     """The roles that are wanted; None for all."""
+    behind: dict[str, Trouble] = field(default_factory=dict)
+    """What failed of that which nothing else waits for, by the name of its operation."""
 
     def open(self, is_stopped: Callable[[], bool]) -> None:
         """Log in; raises Trouble."""
@@ -69,7 +71,7 @@ class Work:
         self._end(len(changes))
 
     def carry_out(self, is_stopped: Callable[[], bool]) -> None:
-        """Do what is to be done; raises Trouble at the first operation that fails, and before any without room."""
+        """Do what is to be done where there is room; raises Trouble at a failure, or at the end if nothing waits."""
         if not self.changes():
             self._end(0)
             return
@@ -77,6 +79,8 @@ class Work:
         with ctx_host.use(self.host):
             changed = sum([self._one(key, is_stopped) for key in list(self.host.op_hash_order)])
         self.host.connector.line.finish(self._done())
+        for trouble in self.behind.values():
+            raise trouble
         self._end(changed)
 
     def _look_for_room(self) -> None:
@@ -88,9 +92,10 @@ class Work:
 
     def _done(self) -> tuple[str, ...] | None:
         """Return the operations that are done; None for every one that was ever begun, where no role was left out."""
-        if self.only is None:
+        if self.only is None and not self.behind:
             return None
-        return tuple(name_of(self.state, self.host, key) for key in self.host.op_hash_order)
+        names = (name_of(self.state, self.host, key) for key in self.host.op_hash_order)
+        return tuple(name for name in names if name not in self.behind)
 
     def _one(self, key: str, is_stopped: Callable[[], bool]) -> bool:
         """Carry out one operation; tell whether it changed anything."""
@@ -102,6 +107,8 @@ class Work:
         if not fine:
             raise work_trouble(self.host.name, name, connector.said)
         meta = self.state.get_op_data_for_host(self.host, key).operation_meta
+        if meta.did_error():
+            self.behind[name] = work_trouble(self.host.name, name, connector.said)
         changed = meta.did_change()
         if changed:
             self._tell(Step.OPERATION, name=name)

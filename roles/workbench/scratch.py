@@ -2,6 +2,7 @@
 
 The node does it by itself, at each boot (bedplate-scratch): disks that the plan names, else those of EC2's host, else
 none. Whatever is mounted at /scratch serves. Where its file system keeps no quotas there are none: the audit says so.
+What fails here is told at the end of an apply: it keeps nothing else of the node undone.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,9 +23,13 @@ from roles.template import text_of
 SCRATCH = "/scratch"
 TABLE = "/etc/bedplate/scratch"
 SCRIPT = "/usr/local/sbin/bedplate-scratch"
+LABEL = "scratch"
+"""What the file system bears that the node made for it."""
 UNIT = "bedplate-scratch.service"
 # How EC2 calls the disks of the host that a machine runs on. Source: EC2 user guide, "NVMe instance store volumes".
 LOCAL = "Amazon EC2 NVMe Instance Storage"
+# The kernel's part of quotas as ext4 keeps them.
+_COUNTER = "quota_v2"
 # Options by which ext4 and xfs keep account of users. Source: mount(8), xfs(5).
 _COUNTING = {"usrquota", "uquota", "quota", "usrjquota"}
 
@@ -42,6 +47,20 @@ class LocalDisks(FactBase[int]):
     def process(self, output: Iterable[str]) -> int:
         """Count them."""
         return len(list(output))
+
+
+class Uncounted(FactBase[str]):
+    """The release of a kernel of Ubuntu's that lacks quotas; nothing where the kernel has them, or is another's."""
+
+    default = str
+
+    def command(self) -> str:
+        """Ask what it has or could load."""
+        return f"grep -qsx ID=ubuntu /etc/os-release && ! modprobe --dry-run --quiet {_COUNTER} && uname -r || true"
+
+    def process(self, output: Iterable[str]) -> str:
+        """Take its name."""
+        return "".join(output).strip()
 
 
 class Folders(FactBase[Mapping[str, str]]):
@@ -103,18 +122,22 @@ class Scratch:
         )
 
     def install(self) -> None:
-        """Install what makes one device of several disks, where there are several."""
-        if len(self.disks) > 1 or (not self.disks and host.get_fact(LocalDisks) > 1):
+        """Install what makes one device of several disks, where there are several, and what the kernel counts by."""
+        disks = len(self.disks) or host.get_fact(LocalDisks)
+        if disks > 1:
             install("One device of several disks", ("mdadm",))
+        # Kernels of Ubuntu's for clouds have rarer modules in a package of their own.
+        if disks and (kernel := host.get_fact(Uncounted)):
+            install(f"Quotas of {kernel}", (f"linux-modules-extra-{kernel}",), ends_apply=False)
 
     def share(self) -> None:
         """Let the node make what is missing, now and at each boot."""
         mounts = host.get_fact(Mounts)
         if SCRATCH not in mounts and (self.disks or host.get_fact(LocalDisks)):
-            server.shell(name=f"Disks at {SCRATCH}", commands=[SCRIPT])
+            server.shell(name=f"Disks at {SCRATCH}", commands=[SCRIPT], _ignore_errors=True)
         elif late := self._late(mounts):
-            server.shell(name=f"Scratch of {', '.join(late)}", commands=[SCRIPT])
-        keep_running({f"{SCRATCH} at each boot": UNIT})
+            server.shell(name=f"Scratch of {', '.join(late)}", commands=[SCRIPT], _ignore_errors=True)
+        keep_running({f"{SCRATCH} at each boot": UNIT}, ends_apply=False)
 
     def _late(self, mounts: dict[str, MountsDict]) -> Collection[str]:
         """Return the names of those whose folder or share is not as it should be."""

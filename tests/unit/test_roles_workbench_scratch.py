@@ -17,6 +17,7 @@ BENCH = Workbench((ADA, BEN), None)
 MOUNTED = "30 25 259:1 / /scratch rw,relatime shared:9 - ext4 /dev/nvme1n1 rw,usrquota"
 MOUNTS, FOLDERS = "server.Mounts", "roles.workbench.scratch.Folders"
 QUOTAS, LOCAL = "roles.workbench.scratch.Quotas", "roles.workbench.scratch.LocalDisks"
+UNCOUNTED = "roles.workbench.scratch.Uncounted"
 DEBIAN = recorded("debian-12").but({FOLDERS: ("ada ada:ada 700", "ben ben:ben 700", "lost+found root:root 700")})
 A, B = "/dev/disk/by-id/nvme-a", "/dev/disk/by-id/nvme-b"
 MODEL = "/sys/block/nvme{}n1"
@@ -97,6 +98,22 @@ def test_only_what_has_several_disks_gets_what_joins_them(disks: tuple[str, ...]
     names = Recorder(table).play(Workbench((ADA,), None, disks)).names
 
     assert ("One device of several disks" in names) is striped
+
+
+@pytest.mark.parametrize(
+    ("disks", "kernel", "asked"),
+    [((A,), "6.8.0-1021-aws", True), ((A,), "", False), ((), "6.8.0-1021-aws", False)],
+    ids=["lacking", "able", "no disks"],
+)
+def test_a_kernel_that_cannot_count_gets_what_it_lacks(disks: tuple[str, ...], kernel: str, *, asked: bool) -> None:
+    """Kernels of clouds have rarer modules in a package of their own, for their own release."""
+    table = DEBIAN.but({UNCOUNTED: (kernel,) if kernel else ()})
+
+    played = Recorder(table).play(Workbench((ADA, BEN), None, disks))
+
+    assert (f"Quotas of {kernel}" in played.names) is asked
+    if asked:
+        assert played.step(f"Quotas of {kernel}").arguments["packages"] == [f"linux-modules-extra-{kernel}"]
 
 
 @pytest.mark.parametrize(

@@ -41,12 +41,12 @@ def program(tmp_path: Path) -> ModuleType:
     module, really = loaded(), loaded().told
     places = {"SYS": "sys", "SCRATCH": "scratch", "TABLE": "table", "MOUNTS": "mounts", "DEV": "dev"}
     module.__dict__.update({name: str(tmp_path / place) for name, place in places.items()})
-    module.__dict__.update(PATIENCE=0, asked=[])
+    module.__dict__.update(PATIENCE=0, asked=[], can_count=lambda: True)
     (tmp_path / "mounts").write_text("")
 
     def told(*command: str) -> str:
         module.asked.append(command)
-        return str(really(*command)) if command[0] == "mkfs.ext4" else ""
+        return "" if command[0] in ("mount", "setquota", "mdadm") else str(really(*command))
 
     module.__dict__["told"] = told
     return module
@@ -92,7 +92,32 @@ def test_scratch_of_before_is_mounted_as_it_is(program: ModuleType, tmp_path: Pa
     program.mount([kept])
 
     assert Path(kept).read_bytes() == before
-    assert [command[0] for command in program.asked] == ["mkfs.ext4", "mount", "mount"]
+    assert [command[0] for command in program.asked] == ["mkfs.ext4", *["dumpe2fs", "mount"] * 2]
+
+
+@pytest.mark.parametrize("began", [True, False], ids=["counting", "uncounted"])
+def test_a_disk_is_mounted_by_whatever_kernel_comes_up(
+    program: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, began: bool
+) -> None:
+    """One that cannot count mounts nothing that counts by itself: it is told, and the next that can counts again."""
+    need_program("mkfs.ext4")
+    kept = disk(tmp_path, "kept")
+    counted = []
+    for able in (began, not began, began):
+        program.__dict__["can_count"] = lambda able=able: able
+        program.mount([kept])
+        counted.append(("usrquota" in program.asked[-1][4], program.has_count(kept)))
+
+    assert counted == [(able, able) for able in (began, not began, began)]
+    assert capsys.readouterr().err.count("/scratch is shared without limits: this kernel has no quota_v2") == 2 - began
+    assert subprocess.run(["e2fsck", "-fn", kept], capture_output=True, check=False).returncode == 0
+
+
+def test_a_machine_that_has_no_modules_cannot_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing there that could load one is an answer, too."""
+    monkeypatch.setenv("PATH", "/nowhere")
+
+    assert loaded().can_count() is False
 
 
 @pytest.mark.parametrize("what", sorted(FOREIGN))
