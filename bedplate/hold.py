@@ -89,7 +89,7 @@ def _refusal(handle: int, path: Path) -> HeldError:
 
 def _sign(handle: int) -> None:
     holder = Holder(
-        user=_user(),
+        user=login_name(),
         host=os.uname().nodename,
         pid=os.getpid(),
         since=time.time(),
@@ -99,7 +99,8 @@ def _sign(handle: int) -> None:
     os.pwrite(handle, json.dumps(asdict(holder)).encode(), 0)
 
 
-def _user() -> str:
+def login_name() -> str:
+    """Return who runs this, as others are told."""
     try:
         return getuser()
     except (KeyError, OSError):  # a container may run as a number that no account has

@@ -79,6 +79,7 @@ def _me() -> str:
     """Return who applies, as others are told who find a machine taken."""
     import os
     import socket
-    from getpass import getuser
 
-    return f"{getuser()} on {socket.gethostname()}, process {os.getpid()}"
+    from bedplate.hold import login_name
+
+    return f"{login_name()} on {socket.gethostname()}, process {os.getpid()}"

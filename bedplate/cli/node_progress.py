@@ -1,16 +1,14 @@
 """An apply carried out before the operator's eyes: a live line a node on a terminal, else a line an event."""
 
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from bedplate.cli.output import tell
+from bedplate.cli.output import STDERR, tell
+from bedplate.cli.terminal import terminal
 from bedplate.nodes.engine import Engine, working
 from bedplate.nodes.event import Event, Step
 from bedplate.nodes.order import Order
@@ -91,9 +89,9 @@ def _shown(board: _Board) -> Iterator[None]:
     if not _is_terminal():
         yield
         return
-    with Live(board, console=Console(stderr=True), transient=True, refresh_per_second=4):
+    with Live(board, console=terminal(), transient=True, refresh_per_second=4):
         yield
 
 
 def _is_terminal() -> bool:
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return STDERR.isatty()

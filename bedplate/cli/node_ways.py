@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from getpass import getuser
 from pathlib import Path
+from shutil import which
 
-from bedplate.errors import InputError
+from bedplate.errors import InputError, MachineError
+from bedplate.hold import login_name
 from bedplate.nodes.deployer import deployer
 from bedplate.nodes.ssh_config import Login, Reached
 from bedplate.nodes.way import Ways, own_ways, ways
@@ -22,11 +23,21 @@ class Asked:
 
 
 def ways_to(folder: Path, plan: FleetPlan, machines: Sequence[Reached], asked: Asked) -> Ways:
-    """Return the way to each machine, what ssh reads written into a folder. Raises InputError for a missing file."""
+    """Return the way to each machine, what ssh reads written into a folder.
+
+    Raises InputError for a missing file, MachineError where there is no ssh.
+    """
     for file in (asked.identity, asked.config):
         if file and not file.is_file():
             raise InputError("there is no such file", where=str(file), fix="name the file that there is")
+    found = _ways(folder, plan, machines, asked)
+    if found.targets and not which("ssh"):
+        raise MachineError("there is no ssh here", fix="install OpenSSH's client")
+    return found
+
+
+def _ways(folder: Path, plan: FleetPlan, machines: Sequence[Reached], asked: Asked) -> Ways:
     if asked.config:
         return own_ways(asked.config, machines, Login(asked.user, asked.identity))
-    login = Login(asked.user or deployer(plan.accounts, getuser()), asked.identity and asked.identity.absolute())
+    login = Login(asked.user or deployer(plan.accounts, login_name()), asked.identity and asked.identity.absolute())
     return ways(folder, machines, plan.record.host_keys, login)

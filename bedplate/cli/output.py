@@ -1,24 +1,44 @@
-"""Where commands print: what was asked for on stdout, everything else on stderr."""
+"""Where commands print: what was asked for on stdout, everything else on stderr.
+
+A reader of stderr who has left, and a log that is full, keep no command from its work.
+"""
 
 import json
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
+from typing import IO
 
 import typer
+
+from bedplate.errors import MachineError
 
 NOBODY_READS = 141
 
 
 def show(lines: Iterable[str]) -> None:
-    """Print lines on stdout; end the command in silence when its reader has left, as after `| head`."""
+    """Print lines on stdout; end the command in silence when its reader has left, as after `| head`.
+
+    Raises MachineError where stdout is closed, or what it leads to takes nothing.
+    """
+    if sys.stdout is None:
+        raise MachineError("the answer went nowhere: stdout is closed", fix="leave it open, or lead it to a file")
+    for line in lines:
+        _show(f"{line}\n")
+    _show("", flush=True)
+
+
+def _show(text: str, *, flush: bool = False) -> None:
     try:
-        sys.stdout.writelines(f"{line}\n" for line in lines)
-        sys.stdout.flush()
+        print(text, end="", flush=flush)  # noqa: T201  the one place that does
     except BrokenPipeError:
-        # Python would complain about what is still buffered when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _lead_nowhere(sys.stdout)
         raise typer.Exit(NOBODY_READS) from None
+    except OSError as error:
+        _lead_nowhere(sys.stdout)
+        fix = "what stdout leads to takes nothing: make room, or write elsewhere"
+        raise MachineError(f"the answer could not be written: {error.strerror}", fix=fix) from None
 
 
 def show_document(document: object) -> None:
@@ -27,5 +47,40 @@ def show_document(document: object) -> None:
 
 
 def tell(lines: Iterable[str]) -> None:
-    """Print lines on stderr."""
-    sys.stderr.writelines(f"{line}\n" for line in lines)
+    """Print lines on stderr; what nobody can be told is dropped."""
+    STDERR.write("".join(f"{line}\n" for line in lines))
+
+
+class _Stderr:
+    """Stderr as something to write to that never fails."""
+
+    encoding = "utf-8"
+
+    def write(self, text: str) -> int:
+        """Write, or drop it for good once there is nobody to read it."""
+        if sys.stderr is not None:
+            try:
+                sys.stderr.write(text)
+                sys.stderr.flush()
+            except OSError:
+                _lead_nowhere(sys.stderr)
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: each text is flushed."""
+
+    def isatty(self) -> bool:
+        """Tell whether it is a terminal on which lines may be rewritten."""
+        return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+STDERR = _Stderr()
+
+
+def _lead_nowhere(stream: IO[str]) -> None:
+    """Drop what is and will be written: Python would complain when it ends of what is still buffered."""
+    # Under a test a stream may have no file behind it.
+    with suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

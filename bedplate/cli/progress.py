@@ -1,15 +1,13 @@
 """What a rehearsal shows while it works: live lines on a terminal, else one line whenever a stack begins a phase."""
 
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from bedplate.cli.output import tell
+from bedplate.cli.output import STDERR, tell
+from bedplate.cli.terminal import terminal
 from bedplate.rehearsal.rehearse import Watch
 from bedplate.rehearsal.report import Phase
 from bedplate.rehearsal.step import Step
@@ -54,8 +52,8 @@ def progress() -> Iterator[Watch]:
         if tally.count(stack, phase, step):
             tell([f"{stack}: {DOING[phase]}"])
 
-    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        with Live(tally, console=Console(stderr=True), transient=True):
+    if STDERR.isatty():
+        with Live(tally, console=terminal(), transient=True):
             yield on_terminal
     else:
         yield in_log

@@ -104,8 +104,7 @@ def ways_to(plan: "FleetPlan", nodes: "Iterable[NodePlan]", config: Path | None)
 
 
 def _me(plan: "FleetPlan") -> str:
-    from getpass import getuser
-
+    from bedplate.hold import login_name
     from bedplate.nodes.deployer import deployer
 
-    return deployer(plan.accounts, getuser())
+    return deployer(plan.accounts, login_name())

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     FAILED = "failed"
     CUT = "cut off"
     STOPPED = "stopped"
+    DEFECT = "defect"
 
 
 class Trouble(Exception):

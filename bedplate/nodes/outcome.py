@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from bedplate.errors import HeldError, PartError, ViolationError
+from bedplate.errors import BedplateError, HeldError, PartError, ViolationError
 from bedplate.nodes.event import Event, Kind, Step
 
 
@@ -37,9 +37,11 @@ class Outcome:
 
 
 def exit_status(outcomes: Iterable[Outcome], *, check: bool) -> int:
-    """Return 0 where all is well; 3 for drift that a check found, 5 where others hold every node, 6 in part."""
+    """Return 0 where all is well; 1 for a defect, 3 for drift that was found, 5 where others hold all, 6 in part."""
     every = tuple(outcomes)
     early = [each for each in every if not each.is_done]
+    if any(each.trouble and each.trouble.kind is Kind.DEFECT for each in early):
+        return BedplateError.exit_code
     if early:
         return HeldError.exit_code if all(each.is_held for each in every) else PartError.exit_code
     return ViolationError.exit_code if check and any(each.changed for each in every) else 0

@@ -110,7 +110,7 @@ def _trouble(error: Exception) -> Trouble:
         return Trouble(Kind.FAILED, error.what, error.fix)
     if os.environ.get("BEDPLATE_TRACEBACK") == "1":
         traceback.print_exception(error)
-    return Trouble(Kind.FAILED, f"a defect in bedplate: {type(error).__name__}: {error}", "please report it")
+    return Trouble(Kind.DEFECT, f"{type(error).__name__}: {error}", "please report it: it is a fault of bedplate's")
 
 
 def _make_quiet() -> None:

@@ -265,3 +265,24 @@ def test_programs_read_what_became_of_each_machine(capsys: pytest.CaptureFixture
 
     entry = json.loads(capsys.readouterr().out)["nodes"]["nas.cellar"]
     assert (entry["status"], entry["what"]) == ("refused", "its host key is not recorded")
+
+
+def test_a_machine_without_ssh_is_told_before_anything_is_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is the operator's own that lacks it, and no node's fault."""
+    record_host_keys(Path("fleet.lock"), "lab", "nas.cellar", (KEY,), replace_known=False)
+    monkeypatch.setenv("PATH", "/nonexistent")
+
+    assert [run(["node", word, "nas.cellar"]) for word in ("apply", "audit")] == [4, 4]
+    assert "there is no ssh here" in capsys.readouterr().err
+
+
+def test_a_person_without_a_name_may_look(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Containers and runners of a CI have numbers that no account has."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+
+    assert run(["node", "apply", "nas.cellar", "--check"]) == 6
+    assert "its host key is not recorded" in capsys.readouterr().out

@@ -104,3 +104,35 @@ def test_a_reader_that_leaves_is_no_fault() -> None:
     os.close(writer)
 
     assert (ended.returncode, ended.stderr) == (NOBODY_READS, b"")
+
+
+LOOK = (sys.executable, "-m", "bedplate", "node", "apply", "nas.cellar", "--check", "--fleet", "examples/lab.yaml")
+
+
+@pytest.mark.parametrize("way", ["left", "closed", "full"])
+def test_nobody_who_reads_the_news_ends_no_work(way: str) -> None:
+    """Whatever becomes of stderr, the command goes on to its end and its answer comes whole."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    news = {"left": "", "closed": "2>&-", "full": "2>/dev/full"}[way]
+
+    ended = subprocess.run(
+        ["sh", "-c", f'"$@" {news}', "sh", *LOOK], stdout=subprocess.PIPE, stderr=writer, check=False, cwd=ROOT
+    )
+    os.close(writer)
+
+    assert ended.returncode == PartError.exit_code
+    assert b"its host key is not recorded" in ended.stdout
+    assert b"not done: nas.cellar" in ended.stdout
+
+
+@pytest.mark.parametrize(("answer", "told"), [(">&-", "stdout is closed"), (">/dev/full", "No space left on device")])
+def test_an_answer_that_cannot_be_given_is_this_machine_s_fault(answer: str, told: str) -> None:
+    """It is told on stderr, and is no defect of ours."""
+    ended = subprocess.run(
+        ["sh", "-c", f'"$@" {answer}', "sh", *LOOK], stderr=subprocess.PIPE, check=False, cwd=ROOT, text=True
+    )
+
+    assert ended.returncode == MachineError.exit_code
+    assert told in ended.stderr.splitlines()[-2]
+    assert "defect" not in ended.stderr

@@ -251,7 +251,7 @@ def test_a_defect_of_a_role_is_told_without_a_traceback(tmp_path: Path, capsys: 
 
     events = _told(_order(tmp_path), Broken(tmp_path / "node"))
 
-    assert events[-1].words == "a defect in bedplate: KeyError: 'nobody'"
+    assert (events[-1].kind, events[-1].words) == (Kind.DEFECT, "KeyError: 'nobody'")
     assert capsys.readouterr().err == ""
 
 

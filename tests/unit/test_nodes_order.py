@@ -56,6 +56,7 @@ def _outcome(*events: Event) -> Outcome:
 DONE = _outcome(Event("n", Step.DONE, unchanged=3))
 CHANGED = _outcome(Event("n", Step.OPERATION, name="a"), Event("n", Step.DONE, changed=1))
 HELD = _outcome(Event("n", Step.TROUBLE, kind=Kind.HELD))
+DEFECT = _outcome(Event("n", Step.TROUBLE, kind=Kind.DEFECT))
 CUT = _outcome(Event("n", Step.OPERATION, name="a"), Event("n", Step.TROUBLE, kind=Kind.CUT))
 
 
@@ -69,8 +70,9 @@ CUT = _outcome(Event("n", Step.OPERATION, name="a"), Event("n", Step.TROUBLE, ki
         ([HELD, DONE], False, 6),
         ([CUT, DONE], False, 6),
         ([CUT, CHANGED], True, 6),
+        ([CUT, DEFECT], False, 1),
     ],
-    ids=["done", "as-planned", "drift", "held", "one-held", "cut", "drift-and-cut"],
+    ids=["done", "as-planned", "drift", "held", "one-held", "cut", "drift-and-cut", "defect"],
 )
 def test_the_exit_status_says_what_became_of_all(outcomes: list[Outcome], check: bool, status: int) -> None:  # noqa: FBT001
     """What is missing weighs more than what differs."""
