@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from bedplate.nodes.deployer import FIRST
 from bedplate.plan.node import Duty, Ground, NodePlan
 from roles.base import Role
 from roles.baseline.role import Baseline
@@ -23,7 +24,8 @@ def roles_of(node: NodePlan) -> tuple[Role, ...]:
 
 def _roles(node: NodePlan) -> Iterator[Role]:
     yield Baseline(node)
-    yield People(accounts=node.accounts, homes=next((each.path for each in node.shares if each.mount == HOMES), None))
+    homes = next((each.path for each in node.shares if each.mount == HOMES), None)
+    yield People(node.accounts, homes, FIRST if node.ground is Ground.METAL else None)
     # Jobs of a worker run in containers, which bring what they read with.
     buckets = node.buckets if Duty.WORKBENCH in node.duties else ()
     yield Storage(node.mounts, node.shares, buckets, node.region, node.ground is Ground.CLOUD)

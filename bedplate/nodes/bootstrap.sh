@@ -29,7 +29,7 @@ getent passwd "$ACCOUNT" >/dev/null || useradd --create-home --home-dir "/var/li
 home=$(getent passwd "$ACCOUNT" | cut -d: -f6)
 install -d -m 700 -o "$ACCOUNT" "$home/.ssh"
 umask 077
-# By its first line applies know the file for theirs: its keys are those of today's administrators.
+# Each apply writes it anew, with the keys of that day's administrators.
 printf '%s\n' "$MARK" "$KEYS" >"$home/.ssh/authorized_keys"
 chown "$ACCOUNT" "$home/.ssh/authorized_keys"
 

@@ -3,7 +3,7 @@
 from bedplate.plan.accounts import Accounts
 
 MARK = "# Written by bedplate: keys of administrators"
-"""The first line of such a file: one that begins otherwise came with the machine, and is left alone."""
+"""The first line of such a file: whoever reads it knows who writes it anew."""
 
 
 def admin_keys(accounts: Accounts) -> tuple[str, ...]:

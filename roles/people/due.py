@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bedplate.plan.accounts import Account, Accounts
-from roles.people.standing import LINGER, Standing
+from roles.people.standing import LINGER, Login, Standing
 
 HOMES = "/home"
 SHELL = "/bin/bash"
@@ -44,12 +44,24 @@ def dues(accounts: Accounts, standing: Standing) -> Iterator[Due]:
 def endings(accounts: Accounts, standing: Standing) -> Iterator[Due]:
     """Yield the ends of what people who left have running; their files stay."""
     for name, uid in accounts.departed.items():
-        if name in standing.lingering:
-            yield Due(f"{name} starts nothing at boot", (f"rm -f {LINGER}/{name}",))
-        if uid in standing.busy:
-            # Status 1: whatever ran has ended meanwhile.
-            ours = f"pkill -KILL --uid {uid} || test $? -eq 1"
-            yield Due(f"{name} runs nothing", (ours, _END_SESSIONS.format(uid=uid)))
+        yield from ended(name, uid, standing)
+
+
+def ended(name: str, uid: int, standing: Standing) -> Iterator[Due]:
+    """Yield the ends of what an account has running, or would start at boot."""
+    if name in standing.lingering:
+        yield Due(f"{name} starts nothing at boot", (f"rm -f {LINGER}/{name}",))
+    if uid in standing.busy:
+        # Status 1: whatever ran has ended meanwhile.
+        ours = f"pkill -KILL --uid {uid} || test $? -eq 1"
+        yield Due(f"{name} runs nothing", (ours, _END_SESSIONS.format(uid=uid)))
+
+
+def locking(login: Login) -> tuple[str, ...]:
+    """Return what lets nobody in by an account, where it is not so already: no shell, no password, past its end."""
+    if (login.expires, login.shell) == (_LONG_AGO, NO_SHELL) and login.lock in _NO_PASSWORDS:
+        return ()
+    return (f"usermod --expiredate {_LONG_AGO} --shell {NO_SHELL} --password '{NO_PASSWORD}' {login.name}",)
 
 
 def home_of(name: str) -> str:
@@ -79,11 +91,8 @@ def _account(person: Account, standing: Standing) -> Iterator[Due]:
 
 def _lock_out(name: str, uid: int, standing: Standing) -> Iterator[Due]:
     login = standing.logins.get(name)
-    if login is None or login.uid != uid:
-        return
-    if (login.expires, login.shell) != (_LONG_AGO, NO_SHELL) or login.lock not in _NO_PASSWORDS:
-        words = f"--expiredate {_LONG_AGO} --shell {NO_SHELL} --password '{NO_PASSWORD}'"
-        yield Due(f"{name} is locked out", (f"usermod {words} {name}",))
+    if login and login.uid == uid and (commands := locking(login)):
+        yield Due(f"{name} is locked out", commands)
 
 
 def _memberships(accounts: Accounts, standing: Standing) -> Iterator[Due]:

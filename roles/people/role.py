@@ -16,6 +16,7 @@ from roles.packages import install
 from roles.people.conflict import refuse_conflicts
 from roles.people.due import Due, dues, endings
 from roles.people.homes import HomesIn, missing_homes
+from roles.people.image import image_endings, key_files, shuttings
 from roles.people.standing import KEYS, Accounted, Standing
 from roles.people.trial import Trial
 from roles.shipped import Marks, Shipped, ship
@@ -43,10 +44,14 @@ class MakesHomes(FactBase[bool]):
 
 @dataclass(frozen=True, slots=True)
 class People(Role):
-    """Everybody's account on a node; `homes` is the folder that a file server keeps the homes in."""
+    """Everybody's account on a node; `homes` is the folder that a file server keeps the homes in.
+
+    `first` is the account by which a machine of a site is first configured; one of the cloud has none.
+    """
 
     accounts: Accounts
     homes: str | None = None
+    first: str | None = None
     name: ClassVar[str] = "people"
 
     def install(self) -> None:
@@ -60,12 +65,14 @@ class People(Role):
         trial = Trial((self._rights, *map(_keys_of, self._admins), *self._first(standing)))
         # Before anybody is locked out: who applies must not be among them.
         ways = [*trial.keep(), *self._keys(standing), *self._sudo(), *trial.begin()]
-        return [*ways, *_all(dues(self.accounts, standing)), *_logins(), *self._homes()]
+        due = (*dues(self.accounts, standing), *shuttings(standing, self.first))
+        return [*ways, *_all(due), *_logins(), *self._homes()]
 
     def activate(self, changes: Changes) -> None:
         """End what people who left still run, now that they can start nothing more."""
         del changes
-        _all(endings(self.accounts, host.get_fact(Accounted)))
+        standing = host.get_fact(Accounted)
+        _all((*endings(self.accounts, standing), *image_endings(standing, self.first)))
 
     def _keys(self, standing: Standing) -> Iterator[OperationMeta]:
         """Yield the keys outside homes, root's own: they count also when the homes are away, and nobody adds any."""
@@ -93,7 +100,7 @@ class People(Role):
 
     def _first(self, standing: Standing) -> tuple[Shipped, ...]:
         text = first_keys(self.accounts)
-        return tuple(Shipped(f"Administrators in {file}", file, text) for file in standing.first)
+        return tuple(Shipped(f"Administrators in {file}", file, text) for file in key_files(standing, self.first))
 
     def _homes(self) -> Iterator[OperationMeta]:
         if self.homes:

@@ -2,18 +2,20 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from shlex import quote
 
 from pyinfra.api.facts import FactBase
 
-from bedplate.plan.first_keys import MARK
+from roles.hardened.sshd import IMAGE_ACCOUNTS
 
 KEYS = "/etc/ssh/authorized_keys.d"
 # Homes of the machine's own accounts alone: people's may lie on a file server that is away.
 _FIRST = (
-    "for name in ubuntu debian admin; do"
-    ' file=$(getent passwd "$name" | cut -d: -f6)/.ssh/authorized_keys;'
-    f' [ "$(head -n 1 "$file" 2>/dev/null)" != {quote(MARK)} ] || echo "first:$file"; done'
+    f"for name in {' '.join(IMAGE_ACCOUNTS)}; do"
+    ' home=$(getent passwd "$name" | cut -d: -f6); file=$home/.ssh/authorized_keys;'
+    ' if [ "$home" ] && { [ -e "$file" ] || [ -L "$file" ]; }; then echo "first:$name:$file"; fi; done'
+)
+_GRANTED = (
+    rf"sed -nE 's/^[[:space:]]*({'|'.join(IMAGE_ACCOUNTS)})[[:space:]].*/granted:\1/p' /etc/sudoers.d/* 2>/dev/null"
 )
 LINGER = "/var/lib/systemd/linger"
 
@@ -44,7 +46,8 @@ class Group:
 class Standing:
     """All of it; `busy` are the user ids with processes, `lingering` and `keyed` names with units and with keys.
 
-    `first` are the files of administrators' keys in homes of accounts that the machine was first configured by.
+    Of the accounts that the machine's image came with, `first` are those with a file of keys in their homes, and it,
+    and `granted` those whom rules of sudo name. `by` is the account that whoever asks came in by, if not root's own.
     """
 
     logins: Mapping[str, Login] = field(default_factory=dict)
@@ -52,7 +55,9 @@ class Standing:
     busy: frozenset[int] = frozenset()
     lingering: frozenset[str] = frozenset()
     keyed: frozenset[str] = frozenset()
-    first: tuple[str, ...] = ()
+    first: Mapping[str, str] = field(default_factory=dict)
+    granted: frozenset[str] = frozenset()
+    by: str = ""
 
 
 class Accounted(FactBase[Standing]):
@@ -71,6 +76,8 @@ class Accounted(FactBase[Standing]):
                 f"ls {LINGER} 2>/dev/null | sed s/^/lingering:/",
                 f"ls -A {KEYS} 2>/dev/null | sed s/^/keyed:/",
                 _FIRST,
+                _GRANTED,
+                'echo "by:${SUDO_USER:-}"',
             )
         )
 
@@ -89,7 +96,9 @@ class Accounted(FactBase[Standing]):
             frozenset(int(uid) for uid in told.get("busy", ())),
             frozenset(told.get("lingering", ())),
             frozenset(told.get("keyed", ())),
-            tuple(told.get("first", ())),
+            {name: file for name, _, file in (line.partition(":") for line in told.get("first", ()))},
+            frozenset(told.get("granted", ())),
+            "".join(told.get("by", ())),
         )
 
 

@@ -1,11 +1,12 @@
 """Every node: that nobody beside the fleet's people has an account, or becomes root.
 
-What a machine has by itself: root, the account by which its image is first configured, in the cloud that of Session
-Manager, and accounts of daemons, which nobody can be.
+What a machine has by itself: root, on a site the account by which it is first configured, in the cloud that of Session
+Manager, and accounts of daemons, which nobody can be. Others that its image came with are shut.
 """
 
 from testinfra.host import Host
 
+from bedplate.nodes.deployer import FIRST
 from bedplate.plan.node import Ground, NodePlan
 from roles.hardened.sshd import IMAGE_ACCOUNTS
 from tests.compliance.accounts import entries, strangers
@@ -21,10 +22,20 @@ dpkg -S "$file" >/dev/null 2>&1 || echo "$file"; done"""
 
 def test_nobody_else_has_an_account(host: Host, node: NodePlan) -> None:
     """Whoever is not of the fleet and has a shell, the number of a person or of root, is a stranger."""
-    known = {*node.accounts.uids, *node.accounts.departed, *_own(node)}
+    known = {*node.accounts.uids, *node.accounts.departed, *_own(node), *_shut(host)}
     found = strangers(entries(host, "/etc/passwd"), known)
 
     assert not found, f"nobody of the fleet, and no daemon: {', '.join(found)}"
+
+
+def test_accounts_of_the_image_are_shut(host: Host, node: NodePlan) -> None:
+    """Beside the first of a site nobody comes in, or becomes anybody, by an account that the machine came with."""
+    there = {name for name, *_ in entries(host, "/etc/passwd")} & {*IMAGE_ACCOUNTS} - _own(node)
+    keyed = {name for name in there if host.run("test -e ~%s/.ssh/authorized_keys", name).succeeded}
+    grouped = {name for name in there if len(host.check_output("id --groups %s", name).split()) > 1}
+
+    found = sorted(keyed | grouped | there - _shut(host))
+    assert not found, f"apply as an administrator by name, which shuts {', '.join(found)}"
 
 
 def test_nobody_else_has_a_password(host: Host, node: NodePlan) -> None:
@@ -51,4 +62,15 @@ def test_polkit_asks_no_rule_of_somebodys_own(host: Host) -> None:
 
 def _own(node: NodePlan) -> set[str]:
     """Return the accounts that the machine has by itself and that somebody can be."""
-    return {"root", *IMAGE_ACCOUNTS, *((_SESSIONS,) if node.ground is Ground.CLOUD else ())}
+    return {"root", _SESSIONS if node.ground is Ground.CLOUD else FIRST}
+
+
+def _shut(host: Host) -> set[str]:
+    """Return the accounts of its image that have no shell, no password, and an end that is past."""
+    shells = {name: shell for name, *_, shell in entries(host, "/etc/passwd")}
+    locks = {name: (lock[:1], ends) for name, lock, *_, ends, _ in entries(host, "/etc/shadow")}
+    return {
+        name
+        for name in IMAGE_ACCOUNTS
+        if shells.get(name) == "/usr/sbin/nologin" and locks.get(name) in {("*", "1"), ("!", "1")}
+    }

@@ -1,5 +1,6 @@
 """A fresh machine of a group, from its first boot to its first apply: nobody has seen its key, nobody has logged in."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -138,6 +139,17 @@ def test_the_roles_go_on_from_what_the_boot_left(cloud: Cloud) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert again.returncode == 0, again.stdout
     assert "AuthorizedKeysFile /etc/ssh" in cloud.node.run("cat /etc/ssh/sshd_config.d/00-bedplate.conf")
+
+
+def test_the_images_own_account_is_shut(cloud: Cloud) -> None:
+    """It came with a shell and the right to become root; the audit finds nobody but the fleet's people any more."""
+    ada = ("--user", "ada", "--identity", str(cloud.lab.stand.key))
+
+    found = json.loads(cloud.bedplate("node", "audit", NAME, "--role", "people", "--json", *ada).stdout)
+
+    assert cloud.node.run("getent passwd ubuntu | cut -d: -f7").strip() == "/usr/sbin/nologin"
+    assert "not allowed" in cloud.node.run("sudo --list --other-user=ubuntu || true")
+    assert [each for each in found["nodes"][0]["verdicts"] if each["outcome"] == "violated"] == []
 
 
 def test_another_machine_in_its_place_is_refused(cloud: Cloud) -> None:

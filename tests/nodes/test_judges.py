@@ -51,7 +51,7 @@ def fresh(node: Node) -> Seen:
 @pytest.fixture(scope="module")
 def hardened(node: Node, stand: Stand, fresh: Seen) -> Seen:
     """Give what is said of it once its roles are applied."""
-    done = Operator(stand, recorded_lab(stand.folder)).apply(node.name)
+    done = Operator(stand, recorded_lab(stand.folder, stand.public)).apply(node.name)
     assert done.returncode == 0, done.stdout + done.stderr
     assert node.ssh("sudo bedplate-trial confirm").stdout.strip() == "nothing is on trial"
     return _seen(node)

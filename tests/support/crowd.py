@@ -36,8 +36,12 @@ def answering(system: Recorded, lines: Iterable[str], **more: tuple[str, ...]) -
 
 
 def played(
-    system: Recorded, lines: Iterable[str] = FRESH, accounts: Accounts = ACCOUNTS, homes: str | None = None
+    system: Recorded,
+    lines: Iterable[str] = FRESH,
+    accounts: Accounts = ACCOUNTS,
+    homes: str | None = None,
+    first: str | None = "ubuntu",
 ) -> Played:
     """Run the role on a node that has these accounts."""
     node = Recorder(answering(system, lines), Disk.of({}))
-    return node.play(People(accounts, homes), stages=("configure", "activate"))
+    return node.play(People(accounts, homes, first), stages=("configure", "activate"))

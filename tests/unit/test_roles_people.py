@@ -31,10 +31,10 @@ def test_a_fresh_node_gets_accounts_with_the_ids_of_the_lock(system: Recorded) -
 
 
 def test_the_first_account_keeps_administrators_keys_alone(system: Recorded) -> None:
-    """A file that bootstrap wrote holds those of today; one that came with the machine is not the role's."""
+    """Whoever wrote the file that is there; one that is missing stays so."""
     theirs = "/var/lib/ubuntu/.ssh/authorized_keys"
 
-    with_file, without = played(system, (*FRESH, f"first:{theirs}")), played(system)
+    with_file, without = played(system, (*FRESH, f"first:ubuntu:{theirs}")), played(system)
 
     file = with_file.step(f"Administrators in {theirs}").arguments["file"]
     assert file.text.splitlines()[1:] == [ADA]

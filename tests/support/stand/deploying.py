@@ -7,6 +7,7 @@ import copyreg
 import json
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,6 +19,7 @@ from pyinfra.api.state import State, StateStage
 from pyinfra.context import ctx_config, ctx_host, ctx_state
 
 from roles.base import Role
+from roles.people.role import People
 from roles.people.trial import SCRIPT
 from roles.stages import deploy
 from tests.support.stand.command import call
@@ -28,15 +30,29 @@ _CONFIRMS = f"[ ! -x {SCRIPT} ] || {SCRIPT} confirm"
 
 
 def deployed(stand: Stand, name: str, *roles: Role) -> list[str]:
-    """Carry out roles on a machine; return the names of the operations that changed something. Raises CommandError."""
+    """Carry out roles on a machine; return the names of the operations that changed something. Raises CommandError.
+
+    Administrators have the operator's key: no other opens the account by which this goes.
+    """
     wanted = stand.folder / f"{name}.roles"
     copyreg.pickle(MappingProxyType, lambda table: (frozen, (dict(table),)))
-    wanted.write_bytes(pickle.dumps(roles))
+    wanted.write_bytes(pickle.dumps([_let_in(role, stand.public) for role in roles]))
     at = ("ip", "netns", "exec", stand.desk.host.namespace)
     program = (sys.executable, "-m", "tests.support.stand.deploying", str(stand.ssh_config), name, str(wanted))
     changed: list[str] = json.loads(call(*at, *program, seconds=300).splitlines()[-1])
     call(*at, "ssh", "-F", str(stand.ssh_config), name, f"sudo sh -c '{_CONFIRMS}'")
     return changed
+
+
+def _let_in(role: Role, key: str) -> Role:
+    """Return a role whose administrators have a key beside their own."""
+    if not isinstance(role, People):
+        return role
+    people = (
+        replace(each, keys=(*each.keys, key)) if each.admin and key not in each.keys else each
+        for each in role.accounts.people
+    )
+    return replace(role, accounts=replace(role.accounts, people=tuple(people)))
 
 
 def frozen(table: dict[str, object]) -> MappingProxyType[str, object]:

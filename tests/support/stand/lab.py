@@ -93,14 +93,15 @@ def wait_for(running: "Popen[str]", words: str) -> None:
 
 def lab_folder(stand: Stand, folder: Path) -> LabFolder:
     """Make the folder of a fleet whose plan is recorded."""
-    recorded_lab(folder)
+    recorded_lab(folder, stand.public)
     return LabFolder(stand, folder)
 
 
-def recorded_lab(folder: Path) -> Path:
-    """Copy examples/lab.yaml into a folder, its lock beside it, and return the path."""
+def recorded_lab(folder: Path, key: str = "") -> Path:
+    """Copy examples/lab.yaml into a folder, its lock beside it, and return the path; the administrator has that key."""
     fleet = folder / "fleet.yaml"
-    fleet.write_text(LAB, encoding="utf-8")
+    more = f', "{key}"' if key else ""
+    fleet.write_text(LAB.replace('ada@laptop"]}', f'ada@laptop"{more}]}}', 1), encoding="utf-8")
     _record(fleet)
     return fleet
 

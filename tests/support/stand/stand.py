@@ -46,7 +46,7 @@ class Stand:
         self.key = self.folder / "operator"
         self.ssh_config = self.folder / "ssh_config"
         self.known_hosts = self.folder / "known_hosts"
-        self._public = make_key(self.key, "operator")
+        self.public = make_key(self.key, "operator")
         self.nodes: dict[str, Node] = {}
         self._hosts: dict[str, LabHost] = {}
 
@@ -65,7 +65,7 @@ class Stand:
         self.desk.wire(host, at)
         root = self._open.enter_context(mounted(self._layers, host.folder / "disk"))
         machine = Machine(root, host.namespace, host.folder / "console.log")
-        node = Node(name, at, prepare(root, self._public), machine, self.desk, self.ssh_config)
+        node = Node(name, at, prepare(root, self.public), machine, self.desk, self.ssh_config)
         self._introduce(node, (name, *also))
         self._open.callback(machine.crash)
         machine.boot()
