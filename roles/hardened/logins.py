@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from bedplate.plan.accounts import PEOPLE_IDS
 from roles.shipped import Shipped
 from roles.template import text_of
 from roles.texts import Edit, with_line, with_line_after, with_words
@@ -21,6 +22,9 @@ _LOGIN_DEFS = {
     "PASS_MIN_DAYS": "1",
     "PASS_WARN_AGE": "7",
     "SHA_CRYPT_MIN_ROUNDS": "65536",
+    # What somebody adds by hand has no number of the fleet's.
+    "UID_MAX": str(PEOPLE_IDS[0] - 1),
+    "GID_MAX": str(PEOPLE_IDS[0] - 1),
 }
 _SU = f"auth       required   pam_wheel.so use_uid group={SU_GROUP}"
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from bedplate.plan.accounts import Account, Accounts
+from bedplate.plan.accounts import PEOPLE_IDS, Account, Accounts
 from roles.people.standing import LINGER, Login, Standing
 
 HOMES = "/home"
@@ -14,6 +14,8 @@ NO_PASSWORD = "*"  # noqa: S105
 _NO_PASSWORDS = frozenset({"*", "!"})
 # The first day that there was: shadow(5) takes 0 for no date at all.
 _LONG_AGO = "1"
+# login.defs ends below people, and above its end useradd gives no ranges to containers without root. Source: subuid(5).
+_SUBIDS = f"--key UID_MAX={PEOPLE_IDS[-1]}"
 # What somebody became root for is root's process, and the kernel remembers who logged in: proc(5), loginuid.
 _END_SESSIONS = (
     "for each in /proc/[0-9]*; do "
@@ -73,7 +75,7 @@ def _account(person: Account, standing: Standing) -> Iterator[Due]:
     name, home = person.name, home_of(person.name)
     login = standing.logins.get(name)
     if login is None:
-        words = f"--uid {person.uid} --gid {person.uid} --home-dir {home} --no-create-home --shell {SHELL}"
+        words = f"--uid {person.uid} --gid {person.uid} --home-dir {home} --no-create-home --shell {SHELL} {_SUBIDS}"
         yield Due(f"Account {name}", (f"useradd {words} --no-log-init --password '{NO_PASSWORD}' {name}",))
         return
     words = " ".join(

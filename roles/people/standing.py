@@ -1,6 +1,6 @@
 """What a node knows of accounts: logins, groups, who runs something. Never asks for a password's hash."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyinfra.api.facts import FactBase
@@ -88,8 +88,8 @@ class Accounted(FactBase[Standing]):
             kind, _, rest = line.partition(":")
             told.setdefault(kind, []).append(rest)
         locks = {name: rest for name, _, rest in (line.partition(":") for line in told.get("lock", ()))}
-        logins = [_login(line, locks) for line in told.get("login", ())]
-        groups = [_group(line) for line in told.get("group", ())]
+        logins = [_login(fields, locks) for fields in _entries(told.get("login", ()), 7)]
+        groups = [_group(fields) for fields in _entries(told.get("group", ()), 4)]
         return Standing(
             {each.name: each for each in logins},
             {each.name: each for each in groups},
@@ -102,12 +102,20 @@ class Accounted(FactBase[Standing]):
         )
 
 
-def _login(line: str, locks: Mapping[str, str]) -> Login:
-    name, _, uid, gid, _, home, shell = line.split(":")
+def _entries(lines: Iterable[str], count: int) -> Iterator[Sequence[str]]:
+    """Yield the fields of each entry; lines that are none, blank ones and those that ask another list, are skipped."""
+    for line in lines:
+        fields = line.split(":")
+        if len(fields) == count and fields[2].isdecimal():
+            yield fields
+
+
+def _login(fields: Sequence[str], locks: Mapping[str, str]) -> Login:
+    name, _, uid, gid, _, home, shell = fields
     lock, _, expires = locks.get(name, "*:").partition(":")
     return Login(name, int(uid), int(gid), home, shell, lock, expires)
 
 
-def _group(line: str) -> Group:
-    name, _, gid, members = line.split(":")
+def _group(fields: Sequence[str]) -> Group:
+    name, _, gid, members = fields
     return Group(name, int(gid), frozenset(filter(None, members.split(","))))

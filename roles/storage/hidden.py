@@ -4,7 +4,7 @@ Fresh machines have such an account, `ubuntu` or the like, whose keys lie in its
 hidden: theirs are on the mount.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 
 from pyinfra.api.facts import FactBase
@@ -25,9 +25,13 @@ class OwnHomes(FactBase[Mapping[str, tuple[int, str]]]):
         return "cut -d: -f1,3,6 /etc/passwd"
 
     def process(self, output: Iterable[str]) -> Mapping[str, tuple[int, str]]:
-        """Part the lines."""
+        """Part the lines; those that are nobody's, blank or of another list, are skipped."""
         parts = (line.split(":") for line in output)
-        return {name: (int(uid), home) for name, uid, home in parts}
+        return {name: (int(uid), home) for name, uid, home in filter(_is_somebodys, parts)}
+
+
+def _is_somebodys(fields: Sequence[str]) -> bool:
+    return len(fields) == 3 and fields[1].isdecimal()  # noqa: PLR2004  name, id and home
 
 
 def hidden(paths: Collection[str], homes: Mapping[str, tuple[int, str]]) -> Iterator[Due]:

@@ -10,8 +10,13 @@ _NOBODY = 65534
 
 
 def entries(host: Host, table: str) -> Iterator[list[str]]:
-    """Yield the entries of a table, `/etc/passwd`, each as its fields."""
-    yield from (line.split(":") for line in host.check_output("cat %s", table).splitlines())
+    """Yield the entries of a table, `/etc/passwd`, each as its fields; lines that are none are `strays`."""
+    yield from (line.split(":") for line in _lines(host, table) if _is_entry(line))
+
+
+def strays(host: Host, table: str) -> list[str]:
+    """Return the lines of a table that are nobody's: blank ones, and those that ask another list."""
+    return [line for line in _lines(host, table) if not _is_entry(line)]
 
 
 def strangers(rows: Iterable[Sequence[str]], known: Container[str]) -> list[str]:
@@ -25,3 +30,12 @@ def strangers(rows: Iterable[Sequence[str]], known: Container[str]) -> list[str]
 
 def _is_a_daemons(uid: int) -> bool:
     return 0 < uid < _PEOPLE_FROM or uid == _NOBODY
+
+
+def _lines(host: Host, table: str) -> list[str]:
+    return host.file(table).content_string.splitlines()
+
+
+def _is_entry(line: str) -> bool:
+    """Tell whether a line is an entry, by its name: NSS's "compat" reads others. Source: nsswitch.conf(5)."""
+    return line[:1] not in {"", "+", "-", "#", ":"} and ":" in line

@@ -51,12 +51,16 @@ def test_groups_have_their_ids_and_nobody_else_in_them(host: Host, node: NodePla
 
 
 def test_people_are_in_no_group_of_the_system(host: Host, node: NodePlan) -> None:
-    """Groups such as docker, disk and sudo make root of their members."""
+    """Groups such as docker, disk and sudo make root of their members, whichever list says who they are."""
     people = {*node.accounts.uids, *node.accounts.departed}
 
     ours = {*node.accounts.groups, *people}
-    found = {name: people & {*members.split(",")} for name, *_, members in entries(host, "/etc/group")}
-    assert {name: members for name, members in found.items() if members and name not in ours} == {}
+    listed = {name: people & {*members.split(",")} for name, *_, members in entries(host, "/etc/group")}
+    assert {name: members for name, members in listed.items() if members and name not in ours} == {}
+    # systemd has lists beside /etc/group, and everybody a group of their own: a login gets what NSS says.
+    asked = f"for name in {' '.join(sorted(people))}; do echo $name $(id --groups --name $name 2>/dev/null); done"
+    given = {name: {*groups} - ours for name, *groups in map(str.split, host.check_output(asked).splitlines())}
+    assert {name: groups for name, groups in given.items() if groups} == {}
 
 
 def test_ids_of_people_and_groups_are_nobody_elses(host: Host, node: NodePlan) -> None:

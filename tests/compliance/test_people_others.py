@@ -9,7 +9,7 @@ from testinfra.host import Host
 from bedplate.nodes.deployer import FIRST
 from bedplate.plan.node import Ground, NodePlan
 from roles.hardened.sshd import IMAGE_ACCOUNTS
-from tests.compliance.accounts import entries, strangers
+from tests.compliance.accounts import entries, strangers, strays
 
 # Made by AWS's agent at the first session. Source: Systems Manager user guide, "Turn off ssm-user account permissions".
 _SESSIONS = "ssm-user"
@@ -26,6 +26,13 @@ def test_nobody_else_has_an_account(host: Host, node: NodePlan) -> None:
     found = strangers(entries(host, "/etc/passwd"), known)
 
     assert not found, f"nobody of the fleet, and no daemon: {', '.join(found)}"
+
+
+def test_tables_of_accounts_hold_accounts_alone(host: Host) -> None:
+    """A line that is nobody's may ask another list, and let in whoever is there."""
+    found = [table for table in ("/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow") if strays(host, table)]
+
+    assert not found, f"lines that are blank, or begin with + or -: {', '.join(found)}"
 
 
 def test_accounts_of_the_image_are_shut(host: Host, node: NodePlan) -> None:

@@ -27,6 +27,8 @@ def test_a_fresh_node_gets_accounts_with_the_ids_of_the_lock(system: Recorded) -
         "groupadd --gid 50001 speech",
     ]
     assert made[4].startswith("useradd --uid 20000 --gid 20000 --home-dir /home/ada --no-create-home")
+    # Without it useradd gives no ids to containers: login.defs ends below people's.
+    assert "--key UID_MAX=49999" in made[4]
     assert "gpasswd --members 'ada,bob' vision" in commands
 
 
@@ -146,3 +148,10 @@ def test_no_hash_of_a_password_leaves_a_node() -> None:
 
     assert "substr($2, 1, 1)" in command
     assert command.count("/etc/shadow") == 1
+
+
+def test_lines_that_are_nobodys_are_skipped() -> None:
+    """A blank line, one that somebody commented out, and one that asks another list end no apply."""
+    told = Accounted().process(["login:", "login:+::::::", "login:#x:y", *FRESH, "group:", "group:+:::"])
+
+    assert (set(told.logins), set(told.groups)) == ({"root", "ubuntu"}, {"root", "sudo"})
