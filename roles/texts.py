@@ -71,13 +71,3 @@ def with_line(text: str, instead_of: str, line: str) -> str:
     else:
         kept.append(line)
     return "\n".join(kept) + "\n"
-
-
-def with_line_after(text: str, anchor: str, line: str) -> str:
-    """Return a text that holds a line, below the first line that begins like the anchor; unchanged without one."""
-    lines = text.splitlines()
-    pattern = re.compile(anchor)
-    places = [place for place, each in enumerate(lines) if pattern.match(each)]
-    if line in lines or not places:
-        return text
-    return "\n".join((*lines[: places[0] + 1], line, *lines[places[0] + 1 :])) + "\n"

@@ -11,9 +11,12 @@ from pyinfra.operations import server
 from pyinfra.operations.util import any_changed
 
 from roles.hardened.logins import SU_GROUP
+from roles.hardened.pam import COMMON, admits, with_generated_auth
 from roles.shipped import Shipped, ship
 from roles.template import text_of
+from roles.texts import Texts
 
+_AUTH = f"/etc/pam.d/{COMMON}"
 _PROFILES = ("faillock", "faillock-notify", "pwhistory")
 
 
@@ -49,3 +52,8 @@ def guard() -> None:
         ],
         _if=answer,
     )
+    texts = host.get_fact(Texts, paths=(_AUTH,))
+    if admits(COMMON, {COMMON: with_generated_auth(texts.get(_AUTH, ""))}):
+        # It keeps a part that somebody changed otherwise.
+        asks = "DEBIAN_FRONTEND=noninteractive pam-auth-update --package --force"
+        server.shell(name="PAM asks who somebody is", commands=[asks])

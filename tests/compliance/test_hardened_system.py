@@ -1,5 +1,6 @@
 """Every node: who may do what once they are in, and what is written down of it."""
 
+import itertools
 import re
 from pathlib import PurePosixPath
 
@@ -8,6 +9,7 @@ from testinfra.host import Host
 
 from roles.hardened import auditing
 from roles.hardened.modes import WANTED, wanted
+from roles.hardened.pam import admits, rules
 from tests.compliance.accounts import entries
 
 # Programs that run as their owner whoever starts them: those of the distribution that need it.
@@ -67,6 +69,9 @@ _ALMIGHTY = re.compile(
 _IMAGES = ("/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/var/lib/snapd")
 _AMONG_IMAGES = " -o ".join(f"-path {path} -o -path '{path}/*'" for path in _IMAGES)
 _BESIDE_IMAGES = rf"\( {_AMONG_IMAGES} \) -type d -user root ! -perm -001 -prune -o"
+# By what somebody on a machine begins to be another.
+_SERVICES = ("common-auth", "login", "other", "polkit-1", "sshd", "su", "su-l", "sudo", "sudo-i")
+_SU_RULE, _MUST = ("pam_wheel.so", "use_uid group=sugroup"), (["required"], ["requisite"])
 # Says of each path whether a package brought it, and as it is now; sums have paths of before /bin became /usr/bin.
 _UNPACKAGED = """while read -r path; do sum=$(md5sum "$path" | cut -c1-32); at=${path#/}
 if grep -qsxF -e "$sum  $at" -e "$sum  ${at#usr/}" /var/lib/dpkg/info/*.md5sums; then echo "packaged $path"
@@ -289,8 +294,9 @@ def test_a_password_that_is_set_is_good(host: Host) -> None:
 
 def test_nobody_becomes_another_but_by_sudo(host: Host) -> None:
     """Becoming another by su is root's: its group has no members; sudo says who it was, at a terminal of its own."""
-    su = host.file("/etc/pam.d/su").content_string
-    assert re.search(r"^auth\s+(required|requisite)\s+pam_wheel\.so use_uid group=sugroup$", su, re.MULTILINE)
+    before = itertools.takewhile(lambda rule: (rule.module, rule.words) != _SU_RULE, rules("su", _pam(host)))
+    assert [rule.module for rule in before if rule.control != "requisite"] == ["pam_rootok.so"]
+    assert [rule.control for rule in rules("su", _pam(host)) if rule.module == "pam_wheel.so"] in _MUST
     assert host.check_output("getent group sugroup").endswith(":")
     text = host.file("/etc/sudoers.d/00-bedplate-hardened").content_string
     assert "Defaults use_pty" in text
@@ -298,6 +304,28 @@ def test_nobody_becomes_another_but_by_sudo(host: Host) -> None:
     assert host.run("visudo --check --quiet").succeeded
     asked = r"grep -rsnE '^\s*Defaults.*!\s*(use_pty|logfile|syslog)' /etc/sudoers /etc/sudoers.d || true"
     assert host.check_output(asked) == ""
+
+
+def test_nobody_becomes_another_without_being_asked(host: Host) -> None:
+    """By su, sudo, a console or polkit: who knows nothing, and is not root, does not get through PAM."""
+    texts = _pam(host)
+
+    found = [service for service in _SERVICES if service in texts and admits(service, texts)]
+    assert not found, f"PAM lets anybody become another by {', '.join(found)}"
+
+
+def _pam(host: Host) -> dict[str, str]:
+    """Return the text of each file of PAM, by its name; the machine's own goes before a package's."""
+    asked = "for file in /usr/lib/pam.d/* /etc/pam.d/*; do [ ! -f $file ] || { echo == ${file##*/}; cat $file; }; done"
+    found: dict[str, str] = {}
+    name = ""
+    for line in host.check_output(asked).splitlines():
+        if line.startswith("== "):
+            name = line.removeprefix("== ")
+            found[name] = ""
+        else:
+            found[name] += f"{line}\n"
+    return found
 
 
 def _strange(host: Host, mode: str, known: set[str]) -> list[str]:

@@ -10,12 +10,24 @@ from tests.support.recorder import Recorder
 
 LOGIN_DEFS = "#\n# Who is who.\nUMASK\t\t022\n#HOME_MODE\t0700\nPASS_MAX_DAYS\t99999\nENCRYPT_METHOD SHA512\n"
 SU = "auth       sufficient pam_rootok.so\n@include common-auth\n"
+COMMON_AUTH = """# here are the per-package modules (the "Primary" block)
+auth\trequisite\tpam_faillock.so preauth
+auth\t[success=2 default=ignore]\tpam_unix.so nullok try_first_pass
+auth\t[default=die]\tpam_faillock.so authfail
+auth\trequisite\tpam_deny.so
+auth\trequired\tpam_permit.so
+# and here are more per-package modules (the "Additional" block)
+auth\toptional\tpam_cap.so
+# end of pam-auth-update config
+"""
 FRESH: Mapping[str, str] = {
     "/etc/login.defs": LOGIN_DEFS,
     "/etc/default/useradd": "SHELL=/bin/sh\n# INACTIVE=-1\n",
     "/etc/profile": "unset i\n",
     "/etc/bash.bashrc": "# System-wide .bashrc file\n",
     "/etc/pam.d/su": SU,
+    "/etc/pam.d/su-l": "auth\t\tinclude\t\tsu\n",
+    "/etc/pam.d/common-auth": COMMON_AUTH,
     "/etc/ssh/sshd_config": "Include /etc/ssh/sshd_config.d/*.conf\n",
     "/etc/crontab": "# m h dom mon dow user command\n",
     "/etc/fstab": "/dev/vda1 / ext4 defaults 0 1\n",

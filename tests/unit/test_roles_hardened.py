@@ -14,7 +14,8 @@ from roles.hardened.modes import Modes, wanted
 from roles.hardened.role import Hardened
 from roles.hardened.trial import CONFIRM, SCRIPT
 from roles.template import text_of
-from tests.support.hardened import again, fresh
+from tests.support.disk import Entry
+from tests.support.hardened import COMMON_AUTH, again, fresh
 from tests.support.recorded import Lines, Recorded, recorded
 
 SSH = Rule("ssh-from-cellar", "SSH from the cellar", IPv4Network("192.168.40.0/22"), "tcp", 22)
@@ -221,3 +222,21 @@ def test_shellcheck_finds_nothing_in_the_trial() -> None:
 def test_the_confirmation_is_the_program_that_the_role_ships() -> None:
     """Whoever applies confirms by the same program that would go back."""
     assert f"{SCRIPT} confirm" == CONFIRM
+
+
+def test_a_back_door_of_pam_is_shut() -> None:
+    """One outside the part that is generated goes by itself; one within has that part written anew."""
+    door = "auth sufficient pam_permit.so\n"
+    disk = fresh(DEBIAN).play(ROLE).disk
+    disk.write("/etc/pam.d/su", Entry(content=door + disk.read("/etc/pam.d/su")))
+    disk.write("/etc/pam.d/common-auth", Entry(content=door + COMMON_AUTH))
+
+    outside = again(DEBIAN, disk).play(ROLE, stages=LATER)
+    disk.write(
+        "/etc/pam.d/common-auth",
+        Entry(content=COMMON_AUTH.replace("auth\trequisite\tpam_f", f"{door}auth\trequisite\tpam_f")),
+    )
+    within = again(DEBIAN, disk).play(ROLE, stages=LATER)
+
+    assert outside.changes == ["/etc/pam.d/su", "/etc/pam.d/common-auth"]
+    assert within.changes == ["PAM asks who somebody is"]

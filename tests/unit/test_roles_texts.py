@@ -2,7 +2,7 @@
 
 import pytest
 
-from roles.texts import Edit, Texts, with_line, with_line_after, with_words
+from roles.texts import Edit, Texts, with_line, with_words
 
 
 @pytest.mark.parametrize(
@@ -21,16 +21,6 @@ def test_a_key_has_one_value(text: str, wanted: str) -> None:
     """A key that is said, commented out, said twice or not said is said once; other keys stay as they are."""
     assert with_words(text, {"A": "9"}) == wanted
     assert with_words(wanted, {"A": "9"}) == wanted
-
-
-def test_a_line_goes_below_its_anchor() -> None:
-    """What must come after something comes right after it, once; without the anchor nothing is written."""
-    text = "first\nanchor here\nlast\n"
-    once = with_line_after(text, "anchor", "ours")
-
-    assert once == "first\nanchor here\nours\nlast\n"
-    assert with_line_after(once, "anchor", "ours") == once
-    assert with_line_after("first\n", "anchor", "ours") == "first\n"
 
 
 def test_a_line_stands_for_what_it_replaces() -> None:
