@@ -33,7 +33,8 @@ def _is_a_daemons(uid: int) -> bool:
 
 
 def _lines(host: Host, table: str) -> list[str]:
-    return host.file(table).content_string.splitlines()
+    text: str = host.file(table).content_string
+    return text.splitlines()
 
 
 def _is_entry(line: str) -> bool:
