@@ -1,5 +1,6 @@
 """Archives of packages beside the distribution's: each with the one key that may sign it, and only for what is pinned.
 
+For roles whose packages the distribution lacks; none needs one yet.
 What a repository holds beyond its pins is never taken from it, not even in a newer version than the distribution's.
 """
 

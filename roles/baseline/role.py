@@ -21,7 +21,7 @@ from roles.baseline.sources import sign_sources
 from roles.baseline.swap import swap_off, without_swap_at_boot
 from roles.baseline.upgrades import upgrades
 from roles.packages import install
-from roles.shipped import ship
+from roles.shipped import Shipped, ship
 
 PACKAGES = ("ca-certificates", "chrony", "locales", "needrestart", "unattended-upgrades")
 
@@ -57,6 +57,8 @@ class Baseline(Role):
         keep_names()
         without_swap_at_boot()
         ship(hosts(self.node, self._own_name), *greeting(self.node), LIMITS)
+        if not self.node.is_named_by_ec2:
+            ship(Shipped("Host name of the next boot", "/etc/hostname", f"{self.node.host}\n"))
         clock = clock_file(self.node.ground, host.get_fact(LinuxName))
         return ship(clock, JOURNAL, kernel_file(self.settings), MANAGER)
 

@@ -17,8 +17,8 @@ from roles.shipped import Shipped, ship
 _FOLDER = "/etc/apt/sources.list.d"
 # Options of a source that take it without a good signature: sources.list(5).
 _BLIND = ("trusted", "allow-insecure", "allow-weak", "allow-downgrade-to-insecure")
-_LINE = re.compile(r"^(?P<kind>deb(?:-src)?)\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<rest>\S+\s+(?P<suite>\S+).*)$")
-_FIELD = re.compile(r"^(?P<name>[A-Za-z-]+):\s*(?P<value>.*)$")
+_LINE = re.compile(r"^\s*(?P<kind>deb(?:-src)?)\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<rest>\S+\s+(?P<suite>\S+).*)$")
+_FIELD = re.compile(r"^(?P<name>[A-Za-z-]+)\s*:\s*(?P<value>.*)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def archive_here() -> Archive:
 def signed(text: str, path: str, archive: Archive) -> str:
     """Return a file of sources with a key for each source of the archive, and without blind trust."""
     if path.endswith(".sources"):
-        return "\n\n".join(_stanza(each.strip("\n"), archive) for each in re.split(r"\n{2,}", text)) + "\n"
+        return "\n\n".join(_stanza(each.strip("\n"), archive) for each in re.split(r"\n\s*\n", text)) + "\n"
     return "".join(f"{_one_line(line, archive)}\n" for line in text.splitlines())
 
 

@@ -1,12 +1,14 @@
 """Every node: its name, its time, its packages, its limits."""
 
 import re
+from fnmatch import fnmatchcase
 from ipaddress import ip_address
 
 import pytest
 from testinfra.host import Host
 
 from bedplate.plan.node import Duty, Ground, NodePlan
+from roles.baseline.upgrades import HELD
 from tests.compliance.subject import concerns, on_duty
 
 # needrestart's settings are Perl: whoever reads them runs them. Prints the units that it may restart.
@@ -29,6 +31,10 @@ _STOOD_ON = (
     "kubelet",
     "libibverbs1",
 )
+_DRIVER = ("nvidia-driver-595", "nvidia-headless-595-server-open", "libnvidia-compute-595", "cuda-drivers")
+_RELEASED = "origin=Ubuntu,archive=${distro_codename}"
+# The words of a limit: of whom, hard or soft, of what, how much.
+_LIMIT = 4
 
 
 def test_the_node_knows_its_name(host: Host, node: NodePlan) -> None:
@@ -36,6 +42,12 @@ def test_the_node_knows_its_name(host: Host, node: NodePlan) -> None:
     told = host.check_output("hostname")
 
     assert (told.partition(".")[0] if node.is_named_by_ec2 else told) == node.host
+
+
+@concerns(lambda node: not node.is_named_by_ec2)
+def test_the_node_keeps_its_name_at_a_boot(host: Host, node: NodePlan) -> None:
+    """What the next boot calls the machine is what the plan calls it."""
+    assert host.file("/etc/hostname").content_string.split() == [node.host]
 
 
 def test_the_node_finds_itself(host: Host, node: NodePlan) -> None:
@@ -47,9 +59,16 @@ def test_the_node_finds_itself(host: Host, node: NodePlan) -> None:
 
 def test_the_node_finds_machines_that_never_move(host: Host, node: NodePlan) -> None:
     """Every machine of a fixed address is found while no name server answers."""
-    known = {line.split()[1]: line.split()[0] for line in host.file("/etc/hosts").content_string.splitlines() if line}
+    known: dict[str, str] = {}
+    for line in host.file("/etc/hosts").content_string.splitlines():
+        address, *names = line.partition("#")[0].lower().split() or [""]
+        for name in names:
+            # The first line that has a name counts.
+            known.setdefault(name, address)
 
-    assert {name: known.get(name) for name in node.hosts} == {name: str(at) for name, at in node.hosts.items()}
+    others = {name: str(at) for name, at in node.hosts.items() if name != node.full_name}
+    wanted = others | {name.removesuffix(f".{node.domain}"): at for name, at in others.items()}
+    assert {name: known.get(name) for name in wanted} == wanted
 
 
 def test_the_greeting_says_what_the_node_is_and_whose(host: Host, node: NodePlan) -> None:
@@ -123,16 +142,21 @@ def test_apt_takes_nothing_unsigned(host: Host, setting: str) -> None:
 
 def test_the_driver_comes_from_one_archive(host: Host) -> None:
     """NVIDIA's own repository never gives a driver: two sources of one driver end as two versions."""
-    text = host.file("/etc/apt/preferences.d/bedplate").content_string
+    # Of two records that name a package apt takes the first; it reads the file, then the folder by name.
+    files = "/etc/apt/preferences $(LC_ALL=C ls -d /etc/apt/preferences.d/*)"
+    text = re.sub(r"(?m)^#.*\n?", "", host.run(f"for f in {files}; do [ ! -f $f ] || {{ cat $f; echo; }}; done").stdout)
+    records = [dict(_field(line) for line in each.splitlines()) for each in re.split(r"\n\s*\n", text) if each.strip()]
 
-    stanza = re.search(r"^Package: (.*)\nPin: origin (.*)\nPin-Priority: -1$", text, re.MULTILINE)
-    assert stanza is not None
-    assert stanza[2] == "developer.download.nvidia.com"
-    assert {"nvidia-*", "libnvidia-*"} <= set(stanza[1].split())
+    for package in _DRIVER:
+        first = next((each for each in records if _names(each.get("package", ""), package)), {})
+        assert (first.get("pin"), first.get("pin-priority")) == ("origin developer.download.nvidia.com", "-1")
 
 
 def test_security_upgrades_come_by_themselves(host: Host) -> None:
     """Each day lists are fetched and security's packages installed."""
+    assert host.package("unattended-upgrades").is_installed
+    assert host.file("/usr/bin/unattended-upgrade").is_executable
+    assert _apt(host, "APT::Periodic::Enable") in ([], ["1"])
     assert _apt(host, "APT::Periodic::Update-Package-Lists") == ["1"]
     assert _apt(host, "APT::Periodic::Unattended-Upgrade") == ["1"]
     assert all(host.service(f"{timer}.timer").is_enabled for timer in ("apt-daily", "apt-daily-upgrade"))
@@ -143,8 +167,17 @@ def test_nothing_but_security_comes_by_itself(host: Host) -> None:
     origins = [*_apt(host, "Unattended-Upgrade::Origins-Pattern"), *_apt(host, "Unattended-Upgrade::Allowed-Origins")]
 
     assert origins
-    assert all("-security" in origin for origin in origins)
+    # The archive of a release never changes: it gives what an upgrade needs anew.
+    assert all("-security" in origin or origin == _RELEASED for origin in origins)
     assert _apt(host, "Unattended-Upgrade::Automatic-Reboot") == ["false"]
+
+
+def test_nothing_else_is_left_out_of_upgrades(host: Host) -> None:
+    """Only what jobs stand on waits for somebody: no other name is held back, and no list of names lets in few."""
+    beyond = {*_apt(host, "Unattended-Upgrade::Package-Blacklist")} - {*HELD}
+
+    assert not beyond, f"{', '.join(sorted(beyond))} is left out, and the plan does not say so"
+    assert _apt(host, "Unattended-Upgrade::Package-Whitelist") == []
 
 
 @pytest.mark.parametrize("package", _STOOD_ON)
@@ -210,6 +243,18 @@ def test_sessions_may_lock_all_memory(host: Host) -> None:
     assert {who: value for who, _, _, value, *_ in locks} == {"*": "unlimited", "root": "unlimited"}
 
 
+def test_sessions_may_open_many_files(host: Host) -> None:
+    """Loaders of data open thousands, for root as for people; the last word of all files counts."""
+    told = host.check_output("cat /etc/security/limits.conf; LC_ALL=C; cat /etc/security/limits.d/*.conf").splitlines()
+    words = [line.partition("#")[0].split() for line in told]
+    limits: dict[tuple[str, str], str] = {}
+    for who, kind, _, value in (each for each in words if len(each) == _LIMIT and each[2] == "nofile"):
+        limits |= {(who, which): value for which in (("soft", "hard") if kind == "-" else (kind,))}
+
+    wanted = {"soft": "65536", "hard": "1048576"}
+    assert limits == {(who, kind): value for who in ("*", "root") for kind, value in wanted.items()}
+
+
 def test_services_may_lock_all_memory(host: Host) -> None:
     """What systemd starts has the same limit as what people start."""
     assert host.check_output("systemctl show --property DefaultLimitMEMLOCK --value") == "infinity"
@@ -248,9 +293,25 @@ def _is_container(host: Host) -> bool:
 def _sources(host: Host) -> list[str]:
     """Return each source: a line of the older form, a stanza of the newer one."""
     lines = host.run("cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list").stdout.splitlines()
-    stanzas = re.split(r"\n\s*\n", host.run("awk 1 /etc/apt/sources.list.d/*.sources").stdout)
-    plain = [line.strip() for line in lines if line.strip().startswith("deb")]
-    return [*plain, *(each for each in stanzas if "types:" in each.lower())]
+    told = host.run("for f in /etc/apt/sources.list.d/*.sources; do awk 1 $f; echo; done").stdout
+    stanzas = re.split(r"\n\s*\n", re.sub(r"(?m)^#.*\n?", "", told))
+    plain = [line.partition("#")[0].strip() for line in lines if line.strip().startswith("deb")]
+    return [*plain, *(each for each in stanzas if re.search(r"(?im)^types\s*:", each))]
+
+
+def _field(line: str) -> tuple[str, str]:
+    """Return the name and the value of a line; apt takes spaces before the colon."""
+    name, _, value = line.partition(":")
+    return name.strip().lower(), value.strip()
+
+
+def _names(patterns: str, package: str) -> bool:
+    """Say whether a record names a package; one for `*` gives way to any that does."""
+    each = [pattern for pattern in patterns.split() if pattern != "*"]
+    return any(
+        re.search(pattern[1:-1], package) if pattern.startswith("/") else fnmatchcase(package, pattern)
+        for pattern in each
+    )
 
 
 def _apt(host: Host, setting: str) -> list[str]:

@@ -262,8 +262,11 @@ def test_the_kernel_has_the_rules_of_the_audit(host: Host) -> None:
 
 
 def test_programs_are_confined(host: Host) -> None:
-    """AppArmor starts with the machine."""
+    """AppArmor starts with the machine, and the machine's kernel, where it is its own and can, has the profiles."""
     assert host.service("apparmor").is_enabled
+    is_contained = host.run("systemd-detect-virt --quiet --container").rc == 0
+    if not is_contained and host.file("/sys/module/apparmor").exists:
+        assert host.run("aa-status --enabled").rc == 0, "the kernel confines nothing: `aa-status` says why"
 
 
 def test_no_core_is_left_behind(host: Host) -> None:

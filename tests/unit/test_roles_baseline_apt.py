@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.baseline.upgrades import upgrades
+from roles.baseline.upgrades import HELD, upgrades
 from tests.support.needs import need_program
 
 FORCED = ("--force-confdef", "--force-confold")
@@ -21,7 +21,7 @@ def node(tmp_path: Path) -> Path:
     (tmp_path / "var/lib/dpkg/status").touch()
     # Port 9 takes nobody.
     (tmp_path / "etc/apt/sources.list").write_text("deb http://127.0.0.1:9/debian stable main\n")
-    (tmp_path / "etc/apt/apt.conf.d/60bedplate").write_text(upgrades()[0].text)
+    (tmp_path / "etc/apt/apt.conf.d/zz-bedplate").write_text(upgrades()[0].text)
     return tmp_path
 
 
@@ -41,8 +41,24 @@ def test_a_mirror_that_does_not_answer_is_a_failure(node: Path) -> None:
     assert ended.returncode == 100
     assert "Failed to fetch" in ended.stderr
 
-    (node / "etc/apt/apt.conf.d/60bedplate").unlink()
+    (node / "etc/apt/apt.conf.d/zz-bedplate").unlink()
     assert _apt(node, "apt-get", "update").returncode == 0
+
+
+def test_what_was_set_before_is_not_in_force(node: Path) -> None:
+    """Other files switch no upgrade off, hold nothing back, and let no list of names in."""
+    before = (
+        'APT::Periodic::Enable "0"; Unattended-Upgrade::Package-Blacklist { ".*"; };'
+        ' Unattended-Upgrade::Package-Whitelist { "none"; };'
+    )
+    (node / "etc/apt/apt.conf.d/99other").write_text(before)
+
+    told = _apt(node, "apt-config", "dump", "--no-empty", "--format", "%F %v%n").stdout.splitlines()
+
+    assert "APT::Periodic::Enable 1" in told
+    held = [line.split()[1] for line in told if line.startswith("Unattended-Upgrade::Package-Blacklist::")]
+    assert held == list(HELD)
+    assert not [line for line in told if line.startswith("Unattended-Upgrade::Package-Whitelist")]
 
 
 def test_an_upgrade_keeps_the_settings_that_roles_wrote(node: Path) -> None:

@@ -19,6 +19,7 @@ KEY = "signed-by=/usr/share/keyrings/ubuntu-archive-keyring.gpg"
         ("deb-src http://m/ubuntu noble-security main", f"deb-src [{KEY}] http://m/ubuntu noble-security main"),
         ("deb [arch=amd64] http://m/ubuntu noble main", f"deb [arch=amd64 {KEY}] http://m/ubuntu noble main"),
         ("deb [trusted=yes] http://m/ubuntu noble main", f"deb [{KEY}] http://m/ubuntu noble main"),
+        ("  deb [trusted=yes] http://other/ stable main", "deb http://other/ stable main"),
         ("deb [trusted=yes] http://other/ stable main", "deb http://other/ stable main"),
         ("deb [ allow-insecure=yes arch=arm64 ] http://other/ ./", "deb [arch=arm64] http://other/ ./"),
         (
@@ -45,6 +46,16 @@ def test_a_stanza_is_given_the_archives_key_and_loses_blind_trust() -> None:
     after = signed(f"{ours}\n{others}Trusted: yes\n", "/etc/apt/sources.list.d/x.sources", ARCHIVE)
 
     assert after == f"{ours}Signed-By: {ARCHIVE.keyring}\n\n{others}"
+
+
+def test_a_stanza_is_read_as_apt_reads_it() -> None:
+    """Spaces before a colon, and in the line that parts two stanzas, are nothing to apt."""
+    before = "Types : deb\nURIs : http://m\nSuites : noble\nTrusted : yes\n \nTypes: deb\nSuites: ./\nTRUSTED\t: yes\n"
+
+    after = signed(before, "/etc/apt/sources.list.d/x.sources", ARCHIVE)
+
+    ours = f"Types : deb\nURIs : http://m\nSuites : noble\nSigned-By: {ARCHIVE.keyring}\n"
+    assert after == f"{ours}\nTypes: deb\nSuites: ./\n"
 
 
 def test_what_is_signed_stays_as_it_is() -> None:
