@@ -14,6 +14,7 @@ from pyinfra.context import host
 from pyinfra.operations import files, server
 
 from roles.hardened import emergency
+from roles.hardened.sshd import DROP_IN, MAIN, UNREAD
 from roles.shipped import Shipped, ship
 from roles.template import text_of
 
@@ -23,26 +24,25 @@ CONFIRM = f"{SCRIPT} confirm"
 # Longer than what else activates on a node may take, and than a person waits in vain.
 SECONDS = 120
 _FILTER = "/etc/bedplate/filter.nft"
-_SSHD = "/etc/ssh/sshd_config.d/00-bedplate.conf"
-_MAIN = "/etc/ssh/sshd_config"
 _UNIT = "/etc/systemd/system/bedplate-filter.service"
 # What `systemctl enable` makes of its WantedBy, without asking a running systemd.
 _ENABLED = "/etc/systemd/system/sysinit.target.wants/bedplate-filter.service"
 
 
 class InForce(FactBase[bool]):
-    """Whether these two files are in force, confirmed, sshd reads no others, and the table is as it was loaded."""
+    """Whether these two files are in force, confirmed, sshd has read them and no others, and the table is as loaded."""
 
     default = bool
 
     def command(self, packets: str, sshd: str) -> StringCommand:
         """Compare the files by their SHA-256, and the kernel's table with what it was when it was loaded."""
-        sums = f'printf "%s  %s\\n" {packets} {_FILTER} {sshd} {_SSHD} | sha256sum --check --status'
+        sums = f'printf "%s  %s\\n" {packets} {_FILTER} {sshd} {DROP_IN} | sha256sum --check --status'
         table = "nft --stateless list table inet bedplate | cmp --silent - /var/lib/bedplate/filter.loaded"
         # Read first, and alone.
-        first = f'[ "$(head -n 1 {_MAIN})" = "Include {_SSHD}" ]'
-        alone = f"""[ "$(grep -ciE '^[[:space:]]*"?include' {_MAIN})" = 1 ]"""
-        both = f"{sums} 2>/dev/null && {first} && {alone} && {table} 2>/dev/null"
+        first = f'[ "$(head -n 1 {MAIN})" = "Include {DROP_IN}" ]'
+        alone = f"""[ "$(grep -ciE '^[[:space:]]*"?include' {MAIN})" = 1 ]"""
+        read = f'unread=$({UNREAD}) && [ -z "$unread" ]'
+        both = f"{sums} 2>/dev/null && {first} && {alone} && {read} && {table} 2>/dev/null"
         return StringCommand(f"[ ! -e /var/lib/bedplate/trial ] && {both} && echo yes || :")
 
     def process(self, output: Iterable[str]) -> bool:

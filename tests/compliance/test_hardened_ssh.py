@@ -7,10 +7,15 @@ import pytest
 from testinfra.host import Host
 
 from bedplate.plan.node import Duty, NodePlan
-from roles.hardened.sshd import README, settings
+from roles.hardened.sshd import README, UNREAD, settings
 
 _OURS = "/etc/ssh/sshd_config.d/00-bedplate.conf"
 _KEYS = "/etc/ssh/authorized_keys.d/%u"
+# Asks the daemon itself how somebody may come in, and tries nothing; known to nobody, and without anybody's settings.
+_ASKING = (
+    "ssh -F none -n -o BatchMode=yes -o PreferredAuthentications=none -o LogLevel=ERROR -o StrictHostKeyChecking=no"
+    " -o UserKnownHostsFile=/dev/null -o GlobalKnownHostsFile=/dev/null"
+)
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +92,28 @@ def test_sshd_is_told_nothing_but_by_its_files(host: Host) -> None:
     words = host.check_output("ps -o args= -C sshd | grep -v 'sshd: .*@' || true").split()
 
     assert {word for word in words if word.startswith("-")} <= {"-D", "-R"}
+
+
+def test_sshd_has_read_what_its_files_say(host: Host) -> None:
+    """What is checked here is what the daemon obeys: neither its files nor its keys changed since it last read them."""
+    unread = host.check_output(UNREAD)
+
+    assert not unread, f"sshd has not read these since they changed: {unread.split()}; reload ssh.service"
+
+
+def test_the_daemon_itself_offers_nothing_but_keys(host: Host, node: NodePlan) -> None:
+    """Whoever asks what listens at the port hears that a key is the only way in, whatever any file says."""
+    for name in ("root", *node.accounts.uids):
+        heard = host.run(f"{_ASKING} %s@127.0.0.1 true", name).stderr.strip()
+        assert heard.endswith("Permission denied (publickey)."), (name, heard)
+
+
+def test_nothing_but_sshd_listens_in_its_place(host: Host) -> None:
+    """Who answers at the port is the daemon that systemd keeps, or on Ubuntu systemd, which hands connections over."""
+    asked = "ss --no-header --listening --tcp --numeric --processes 'sport = :22' | grep -o 'pid=[0-9]*' | sort -u"
+    daemon = host.check_output("systemctl show --property=MainPID --value ssh.service")
+
+    assert set(host.check_output(asked).splitlines()) <= {"pid=1", f"pid={daemon}"}
 
 
 def test_no_session_has_settings_of_its_own(host: Host, node: NodePlan) -> None:
