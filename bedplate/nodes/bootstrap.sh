@@ -42,3 +42,5 @@ ssh-keygen -A >/dev/null
 systemctl enable --quiet --now ssh.service
 say "$FULL_NAME lets $ACCOUNT in. Write this down, and give it to whoever configures the machine:"
 echo "bedplate node trust $NAME $(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub | cut -d' ' -f2)"
+# It knows nobody else before the first apply, and administrators by their own names after it.
+echo "bedplate node apply $NAME --user $ACCOUNT"

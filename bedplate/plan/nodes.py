@@ -1,6 +1,6 @@
 """Every machine that a fleet's plan knows by name, as roles configure it: of sites, of the cloud, numbered or fixed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network
@@ -45,10 +45,25 @@ def node_of(plan: FleetPlan, name: str, catalog: Catalog) -> NodePlan:
     short = name.removesuffix(f".{plan.domain}")
     known = dict((*_standing(plan), *_pooled(plan, catalog)))
     if short not in known:
-        near = nearest(short, known)
-        fix = f"write {near}" if near else "`bedplate node list` shows what there is"
-        raise InputError(f"{name} is no machine of the fleet {plan.name}", fix=fix)
+        raise InputError(f"{name} is no machine of the fleet {plan.name}", fix=_meant(plan, short, known))
     return known[short]()
+
+
+def _meant(plan: FleetPlan, name: str, known: Iterable[str]) -> str:
+    """Return what to write in place of a name; of a group that there is, never another group's machine."""
+    group, _, numbered = name.partition(".")[0].rpartition("-")
+    region = name.partition(".")[2]
+    pools = [pool for pool in plan.pools if pool.group == group and numbered.isdecimal()]
+    here = [pool for pool in pools if pool in ssh_pools(plan) and pool.region == region]
+    if here:
+        return f"{group} has 1 to {max(highest(plan, pool) for pool in here)} in {region}"
+    if pools and pools[0].use is Use.KUBERNETES:
+        return f"machines of {group} go by EC2's names: --group {group}"
+    if pools:
+        regions = sorted({pool.region for pool in pools})
+        return f"{group} has machines in {', '.join(regions)}, named as {group}-1.{regions[0]}"
+    near = nearest(name, known)
+    return f"write {near}" if near else "`bedplate node list` shows what there is"
 
 
 def _standing(plan: FleetPlan) -> Iterator[_Named]:

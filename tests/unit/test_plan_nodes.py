@@ -127,12 +127,15 @@ def test_a_machine_is_found_with_and_without_the_domain(name: str) -> None:
     ("name", "fix"),
     [
         ("titan-1.cellar", "write titan-01.cellar"),
-        ("workbench-cpu-21.us-west-2", "write workbench-cpu-"),
+        ("workbench-gpu-9.us-west-2", "workbench-gpu has 1 to 8 in us-west-2"),
+        ("workbench-gpu-1", "workbench-gpu has machines in us-east-1, us-west-2, named as workbench-gpu-1.us-east-1"),
+        ("train-1.us-east-1", "machines of train go by EC2's names: --group train"),
+        ("workbench-cpu-21.us-west-2", "workbench-cpu has 1 to 20 in us-west-2"),
         ("zz", "list"),
     ],
 )
 def test_a_machine_that_there_is_not_is_refused_with_the_nearest(name: str, fix: str) -> None:
-    """A slip of the finger never means another machine."""
+    """A slip of the finger never means another machine, and a number too high no machine of another group."""
     with pytest.raises(InputError, match="is no machine") as refused:
         _node(name)
 
