@@ -7,6 +7,8 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import server
 
+from roles.hardened import sshd
+
 _RSA = "/etc/ssh/ssh_host_rsa_key"
 _MODULI = "/etc/ssh/moduli"
 # Source: ssh-audit's policies ask for both; RSA of 3072 bits is what ssh-keygen makes by itself.
@@ -46,5 +48,5 @@ def _new_key() -> str:
     return (
         f"rm -f {new} {new}.pub && ssh-keygen -q -t rsa -b {_RSA_BITS} -N '' -C '' -f {new}"
         f" && mv {new}.pub {_RSA}.pub && mv {new} {_RSA}"
-        " && if systemctl --quiet is-active ssh.service; then systemctl reload ssh.service; fi"
+        f" && {sshd.RELOAD}"
     )

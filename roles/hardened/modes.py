@@ -7,6 +7,8 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import server
 
+from roles.hardened import sshd
+
 _LOGS = "/var/log"
 # Where rsyslog is not root it makes logs by its group, and systemd sets this at each boot.
 # Source: /usr/lib/tmpfiles.d/00rsyslog.conf of Ubuntu 24.04; Debian's has no such line, nor the group.
@@ -67,4 +69,6 @@ def tighten() -> None:
     found = host.get_fact(Modes, paths=tuple(WANTED))
     due = {path: wanted(path, group) for path, (mode, group) in found.items() if mode != wanted(path, group)}
     if due:
-        server.shell(name="File modes", commands=[f"chmod {mode} {path}" for path, mode in due.items()])
+        # A mode is a change, too, of which nobody can tell that it was no more.
+        anew = [sshd.RELOAD] if sshd.MAIN in due else []
+        server.shell(name="File modes", commands=[*(f"chmod {mode} {path}" for path, mode in due.items()), *anew])

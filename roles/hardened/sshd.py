@@ -18,6 +18,7 @@ _AT_START = (MAIN, DROP_IN, "/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_
 _READ = "systemctl show --timestamp=us+utc --property=StateChangeTimestamp --value ssh.service"
 # Prints each file that changed since sshd last read it; nothing where none runs, as behind Ubuntu's socket.
 UNREAD = f'! systemctl --quiet is-active ssh.service || find {" ".join(_AT_START)} -newerct "$({_READ})"'
+RELOAD = "if systemctl --quiet is-active ssh.service; then systemctl reload ssh.service; fi"
 
 # Whoever looks why a file of theirs says nothing finds the reason beside it.
 README = Shipped("Word on unread settings", "/etc/ssh/sshd_config.d/README", text_of("hardened/sshd-readme"))

@@ -13,7 +13,9 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import files, server
 
+from roles.drop_ins import removed
 from roles.hardened import emergency
+from roles.hardened.filter import HELD, TRIED
 from roles.hardened.sshd import DROP_IN, MAIN, UNREAD
 from roles.shipped import Shipped, ship
 from roles.template import text_of
@@ -24,25 +26,26 @@ CONFIRM = f"{SCRIPT} confirm"
 # Longer than what else activates on a node may take, and than a person waits in vain.
 SECONDS = 120
 _FILTER = "/etc/bedplate/filter.nft"
-_UNIT = "/etc/systemd/system/bedplate-filter.service"
+UNIT = "bedplate-filter.service"
+UNIT_PATH = f"/etc/systemd/system/{UNIT}"
 # What `systemctl enable` makes of its WantedBy, without asking a running systemd.
-_ENABLED = "/etc/systemd/system/sysinit.target.wants/bedplate-filter.service"
+_ENABLED = f"/etc/systemd/system/sysinit.target.wants/{UNIT}"
 
 
 class InForce(FactBase[bool]):
-    """Whether these two files are in force, confirmed, sshd has read them and no others, and the table is as loaded."""
+    """Whether these two files are in force, confirmed, sshd has read them and no others, and the table is theirs."""
 
     default = bool
 
     def command(self, packets: str, sshd: str) -> StringCommand:
-        """Compare the files by their SHA-256, and the kernel's table with what it was when it was loaded."""
+        """Compare the files by their SHA-256, and the kernel's table with what it makes of the file."""
         sums = f'printf "%s  %s\\n" {packets} {_FILTER} {sshd} {DROP_IN} | sha256sum --check --status'
-        table = "nft --stateless list table inet bedplate | cmp --silent - /var/lib/bedplate/filter.loaded"
+        table = f'wanted=$({TRIED} < {_FILTER}) && [ "$wanted" = "$({HELD})" ]'
         # Read first, and alone.
         first = f'[ "$(head -n 1 {MAIN})" = "Include {DROP_IN}" ]'
         alone = f"""[ "$(grep -ciE '^[[:space:]]*"?include' {MAIN})" = 1 ]"""
         read = f'unread=$({UNREAD}) && [ -z "$unread" ]'
-        both = f"{sums} 2>/dev/null && {first} && {alone} && {read} && {table} 2>/dev/null"
+        both = f"{sums} 2>/dev/null && {first} && {alone} && {read} && {{ {table}; }} 2>/dev/null"
         return StringCommand(f"[ ! -e /var/lib/bedplate/trial ] && {both} && echo yes || :")
 
     def process(self, output: Iterable[str]) -> bool:
@@ -63,12 +66,15 @@ class Trial:
         ship(
             Shipped("Program of trials", SCRIPT, text_of("hardened/bedplate-trial"), "755"),
             *emergency.shipped(self.shut),
-            Shipped("Unit of the packet filter", _UNIT, text_of("hardened/bedplate-filter.service")),
+            Shipped("Unit of the packet filter", UNIT_PATH, text_of(f"hardened/{UNIT}")),
             Shipped("Packet filter", "/etc/bedplate/wanted/filter.nft", self.packets, "600"),
             Shipped("Settings of sshd", "/etc/bedplate/wanted/sshd.conf", self.sshd, "600"),
         )
+        removed("Units of the packet filter are as they are written", (UNIT, emergency.UNIT))
+        # What it was compared with, where somebody could write.
+        files.file(name="No copy of the loaded filter", path="/var/lib/bedplate/filter.loaded", present=False)
         files.link(name="Shut at boot", path=emergency.ENABLED, target=emergency.UNIT_PATH)
-        files.link(name="Packet filter at boot", path=_ENABLED, target=_UNIT)
+        files.link(name="Packet filter at boot", path=_ENABLED, target=UNIT_PATH)
 
     def begin(self) -> None:
         """Take them on trial, unless they are in force already."""

@@ -7,10 +7,12 @@ from testinfra.host import Host
 
 from bedplate.plan.node import NodePlan
 from roles.hardened import emergency, kernel
-from roles.hardened.filter import FORWARDERS, HOSTS, ruleset
+from roles.hardened.filter import FORWARDERS, HELD, HOSTS, TRIED, ruleset
+from roles.hardened.trial import SCRIPT, UNIT, UNIT_PATH
 from roles.sysctl import Settable, otherwise
 from roles.template import text_of
 from tests.compliance.subject import concerns
+from tests.compliance.units import altered
 
 
 def test_only_the_plan_s_doors_are_open(host: Host, node: NodePlan) -> None:
@@ -18,11 +20,11 @@ def test_only_the_plan_s_doors_are_open(host: Host, node: NodePlan) -> None:
     assert host.file("/etc/bedplate/filter.nft").content_string == ruleset(node.doors, node.duties)
 
 
-def test_nobody_has_changed_the_loaded_filter(host: Host) -> None:
-    """The kernel holds the table as it was loaded: nobody has opened a door by hand."""
-    loaded = host.check_output("cat /var/lib/bedplate/filter.loaded")
+def test_nobody_has_changed_the_loaded_filter(host: Host, node: NodePlan) -> None:
+    """The kernel holds the table that the plan asks for, rule by rule: nobody has opened a door by hand."""
+    wanted = host.check_output(f"printf %%s %s | {TRIED}", ruleset(node.doors, node.duties))
 
-    assert host.check_output("nft --stateless list table inet bedplate") == loaded
+    assert host.check_output(HELD) == wanted
 
 
 def test_what_no_door_lets_in_is_dropped(host: Host) -> None:
@@ -43,9 +45,12 @@ def test_nothing_is_on_trial(host: Host) -> None:
 
 
 def test_the_filter_stands_before_the_network_does(host: Host) -> None:
-    """It is loaded at boot, before any interface is up."""
-    unit = host.check_output("systemctl show --property=UnitFileState,Before bedplate-filter.service")
+    """It is loaded at boot, before any interface is up, by the unit and the program that were shipped and no others."""
+    unit = host.check_output("systemctl show --property=UnitFileState,Before %s", UNIT)
 
+    assert altered(host, UNIT) == []
+    assert host.file(UNIT_PATH).content_string == text_of(f"hardened/{UNIT}")
+    assert host.file(SCRIPT).content_string == text_of("hardened/bedplate-trial")
     assert "UnitFileState=enabled" in unit
     assert "network-pre.target" in unit
 
@@ -54,6 +59,7 @@ def test_a_boot_without_its_filter_is_shut(host: Host, node: NodePlan) -> None:
     """Before the filter, a boot loads what lets in nothing but SSH from where the plan does; it stays if that fails."""
     unit = host.check_output("systemctl show --property=UnitFileState,Before %s", emergency.UNIT)
 
+    assert altered(host, emergency.UNIT) == []
     assert host.file(emergency.PATH).content_string == emergency.ruleset(node.doors)
     assert host.file(emergency.UNIT_PATH).content_string == text_of(f"hardened/{emergency.UNIT}")
     assert "UnitFileState=enabled" in unit

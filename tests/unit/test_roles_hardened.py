@@ -60,6 +60,11 @@ def test_a_second_run_changes_nothing(table: Recorded) -> None:
     ("fact", "answer", "mended"),
     [
         ("hardened.trial.InForce", None, ON_TRIAL),
+        (
+            "drop_ins.DropIns",
+            ("/run/systemd/system/bedplate-filter.service.d",),
+            "Units of the packet filter are as they are written",
+        ),
         ("hardened.passwords.Guarded", None, "PAM guards passwords"),
         ("hardened.memory.Remountable", ("rw,nosuid",), "No programs in shared memory"),
         ("hardened.identity.Strength", ("rsa 3072", "short 0"), "Host key of 4096 bits"),
@@ -69,7 +74,7 @@ def test_a_second_run_changes_nothing(table: Recorded) -> None:
         ("sysctl.Settable", ("kernel.sysrq=1",), "Kernel refuses strangers"),
         ("sysctl.Settable", ("net.ipv6.conf.eth0.accept_ra=1",), "Kernel refuses strangers"),
     ],
-    ids=["filter", "passwords", "memory", "weak-key", "no-key", "primes", "modes", "kernel", "interface"],
+    ids=["filter", "drop-in", "passwords", "memory", "weak-key", "no-key", "primes", "modes", "kernel", "interface"],
 )
 def test_what_was_changed_by_hand_is_mended(fact: str, answer: Lines, mended: str) -> None:
     """Each drift is mended by one operation, and nothing else is done."""
@@ -89,6 +94,16 @@ def test_what_lets_aws_s_keys_in_is_purged() -> None:
     assert purged[0].endswith(" purge ec2-instance-connect")
     assert "systemctl restart ssh.service" in anew[0]
     assert not {*steps} & {*debian.changes}
+
+
+@pytest.mark.parametrize(("path", "reloads"), [("/etc/ssh/sshd_config", True), ("/etc/crontab", False)])
+def test_sshd_reads_a_file_anew_whose_mode_was_mended(path: str, *, reloads: bool) -> None:
+    """The file has changed since the daemon read it, and the audit cannot tell a mode from a text."""
+    disk = fresh(DEBIAN).play(ROLE).disk
+
+    played = again(DEBIAN, disk, {"roles.hardened.modes.Modes": (f"644 root {path}",)}).play(ROLE, stages=LATER)
+
+    assert any("reload ssh.service" in command for command in played.step("File modes").commands) is reloads
 
 
 @pytest.mark.parametrize(("group", "mode"), [("syslog", "775"), ("root", "755")], ids=["ubuntu", "debian"])
