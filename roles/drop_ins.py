@@ -33,6 +33,6 @@ class DropIns(FactBase[tuple[str, ...]]):
 
 def removed(name: str, units: Sequence[str]) -> None:
     """Declare that these units do what their own files say."""
-    if found := host.get_fact(DropIns, units=tuple(units)):
+    if units and (found := host.get_fact(DropIns, units=tuple(units))):
         gone = " ".join(("rm -rf", *map(quote, found)))
         server.shell(name=name, commands=[gone, _READ_ANEW])

@@ -13,6 +13,7 @@ from pyinfra.operations.util import any_changed
 from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.node import Mount, MountKind, Share
 from roles.base import Changes, Role
+from roles.drop_ins import removed
 from roles.packages import install
 from roles.running import keep_running
 from roles.shipped import Shipped, ship
@@ -66,6 +67,7 @@ class Storage(Role):
         for share in self.shares:
             if host.get_fact(Directory, path=share.path) is None:
                 server.shell(name=f"Folder {share.path}", commands=[_folder(share)])
+        removed("Units of storage are as they are written", sorted(self._unit_names))
         return ship(*self._shipped())
 
     def activate(self, changes: Changes) -> None:

@@ -16,7 +16,8 @@ _SESSIONS = "ssm-user"
 _MAY_SUDO = """cut -d: -f1 /etc/passwd | while read -r name; do
 LC_ALL=C sudo --list --other-user="$name" </dev/null 2>/dev/null | grep -q 'may run the following' && echo "$name"
 done; true"""
-_UNPACKAGED = """find /etc/polkit-1 /usr/local/share/polkit-1 /run/polkit-1 -type f 2>/dev/null | while read -r file; do
+_UNPACKAGED = """find /etc/polkit-1 /run/polkit-1 /usr/local/share/polkit-1 /usr/share/polkit-1 ! -type d 2>/dev/null |
+while read -r file; do
 dpkg -S "$file" >/dev/null 2>&1 || echo "$file"; done"""
 
 

@@ -7,11 +7,12 @@ from bedplate.plan.node import Duty, MountKind, NodePlan
 from roles.storage.attached import mounted, shared
 from roles.storage.buckets import TABLE, variable, version
 from roles.storage.exported import EXPORTS, GANESHA, server_of
-from roles.storage.guard import RELEASE, SCRIPT, TIMER
+from roles.storage.guard import RELEASE, TIMER, UNITS, guard
 from roles.storage.notice import NOTICE
 from roles.storage.tunnel import tunnel
 from roles.storage.unit import FOLDER, MARK
 from tests.compliance.subject import concerns
+from tests.compliance.units import altered
 
 MOUNTS = concerns(lambda node: bool(node.mounts))
 SHARES = concerns(lambda node: bool(node.shares))
@@ -42,6 +43,7 @@ def test_storage_comes_from_where_the_plan_says(host: Host, node: NodePlan) -> N
         assert f"What={at.source}\nWhere={at.path}\n" in text
         assert f"Options={at.options}\n" in text
         assert (unit.user, unit.mode) == ("root", 0o644)
+        assert altered(host, at.mount, at.trigger) == []
 
 
 @MOUNTS
@@ -81,7 +83,10 @@ def test_waiting_for_a_server_has_an_end(host: Host, node: NodePlan) -> None:
     assert {*table} == {f"{mount.store} {mount.path} {mount.server}" for mount in node.mounts}
     assert host.service(TIMER).is_running
     assert host.service(RELEASE).is_running
-    assert host.file(SCRIPT).mode == 0o755
+    for file in guard(map(mounted, node.mounts)):
+        found = host.file(file.path)
+        assert (found.content_string, f"{found.mode:o}", found.user) == (file.text, file.mode, "root"), file.path
+    assert altered(host, *(unit for unit in UNITS if "@" not in unit)) == []
 
 
 @MOUNTS

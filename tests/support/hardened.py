@@ -39,7 +39,6 @@ _OPEN: Mapping[str, Lines] = {
     f"{_FACT}memory.Remountable": ("rw,nosuid,nodev",),
     f"{_FACT}identity.Strength": ("rsa 3072", "short 12"),
     f"{_FACT}modes.Modes": ("644 root /etc/ssh/sshd_config", "640 shadow /etc/shadow"),
-    "roles.drop_ins.DropIns": None,
     "roles.sysctl.Settable": ("kernel.sysrq=176", "net.ipv4.tcp_syncookies=1"),
 }
 _CLOSED: Mapping[str, Lines] = {
@@ -48,7 +47,6 @@ _CLOSED: Mapping[str, Lines] = {
     f"{_FACT}memory.Remountable": None,
     f"{_FACT}identity.Strength": ("rsa 4096", "short 0"),
     f"{_FACT}modes.Modes": ("600 root /etc/ssh/sshd_config", "640 shadow /etc/shadow"),
-    "roles.drop_ins.DropIns": None,
     "roles.sysctl.Settable": ("kernel.sysrq=0", "net.ipv4.tcp_syncookies=1"),
 }
 
