@@ -48,33 +48,38 @@ def show_document(document: object) -> None:
 
 def tell(lines: Iterable[str]) -> None:
     """Print lines on stderr; what nobody can be told is dropped."""
-    STDERR.write("".join(f"{line}\n" for line in lines))
+    Steady(sys.stderr).write("".join(f"{line}\n" for line in lines))
 
 
-class _Stderr:
-    """Stderr as something to write to that never fails."""
+def is_terminal() -> bool:
+    """Tell whether stderr is a terminal on which lines may be rewritten."""
+    return Steady(sys.stderr).isatty() and os.environ.get("TERM") != "dumb"
+
+
+class Steady:
+    """A stream as something to write to that never fails; None is one that is closed."""
 
     encoding = "utf-8"
 
+    def __init__(self, stream: IO[str] | None) -> None:
+        self._stream = stream
+
     def write(self, text: str) -> int:
         """Write, or drop it for good once there is nobody to read it."""
-        if sys.stderr is not None:
+        if self._stream is not None:
             try:
-                sys.stderr.write(text)
-                sys.stderr.flush()
+                self._stream.write(text)
+                self._stream.flush()
             except OSError:
-                _lead_nowhere(sys.stderr)
+                _lead_nowhere(self._stream)
         return len(text)
 
     def flush(self) -> None:
         """Do nothing: each text is flushed."""
 
     def isatty(self) -> bool:
-        """Tell whether it is a terminal on which lines may be rewritten."""
-        return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-
-
-STDERR = _Stderr()
+        """Tell whether somebody may be in front of it."""
+        return self._stream is not None and self._stream.isatty()
 
 
 def _lead_nowhere(stream: IO[str]) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from rich.live import Live
 from rich.table import Table
 
-from bedplate.cli.output import STDERR, tell
+from bedplate.cli.output import is_terminal, tell
 from bedplate.cli.terminal import terminal
 from bedplate.rehearsal.rehearse import Watch
 from bedplate.rehearsal.report import Phase
@@ -52,7 +52,7 @@ def progress() -> Iterator[Watch]:
         if tally.count(stack, phase, step):
             tell([f"{stack}: {DOING[phase]}"])
 
-    if STDERR.isatty():
+    if is_terminal():
         with Live(tally, console=terminal(), transient=True):
             yield on_terminal
     else:
