@@ -7,6 +7,9 @@ from bedplate.errors import InputError
 from bedplate.lock.file import lock_path
 from bedplate.plan.fleet import FleetPlan
 
+# Of a file that has no lock yet, all is missing: the plan lists it.
+_TOLD = 8
+
 
 def refuse_unrecorded(plan: FleetPlan, fleet_file: Path) -> None:
     """Raise InputError where a node would get a block, an address, a user's or a group's id that the lock lacks."""
@@ -14,11 +17,12 @@ def refuse_unrecorded(plan: FleetPlan, fleet_file: Path) -> None:
 
 
 def refuse_names(names: Iterable[str], fleet_file: Path) -> None:
-    """Raise InputError that names these, where there are any, and says how they are recorded."""
-    told = tuple(names)
-    if told:
+    """Raise InputError that names the first of these, where there are any, and says how they are recorded."""
+    missing = tuple(names)
+    if missing:
+        more = (f"and {len(missing) - _TOLD} more",) if len(missing) > _TOLD else ()
         raise InputError(
-            f"not recorded in {lock_path(fleet_file).name}: {', '.join(told)}",
+            f"not recorded in {lock_path(fleet_file).name}: {', '.join((*missing[:_TOLD], *more))}",
             where=str(fleet_file),
             fix=f"run `bedplate plan --write {fleet_file.name}` first, and commit the lock",
         )

@@ -1,11 +1,12 @@
 """What an apply did to each node, as a table with the names of what changed, and as a document for programs."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
 from typing import Any
 
 from bedplate.nodes.event import Event, Step
 from bedplate.nodes.outcome import Outcome
-from bedplate.report.columns import aligned, counted
+from bedplate.report.columns import WIDTH, aligned, counted
 
 _RIGHT = (1, 2, 3)
 
@@ -22,7 +23,7 @@ def apply_lines(outcomes: Iterable[Outcome], *, check: bool) -> Iterator[str]:
         if each.trouble and each.trouble.fix:
             yield f"  fix  {each.trouble.fix}"
     yield ""
-    yield _verdict(every, check=check)
+    yield from wrap(_verdict(every, check=check), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def apply_document(outcomes: Iterable[Outcome]) -> dict[str, Any]:
