@@ -14,17 +14,19 @@ from pathlib import Path
 
 import pytest
 
+from bedplate.catalog import load_catalog
+from bedplate.cli.opening import opened, planned
 from bedplate.nodes.event import Event, Kind, Step, event_of
 from bedplate.nodes.order import Order, Target
+from bedplate.plan.node import NodePlan
+from bedplate.plan.nodes import node_of
 from roles.catalog import names_of
 from roles.engine.shift import work_through
 from tests.support.brittle_line import CONFIRMING, ENDING, victims
-from tests.support.nodes import lab_node
 from tests.support.stand.lab import BENCH, LabFolder
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
-PLAN = lab_node(BENCH)
 ALL = "all at once"
 TRIAL = "Packet filter and sshd, on trial"
 # What the exporter's package brings by itself: found in its place when its turn comes.
@@ -54,11 +56,12 @@ class Cuts:
 def cuts(lab_of_one: LabFolder, node: Node, tmp_path_factory: pytest.TempPathFactory) -> Cuts:
     """Apply role by role, then all after a drift, each again and again until nothing breaks any more."""
     foretold = frozenset(lab_of_one.outcome(BENCH, "--check")[BENCH]["changed"])
-    books = {name: tmp_path_factory.mktemp("book") / "book" for name in (*names_of(PLAN), ALL)}
+    plan = node_of(planned(opened(lab_of_one.fleet)), BENCH, load_catalog())
+    books = {name: tmp_path_factory.mktemp("book") / "book" for name in (*names_of(plan), ALL)}
     for name, book in books.items():
         if name == ALL:
             node.run(DRIFT)
-        end = until_whole(lab_of_one.stand, book, None if name == ALL else frozenset({name}))
+        end = until_whole(plan, lab_of_one.stand, book, None if name == ALL else frozenset({name}))
         assert end.step is Step.DONE, f"{name}: {end}"
     return Cuts(foretold, {name: victims(book) for name, book in books.items()})
 
@@ -95,11 +98,11 @@ def test_the_next_apply_changes_nothing(cuts: Cuts, lab_of_one: LabFolder) -> No
     assert (after["status"], after[BENCH]["changed"]) == (0, [])
 
 
-def until_whole(stand: Stand, book: Path, only: frozenset[str] | None) -> Event:
+def until_whole(plan: NodePlan, stand: Stand, book: Path, only: frozenset[str] | None) -> Event:
     """Apply over the brittle line until an apply is whole; return its end, or that of one that got no further."""
     inside = ("ip", "netns", "exec", stand.desk.host.namespace)
     way = (*inside, sys.executable, "-m", "tests.support.brittle_line", str(book))
-    order = Order((Target(PLAN, (*way, "ssh", "-T", "-F", str(stand.ssh_config), BENCH)),), "ada", only=only)
+    order = Order((Target(plan, (*way, "ssh", "-T", "-F", str(stand.ssh_config), BENCH)),), "ada", only=only)
     while True:
         known = len(victims(book))
         end = last_event(order)
