@@ -73,6 +73,14 @@ def test_no_other_file_opens_sshd(node: Node) -> None:
     assert "authorizedkeysfile /etc/ssh/authorized_keys.d/%u\n" in tried
 
 
+def test_who_knocks_when_it_returns_is_answered(node: Node) -> None:
+    """sshd closes its door while it reads its settings anew: neither a trial nor its end leaves it shut behind itself."""
+    knock = "exec 3<>/dev/tcp/127.0.0.1/22 && exec 3>&-"
+    rounds = f"for round in 1 2 3 4 5; do {SCRIPT} begin 60 && {knock} && {SCRIPT} back && {knock} || exit 1; done"
+
+    node.run(f"bash -c '{rounds}'")
+
+
 def test_what_is_confirmed_stays(node: Node) -> None:
     """After a confirmation the timer is gone, and a second one finds nothing to do."""
     want(node, OPEN.replace("192.168.40.0/22", "192.168.40.0/21"))

@@ -8,7 +8,6 @@ from roles.hardened.filter import ruleset
 from roles.hardened.sshd import settings
 from roles.hardened.trial import CONFIRM, SCRIPT
 from roles.template import text_of
-from tests.support.netlab_program import until
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
@@ -31,8 +30,7 @@ def guarded(stand: Stand) -> Node:
     want(node, OPEN)
     (node.root / emergency.PATH.removeprefix("/")).write_text(emergency.ruleset((LAN,)))
     node.run(f"ssh-keygen -A; systemctl enable {' '.join(_UNITS)}; {SCRIPT} begin 60")
-    # sshd takes nobody for a moment while it reads its settings.
-    until(lambda: node.ssh(f"sudo {CONFIRM}").returncode == 0, 30, "somebody comes in and confirms")
+    node.ssh(f"sudo {CONFIRM}").check_returncode()
     return node
 
 
