@@ -74,7 +74,7 @@ def test_no_other_file_opens_sshd(node: Node) -> None:
 
 
 def test_who_knocks_when_it_returns_is_answered(node: Node) -> None:
-    """sshd closes its door while it reads its settings anew: neither a trial nor its end leaves it shut behind itself."""
+    """Daemons of SSH close their door while they read settings anew: no trial, and no end of one, leaves it shut."""
     knock = "exec 3<>/dev/tcp/127.0.0.1/22 && exec 3>&-"
     rounds = f"for round in 1 2 3 4 5; do {SCRIPT} begin 60 && {knock} && {SCRIPT} back && {knock} || exit 1; done"
 
