@@ -12,13 +12,12 @@ from pyinfra.context import host
 from pyinfra.facts.server import OsRelease
 
 from roles.base import Changes
+from roles.baseline.source_text import Stanza, read_line, read_stanzas
 from roles.shipped import Shipped, ship
 
 _FOLDER = "/etc/apt/sources.list.d"
 # Options of a source that take it without a good signature: sources.list(5).
 _BLIND = ("trusted", "allow-insecure", "allow-weak", "allow-downgrade-to-insecure")
-_LINE = re.compile(r"^\s*(?P<kind>deb(?:-src)?)\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<rest>\S+\s+(?P<suite>\S+).*)$")
-_FIELD = re.compile(r"^(?P<name>[A-Za-z-]+)\s*:\s*(?P<value>.*)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +27,9 @@ class Archive:
     codename: str
     keyring: str
 
-    def holds(self, suites: str) -> bool:
-        """Say whether suites, apart by spaces, are of this release: `noble`, `noble-security`."""
-        return all(re.fullmatch(rf"{re.escape(self.codename)}(-[a-z-]+)?(/\S*)?", suite) for suite in suites.split())
+    def holds(self, suite: str) -> bool:
+        """Say whether a suite is of this release: `noble`, `noble-security`."""
+        return re.fullmatch(rf"{re.escape(self.codename)}(-[a-z-]+)?(/\S*)?", suite) is not None
 
 
 class SourceFiles(FactBase[Mapping[str, str]]):
@@ -67,33 +66,28 @@ def archive_here() -> Archive:
 def signed(text: str, path: str, archive: Archive) -> str:
     """Return a file of sources with a key for each source of the archive, and without blind trust."""
     if path.endswith(".sources"):
-        return "\n\n".join(_stanza(each.strip("\n"), archive) for each in re.split(r"\n\s*\n", text)) + "\n"
+        return "\n\n".join(_stanza(each, archive) for each in read_stanzas(text)) + "\n"
     return "".join(f"{_one_line(line, archive)}\n" for line in text.splitlines())
 
 
-def _one_line(line: str, archive: Archive) -> str:
-    found = _LINE.match(line)
-    if not found:
-        return line
-    options = [each for each in (found["options"] or "").split() if _name(each) not in _BLIND]
-    if archive.holds(found["suite"]) and "signed-by" not in map(_name, options):
+def _one_line(text: str, archive: Archive) -> str:
+    line = read_line(text)
+    if not line:
+        return text
+    options = [each for each in line.options if _name(each) not in _BLIND]
+    if archive.holds(line.suite) and "signed-by" not in map(_name, options):
         options.append(f"signed-by={archive.keyring}")
     told = f"[{' '.join(options)}] " if options else ""
-    return f"{found['kind']} {told}{found['rest']}"
+    return f"{line.kind} {told}{line.rest}"
 
 
 def _name(option: str) -> str:
     return option.partition("=")[0].lower().rstrip("+-")
 
 
-def _stanza(text: str, archive: Archive) -> str:
-    lines = [line for line in text.splitlines() if _field(line)[0] not in _BLIND]
-    fields = dict(map(_field, lines))
-    if archive.holds(fields.get("suites", "")) and fields.get("suites") and "signed-by" not in fields:
+def _stanza(stanza: Stanza, archive: Archive) -> str:
+    lines = [line for name, line in stanza.rows if name not in _BLIND]
+    suites = stanza.words("suites")
+    if suites and all(map(archive.holds, suites)) and not stanza.words("signed-by"):
         lines.append(f"Signed-By: {archive.keyring}")
     return "\n".join(lines)
-
-
-def _field(line: str) -> tuple[str, str]:
-    found = _FIELD.match(line)
-    return (found["name"].lower(), found["value"]) if found else ("", "")

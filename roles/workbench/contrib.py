@@ -4,20 +4,19 @@ It is asked of the mirrors that the machine asks for Debian's main archive, by a
 sources say of `contrib` already is left to them; no other file of sources is touched.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 from pyinfra.context import host
 from pyinfra.operations import apt
 from pyinfra.operations.util import any_changed
 
+from roles.baseline.source_text import Stanza, read_line, read_stanzas
 from roles.baseline.sources import Archive, SourceFiles, archive_here
 from roles.shipped import Shipped, ship
 
 PATH = "/etc/apt/sources.list.d/bedplate-contrib.list"
-_LINE = re.compile(r"^deb\s+(?:\[[^\]]*\]\s*)?(?P<uri>\S+)\s+(?P<suite>\S+)\s+(?P<components>[^#]*)")
-_FIELD = re.compile(r"^(?P<name>[A-Za-z-]+):\s*(?P<value>.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +49,15 @@ def contrib_lines(texts: Mapping[str, str], archive: Archive) -> tuple[str, ...]
 
 def _suites(text: str, path: str) -> Iterator[Suite]:
     if path.endswith(".sources"):
-        for stanza in re.split(r"\n{2,}", text):
-            yield from _of_stanza({found["name"].lower(): found["value"] for found in _FIELD.finditer(stanza)})
+        for stanza in read_stanzas(text):
+            yield from _of_stanza(stanza)
     else:
-        for found in filter(None, map(_LINE.match, text.splitlines())):
-            yield Suite(found["uri"], found["suite"], frozenset(found["components"].split()))
+        for line in filter(None, map(read_line, text.splitlines())):
+            if line.kind == "deb":
+                yield Suite(line.uri, line.suite, line.components)
 
 
-def _of_stanza(fields: Mapping[str, str]) -> Iterator[Suite]:
-    if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in {"no", "false", "0"}:
-        return
-    for uri in fields.get("uris", "").split():
-        for name in fields.get("suites", "").split():
-            yield Suite(uri, name, frozenset(fields.get("components", "").split()))
+def _of_stanza(stanza: Stanza) -> Iterator[Suite]:
+    if stanza.is_on and "deb" in stanza.words("types"):
+        for uri, name in product(stanza.words("uris"), stanza.words("suites")):
+            yield Suite(uri, name, frozenset(stanza.words("components")))

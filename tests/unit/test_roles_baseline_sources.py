@@ -48,14 +48,24 @@ def test_a_stanza_is_given_the_archives_key_and_loses_blind_trust() -> None:
     assert after == f"{ours}Signed-By: {ARCHIVE.keyring}\n\n{others}"
 
 
-def test_a_stanza_is_read_as_apt_reads_it() -> None:
-    """Spaces before a colon, and in the line that parts two stanzas, are nothing to apt."""
+def test_a_stanza_is_read_whatever_its_spaces() -> None:
+    """Spaces before a colon are nothing to apt; a line of blanks, over which apt reads on, becomes an empty one."""
     before = "Types : deb\nURIs : http://m\nSuites : noble\nTrusted : yes\n \nTypes: deb\nSuites: ./\nTRUSTED\t: yes\n"
 
     after = signed(before, "/etc/apt/sources.list.d/x.sources", ARCHIVE)
 
     ours = f"Types : deb\nURIs : http://m\nSuites : noble\nSigned-By: {ARCHIVE.keyring}\n"
     assert after == f"{ours}\nTypes: deb\nSuites: ./\n"
+
+
+def test_a_field_goes_on_over_lines() -> None:
+    """Its suites are read wherever they stand, remarks between them too, and blind trust leaves nothing behind."""
+    before = "Types: deb\nSuites:\n noble\n# noble-proposed\n noble-updates\nTrusted:\n yes\n"
+
+    after = signed(before, "/etc/apt/sources.list.d/x.sources", ARCHIVE)
+
+    ours = "Types: deb\nSuites:\n noble\n# noble-proposed\n noble-updates\n"
+    assert after == f"{ours}Signed-By: {ARCHIVE.keyring}\n"
 
 
 def test_what_is_signed_stays_as_it_is() -> None:

@@ -53,13 +53,14 @@ def test_no_other_machine_asks_it(table: Recorded, bench: Workbench) -> None:
     ("text", "suites"),
     [
         ("deb http://m/debian bookworm main # ours\n", ["bookworm"]),
+        ("  deb http://m/debian bookworm main\n\tdeb http://m/debian bookworm-updates contrib#ours\n", ["bookworm"]),
         ("deb [arch=amd64 signed-by=/d.gpg] http://m/debian bookworm main\n", ["bookworm"]),
         ("deb http://m/debian bookworm main contrib non-free\n", []),
         ("deb http://m/debian bookworm main\ndeb http://o/debian bookworm contrib\n", []),
         ("deb-src http://m/debian bookworm main\n# deb http://m/debian bookworm main\n", []),
         ("deb http://m/other stable main\n", []),
     ],
-    ids=["plain", "options", "has it", "has it elsewhere", "no packages", "another's"],
+    ids=["plain", "indented", "options", "has it", "has it elsewhere", "no packages", "another's"],
 )
 def test_a_line_is_asked_for_what_it_lacks(text: str, suites: list[str]) -> None:
     """Only suites of Debian's own whose packages are asked for, and that nobody has asked for contrib."""
@@ -70,8 +71,8 @@ def test_a_line_is_asked_for_what_it_lacks(text: str, suites: list[str]) -> None
 
 @pytest.mark.parametrize(
     ("more", "suites"),
-    [("", ["bookworm", "bookworm-updates"]), ("Enabled: no\n", [])],
-    ids=["on", "off"],
+    [("", ["bookworm", "bookworm-updates"]), ("Enabled: no\n", []), ("Enabled : Off\n", [])],
+    ids=["on", "no", "off"],
 )
 def test_a_stanza_is_asked_for_what_it_lacks(more: str, suites: list[str]) -> None:
     """The newer form names several suites at once; one that has contrib already is not asked again."""
@@ -81,3 +82,26 @@ def test_a_stanza_is_asked_for_what_it_lacks(more: str, suites: list[str]) -> No
     found = contrib_lines({"/etc/apt/sources.list.d/debian.sources": f"{ours}\n{has}"}, ARCHIVE)
 
     assert list(found) == [f"deb [signed-by=/k.gpg] http://m/debian {suite} contrib\n" for suite in suites]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Types: deb\nURIs: http://o\nSuites: stable\nComponents: main\n \t\n{ours}",
+        "Types: deb\nURIs: http://o\n{ours}",
+    ],
+    ids=["apart by blanks", "named twice"],
+)
+@pytest.mark.parametrize(
+    "ours",
+    [
+        "Types : deb\nURIs : http://m/debian\nSuites : bookworm\nComponents : main\n",
+        "Types: deb\nURIs: http://m/debian\nSuites:\n# ours\n bookworm\nComponents:\n main\n",
+    ],
+    ids=["spaces", "over lines"],
+)
+def test_a_stanza_is_seen_however_it_is_written(text: str, ours: str) -> None:
+    """Blanks part stanzas and stand before colons, a field goes on over lines, and the last of a name counts."""
+    found = contrib_lines({"/etc/apt/sources.list.d/debian.sources": text.format(ours=ours)}, ARCHIVE)
+
+    assert list(found) == ["deb [signed-by=/k.gpg] http://m/debian bookworm contrib\n"]
