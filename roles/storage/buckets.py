@@ -54,11 +54,20 @@ def variable(store: str) -> str:
     return f"S3_{store.upper().replace('-', '_')}"
 
 
+def variables(buckets: Iterable[BucketPlan]) -> tuple[tuple[str, str], ...]:
+    """Return the variable and the name of each bucket, in the order of stores."""
+    return tuple((variable(each.store), each.name) for each in _by_store(buckets))
+
+
 def listed(buckets: Iterable[BucketPlan], region: str) -> tuple[Shipped, ...]:
     """Return the list of buckets, and what shells know of it."""
-    rows = sorted(buckets, key=lambda bucket: bucket.store)
-    known = [(variable(each.store), each.name) for each in rows]
+    rows = _by_store(buckets)
+    shell = rendered("storage/buckets.sh.j2", known=variables(rows), region=region)
     return (
         Shipped("Buckets", TABLE, "".join(f"{each.store} s3://{each.name} {each.region}\n" for each in rows)),
-        Shipped("Buckets for shells", SHELL, rendered("storage/buckets.sh.j2", known=known, region=region)),
+        Shipped("Buckets for shells", SHELL, shell),
     )
+
+
+def _by_store(buckets: Iterable[BucketPlan]) -> list[BucketPlan]:
+    return sorted(buckets, key=lambda bucket: bucket.store)
