@@ -1,6 +1,6 @@
 """What of ours a node has already: units, what is mounted where, and who uses it. Asks no file server anything."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pyinfra.api.facts import FactBase
@@ -60,24 +60,32 @@ class Finding(FactBase[Found]):
 
     def process(self, output: Iterable[str]) -> Found:
         """Sort the lines by what they are about; the uppermost mount of a path comes last."""
-        units: dict[str, str] = {}
-        sources: dict[str, str] = {}
-        users: dict[str, tuple[str, ...]] = {}
-        flags: set[str] = set()
-        files: dict[str, set[str]] = {"exports": set(), "told": set()}
+        told: dict[str, list[str]] = {}
         for line in output:
             kind, _, rest = line.partition(":")
-            name, _, told = rest.partition(":")
-            if kind == "unit":
-                units[name] = told
-            elif kind == "user":
-                users[name] = (*users.get(name, ()), " ".join(reversed(told.split())))
-            elif kind == "source" and not told.startswith("autofs:"):
-                sources[name] = told.partition(":")[2]
-            elif kind in files:
-                files[kind].add(rest)
-            else:
-                flags.add(kind)
+            told.setdefault(kind, []).append(rest)
         return Found(
-            units, sources, users, "portmapper" in flags, frozenset(files["exports"]), frozenset(files["told"])
+            units=dict(_parted(told.get("unit", ()))),
+            sources=_sources(told.get("source", ())),
+            users=_users(told.get("user", ())),
+            portmapper="portmapper" in told,
+            exports=frozenset(told.get("exports", ())),
+            told=frozenset(told.get("told", ())),
         )
+
+
+def _parted(rows: Iterable[str]) -> Iterator[tuple[str, str]]:
+    return ((name, rest) for name, _, rest in (row.partition(":") for row in rows))
+
+
+def _sources(rows: Iterable[str]) -> Mapping[str, str]:
+    """Return what is mounted at each path; an automount has yet to mount it."""
+    return {path: source for path, kind, source in (row.split(":", 2) for row in rows) if kind != "autofs"}
+
+
+def _users(rows: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+    """Return who uses each path, each as `program user`."""
+    users: dict[str, tuple[str, ...]] = {}
+    for path, who in _parted(rows):
+        users[path] = (*users.get(path, ()), " ".join(reversed(who.split())))
+    return users
