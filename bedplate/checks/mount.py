@@ -34,10 +34,10 @@ def check_mounts(evidence: Evidence) -> Iterator[Fault]:
     mounts = tuple(_mounts(evidence))
     for key, (place, path), first in repeated((each.key, (each.place, each.path)) for each in mounts):
         yield fault("E403", key, f"{path} in {place} is the mount point of {first.split('.')[1]} too")
-    exports = ((f"storage.{each.store}.export", (each.place, each.machine, each.export)) for each in mounts)
-    for key, (place, machine, folder), first in repeated(exports):
-        if place != _CLOUD:
-            yield fault("E409", key, f"{folder} of {machine} is exported for {first.split('.')[1]} too")
+    exports = (each for each in mounts if each.export)
+    folders = ((f"storage.{each.store}.export", (each.place, each.machine, each.export)) for each in exports)
+    for key, (_, machine, folder), first in repeated(folders):
+        yield fault("E409", key, f"{folder} of {machine} is exported for {first.split('.')[1]} too")
     for mount in mounts:
         yield from _nested(mount, [other for other in mounts if other.place == mount.place])
 
