@@ -72,20 +72,21 @@ class _Look:
 
 def _looked_at(look: _Look, machines: "Sequence[Reached]", asked: "Asked | None") -> "tuple[Findings, ...]":
     """Return what is found on each machine, asked over SSH, or this one itself where nobody says how."""
+    from bedplate.cli.node_audit_progress import looked_at
     from bedplate.cli.node_ways import ways_to
-    from bedplate.nodes.audit import Audit, audited
+    from bedplate.nodes.audit import Audit
     from bedplate.nodes.ssh_config import Login
     from bedplate.nodes.verdict import Findings
 
     if asked is None:
-        return tuple(audited(Audit(look.fleet, role=look.role), [each.node.name for each in machines]))
+        return looked_at(Audit(look.fleet, role=look.role), [each.node.name for each in machines])
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
         ways = ways_to(Path(folder), look.plan, machines, asked)
         # What ways_to writes says already who logs in.
         login = Login(asked.user, asked.identity) if asked.config else Login()
         pools = {each.node.name: each.pool for each in machines if each.pool}
         order = Audit(look.fleet, asked.config or Path(folder) / "ssh_config", login, look.role, pools)
-        found = {each.node: each for each in audited(order, [target.node.name for target in ways.targets])}
+        found = {each.node: each for each in looked_at(order, [target.node.name for target in ways.targets])}
         lost = {each.node: Findings(each.node, unreached=f"{each.words}; {each.fix}") for each in ways.missing}
     return tuple({**found, **lost}[each.node.name] for each in machines)
 

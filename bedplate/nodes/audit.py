@@ -7,19 +7,22 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 
 import bedplate
+from bedplate.nodes.event import Event, Kind, Step, event_of
 from bedplate.nodes.ssh_config import Login
-from bedplate.nodes.verdict import Findings, findings_of
+from bedplate.nodes.verdict import Findings, Outcome, findings_of
 
 CHECKS = Path(bedplate.__file__).parents[1] / "tests" / "compliance"
 # Each is a process of 90 MB that mostly waits for its machine.
 _AT_A_TIME = 8
+
+Tell = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +49,29 @@ def role_of(stem: str) -> str:
     return stem.removeprefix("test_").partition("_")[0]
 
 
-def audited(audit: Audit, nodes: Sequence[str]) -> Iterator[Findings]:
-    """Yield what is found on each machine, in their order; one whose checks did not end counts as not seen."""
+def audited(audit: Audit, nodes: Sequence[str], tell: Tell) -> Iterator[Findings]:
+    """Yield what is found on each machine, in their order; one whose checks did not end counts as not seen.
+
+    `tell` is given what happens meanwhile, by several threads.
+    """
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        yield from pool.map(lambda node: _audited(audit, node), nodes)
+        yield from pool.map(lambda node: _audited(audit, node, tell), nodes)
 
 
-def _audited(audit: Audit, node: str) -> Findings:
+def _audited(audit: Audit, node: str, tell: Tell) -> Findings:
     start = monotonic()
-    found = _found(audit, node, _way(audit, node))
-    return replace(found, seconds=round(monotonic() - start, 1))
+    tell(Event(node, Step.NOTE, words="logging in" if audit.config else "looking"))
+    found = replace(_found(audit, node, tell), seconds=round(monotonic() - start, 1))
+    tell(_end(found))
+    return found
+
+
+def _end(found: Findings) -> Event:
+    if found.unreached:
+        return Event(found.node, Step.TROUBLE, kind=Kind.UNREACHED, words=found.unreached)
+    violated = len(found.of(Outcome.VIOLATED))
+    others = len(found.verdicts) - violated
+    return Event(found.node, Step.DONE, changed=violated, unchanged=others, seconds=found.seconds)
 
 
 def _way(audit: Audit, node: str) -> tuple[str, ...]:
@@ -67,31 +83,40 @@ def _way(audit: Audit, node: str) -> tuple[str, ...]:
     return (f"--hosts=shell://{at}", f"--ssh-config={audit.config.absolute()}", *key, "--sudo")
 
 
-def _found(audit: Audit, node: str, way: tuple[str, ...]) -> Findings:
+def _found(audit: Audit, node: str, tell: Tell) -> Findings:
     """Run the checks of a machine and read what they wrote."""
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
         file = Path(folder) / "findings"
-        command = (
-            *(
-                sys.executable,
-                "-m",
-                "pytest",
-                "-p",
-                "testinfra.plugin",
-                "--quiet",
-                "--tb=line",
-                "-c",
-                str(CHECKS / "pytest.ini"),
-            ),
-            *("--rootdir", str(CHECKS), f"--fleet={audit.fleet.absolute()}", f"--node={node}", f"--findings={file}"),
-            *((f"--pool={audit.pools[node]}",) if node in audit.pools else ()),
-            *(*way, *_files(audit.role)),
-        )
-        done = subprocess.run(command, errors="replace", capture_output=True, env=_environment(), check=False)  # noqa: S603
+        said = _ran((*_command(audit, node), f"--findings={file}"), tell)
         if not file.exists():
-            return Findings(node, unreached=f"its checks ended without a finding: {_last(done.stdout + done.stderr)}")
+            return Findings(node, unreached=f"its checks ended without a finding: {_last(said)}")
         (findings,) = findings_of(file.read_text())
     return findings
+
+
+def _command(audit: Audit, node: str) -> tuple[str, ...]:
+    pytest = (sys.executable, "-m", "pytest", "-p", "testinfra.plugin", "--quiet", "--tb=line")
+    setting = ("-c", str(CHECKS / "pytest.ini"), "--rootdir", str(CHECKS))
+    about = (f"--fleet={audit.fleet.absolute()}", f"--node={node}")
+    pool = (f"--pool={audit.pools[node]}",) if node in audit.pools else ()
+    return (*pytest, *setting, *about, *pool, *_way(audit, node), *_files(audit.role))
+
+
+def _ran(command: Sequence[str], tell: Tell) -> str:
+    """Run checks to their end, and hand on what they tell on a pipe of their own; return all else that they said."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as events, tempfile.TemporaryFile() as said:
+        try:
+            process = subprocess.Popen(  # noqa: S603  our own interpreter
+                (*command, f"--events={writing}"), stdout=said, stderr=said, env=_environment(), pass_fds=(writing,)
+            )
+        finally:
+            os.close(writing)
+        with process:
+            for line in events:
+                tell(event_of(line))
+        said.seek(0)
+        return said.read().decode(errors="replace")
 
 
 def _files(role: str | None) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What an apply tells while it works, as lines of JSON from the process that works to the one that shows."""
+"""What an apply or an audit tells while it works: lines of JSON, from the process that works to the one that shows."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -17,7 +17,7 @@ class Step(StrEnum):
 
 
 class Kind(StrEnum):
-    """How an apply of a node came to an early end."""
+    """How the work on a node came to an early end."""
 
     UNREACHED = "not reached"
     REFUSED = "refused"
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 class Trouble(Exception):
-    """Why a node's apply ended early: `what` happened, and the `fix`."""
+    """Why the work on a node ended early: `what` happened, and the `fix`."""
 
     def __init__(self, kind: Kind, what: str, fix: str = "") -> None:
         super().__init__(what)
@@ -45,13 +45,17 @@ class Event:
     node: str
     step: Step
     name: str = ""
-    """The operation."""
+    """The operation, or the rule."""
     words: str = ""
     fix: str = ""
     kind: Kind | None = None
     changed: int = 0
+    """Operations that changed something, or rules that are violated."""
     unchanged: int = 0
+    """All others that are done."""
     seconds: float = 0.0
+    ahead: int = 0
+    """Rules that are still to be judged."""
 
     def line(self) -> str:
         """Return the event as a line of JSON."""

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
+from bedplate.nodes.event import Event, Step
 from bedplate.nodes.verdict import Findings, Outcome, Verdict
 from bedplate.report.columns import WIDTH, aligned, counted
 from bedplate.report.faults import INDENT, wrapped
@@ -32,6 +33,18 @@ def compliance_document(findings: Iterable[Findings]) -> dict[str, Any]:
     """Return the findings as `node audit --json` prints them."""
     told = tuple(findings)
     return {"ok": is_compliant(told), "nodes": [asdict(each) for each in told]}
+
+
+def event_line(event: Event) -> str | None:
+    """Return what is worth a line while the audit goes on: a machine that is done, or not reached."""
+    match event.step:
+        case Step.DONE:
+            rules = counted(event.changed + event.unchanged, "rule")
+            return f"{event.node}: {rules}, {event.changed:,} violated, {event.seconds:.1f} s"
+        case Step.TROUBLE:
+            return f"{event.node}: {event.kind}: {_harmless(event.words)}"
+        case _:
+            return None
 
 
 def is_compliant(findings: Iterable[Findings]) -> bool:

@@ -4,6 +4,7 @@ A rule is a test: its docstring is the promise, its name the rule's, its file's 
 machine (subject.py) are not run for it, and are counted. A machine that is not reached is named, and judged by none.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from bedplate.plan.nodes import node_of, pool_node
 from tests.compliance.ledger import Ledger
 from tests.compliance.shell import HereBackend, ShellBackend
 from tests.compliance.subject import MARK
+from tests.compliance.teller import Teller
 
 _PLAN = pytest.StashKey[FleetPlan]()
 _NODES = pytest.StashKey[dict[str, NodePlan]]()
@@ -34,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--node", default=None, help="the machine's name in the plan, where its host name is another")
     parser.addoption("--pool", default=None, help="the pool it serves in, where the fleet has no name for the machine")
     parser.addoption("--findings", default=None, metavar="FILE", help="write there what was found, as JSON")
+    parser.addoption("--events", default=None, type=int, metavar="FD", help="tell there which rule is begun, as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,6 +45,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{MARK}(has): which machines the rule is about, by their plan")
     config.stash[_LEDGER] = Ledger(config.getoption("--findings"))
     config.pluginmanager.register(config.stash[_LEDGER])
+    events = config.getoption("--events")
+    if events is not None:
+        config.pluginmanager.register(Teller(os.fdopen(events, "w", buffering=1)))
 
 
 @pytest.hookimpl(trylast=True)

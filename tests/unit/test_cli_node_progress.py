@@ -1,7 +1,8 @@
-"""What an operator sees while machines are applied to: on a terminal of its own, and in a log."""
+"""What an operator sees while machines are applied to or audited: on a terminal of its own, and in a log."""
 
 import os
 import pty
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,14 +10,17 @@ from threading import Thread
 
 import pytest
 
-from bedplate.cli.node_progress import _Board, _take, carried_out
+from bedplate.cli.node_audit_progress import looked_at
+from bedplate.cli.node_progress import _begun, _take, carried_out
+from bedplate.nodes.audit import Audit
 from bedplate.nodes.event import Event, Step
 from bedplate.nodes.order import Order, Target
-from bedplate.nodes.outcome import Outcome
+from bedplate.nodes.verdict import Outcome as Verdict
 from bedplate.plan.nodes import standing_nodes
 from tests.support.declared import EXAMPLES, plan_of
 
-NODES = standing_nodes(plan_of(EXAMPLES / "lab.yaml"))
+LAB = EXAMPLES / "lab.yaml"
+NODES = standing_nodes(plan_of(LAB))
 NOBODY = ("sh", "-c", "sleep 1; echo 'Connection refused' >&2; exit 255")
 WAITS = "waits for another program that installs packages"
 
@@ -66,10 +70,45 @@ def test_a_terminal_has_a_row_for_each_machine_from_the_start(
 
 def test_a_wait_is_one_line_of_a_log(capsys: pytest.CaptureFixture[str]) -> None:
     """A package manager that is busy is asked once a second, and told once; a second wait is told anew."""
-    board = _Board({"n": Outcome("n")})
+    progress = _begun(["n"])
     waits, begins = Event("n", Step.NOTE, words=WAITS), Event("n", Step.BEGINS, name="Packages")
 
     for event in (begins, waits, waits, waits, begins, waits):
-        _take(board, event)
+        _take(progress, event)
 
     assert capsys.readouterr().err.splitlines() == [f"n: {WAITS}"] * 2
+
+
+def test_a_terminal_shows_how_far_an_audit_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row from the start; at its end all rules are done, and nothing of it is left to read."""
+    with _terminal(monkeypatch, 40) as shown:
+        (found,) = looked_at(Audit(LAB, role="monitoring"), ["nas.cellar"])
+
+    text = b"".join(shown).decode()
+    rules, violated = len(found.verdicts), len(found.of(Verdict.VIOLATED))
+    assert text.index("0 of 1 done") < text.index("1 of 1 done")
+    assert re.search(rf"nas.cellar +{rules} of {rules}, {violated} violated +done", text)
+
+
+def test_a_log_of_an_audit_has_a_line_for_each_machine_that_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    """None for each rule, and none on standard output."""
+    (found,) = looked_at(Audit(LAB, role="monitoring"), ["nas.cellar"])
+
+    told = capsys.readouterr()
+    violated = len(found.of(Verdict.VIOLATED))
+    assert told.err == f"nas.cellar: {len(found.verdicts)} rules, {violated} violated, {found.seconds:.1f} s\n"
+    assert told.out == ""
+
+
+def test_each_rule_is_shown_while_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its role and name, with how many are done of how many."""
+    told: list[Event] = []
+    monkeypatch.setattr("bedplate.cli.node_audit_progress._take", lambda _, event: told.append(event))
+
+    (found,) = looked_at(Audit(LAB, role="monitoring"), ["nas.cellar"])
+
+    rules = len(found.verdicts)
+    begun = [event for event in told if event.step is Step.BEGINS]
+    assert [event.name for event in begun] == [f"{each.role} {each.rule}" for each in found.verdicts]
+    assert [event.changed + event.unchanged for event in begun] == list(range(rules))
+    assert {event.changed + event.unchanged + event.ahead for event in begun} == {rules}
