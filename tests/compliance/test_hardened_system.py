@@ -1,81 +1,13 @@
-"""Every node: who may do what once they are in, and what is written down of it."""
+"""Every node: what is open to whom once they are in, and what is written down of it."""
 
-import itertools
 import re
-from pathlib import PurePosixPath
 
 import pytest
 from testinfra.host import Host
 
 from roles.hardened import auditing
 from roles.hardened.modes import WANTED, wanted
-from roles.hardened.pam import admits, rules
-from tests.compliance.accounts import entries
 
-# Programs that run as their owner whoever starts them: those of the distribution that need it.
-_SETUID = {
-    "at",
-    "chfn",
-    "chsh",
-    "dbus-daemon-launch-helper",
-    "fusermount",
-    "fusermount3",
-    "gpasswd",
-    "mount",
-    "mount.nfs",
-    "newgidmap",
-    "newgrp",
-    "newuidmap",
-    "nvidia-modprobe",
-    "passwd",
-    "pkexec",
-    "polkit-agent-helper-1",
-    "screen",
-    "snap-confine",
-    "ssh-keysign",
-    "su",
-    "sudo",
-    "umount",
-}
-# Those that run as their group: to read what is shadow's, to write to others' terminals, to keep an agent to oneself.
-_SETGID = {
-    "at",
-    "bsd-write",
-    "chage",
-    "crontab",
-    "dotlockfile",
-    "expiry",
-    "pam_extrausers_chkpwd",
-    "plocate",
-    "postdrop",
-    "postqueue",
-    "screen",
-    "ssh-agent",
-    "unix_chkpwd",
-    "utempter",
-    "wall",
-    "write",
-    "write.ul",
-}
-# The root's own, and disks beside it: never what another machine serves, which gives no rights here (nosuid).
-_DISKS = "/ $(findmnt --list --noheadings --output TARGET --types ext2,ext3,ext4,xfs,btrfs,f2fs,zfs,tmpfs)"
-# Rights of root's that a program may have without being setuid, as far as one of them is enough to become root; a
-# clause that names none means all. Source: cap_to_text(3).
-_ALMIGHTY = re.compile(
-    "cap_(chown|dac_override|dac_read_search|fowner|mknod|setfcap|setgid|setuid"
-    r"|sys_admin|sys_boot|sys_module|sys_ptrace|sys_rawio)|\s=[eip]*[ep]"
-)
-# What lies in images of containers is another system's, and becomes nobody here, as far as nobody but root gets there.
-_IMAGES = ("/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/var/lib/snapd")
-_AMONG_IMAGES = " -o ".join(f"-path {path} -o -path '{path}/*'" for path in _IMAGES)
-_BESIDE_IMAGES = rf"\( {_AMONG_IMAGES} \) -type d -user root ! -perm -001 -prune -o"
-# By what somebody on a machine begins to be another.
-_SERVICES = ("common-auth", "login", "other", "polkit-1", "sshd", "su", "su-l", "sudo", "sudo-i")
-_SU_RULE, _MUST = ("pam_wheel.so", "use_uid group=sugroup"), (["required"], ["requisite"])
-# Says of each path whether a package brought it, and as it is now; sums have paths of before /bin became /usr/bin.
-_UNPACKAGED = """while read -r path; do sum=$(md5sum "$path" | cut -c1-32); at=${path#/}
-if grep -qsxF -e "$sum  $at" -e "$sum  ${at#usr/}" /var/lib/dpkg/info/*.md5sums; then echo "packaged $path"
-else echo "strange $path"; fi; done"""
 _OLD = (
     "inetd",
     "openbsd-inetd",
@@ -100,12 +32,6 @@ def test_files_of_the_system_are_closed_to_others(host: Host) -> None:
     listed = host.run(f"ls -ld {' '.join(WANTED)} 2>/dev/null").stdout.splitlines()
     # What has a list of access beside its mode.
     assert [line.split()[-1] for line in listed if line.split()[0].endswith("+")] == []
-
-
-def test_passwords_are_kept_apart(host: Host) -> None:
-    """No password, not even its hash, stands in the file that everybody reads."""
-    assert {line.split(":")[1] for line in host.check_output("getent passwd").splitlines()} <= {"x", "*"}
-    assert {fields[1] for fields in entries(host, "/etc/group")} <= {"x", "*", ""}
 
 
 def test_ids_belong_to_one_each(host: Host) -> None:
@@ -148,25 +74,6 @@ def test_logins_begin_as_the_fleet_wants(host: Host) -> None:
         "GID_MAX": "19999",
     }
     assert host.check_output("bash -lc umask") == "0027"
-
-
-def test_programs_that_become_root_are_known(host: Host) -> None:
-    """No program but the distribution's own, unchanged, runs as its owner, whoever starts it, on any local disk."""
-    assert _strange(host, "-4000", _SETUID) == []
-
-
-def test_programs_that_join_a_group_are_known(host: Host) -> None:
-    """No program but the distribution's own, unchanged, has its group's rights, on any local disk."""
-    assert _strange(host, "-2000", _SETGID) == []
-
-
-def test_programs_with_rights_of_roots_are_known(host: Host) -> None:
-    """A capability of a file makes root of whoever starts it, as setuid does, and no mode shows it."""
-    programs = f"find {_DISKS} -xdev {_BESIDE_IMAGES} -type f -perm /111 -print0 2>/dev/null"
-    told = host.check_output(f"{programs} | xargs -0 getcap 2>/dev/null || true").splitlines()
-    found = {line.split()[0] for line in told if _ALMIGHTY.search(line)}
-
-    assert found <= {"/usr/bin/newgidmap", "/usr/bin/newuidmap", "/usr/lib/snapd/snap-confine"}
 
 
 def test_file_systems_that_nobody_needs_are_refused(host: Host) -> None:
@@ -275,67 +182,6 @@ def test_no_core_is_left_behind(host: Host) -> None:
 
     assert {"* hard core 0", "root hard core 0"} <= set(limits)
     assert "Storage=none" in host.file("/etc/systemd/coredump.conf.d/bedplate.conf").content_string
-
-
-def test_failed_passwords_are_counted(host: Host) -> None:
-    """At a console, and for sudo, an account that failed three times is refused for a quarter of an hour."""
-    text = host.file("/etc/pam.d/common-auth").content_string
-
-    for moment in ("preauth", "authfail"):
-        assert re.search(rf"^auth\s.*\bpam_faillock\.so\s+{moment}", text, re.MULTILINE), moment
-    assert "deny = 3\nunlock_time = 900" in host.file("/etc/security/faillock.conf").content_string
-
-
-def test_a_password_that_is_set_is_good(host: Host) -> None:
-    """It is long, of four kinds of letters, and none of the last 24."""
-    text = host.file("/etc/pam.d/common-password").content_string
-
-    assert "pam_pwquality.so" in text
-    assert "remember=24" in text
-    assert "minlen = 14\nminclass = 4" in host.file("/etc/security/pwquality.conf").content_string
-
-
-def test_nobody_becomes_another_but_by_sudo(host: Host) -> None:
-    """Becoming another by su is root's: its group has no members; sudo says who it was, at a terminal of its own."""
-    before = itertools.takewhile(lambda rule: (rule.module, rule.words) != _SU_RULE, rules("su", _pam(host)))
-    assert [rule.module for rule in before if rule.control != "requisite"] == ["pam_rootok.so"]
-    assert [rule.control for rule in rules("su", _pam(host)) if rule.module == "pam_wheel.so"] in _MUST
-    assert host.check_output("getent group sugroup").endswith(":")
-    text = host.file("/etc/sudoers.d/00-bedplate-hardened").content_string
-    assert "Defaults use_pty" in text
-    assert 'Defaults logfile="/var/log/sudo.log"' in text
-    assert host.run("visudo --check --quiet").succeeded
-    asked = r"grep -rsnE '^\s*Defaults.*!\s*(use_pty|logfile|syslog)' /etc/sudoers /etc/sudoers.d || true"
-    assert host.check_output(asked) == ""
-
-
-def test_nobody_becomes_another_without_being_asked(host: Host) -> None:
-    """By su, sudo, a console or polkit: who knows nothing, and is not root, does not get through PAM."""
-    texts = _pam(host)
-
-    found = [service for service in _SERVICES if service in texts and admits(service, texts)]
-    assert not found, f"PAM lets anybody become another by {', '.join(found)}"
-
-
-def _pam(host: Host) -> dict[str, str]:
-    """Return the text of each file of PAM, by its name; the machine's own goes before a package's."""
-    asked = "for file in /usr/lib/pam.d/* /etc/pam.d/*; do [ ! -f $file ] || { echo == ${file##*/}; cat $file; }; done"
-    found: dict[str, str] = {}
-    name = ""
-    for line in host.check_output(asked).splitlines():
-        if line.startswith("== "):
-            name = line.removeprefix("== ")
-            found[name] = ""
-        else:
-            found[name] += f"{line}\n"
-    return found
-
-
-def _strange(host: Host, mode: str, known: set[str]) -> list[str]:
-    """Return the programs of a mode that no package brought, that were changed since, or that nobody expects."""
-    asked = f"find {_DISKS} -xdev {_BESIDE_IMAGES} -type f -perm {mode} -print 2>/dev/null | {_UNPACKAGED}"
-    found = [line.partition(" ") for line in host.check_output(asked).splitlines()]
-    return [path for told, _, path in found if told != "packaged" or PurePosixPath(path).name not in known]
 
 
 def _audited(machine: str, beginning: str) -> list[str]:

@@ -1,0 +1,73 @@
+"""Every node: what a password is worth, and who becomes another with or without one."""
+
+import itertools
+import re
+
+from testinfra.host import Host
+
+from roles.hardened.pam import admits, rules
+from tests.compliance.accounts import entries
+
+# By what somebody on a machine begins to be another.
+_SERVICES = ("common-auth", "login", "other", "polkit-1", "sshd", "su", "su-l", "sudo", "sudo-i")
+_SU_RULE, _MUST = ("pam_wheel.so", "use_uid group=sugroup"), (["required"], ["requisite"])
+
+
+def test_passwords_are_kept_apart(host: Host) -> None:
+    """No password, not even its hash, stands in the file that everybody reads."""
+    assert {line.split(":")[1] for line in host.check_output("getent passwd").splitlines()} <= {"x", "*"}
+    assert {fields[1] for fields in entries(host, "/etc/group")} <= {"x", "*", ""}
+
+
+def test_failed_passwords_are_counted(host: Host) -> None:
+    """At a console, and for sudo, an account that failed three times is refused for a quarter of an hour."""
+    text = host.file("/etc/pam.d/common-auth").content_string
+
+    for moment in ("preauth", "authfail"):
+        assert re.search(rf"^auth\s.*\bpam_faillock\.so\s+{moment}", text, re.MULTILINE), moment
+    assert "deny = 3\nunlock_time = 900" in host.file("/etc/security/faillock.conf").content_string
+
+
+def test_a_password_that_is_set_is_good(host: Host) -> None:
+    """It is long, of four kinds of letters, and none of the last 24."""
+    text = host.file("/etc/pam.d/common-password").content_string
+
+    assert "pam_pwquality.so" in text
+    assert "remember=24" in text
+    assert "minlen = 14\nminclass = 4" in host.file("/etc/security/pwquality.conf").content_string
+
+
+def test_nobody_becomes_another_but_by_sudo(host: Host) -> None:
+    """Becoming another by su is root's: its group has no members; sudo says who it was, at a terminal of its own."""
+    before = itertools.takewhile(lambda rule: (rule.module, rule.words) != _SU_RULE, rules("su", _pam(host)))
+    assert [rule.module for rule in before if rule.control != "requisite"] == ["pam_rootok.so"]
+    assert [rule.control for rule in rules("su", _pam(host)) if rule.module == "pam_wheel.so"] in _MUST
+    assert host.check_output("getent group sugroup").endswith(":")
+    text = host.file("/etc/sudoers.d/00-bedplate-hardened").content_string
+    assert "Defaults use_pty" in text
+    assert 'Defaults logfile="/var/log/sudo.log"' in text
+    assert host.run("visudo --check --quiet").succeeded
+    asked = r"grep -rsnE '^\s*Defaults.*!\s*(use_pty|logfile|syslog)' /etc/sudoers /etc/sudoers.d || true"
+    assert host.check_output(asked) == ""
+
+
+def test_nobody_becomes_another_without_being_asked(host: Host) -> None:
+    """By su, sudo, a console or polkit: who knows nothing, and is not root, does not get through PAM."""
+    texts = _pam(host)
+
+    found = [service for service in _SERVICES if service in texts and admits(service, texts)]
+    assert not found, f"PAM lets anybody become another by {', '.join(found)}"
+
+
+def _pam(host: Host) -> dict[str, str]:
+    """Return the text of each file of PAM, by its name; the machine's own goes before a package's."""
+    asked = "for file in /usr/lib/pam.d/* /etc/pam.d/*; do [ ! -f $file ] || { echo == ${file##*/}; cat $file; }; done"
+    found: dict[str, str] = {}
+    name = ""
+    for line in host.check_output(asked).splitlines():
+        if line.startswith("== "):
+            name = line.removeprefix("== ")
+            found[name] = ""
+        else:
+            found[name] += f"{line}\n"
+    return found
