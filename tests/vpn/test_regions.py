@@ -10,31 +10,25 @@ import pytest
 
 from bedplate.plan.laptops import Transport, gateway_in
 from tests.support.joined_fleet import PUBLIC, WEST, joined_plan
-from tests.support.lab_regions import RegionsLab, regions_lab
+from tests.support.lab_regions import RegionsLab
 from tests.support.netlab_probe import capture, packets, refusal
 from tests.support.netlab_program import until
+from tests.support.standing_regions import INSIDE, MOST_SECONDS, seen_of_pings, standing_regions
 from vpn.keeper.answering import answers
 
 pytestmark = pytest.mark.xdist_group("regions")
-INSIDE = "net 10.0.0.0/8"
-# From the table of promises in docs/vpn-sites.md.
-MOST_SECONDS = 10
 
 
 @pytest.fixture(scope="module")
 def stands() -> Iterator[RegionsLab]:
     """Give two regions whose tunnel stands."""
-    with regions_lab(joined_plan()) as made:
-        made.start()
-        made.wait()
+    with standing_regions(joined_plan()) as made:
         yield made
 
 
 def test_nodes_reach_each_other_and_nothing_is_in_the_clear(stands: RegionsLab) -> None:
     """Both ways, through the tunnel alone: the internet sees UDP between two public addresses."""
-    with capture(stands.internet, "us") as wire:
-        assert stands.west.node.pings(stands.north.address)
-        assert stands.north.node.pings(stands.west.address)
+    wire = seen_of_pings(stands)
 
     assert not packets(wire, INSIDE)
     assert len(packets(wire, f"udp port 4500 and host {PUBLIC[WEST]}")) >= 12

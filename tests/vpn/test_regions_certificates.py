@@ -6,15 +6,13 @@ import pytest
 
 from tests.support.joined_fleet import NORTH, PUBLIC, TEXT, WEST, joined_plan
 from tests.support.lab_authority import LabAuthority, begun_for
-from tests.support.lab_regions import RegionsLab, regions_lab
+from tests.support.lab_regions import RegionsLab
 from tests.support.netlab_probe import capture, packets
 from tests.support.netlab_program import until
+from tests.support.standing_regions import INSIDE, MOST_SECONDS, seen_of_pings, standing_regions
 
 pytestmark = pytest.mark.xdist_group("regions-certificates")
 PLAN = joined_plan(text=TEXT.replace("vpn:\n", "vpn:\n  tunnels: {auth: certificates}\n"))
-INSIDE = "net 10.0.0.0/8"
-# From the table of promises in docs/vpn-sites.md.
-MOST_SECONDS = 10
 
 
 @pytest.fixture(scope="module")
@@ -26,17 +24,13 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> LabAuthority:
 @pytest.fixture(scope="module")
 def stands(authority: LabAuthority) -> Iterator[RegionsLab]:
     """Give two regions whose tunnel stands by certificates."""
-    with regions_lab(PLAN, authority.proofs) as made:
-        made.start()
-        made.wait()
+    with standing_regions(PLAN, authority.proofs) as made:
         yield made
 
 
 def test_regions_reach_each_other_by_certificates(stands: RegionsLab) -> None:
     """Both ways between the two public addresses; each has seen the name of the other, and nothing is in the clear."""
-    with capture(stands.internet, "us") as wire:
-        assert stands.west.node.pings(stands.north.address)
-        assert stands.north.node.pings(stands.west.address)
+    wire = seen_of_pings(stands)
 
     for here, there in ((stands.west, NORTH), (stands.north, WEST)):
         assert f"authentication of 'laptops.{there}.pair.internal' with ECDSA" in here.gateway.log
