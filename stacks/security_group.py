@@ -1,17 +1,18 @@
 """Security groups whose rules are resources of their own: a new rule is added, and none is rewritten."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import pulumi
 from pulumi_aws.ec2.security_group import SecurityGroup, SecurityGroupArgs
-from pulumi_aws.vpc.security_group_egress_rule import SecurityGroupEgressRule, SecurityGroupEgressRuleArgs
-from pulumi_aws.vpc.security_group_ingress_rule import SecurityGroupIngressRule, SecurityGroupIngressRuleArgs
+from pulumi_aws.vpc.security_group_egress_rule import SecurityGroupEgressRule
+from pulumi_aws.vpc.security_group_ingress_rule import SecurityGroupIngressRule
 
 from bedplate.plan.door import TCP, Rule
 from stacks.options import inside
 from stacks.tags import named
 
 _ALL = "-1"  # every protocol, every port
+_Way = type[SecurityGroupIngressRule] | type[SecurityGroupEgressRule]
 
 
 class Doors:
@@ -26,36 +27,17 @@ class Doors:
 
     def let_in(self, *rules: Rule) -> None:
         """Let connections in."""
-        for name, rule in self._named(rules):
-            args = SecurityGroupIngressRuleArgs(
-                security_group_id=self.group_id,
-                ip_protocol=rule.protocol or _ALL,
-                from_port=rule.port,
-                to_port=rule.port,
-                cidr_ipv4=str(rule.block),
-                description=rule.about,
-                tags=named(name),
-            )
-            SecurityGroupIngressRule(name, args, inside(self._parent))
+        self._let(SecurityGroupIngressRule, rules)
 
     def let_out(self, *rules: Rule) -> None:
         """Let what bears the group open connections."""
-        for name, rule in self._named(rules):
-            args = SecurityGroupEgressRuleArgs(
-                security_group_id=self.group_id,
-                ip_protocol=rule.protocol or _ALL,
-                from_port=rule.port,
-                to_port=rule.port,
-                cidr_ipv4=str(rule.block),
-                description=rule.about,
-                tags=named(name),
-            )
-            SecurityGroupEgressRule(name, args, inside(self._parent))
+        self._let(SecurityGroupEgressRule, rules)
 
     def let_in_bearers(self, of: "Doors", about: str, port: int | None = None) -> None:
         """Let in whatever bears another group of this VPC, to one TCP port or to all; `about` names the rule too."""
         title = f"{self._name}-{about.lower().replace(' ', '-')}"
-        args = SecurityGroupIngressRuleArgs(
+        SecurityGroupIngressRule(
+            title,
             security_group_id=self.group_id,
             ip_protocol=_ALL if port is None else TCP,
             from_port=port,
@@ -63,28 +45,34 @@ class Doors:
             referenced_security_group_id=of.group_id,
             description=about,
             tags=named(title),
+            opts=inside(self._parent),
         )
-        SecurityGroupIngressRule(title, args, inside(self._parent))
 
     def trust_itself(self, who: str) -> None:
         """Let what bears the group talk freely; EFA wants a rule to the group itself although others cover it."""
-        each_in, each_out = f"{self._name}-from-{who}", f"{self._name}-to-{who}"
-        incoming = SecurityGroupIngressRuleArgs(
-            security_group_id=self.group_id,
-            ip_protocol=_ALL,
-            referenced_security_group_id=self.group_id,
-            description=f"All among {who}",
-            tags=named(each_in),
-        )
-        outgoing = SecurityGroupEgressRuleArgs(
-            security_group_id=self.group_id,
-            ip_protocol=_ALL,
-            referenced_security_group_id=self.group_id,
-            description=f"All among {who}",
-            tags=named(each_out),
-        )
-        SecurityGroupIngressRule(each_in, incoming, inside(self._parent))
-        SecurityGroupEgressRule(each_out, outgoing, inside(self._parent))
+        for way, word in ((SecurityGroupIngressRule, "from"), (SecurityGroupEgressRule, "to")):
+            title = f"{self._name}-{word}-{who}"
+            way(
+                title,
+                security_group_id=self.group_id,
+                ip_protocol=_ALL,
+                referenced_security_group_id=self.group_id,
+                description=f"All among {who}",
+                tags=named(title),
+                opts=inside(self._parent),
+            )
 
-    def _named(self, rules: tuple[Rule, ...]) -> Iterator[tuple[str, Rule]]:
-        return ((f"{self._name}-{rule.name}", rule) for rule in rules)
+    def _let(self, way: _Way, rules: Iterable[Rule]) -> None:
+        for rule in rules:
+            title = f"{self._name}-{rule.name}"
+            way(
+                title,
+                security_group_id=self.group_id,
+                ip_protocol=rule.protocol or _ALL,
+                from_port=rule.port,
+                to_port=rule.port,
+                cidr_ipv4=str(rule.block),
+                description=rule.about,
+                tags=named(title),
+                opts=inside(self._parent),
+            )
