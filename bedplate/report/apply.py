@@ -14,14 +14,15 @@ _RIGHT = (1, 2, 3)
 def apply_lines(outcomes: Iterable[Outcome], *, check: bool) -> Iterator[str]:
     """Yield a row a node, under it what changed or would, or why it ended early; then what to do next."""
     every = tuple(outcomes)
-    heading = ("node", "would change" if check else "changed", "unchanged", "time", "")
+    heading = ("node", "would change" if check else "changed", "unchanged", "time")
     rows = aligned((heading, *(_row(each) for each in every)), right=_RIGHT)
     yield rows[0]
     for row, each in zip(rows[1:], every, strict=True):
-        yield row
-        yield from (f"  {'~' if check else '+'} {name}" for name in each.changed)
+        yield from _hung(f"{row}   ", _reason(each)) if each.trouble else (row,)
+        for name in each.changed:
+            yield from _hung("  ~ " if check else "  + ", name)
         if each.trouble and each.trouble.fix:
-            yield f"  fix  {each.trouble.fix}"
+            yield from _hung("  fix  ", each.trouble.fix)
     yield ""
     yield from wrap(_verdict(every, check=check), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
@@ -47,10 +48,22 @@ def event_line(event: Event) -> str | None:
 
 
 def _row(each: Outcome) -> tuple[str, ...]:
-    figures = (str(len(each.changed)), str(each.unchanged), f"{each.seconds:.1f} s")
-    if each.trouble is None:
-        return (each.node, *figures)
-    return (each.node, figures[0], "-", "-", f"{each.trouble.kind}: {each.trouble.words}")
+    changed = str(len(each.changed))
+    if each.trouble:
+        return (each.node, changed, "-", "-")
+    return (each.node, changed, str(each.unchanged), f"{each.seconds:.1f} s")
+
+
+def _reason(each: Outcome) -> str:
+    return f"{each.trouble.kind}: {each.trouble.words}" if each.trouble else ""
+
+
+def _hung(lead: str, text: str) -> list[str]:
+    """Return a text behind its lead, in a column of its own where it takes several lines; no word is broken."""
+    below = " " * len(lead)
+    return wrap(
+        text, WIDTH, initial_indent=lead, subsequent_indent=below, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _verdict(every: Sequence[Outcome], *, check: bool) -> str:
