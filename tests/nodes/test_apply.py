@@ -214,6 +214,21 @@ def test_a_full_disk_is_told(lab_of_one: LabFolder, node: Node) -> None:
     assert lab_of_one.outcome(BENCH, "--role", "hardened")["status"] == 0
 
 
+@pytest.mark.usefixtures("first")
+def test_a_full_run_is_told_by_its_name(lab_of_one: LabFolder, node: Node) -> None:
+    """Without room there systemd reads no unit anew, and packages half install: nothing is begun."""
+    node.run("hostname drifted; dd if=/dev/zero of=/run/fill bs=64k 2>/dev/null || true")
+
+    foretold = lab_of_one.outcome(BENCH, "--check", "--role", "baseline")
+    found = lab_of_one.outcome(BENCH, "--role", "baseline")
+    node.run("rm /run/fill")
+
+    assert foretold[BENCH]["changed"] == ["Host name"]
+    assert (found["status"], found[BENCH]["status"], found[BENCH]["changed"]) == (6, "refused", [])
+    assert "/run has 0 MB free, and 16 are needed" in found[BENCH]["what"]
+    assert lab_of_one.outcome(BENCH, "--role", "baseline")["status"] == 0
+
+
 def test_of_two_applies_one_wins(lab_of_one: LabFolder, node: Node) -> None:
     """The other is told who has it, and changes nothing; 5 says so."""
     node.run(

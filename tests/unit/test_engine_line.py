@@ -1,5 +1,6 @@
 """Commands over a line to an agent: the real agent, run by this machine's own shell in folders of a test."""
 
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -38,6 +39,16 @@ def test_a_command_that_takes_too_long_is_ended_with_all_it_started(line: Line, 
     assert result.status == 124
     line.close()
     assert not (tmp_path / "late").exists()
+
+
+def test_what_a_command_says_takes_no_room_of_the_nodes(line: Line, tmp_path: Path) -> None:
+    """A node whose disks are full can still say so."""
+    shutil.rmtree(tmp_path / "run")
+
+    result = line.run("echo here; echo there >/dev/stderr")
+
+    assert (result.out, result.err) == ("here\n", "there\n")
+    line.close()
 
 
 def test_a_service_that_stays_holds_nobody_up(line: Line) -> None:

@@ -5,7 +5,6 @@ import queue
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable  # noqa: TC003  what is sent over has no type checker before it
 from contextlib import suppress
@@ -31,7 +30,7 @@ class Agent:
         os.environ.update(LC_ALL="C.UTF-8", DEBIAN_FRONTEND="noninteractive")
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         self.lock, self.journal = NodeLock(folder / "apply.lock"), Journal(memory / "unfinished")
-        self._folder, self._unconfirmed = folder, folder / "unconfirmed"
+        self._unconfirmed = folder / "unconfirmed"
 
     def answer(self, header: Header, body: bytes) -> tuple[Header, bytes]:
         """Do what one frame asks; what the system refuses is told as its answer."""
@@ -45,8 +44,11 @@ class Agent:
             return {"refused": str(error)}, b""
 
     def run(self, header: Header, body: bytes) -> tuple[Header, bytes]:
-        """Run a line of the shell; its output goes by way of files, so that a service it leaves behind holds nobody."""
-        with tempfile.TemporaryFile(dir=self._folder) as out, tempfile.TemporaryFile(dir=self._folder) as err:
+        """Run a line of the shell; its output goes by way of files, so that a service it leaves behind holds nobody.
+
+        They lie in memory: a node whose disk is full, or its /run, tells so.
+        """
+        with _file("out") as out, _file("err") as err:
             process = subprocess.Popen(  # noqa: S602  the command is a line for the shell, and comes from whoever is root
                 str(header["command"]),
                 shell=True,
@@ -90,6 +92,10 @@ class Agent:
         else:
             self.journal.forget_all()
         return {}, b""
+
+
+def _file(name: str) -> IO[bytes]:
+    return os.fdopen(os.memfd_create(name), "w+b")
 
 
 def _content(file: IO[bytes]) -> bytes:
