@@ -27,13 +27,18 @@ def ways_to(folder: Path, plan: FleetPlan, machines: Sequence[Reached], asked: A
 
     Raises InputError for a missing file, MachineError where there is no ssh.
     """
-    for file in (asked.identity, asked.config):
-        if file and not file.is_file():
-            raise InputError("there is no such file", where=str(file), fix="name the file that there is")
+    refuse_missing(asked.identity, asked.config)
     found = _ways(folder, plan, machines, asked)
     if found.targets and not which("ssh"):
         raise MachineError("there is no ssh here", fix="install OpenSSH's client")
     return found
+
+
+def refuse_missing(*files: Path | None) -> None:
+    """Raise InputError for a file that is named and is not there."""
+    for file in filter(None, files):
+        if not file.is_file():
+            raise InputError("there is no such file", where=str(file), fix="name the file that there is")
 
 
 def _ways(folder: Path, plan: FleetPlan, machines: Sequence[Reached], asked: Asked) -> Ways:

@@ -166,42 +166,6 @@ def test_a_machine_of_the_cloud_needs_no_script(capsys: pytest.CaptureFixture[st
     assert "machine of the cloud" in capsys.readouterr().err
 
 
-def test_the_ssh_configuration_is_written_with_the_keys_beside_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And it is told how many machines are refused until somebody has compared their keys."""
-    record_host_keys(Path("fleet.lock"), "lab", "nas.cellar", (KEY,), replace_known=False)
-
-    assert run(["node", "ssh-config", "--write", str(tmp_path / "lab"), "--user", "ada"]) == 0
-
-    assert (tmp_path / "lab.known_hosts").read_text() == f"nas.cellar.lab.internal,192.168.40.5 {KEY}\n"
-    assert f'UserKnownHostsFile "{tmp_path}/lab.known_hosts"' in (tmp_path / "lab").read_text()
-    assert "44 of 45 machines" in capsys.readouterr().err
-
-
-def test_an_ssh_configuration_of_ones_own_is_not_written_over(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Ours may be written anew; ~/.ssh/config is the likeliest wrong name for it."""
-    own, ours = tmp_path / "config", tmp_path / "bedplate"
-    own.write_text("Host mine\n")
-
-    done = [run(["node", "ssh-config", "--write", str(file)]) for file in (own, ours, ours)]
-
-    assert (done, own.read_text()) == ([2, 0, 0], "Host mine\n")
-    assert "Include" in capsys.readouterr().err
-    assert not (tmp_path / "config.known_hosts").exists()
-
-
-def test_a_folder_is_refused_before_host_keys_lie_beside_it(tmp_path: Path) -> None:
-    """The fragment and its host keys are written both or not at all."""
-    folder = tmp_path / "ssh"
-    folder.mkdir()
-
-    assert run(["node", "ssh-config", "--write", str(folder)]) == 4
-    assert list(tmp_path.glob("ssh*")) == [folder]
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
