@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bedplate.cli.node_options import Config, FleetOption, Groups, Identity, Names, Sites, User
+from bedplate.cli.node_options import Config, Every, FleetOption, Groups, Identity, Names, Sites, User
 from bedplate.cli.options import DEFAULT_FLEET, Json
 from bedplate.cli.output import show, show_document
 from bedplate.errors import InputError, PartError, ViolationError
@@ -32,6 +32,7 @@ def audit(  # noqa: PLR0913  each is an option of the command line
     *,
     group: Groups = None,
     site: Sites = None,
+    every: Every = False,
     local: Local = False,
     role: Role = None,
     user: User = None,
@@ -43,14 +44,17 @@ def audit(  # noqa: PLR0913  each is an option of the command line
     junit: Junit = None,
     html: Html = None,
 ) -> int:
-    """Check that machines are what the plan says."""
+    """Check that machines are what the plan says.
+
+    Those that are named, or all that always stand.
+    """
     from bedplate.cli.node_choice import chosen
     from bedplate.cli.node_ways import Asked
     from bedplate.cli.opening import opened, planned
     from bedplate.report.compliance import compliance_document, compliance_lines
 
     plan = planned(opened(fleet))
-    machines = chosen(plan, names or (), group or (), site or (), every=not (names or group or site))
+    machines = chosen(plan, names or (), group or (), site or (), every=every or not (names or group or site))
     _check(local=local, machines=machines, role=role)
     _check_files(junit, html)
     asked = None if local else Asked(user, identity, ssh_config)

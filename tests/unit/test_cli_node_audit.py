@@ -8,8 +8,9 @@ import pytest
 from testinfra.backend.base import CommandResult
 
 from bedplate.cli import run
+from bedplate.plan.nodes import standing_nodes
 from tests.compliance.ledger import silence
-from tests.support.declared import EXAMPLES
+from tests.support.declared import EXAMPLES, plan_of
 from tests.support.needs import need_program
 
 LAB = ["--fleet", str(EXAMPLES / "lab.yaml")]
@@ -57,6 +58,17 @@ def test_a_machine_whose_key_nobody_recorded_is_not_asked(capsys: pytest.Capture
     assert run(["node", "audit", "nas.cellar", *LAB]) == 6
 
     assert "its host key is not recorded" in capsys.readouterr().out
+
+
+def test_everything_may_be_asked_for_by_name_or_by_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """As an apply calls it, which has to be told; also beside names, each machine once."""
+    every = {node.name for node in standing_nodes(plan_of(EXAMPLES / "lab.yaml"))}
+
+    for words in (["--all"], ["nas.cellar", "--all"], []):
+        assert run(["node", "audit", *words, *LAB, "--json"]) == 6
+
+        nodes = [node["node"] for node in json.loads(capsys.readouterr().out)["nodes"]]
+        assert (len(nodes), {*nodes}) == (len(every), every)
 
 
 def test_files_for_others_are_written_whatever_was_found(nowhere: str, tmp_path: Path) -> None:
