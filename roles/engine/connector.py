@@ -30,7 +30,11 @@ PACKAGES_SECONDS = 300.0
 QUESTION_SECONDS = 120.0
 """How long an answer is waited for where a question names no time of its own."""
 _PAUSE = 1.0
-_BUSY = re.compile(r"Could not get lock|Unable to acquire the dpkg frontend lock|dpkg frontend lock was locked")
+# apt's and dpkg's words, and debconf's, which pam-auth-update asks and which every package that is configured holds.
+_BUSY = re.compile(
+    r"Could not get lock|Unable to acquire the dpkg frontend lock|dpkg frontend lock was locked"
+    r"|\.dat(-new)? is locked by another process"
+)
 _HALF_DONE = re.compile(r"dpkg was interrupted, you must manually run")
 _MEND = "dpkg --configure -a --force-confdef --force-confold"
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bedplate.nodes.event import Kind, Trouble
 
+BY_HAND = "log in there and mend what it says, then apply again: it goes on where it stopped"
 _SHOWN_LINES, _SHOWN_WIDTH = 3, 200
 
 
@@ -87,16 +88,22 @@ _WORK = (
         "make room on it (`df -h` and `df -i` tell where), then apply again",
     ),
     _Saying(
-        "Could not get lock|Unable to acquire the dpkg frontend lock",
+        "Could not get lock|Unable to acquire the dpkg frontend lock|is locked by another process",
         Kind.FAILED,
         "another program installs packages there, and did not end in time",
-        "look who: `ps -C apt,apt-get,dpkg,unattended-upgr`; then apply again",
+        "look who: `ps -C apt,apt-get,dpkg,dpkg-reconfigure,unattended-upgr`; then apply again",
     ),
     _Saying(
         "Temporary failure resolving|Could not connect to|Failed to fetch|Unable to connect to|Could not resolve '",
         Kind.FAILED,
         "it cannot reach a package archive",
         "look at its way out and at its apt sources, then apply again",
+    ),
+    _Saying(
+        "No matching distribution found for",
+        Kind.FAILED,
+        "it cannot reach an index of Python's packages, or that one has not what is wanted",
+        "look at its way out and at /etc/pip.conf, then apply again",
     ),
     _Saying(
         r"Sub-process /usr/bin/dpkg exited unexpectedly|Sub-process /usr/bin/dpkg received|dpkg was interrupted",
@@ -131,7 +138,7 @@ def work_trouble(node: str, operation: str, said: str) -> Trouble:
     """Return why an operation failed on a node, from what its command said."""
     known = _recognised(node, said, _WORK)
     if known is None:
-        return Trouble(Kind.FAILED, f"{operation}: {_end(said) or 'it failed without a word'}")
+        return Trouble(Kind.FAILED, f"{operation}: {_end(said) or 'it failed without a word'}", BY_HAND)
     return Trouble(known.kind, f"{operation}: {known.what}", known.fix)
 
 

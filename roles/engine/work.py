@@ -16,7 +16,7 @@ from roles.engine import room
 from roles.engine.crew import Lost, NodeHost
 from roles.engine.foretelling import count_as_change, foretell, name_of
 from roles.engine.line import Line, Opening
-from roles.engine.trouble import work_trouble
+from roles.engine.trouble import BY_HAND, work_trouble
 from roles.stages import deploy
 
 Tell = Callable[[Event], None]
@@ -124,7 +124,7 @@ class Work:
         except Lost:
             raise work_trouble(self.host.name, what, self.host.connector.said) from None
         except PyinfraError as error:
-            raise Trouble(Kind.FAILED, f"{what}: {error}") from None
+            raise Trouble(Kind.FAILED, f"{what}: {error}", BY_HAND) from None
 
     def _confirm(self, name: str) -> None:
         """Come in anew, as anybody would, and say so to whoever waits for it."""

@@ -10,9 +10,18 @@ from roles.engine import connector, room
 from tests.support.engine_work import Notebook, carried_out, order_of
 
 
-def test_a_package_manager_that_is_busy_is_waited_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        "E: Could not get lock /var/lib/dpkg/lock",
+        "dpkg: error: dpkg frontend lock was locked by another process with pid 7",
+        "debconf: DbDriver config: /var/cache/debconf/config.dat is locked by another process: Resource unavailable",
+    ],
+    ids=["apt", "dpkg", "debconf"],
+)
+def test_a_package_manager_that_is_busy_is_waited_for(said: str, tmp_path: Path) -> None:
     """Whoever installs packages beside us ends some time."""
-    refused = "echo 'E: Could not get lock /var/lib/dpkg/lock' >&2; exit 100"
+    refused = f"echo '{said}' >&2; exit 100"
     busy = f"test -e {tmp_path}/free || {{ touch {tmp_path}/free; {refused}; }}"
 
     events = carried_out(order_of(tmp_path), Notebook(tmp_path / "node", failing=busy))
@@ -42,11 +51,13 @@ def test_a_package_manager_that_stays_busy_is_waited_for_no_longer_than_told(
         ("E: Failed to fetch http://deb/x  Temporary failure resolving 'deb'", "cannot reach a package archive"),
         ("E: Unable to locate package nvtop", "do not have what is wanted"),
         ("E: Sub-process /usr/bin/dpkg exited unexpectedly", "ended in the middle of its work"),
+        ("ERROR: No matching distribution found for uv==0.9.0", "cannot reach an index of Python's packages"),
+        ("no such luck", "no such luck"),
     ],
-    ids=["disk", "mirror", "package", "killed"],
+    ids=["disk", "mirror", "package", "killed", "index", "unknown"],
 )
-def test_a_failure_that_is_known_says_what_to_do(said: str, told: str, tmp_path: Path) -> None:
-    """The operation is named, with what its command's words mean."""
+def test_a_failure_says_what_to_do(said: str, told: str, tmp_path: Path) -> None:
+    """The operation is named, with what its command's words mean, or the words themselves."""
     node = Notebook(tmp_path / "node", failing=f'echo "{said}" >&2; exit 1')
 
     events = carried_out(order_of(tmp_path), node)
