@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 _AGENT = agent_program()
 _START = 'import sys;exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())),"bedplate","exec"))'
+# In plain English, whatever language an operator's terminal brings along: what sudo refuses is known by its words.
 _AS_ROOT = (
-    f'p=\'{_START}\'; if [ $(id -u) = 0 ]; then exec python3 -I -c "$p"; else exec sudo -n -H -- python3 -I -c "$p"; fi'
+    f"unset LANGUAGE; export LC_ALL=C.UTF-8; p='{_START}'; "
+    'if [ $(id -u) = 0 ]; then exec python3 -I -c "$p"; else exec sudo -n -H -- python3 -I -c "$p"; fi'
 )
 BEAT = 5.0
 _LOGIN_SECONDS = 60

@@ -18,6 +18,8 @@ from testinfra.backend.ssh import SshBackend
 
 # No terminal, no agent, no display; a key that is not known beforehand is refused.
 _OPTIONS = "-T -a -x -o BatchMode=yes -o StrictHostKeyChecking=yes -o LogLevel=ERROR -o ControlMaster=no"
+# Answers and refusals are read in plain English, whatever language the operator's terminal brings along.
+_PLAIN = "env --unset=LANGUAGE LC_ALL=C.UTF-8"
 _UNREACHED = 255
 # How long one command may take, and on a machine on which one has taken longer, each of those after it: whatever waits
 # there for a file server that is gone would wait again.
@@ -77,7 +79,7 @@ class ShellBackend(SshBackend):  # type: ignore[misc]  # testinfra ships no type
         return str(self.quote(" ".join(command), *arguments))
 
     def _far_end(self) -> str:
-        return "sudo -n sh" if self.sudo else "sh"
+        return f"{_PLAIN} {'sudo -n sh' if self.sudo else 'sh'}"
 
 
 class HereBackend(ShellBackend):

@@ -12,7 +12,7 @@ import pytest
 from bedplate.errors import PartError
 from bedplate.nodes.audit import CHECKS
 from bedplate.nodes.verdict import Outcome, findings_of
-from tests.compliance.shell import asked, ended
+from tests.compliance.shell import HereBackend, asked, ended
 from tests.support.declared import EXAMPLES
 
 
@@ -45,6 +45,16 @@ def test_a_question_has_its_own_answer(
     first, second = asked(shell, command), asked(shell, command)
 
     assert first == second == answer
+
+
+def test_answers_are_in_plain_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever language the operator's terminal brings along: rules read the words of programs."""
+    monkeypatch.setenv("LANGUAGE", "de")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+
+    answer = HereBackend("here").run("echo $LANGUAGE$LC_ALL")
+
+    assert answer.stdout == "C.UTF-8\n"
 
 
 def test_much_is_read_whole(shell: subprocess.Popen[bytes]) -> None:

@@ -53,6 +53,21 @@ def test_a_login_that_fails_is_told_in_words(said: str, kind: Kind, told: str, t
     assert trouble.value.fix
 
 
+def test_sudo_is_understood_whatever_language_the_operator_speaks(tmp_path: Path) -> None:
+    """A terminal brings its language along, and what sudo refuses is known by its words."""
+    programs = {
+        "id": "echo 1000",
+        "sudo": '[ "$LANGUAGE$LC_ALL" = C.UTF-8 ] && echo "a password is required" >&2 || echo "kein Passwort" >&2; exit 1',
+        "login": f'export LANGUAGE=de LC_ALL=de_DE.UTF-8 PATH={tmp_path}:$PATH; exec sh -c "$1"',
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+
+    with pytest.raises(Trouble, match="sudo asks for a password"):
+        Line("titan-01.cellar", (str(tmp_path / "login"),), opening(tmp_path))
+
+
 def test_a_login_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told as a machine that does not answer, and not as one of which nobody says why."""
     monkeypatch.setattr("roles.engine.line._LOGIN_SECONDS", 0.5)
