@@ -57,7 +57,7 @@ def test_sudo_is_understood_whatever_language_the_operator_speaks(tmp_path: Path
     """A terminal brings its language along, and what sudo refuses is known by its words."""
     programs = {
         "id": "echo 1000",
-        "sudo": '[ "$LANGUAGE$LC_ALL" = C.UTF-8 ] && echo "a password is required" >&2 || echo "kein Passwort" >&2; exit 1',
+        "sudo": 'test "$LANGUAGE$LC_ALL" = C.UTF-8 && echo "a password is required" >&2; exit 1',
         "login": f'export LANGUAGE=de LC_ALL=de_DE.UTF-8 PATH={tmp_path}:$PATH; exec sh -c "$1"',
     }
     for name, text in programs.items():
