@@ -9,7 +9,7 @@ FILE_RULES = (
         "E001",
         "missing-file",
         "There is nothing to read.",
-        "give the path of a fleet file, as examples/ has two",
+        "give the path of a fleet file, such as examples/minimal.yaml",
     ),
     Rule("E002", "not-a-file", "A FIFO or a device may hang its reader for ever.", "give the path of a file"),
     Rule(
