@@ -25,19 +25,15 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """One row of cards that stands at `y`."""
+    """One row of cards from `y` down to `bottom`, where the highest ends."""
 
     columns: Columns
     cards: tuple[Card, ...]
     y: float
-
-    @property
-    def bottom(self) -> float:
-        """Where it ends."""
-        return self.y + max(card.height(self.columns.width) for card in self.cards)
+    bottom: float
 
     def marks(self) -> tuple[Mark, ...]:
-        """Return its cards, all as high as the highest."""
+        """Return its cards, all as high as the row is."""
         width, height = self.columns.width, self.bottom - self.y
         return tuple(
             mark
@@ -50,8 +46,10 @@ def placed(cards: Sequence[Card], columns: Columns, top: float, apart: float) ->
     """Return the cards in tiers of at most as many as there are columns."""
     tiers: list[Tier] = []
     for start in range(0, len(cards), columns.count):
-        tiers.append(Tier(columns, tuple(cards[start : start + columns.count]), top))
-        top = tiers[-1].bottom + apart
+        row = tuple(cards[start : start + columns.count])
+        bottom = top + max(card.height(columns.width) for card in row)
+        tiers.append(Tier(columns, row, top, bottom))
+        top = bottom + apart
     return tuple(tiers)
 
 
