@@ -11,7 +11,8 @@ PEERS_READY := $(PEERS)/.ready
 # Two at a time: the tests that run a whole rehearsal take most of a core each.
 TEST_WORKERS ?= 2
 
-.PHONY: help demo test cover test-nodes test-nfs test-esp test-vpn labs fuzz judge check format docs bench lock clean
+.PHONY: help demo test test-quick test-faults cover test-nodes test-nfs test-esp test-vpn labs fuzz judge check format docs \
+  bench lock clean
 
 help:  ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -31,10 +32,13 @@ $(READY): requirements.lock
 demo: $(READY)  ## Rehearse examples/lab.yaml and a change to it: every stack created, run again, changed, destroyed
 	$(BIN)/bedplate rehearse examples/lab.yaml --changed examples/lab-grown.yaml
 
-test: $(READY)  ## Run the tests, the quick ones first, at last the VPN's laboratories
+test: test-quick test-faults test-vpn  ## Run the tests, the quick ones first, at last the VPN's laboratories
+
+test-quick: $(READY)
 	$(BIN)/pytest tests/unit tests/rehearsal -n $(TEST_WORKERS) --dist loadfile
+
+test-faults: $(READY)
 	$(BIN)/pytest tests/faults -n $(TEST_WORKERS)
-	$(MAKE) --no-print-directory test-vpn
 
 # Apart, for counting lines makes the tests take twice as long.
 cover: $(READY)  ## Run the quick tests and tell which lines none of them runs
@@ -53,7 +57,7 @@ test-nfs: $(READY)  ## Share files between two machines whose kernels are progra
 test-esp: $(READY)  ## Tunnels that the kernel encrypts, on an emulated machine with Debian's kernel: minutes; needs root and QEMU
 	$(BIN)/pytest tests/nodes/test_esp.py --durations=5
 
-# Three at a time: what a laboratory does is mostly waiting. What counts lost packets has the machine to itself.
+# Three at a time: what a laboratory does is mostly waiting. Those that count lost packets come after one another.
 test-vpn: $(READY)  ## Run the VPN's daemons in networks of their own: who gets in, faults, leaks, rekeys; needs root
 	$(BIN)/pytest tests/vpn --ignore tests/vpn/test_site_rekeys.py -n 3 --dist loadgroup --durations=5
 	$(BIN)/pytest tests/vpn/test_site_rekeys.py
