@@ -2,19 +2,13 @@
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from bedplate.cli.node_options import Config, Every, FleetOption, Groups, Identity, Names, Sites, User
 from bedplate.cli.options import DEFAULT_FLEET, Json
 from bedplate.cli.output import show, show_document
-from bedplate.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from bedplate.nodes.ssh_config import Reached
 
 INTERRUPTED = 130
 
@@ -34,7 +28,7 @@ def apply(  # noqa: PLR0913  each is an option of the command line
     json: Json = False,
 ) -> int:
     """Make machines what the plan says."""
-    from bedplate.cli.node_choice import chosen
+    from bedplate.cli.node_choice import chosen, roles_chosen
     from bedplate.cli.node_progress import carried_out
     from bedplate.cli.node_ways import Asked, ways_to
     from bedplate.cli.opening import opened, planned
@@ -45,7 +39,7 @@ def apply(  # noqa: PLR0913  each is an option of the command line
 
     plan = planned(opened(fleet))
     machines = chosen(plan, names or (), group or (), site or (), every=every)
-    only = _roles(role or (), machines)
+    only = roles_chosen(role or (), machines)
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
         ways = ways_to(Path(folder), plan, machines, Asked(user, identity, ssh_config))
         if not check:
@@ -57,22 +51,6 @@ def apply(  # noqa: PLR0913  each is an option of the command line
     else:
         show(apply_lines(done.outcomes, check=check))
     return INTERRUPTED if done.interrupted else exit_status(done.outcomes, check=check)
-
-
-def _roles(asked: "Collection[str]", machines: "Sequence[Reached]") -> frozenset[str] | None:
-    """Return the roles asked for, None for all; InputError for one that none of the machines has."""
-    if not asked:
-        return None
-    from bedplate.catalog.nearest import nearest
-    from roles.catalog import names_of
-
-    known = sorted({name for each in machines for name in names_of(each.node)})
-    for name in asked:
-        if name not in known:
-            near = nearest(name, known)
-            fix = f"write {near}" if near else f"one of {', '.join(known)}"
-            raise InputError(f"none of these machines has a role {name}", fix=fix)
-    return frozenset(asked)
 
 
 def _me() -> str:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from bedplate.plan import FleetPlan
 
 Local = Annotated[bool, typer.Option("--local", help="NAME is this machine: ask it without SSH.")]
-Role = Annotated[str | None, typer.Option("--role", metavar="R", help="The rules of this role alone.")]
+Roles = Annotated[
+    list[str] | None, typer.Option("--role", metavar="R", help="The rules of this role alone; repeatable.")
+]
 Whole = Annotated[bool, typer.Option("--verbose", help="Show the rules that are kept, too.")]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit file.")]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page.")]
@@ -34,7 +36,7 @@ def audit(  # noqa: PLR0913  each is an option of the command line
     site: Sites = None,
     every: Every = False,
     local: Local = False,
-    role: Role = None,
+    role: Roles = None,
     user: User = None,
     identity: Identity = None,
     ssh_config: Config = None,
@@ -48,17 +50,19 @@ def audit(  # noqa: PLR0913  each is an option of the command line
 
     Those that are named, or all that always stand.
     """
-    from bedplate.cli.node_choice import chosen
+    from bedplate.cli.node_choice import chosen, roles_chosen
     from bedplate.cli.node_ways import Asked
     from bedplate.cli.opening import opened, planned
     from bedplate.report.compliance import compliance_document, compliance_lines
 
     plan = planned(opened(fleet))
     machines = chosen(plan, names or (), group or (), site or (), every=every or not (names or group or site))
-    _check(local=local, machines=machines, role=role)
+    if local and len(machines) != 1:
+        raise InputError("--local is about one machine", fix="name the machine that this one is")
+    only = roles_chosen(role or (), machines)
     _check_files(junit, html)
     asked = None if local else Asked(user, identity, ssh_config)
-    findings = _looked_at(_Look(fleet, plan, role), machines, asked)
+    findings = _looked_at(_Look(fleet, plan, only), machines, asked)
     if json:
         show_document(compliance_document(findings))
     else:
@@ -71,7 +75,7 @@ def audit(  # noqa: PLR0913  each is an option of the command line
 class _Look:
     fleet: Path
     plan: "FleetPlan"
-    role: str | None
+    only: frozenset[str] | None
 
 
 def _looked_at(look: _Look, machines: "Sequence[Reached]", asked: "Asked | None") -> "tuple[Findings, ...]":
@@ -83,29 +87,16 @@ def _looked_at(look: _Look, machines: "Sequence[Reached]", asked: "Asked | None"
     from bedplate.nodes.verdict import Findings
 
     if asked is None:
-        return looked_at(Audit(look.fleet, role=look.role), [each.node.name for each in machines])
+        return looked_at(Audit(look.fleet, only=look.only), [each.node.name for each in machines])
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
         ways = ways_to(Path(folder), look.plan, machines, asked)
         # What ways_to writes says already who logs in.
         login = Login(asked.user, asked.identity) if asked.config else Login()
         pools = {each.node.name: each.pool for each in machines if each.pool}
-        order = Audit(look.fleet, asked.config or Path(folder) / "ssh_config", login, look.role, pools)
+        order = Audit(look.fleet, asked.config or Path(folder) / "ssh_config", login, look.only, pools)
         found = {each.node: each for each in looked_at(order, [target.node.name for target in ways.targets])}
         lost = {each.node: Findings(each.node, unreached=f"{each.words}; {each.fix}") for each in ways.missing}
     return tuple({**found, **lost}[each.node.name] for each in machines)
-
-
-def _check(*, local: bool, machines: "Sequence[Reached]", role: str | None) -> None:
-    """Refuse what cannot be meant, before any machine is asked."""
-    from bedplate.catalog.nearest import nearest
-    from bedplate.nodes.audit import roles_checked
-
-    if local and len(machines) != 1:
-        raise InputError("--local is about one machine", fix="name the machine that this one is")
-    if role and role not in roles_checked():
-        near = nearest(role, roles_checked())
-        fix = f"write {near}" if near else f"one of {', '.join(roles_checked())}"
-        raise InputError(f"{role} is no role with rules", fix=fix)
 
 
 def _check_files(*files: Path | None) -> None:

@@ -1,8 +1,9 @@
-"""Which machines a command of `bedplate node` is about."""
+"""Which machines, and which of their roles, a command of `bedplate node` is about."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from bedplate.catalog import load_catalog
+from bedplate.catalog.nearest import nearest
 from bedplate.cli.output import tell
 from bedplate.errors import InputError
 from bedplate.nodes.choice import check_groups, named, of_sites, once
@@ -27,6 +28,23 @@ def chosen(
     if groups and not serving:
         tell([f"note: no machine of {', '.join(groups)} serves now"])
     return (*(Reached(node) for node in once(found)), *serving)
+
+
+def roles_chosen(asked: Collection[str], machines: Sequence[Reached]) -> frozenset[str] | None:
+    """Return the roles asked for, None for all; InputError for one that none of the machines has."""
+    if not asked:
+        return None
+    from bedplate.nodes.audit import roles_checked
+    from roles.catalog import names_of
+
+    # Where no machine of a group serves, a name is still one of a role.
+    known = sorted({name for each in machines for name in names_of(each.node)}) or roles_checked()
+    for name in asked:
+        if name not in known:
+            near = nearest(name, known)
+            fix = f"write {near}" if near else f"one of {', '.join(known)}"
+            raise InputError(f"none of these machines has a role {name}", fix=fix)
+    return frozenset(asked)
 
 
 def _of_groups(plan: FleetPlan, groups: Sequence[str]) -> Iterator[Reached]:

@@ -29,13 +29,13 @@ Tell = Callable[[Event], None]
 class Audit:
     """What is to be looked at: machines of a fleet file, by an OpenSSH configuration; None asks this machine itself.
 
-    `role` limits the rules to those of one role; `pools` says in which pool a machine serves whose name is EC2's.
+    `only` limits the rules to those of these roles; `pools` says in which pool a machine serves whose name is EC2's.
     """
 
     fleet: Path
     config: Path | None = None
     login: Login = Login()  # noqa: RUF009  frozen
-    role: str | None = None
+    only: frozenset[str] | None = None
     pools: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -99,7 +99,7 @@ def _command(audit: Audit, node: str) -> tuple[str, ...]:
     setting = ("-c", str(CHECKS / "pytest.ini"), "--rootdir", str(CHECKS))
     about = (f"--fleet={audit.fleet.absolute()}", f"--node={node}")
     pool = (f"--pool={audit.pools[node]}",) if node in audit.pools else ()
-    return (*pytest, *setting, *about, *pool, *_way(audit, node), *_files(audit.role))
+    return (*pytest, *setting, *about, *pool, *_way(audit, node), *_files(audit.only))
 
 
 def _ran(command: Sequence[str], tell: Tell) -> str:
@@ -119,10 +119,10 @@ def _ran(command: Sequence[str], tell: Tell) -> str:
         return said.read().decode(errors="replace")
 
 
-def _files(role: str | None) -> tuple[str, ...]:
-    if role is None:
+def _files(only: frozenset[str] | None) -> tuple[str, ...]:
+    if only is None:
         return (str(CHECKS),)
-    return tuple(str(file) for file in sorted(CHECKS.glob("test_*.py")) if role_of(file.stem) == role)
+    return tuple(str(file) for file in sorted(CHECKS.glob("test_*.py")) if role_of(file.stem) in only)
 
 
 def _environment() -> dict[str, str]:

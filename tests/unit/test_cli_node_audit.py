@@ -30,6 +30,9 @@ def nowhere(tmp_path: Path) -> str:
     [
         pytest.param(["titan-1.cellar"], "write titan-01.cellar", id="machine"),
         pytest.param(["titan-01.cellar", "--role", "baselin"], "write baseline", id="role"),
+        pytest.param(
+            ["nas.cellar", "--role", "baseline", "--role", "workbench"], "has a role workbench", id="its role"
+        ),
         pytest.param(["--group", "trian"], "write train", id="group"),
         pytest.param(["titan-01.cellar", "--junit", "nowhere/audit.xml"], "make nowhere", id="folder"),
         pytest.param(["titan-01.cellar", "--junit", "."], "name a file", id="a folder"),
@@ -109,6 +112,16 @@ def test_what_is_otherwise_is_told_in_an_operators_words(
     words = "\n".join(verdict["words"] for verdict in node["verdicts"])
     assert "` ended with " in words
     assert not any(sign in words for sign in ("CommandResult", " at 0x", "<testinfra", "IndexError"))
+
+
+def test_several_roles_are_judged(capsys: pytest.CaptureFixture[str]) -> None:
+    """As an apply takes several; none goes unseen."""
+    asked = ["--role", "monitoring", "--role", "storage"]
+
+    assert run(["node", "audit", "titan-03.cellar", "--local", *asked, *LAB, "--json"]) == 3
+
+    (node,) = json.loads(capsys.readouterr().out)["nodes"]
+    assert {verdict["role"] for verdict in node["verdicts"]} == {"monitoring", "storage"}
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_a_wait_is_one_line_of_a_log(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_terminal_shows_how_far_an_audit_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row from the start; at its end all rules are done, and nothing of it is left to read."""
     with _terminal(monkeypatch, 40) as shown:
-        (found,) = looked_at(Audit(LAB, role="monitoring"), ["nas.cellar"])
+        (found,) = looked_at(Audit(LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
 
     text = b"".join(shown).decode()
     rules, violated = len(found.verdicts), len(found.of(Verdict.VIOLATED))
@@ -92,7 +92,7 @@ def test_a_terminal_shows_how_far_an_audit_is(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_log_of_an_audit_has_a_line_for_each_machine_that_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     """None for each rule, and none on standard output."""
-    (found,) = looked_at(Audit(LAB, role="monitoring"), ["nas.cellar"])
+    (found,) = looked_at(Audit(LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
 
     told = capsys.readouterr()
     violated = len(found.of(Verdict.VIOLATED))
@@ -105,7 +105,7 @@ def test_each_rule_is_shown_while_it_is_asked(monkeypatch: pytest.MonkeyPatch) -
     told: list[Event] = []
     monkeypatch.setattr("bedplate.cli.node_audit_progress._take", lambda _, event: told.append(event))
 
-    (found,) = looked_at(Audit(LAB, role="monitoring"), ["nas.cellar"])
+    (found,) = looked_at(Audit(LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
 
     rules = len(found.verdicts)
     begun = [event for event in told if event.step is Step.BEGINS]
