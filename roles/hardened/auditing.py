@@ -8,6 +8,8 @@ from roles.shipped import Shipped
 from roles.template import text_of
 
 RULES = "/etc/audit/rules.d/50-bedplate.rules"
+DAEMON = "/etc/audit/auditd.conf"
+SETTINGS = text_of("hardened/auditd.conf")
 # What `uname -m` says where programs of two architectures run. 32-bit ones of Arm's, where a processor still runs them,
 # are not written down: nobody could try whether auditctl knows their calls.
 _OF_TWO = "x86_64"
@@ -24,7 +26,7 @@ def shipped(machine: str) -> tuple[Shipped, ...]:
     """Return the files that the daemon reads."""
     return (
         Shipped("What is audited", RULES, rules(machine), "640"),
-        Shipped("How it is kept", "/etc/audit/auditd.conf", text_of("hardened/auditd.conf"), "640"),
+        Shipped("How it is kept", DAEMON, SETTINGS, "640"),
     )
 
 

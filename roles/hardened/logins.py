@@ -48,7 +48,7 @@ def shipped() -> tuple[Shipped, ...]:
         Shipped("Banner of the console", "/etc/issue", banner),
         Shipped("Banner of the network", "/etc/issue.net", banner),
         _ours("ssh to elsewhere", "/etc/ssh/ssh_config.d/00-bedplate.conf", "ssh_config"),
-        Shipped("sudo", "/etc/sudoers.d/00-bedplate-hardened", text_of("hardened/sudoers"), "440"),
+        Shipped("sudo", "/etc/sudoers.d/zz-bedplate-hardened", text_of("hardened/sudoers"), "440"),
         _ours("Log of sudo goes round", "/etc/logrotate.d/bedplate-sudo", "logrotate-sudo"),
         _ours("Modes of new files", "/etc/profile.d/bedplate-umask.sh", "umask.sh"),
         _ours("No cores of sessions", "/etc/security/limits.d/90-bedplate-core.conf", "limits.conf"),

@@ -40,6 +40,7 @@ def dues(accounts: Accounts, standing: Standing) -> Iterator[Due]:
         yield from _account(person, standing)
     for name, uid in accounts.departed.items():
         yield from _lock_out(name, uid, standing)
+    yield from _root(standing)
     yield from _memberships(accounts, standing)
 
 
@@ -95,6 +96,13 @@ def _lock_out(name: str, uid: int, standing: Standing) -> Iterator[Due]:
     login = standing.logins.get(name)
     if login and login.uid == uid and (commands := locking(login)):
         yield Due(f"{name} is locked out", commands)
+
+
+def _root(standing: Standing) -> Iterator[Due]:
+    """Yield what lets nobody in as root by a password; the sign before it keeps what was set, for whoever undoes it."""
+    login = standing.logins.get("root")
+    if login and login.lock not in _NO_PASSWORDS:
+        yield Due("Root's password is locked", ("usermod --lock root",))
 
 
 def _memberships(accounts: Accounts, standing: Standing) -> Iterator[Due]:

@@ -1,11 +1,7 @@
-"""Every node: what is open to whom once they are in, and what is written down of it."""
+"""Every node: what is open to whom once they are in."""
 
-import re
-
-import pytest
 from testinfra.host import Host
 
-from roles.hardened import auditing
 from roles.hardened.modes import WANTED, wanted
 
 _OLD = (
@@ -135,39 +131,6 @@ def test_what_sends_passwords_in_the_clear_is_not_here(host: Host) -> None:
     assert [line for line in host.check_output(asked).splitlines() if line.startswith("installed ")] == []
 
 
-def test_changes_of_access_are_written_down(host: Host) -> None:
-    """The audit tells who changed accounts, keys, rights and schedules; a full disk stops no work."""
-    assert host.service("auditd").is_enabled
-    found = host.file(auditing.RULES).content_string.splitlines()
-    assert [line for line in _audited(host.check_output("uname -m"), "-w ") if line not in found] == []
-    daemon = host.file("/etc/audit/auditd.conf").content_string
-    assert "max_log_file_action = ROTATE" in daemon
-    assert "disk_full_action = ROTATE" in daemon
-
-
-def test_no_program_does_unseen_what_others_are_seen_to_do(host: Host) -> None:
-    """Calls of the kernel are written down whoever makes them: on a processor that runs 32-bit programs, theirs too."""
-    machine = host.check_output("uname -m")
-    found = host.file(auditing.RULES).content_string.splitlines()
-
-    assert [line for line in _audited(machine, "-a ") if line not in found] == []
-    of = {bits: {line.split()[-1] for line in found if f" arch={bits} " in line} for bits in ("b64", "b32")}
-    assert of["b32"] == (of["b64"] if machine == "x86_64" else set())
-
-
-def test_the_kernel_has_the_rules_of_the_audit(host: Host) -> None:
-    """The rules are loaded, wherever the kernel audits: in a container it does not."""
-    if host.check_output("systemd-detect-virt --container || true") != "none":
-        pytest.skip("a container has no audit of its own")
-    assert host.service("auditd").is_running
-    loaded = host.check_output("auditctl -l")
-    assert "-w /etc/sudoers.d -p wa -k privilege" in loaded
-    for line in _audited(host.check_output("uname -m"), "-a "):
-        # Names of calls come in another order.
-        arch, key = line.split(" -F ")[1].split()[0], line.split()[-1]
-        assert re.search(rf"^-a always,exit -F {arch} .*\bkey={key}$", loaded, re.MULTILINE), line
-
-
 def test_programs_are_confined(host: Host) -> None:
     """AppArmor starts with the machine, and the machine's kernel, where it is its own and can, has the profiles."""
     assert host.service("apparmor").is_enabled
@@ -182,11 +145,6 @@ def test_no_core_is_left_behind(host: Host) -> None:
 
     assert {"* hard core 0", "root hard core 0"} <= set(limits)
     assert "Storage=none" in host.file("/etc/systemd/coredump.conf.d/bedplate.conf").content_string
-
-
-def _audited(machine: str, beginning: str) -> list[str]:
-    """Return the rules of the audit that begin so, on a machine of this architecture."""
-    return [line for line in auditing.rules(machine).splitlines() if line.startswith(beginning)]
 
 
 def _is_strange(owner: str, path: str) -> bool:

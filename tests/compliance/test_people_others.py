@@ -56,6 +56,12 @@ def test_nobody_else_has_a_password(host: Host, node: NodePlan) -> None:
     assert [name for name, lock in groups.items() if lock not in {"*", "!", ""}] == []
 
 
+def test_root_has_no_password(host: Host) -> None:
+    """Whoever knew it would be root at a console, and nothing would tell who it was."""
+    (lock,) = (lock[:1] for name, lock, *_ in entries(host, "/etc/shadow") if name == "root")
+    assert lock in {"*", "!"}, "root has a password, or none is asked for"
+
+
 def test_administrators_alone_become_root(host: Host, node: NodePlan) -> None:
     """By sudo, whatever file somebody put in its folder, and whosever account it names."""
     told = {*host.check_output(_MAY_SUDO).split()}

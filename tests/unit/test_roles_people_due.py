@@ -13,8 +13,10 @@ from tests.support.fleets import BOB
 
 ADA_THERE = Login("ada", 20000, 20000, "/home/ada", "/bin/bash")
 EVE_THERE = Login("eve", 20002, 20002, "/home/eve", "/usr/sbin/nologin", "!", "1")
+ROOT = Login("root", 0, 0, "/root", "/bin/bash", "!")
 SETTLED = Standing(
     {
+        "root": ROOT,
         "ada": ADA_THERE,
         "bob": Login("bob", 20001, 20001, "/home/bob", "/usr/bin/zsh"),
         "eve": EVE_THERE,
@@ -55,6 +57,8 @@ def test_a_node_that_is_as_planned_is_left_alone() -> None:
         (replace(EVE_THERE, expires=""), "eve is locked out"),
         (replace(EVE_THERE, lock="$"), "eve is locked out"),
         (Login("eve", 20002, 20002, "/home/eve", "/bin/bash", "!", "1"), "eve is locked out"),
+        (replace(ROOT, lock="$"), "Root's password is locked"),
+        (replace(ROOT, lock=""), "Root's password is locked"),
     ],
     ids=[
         "password",
@@ -66,6 +70,8 @@ def test_a_node_that_is_as_planned_is_left_alone() -> None:
         "back",
         "back by password",
         "back by shell",
+        "root by password",
+        "root by none",
     ],
 )
 def test_what_somebody_changed_by_hand_is_changed_back(login: Login, due: str) -> None:
