@@ -8,6 +8,7 @@ from testinfra.host import Host
 
 from bedplate.plan.node import Duty, NodePlan
 from roles.hardened.sshd import README, UNREAD, settings
+from tests.compliance.openssh import keywords
 
 _OURS = "/etc/ssh/sshd_config.d/00-bedplate.conf"
 _KEYS = "/etc/ssh/authorized_keys.d/%u"
@@ -21,13 +22,7 @@ _ASKING = (
 @pytest.fixture(scope="module")
 def daemon(host: Host) -> Mapping[str, str]:
     """Give what sshd obeys, whatever file says it, by keyword; of several values all, with spaces."""
-    return _told(host.check_output("sshd -T"))
-
-
-@pytest.fixture(scope="module")
-def client(host: Host) -> Mapping[str, str]:
-    """Give what ssh asks for on this machine where its user asks for nothing."""
-    return _told(host.check_output("ssh -F /etc/ssh/ssh_config -G somewhere"))
+    return keywords(host.check_output("sshd -T"))
 
 
 def test_people_come_in_by_key_alone(daemon: Mapping[str, str]) -> None:
@@ -67,7 +62,7 @@ def test_no_ticket_opens_a_session(daemon: Mapping[str, str]) -> None:
 
 def test_sshd_speaks_no_old_algorithm(daemon: Mapping[str, str], node: NodePlan) -> None:
     """What sshd offers is the list of the role: no SHA-1, no CBC, no NIST curve for the keys of a session."""
-    wanted = _told(settings(node.duties).partition("\nMatch ")[0])
+    wanted = keywords(settings(node.duties).partition("\nMatch ")[0])
 
     for keyword in ("kexalgorithms", "ciphers", "macs", "hostkeyalgorithms", "requiredrsasize"):
         assert daemon[keyword] == wanted[keyword], keyword
@@ -132,7 +127,7 @@ def test_settings_that_sshd_leaves_unread_are_known_for_it(host: Host) -> None:
 def test_nobody_is_let_in_by_another_way_than_all(host: Host, node: NodePlan) -> None:
     """What sshd itself says of root and of each person, from wherever they come, is what it says of all."""
     for name in ("root", *node.accounts.uids):
-        daemon = _told(host.check_output("sshd -T -C user=%s,host=elsewhere,addr=192.0.2.1", name))
+        daemon = keywords(host.check_output("sshd -T -C user=%s,host=elsewhere,addr=192.0.2.1", name))
         assert daemon["permitrootlogin"] == "no", name
         assert daemon["authenticationmethods"] == "publickey", name
         assert daemon["authorizedkeysfile"] == _KEYS, name
@@ -226,45 +221,6 @@ def test_only_root_writes_what_ssh_reads(host: Host, path: str, mode: int) -> No
     assert (file.user, file.group, file.mode) == ("root", "root", mode)
 
 
-def test_ssh_from_here_asks_whom_it_reaches(client: Mapping[str, str]) -> None:
-    """A host that is not known, or is another than before, is not entered without a word."""
-    assert client["stricthostkeychecking"] in {"ask", "true", "yes"}
-    assert client["checkhostip"] == "yes"
-    assert client["batchmode"] == "no"
-    assert (client["port"], client["addressfamily"]) == ("22", "any")
-
-
-def test_ssh_from_here_speaks_no_old_algorithm(client: Mapping[str, str]) -> None:
-    """What people reach from here, they reach by modern means."""
-    for keyword in ("kexalgorithms", "ciphers", "macs"):
-        names = client[keyword].split(",")
-        assert not [name for name in names if any(old in name for old in ("sha1", "cbc", "nistp", "md5", "group14"))]
-
-
-def test_ssh_from_here_lends_nothing(client: Mapping[str, str]) -> None:
-    """Agent, screen, tickets and networks of this machine stay here unless their person says so."""
-    for keyword in (
-        "forwardagent",
-        "forwardx11",
-        "hostbasedauthentication",
-        "permitlocalcommand",
-    ):
-        assert client[keyword] == "no", keyword
-    assert client["tunnel"] in {"no", "false"}
-    for ticket in ("gssapiauthentication", "gssapidelegatecredentials"):
-        assert client.get(ticket, "no") == "no", ticket
-
-
 def _greeting(host: Host) -> str:
     """Return the line by which sshd greets whoever connects."""
     return str(host.check_output("bash -c 'exec 3<>/dev/tcp/127.0.0.1/22; head -n 1 <&3'"))
-
-
-def _told(text: str) -> dict[str, str]:
-    """Return the values of keywords, one a line; of a keyword on several lines all values, with spaces."""
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        keyword, _, value = line.strip().partition(" ")
-        known = found.get(keyword.lower())
-        found[keyword.lower()] = value if known is None else f"{known} {value}"
-    return found
