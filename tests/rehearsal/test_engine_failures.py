@@ -10,20 +10,13 @@ import pytest
 from pulumi import Output, ResourceOptions, ResourceTransformArgs
 from pulumi.runtime._callbacks import _CallbackServicer
 
-from bedplate.rehearsal.simulation import Simulation, running
+from bedplate.rehearsal.simulation import Simulation
 from bedplate.rehearsal.stack import World, run
-from tests.support.programs import ACCOUNT, changes, entry, parameter, stack, subnet, up, vpc
+from tests.support.programs import changes, entry, parameter, stack, subnet, up, vpc
 
 # gRPC keeps one for all servers of a process, as a daemon.
 GRPC_POLLER = "(_poll_wrapper)"
 ABSENT = "eni-00000000000000000"
-
-
-@pytest.fixture(scope="module")
-def simulation() -> Iterator[Simulation]:
-    """Run one simulated AWS for all of this file: a region's first use is slow."""
-    with running(ACCOUNT) as simulation:
-        yield simulation
 
 
 @pytest.fixture

@@ -6,18 +6,11 @@ import pulumi
 import pytest
 from pulumi import Alias, ResourceOptions, ResourceTransformArgs, ResourceTransformResult
 
-from bedplate.rehearsal.simulation import Simulation, running
+from bedplate.rehearsal.simulation import Simulation
 from bedplate.rehearsal.stack import World, destroy, run
 from bedplate.rehearsal.step import Op
 from bedplate.rehearsal.wire import Secret, reveal
-from tests.support.programs import ACCOUNT, changes, entry, parameter, stack, subnet, up, vpc
-
-
-@pytest.fixture(scope="module")
-def simulation() -> Iterator[Simulation]:
-    """Run one simulated AWS for all of this file: a region's first use is slow."""
-    with running(ACCOUNT) as simulation:
-        yield simulation
+from tests.support.programs import changes, entry, parameter, stack, subnet, up, vpc
 
 
 @pytest.fixture

@@ -8,18 +8,11 @@ import pytest
 from pulumi import Output, StackReference
 
 from bedplate.rehearsal.graph import graph
-from bedplate.rehearsal.simulation import Simulation, running
+from bedplate.rehearsal.simulation import Simulation
 from bedplate.rehearsal.stack import World, run
 from bedplate.rehearsal.step import Op
 from bedplate.rehearsal.wire import Secret
 from tests.support.programs import ACCOUNT, changes, entry, parameter, stack, up, vpc
-
-
-@pytest.fixture(scope="module")
-def simulation() -> Iterator[Simulation]:
-    """Run one simulated AWS for all of this file: a region's first use is slow."""
-    with running(ACCOUNT) as simulation:
-        yield simulation
 
 
 @pytest.fixture

@@ -6,17 +6,10 @@ import pulumi
 import pytest
 from pulumi import ResourceOptions
 
-from bedplate.rehearsal.simulation import Simulation, running
+from bedplate.rehearsal.simulation import Simulation
 from bedplate.rehearsal.stack import World, destroy
 from bedplate.rehearsal.step import Op
-from tests.support.programs import ACCOUNT, changes, entry, parameter, stack, subnet, up, vpc
-
-
-@pytest.fixture(scope="module")
-def simulation() -> Iterator[Simulation]:
-    """Run one simulated AWS for all of this file: a region's first use is slow."""
-    with running(ACCOUNT) as simulation:
-        yield simulation
+from tests.support.programs import changes, entry, parameter, stack, subnet, up, vpc
 
 
 @pytest.fixture

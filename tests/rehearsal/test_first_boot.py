@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.rehearsal.simulation import Aws, running
+from bedplate.rehearsal.simulation import Simulation
 from stacks.first_boot import first_boot, member_boot
 from stacks.name_office import names_grant
 from tests.support.boot_place import LAB, POOL, Place, boot_place
@@ -17,17 +17,10 @@ WORKER = next(pool for pool in LAB.pools if pool.use.value == "kubernetes")
 HOST = "workbench-gpu-{}.us-west-2.lab.internal."
 
 
-@pytest.fixture(scope="module")
-def account() -> Iterator[Aws]:
-    """Run one simulated AWS for all of this file."""
-    with running(LAB.account) as simulation:
-        yield simulation.region("us-west-2")
-
-
 @pytest.fixture
-def place(account: Aws, tmp_path: Path) -> Iterator[Place]:
+def place(simulation: Simulation, tmp_path: Path) -> Iterator[Place]:
     """Give a fleet of no machines."""
-    with boot_place(account, tmp_path) as opened:
+    with boot_place(simulation.region("us-west-2"), tmp_path) as opened:
         yield opened
 
 

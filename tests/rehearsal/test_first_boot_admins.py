@@ -8,7 +8,7 @@ import pytest
 
 from bedplate.errors import InputError
 from bedplate.plan.accounts import NO_ACCOUNTS, Account, Accounts
-from bedplate.rehearsal.simulation import Aws, running
+from bedplate.rehearsal.simulation import Simulation
 from roles.people.role import SUDOERS
 from roles.people.standing import KEYS
 from stacks.first_boot import first_boot
@@ -28,17 +28,10 @@ PEOPLE = Accounts(
 )
 
 
-@pytest.fixture(scope="module")
-def account() -> Iterator[Aws]:
-    """Run one simulated AWS for all of this file."""
-    with running(LAB.account) as simulation:
-        yield simulation.region("us-west-2")
-
-
 @pytest.fixture
-def place(account: Aws, tmp_path: Path) -> Iterator[Place]:
+def place(simulation: Simulation, tmp_path: Path) -> Iterator[Place]:
     """Give a fleet of no machines, whose administrators are ada and edsger."""
-    with boot_place(account, tmp_path) as opened:
+    with boot_place(simulation.region("us-west-2"), tmp_path) as opened:
         opened.tell("admins", administrators(PEOPLE))
         yield opened
 

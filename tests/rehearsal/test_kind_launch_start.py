@@ -1,13 +1,11 @@
 """Groups whose machines EC2 would never start: their interfaces, their placement, the tags of what a launch makes."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.refusal import Refusal
-from bedplate.rehearsal.simulation import Simulation, running
 from bedplate.rehearsal.unknown import UNKNOWN
 from tests.support.services import IMAGE, fresh
 from tests.support.world import World
@@ -17,19 +15,6 @@ TEMPLATE = KINDS["aws:ec2/launchTemplate:LaunchTemplate"]
 NEAR = KINDS["aws:ec2/placementGroup:PlacementGroup"]
 RESERVATION = KINDS["aws:ec2/capacityReservation:CapacityReservation"]
 SPOT = {"onDemandPercentageAboveBaseCapacity": 0, "spotAllocationStrategy": "price-capacity-optimized"}
-
-
-@pytest.fixture(scope="module")
-def simulation() -> Iterator[Simulation]:
-    """Run one simulated AWS for all of this file."""
-    with running("111122223333") as simulation:
-        yield simulation
-
-
-@pytest.fixture
-def world(simulation: Simulation) -> World:
-    """Return a fresh world."""
-    return World(simulation.region("us-west-2"))
 
 
 def _nic(card: int, device: int, kind: str = "efa-only") -> dict[str, Any]:

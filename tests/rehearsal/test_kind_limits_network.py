@@ -1,12 +1,11 @@
 """Limits of the network's kinds that moto does not know: each draws a complaint where a specimen draws none."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.simulation import Simulation, running
+from bedplate.rehearsal.simulation import Simulation
 from tests.support.specimen import Specimen
 from tests.support.specimens_network import NETWORK
 from tests.support.specimens_rules import acl_rule, ssh_from
@@ -136,13 +135,6 @@ DEFECTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("ResolverRuleAssociation", {"name": "x" * 65}, "name"),
     ("ManagedPrefixList", {"name": "com.amazonaws.sites"}, "name"),
 )
-
-
-@pytest.fixture(scope="module")
-def simulation() -> Iterator[Simulation]:
-    """Run one simulated AWS for all of this file: a region's first use is slow."""
-    with running("111122223333") as simulation:
-        yield simulation
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """What every resource kind promises, tried on a specimen of each in the simulated AWS."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ from bedplate.rehearsal import schema
 from bedplate.rehearsal.kind import Change
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.refusal import Refusal
-from bedplate.rehearsal.simulation import Simulation, running
+from bedplate.rehearsal.simulation import Simulation
 from bedplate.rehearsal.unknown import UNKNOWN
 from tests.support.census import census
 from tests.support.specimen import Specimen
@@ -20,19 +20,6 @@ from tests.support.world import World
 ALL = (*NETWORK, *SERVICES)
 TAGS = {"Name": "specimen", "fleet": "lab"}
 TAGGABLE = [each for each in ALL if KINDS[each.token].inputs.get("tags") and "tags" not in each.silent]
-
-
-@pytest.fixture(scope="module")
-def simulation() -> Iterator[Simulation]:
-    """Run one simulated AWS for all of this file: a region's first use is slow."""
-    with running("111122223333") as simulation:
-        yield simulation
-
-
-@pytest.fixture
-def world(simulation: Simulation) -> World:
-    """Return a fresh world; whatever it holds is in a VPC of its own."""
-    return World(simulation.region("us-west-2"))
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """What AWS refuses of the network's kinds and moto would let pass, told by AWS's own codes; nothing stays half made."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +9,6 @@ from bedplate.rehearsal import schema
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.kinds.transit_membership import pair
 from bedplate.rehearsal.refusal import Refusal
-from bedplate.rehearsal.simulation import Simulation, running
 from tests.support.census import census
 from tests.support.specimen import Given, Specimen
 from tests.support.specimens_links import vpn
@@ -317,19 +316,6 @@ DEFECTS: tuple[tuple[str, Given, str], ...] = (
 )
 ACL = "NetworkAcl.NetworkAclId"
 ENI = "NetworkInterface.NetworkInterfaceId"
-
-
-@pytest.fixture(scope="module")
-def simulation() -> Iterator[Simulation]:
-    """Run one simulated AWS for all of this file: a region's first use is slow."""
-    with running("111122223333") as simulation:
-        yield simulation
-
-
-@pytest.fixture
-def world(simulation: Simulation) -> World:
-    """Return a fresh world; whatever it holds is in a VPC of its own."""
-    return World(simulation.region("us-west-2"))
 
 
 def inputs_of(name: str, world: World, spoiled: Given) -> dict[str, Any]:

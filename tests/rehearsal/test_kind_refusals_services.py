@@ -4,14 +4,13 @@ The good twin of a row is the specimen itself, which the promises try.
 """
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.refusal import Refusal
-from bedplate.rehearsal.simulation import Simulation, running
 from tests.support import defects_machines, defects_policies, defects_services, services
 from tests.support.specimens_services import SERVICES
 from tests.support.world import World
@@ -24,19 +23,6 @@ _BUCKET, _GROUP, _TEMPLATE = (
     "aws:ec2/launchTemplate:LaunchTemplate",
 )
 _SCHEDULE = "aws:autoscaling/schedule:Schedule"
-
-
-@pytest.fixture(scope="module")
-def simulation() -> Iterator[Simulation]:
-    """Run one simulated AWS for all of this file."""
-    with running("111122223333") as simulation:
-        yield simulation
-
-
-@pytest.fixture
-def world(simulation: Simulation) -> World:
-    """Return a fresh world."""
-    return World(simulation.region("us-west-2"))
 
 
 def _sound(token: str, world: World) -> dict[str, Any]:

@@ -17,7 +17,7 @@ SOUND: dict[str, Any] = {"name": "gate", "minSize": 1, "maxSize": 1, "availabili
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """Return a fresh world."""
+    """Return a world of a simulated AWS of its own: each test gives a template the same name."""
     with running("111122223333") as simulation:
         yield World(simulation.region("us-west-2"))
 

@@ -1,7 +1,7 @@
 """What data functions answer, and what they refuse."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -9,7 +9,6 @@ import pytest
 from bedplate.rehearsal.lookups import LOOKUPS, look_up
 from bedplate.rehearsal.lookups.lookup import empty_result
 from bedplate.rehearsal.refusal import Refusal, Unsupported
-from bedplate.rehearsal.simulation import Simulation, running
 from tests.support import services
 from tests.support.world import World
 
@@ -61,19 +60,6 @@ ANSWERS: tuple[tuple[str, Callable[[World], dict[str, Any]], str, Callable[[Worl
         lambda _: "us-west-2",
     ),
 )
-
-
-@pytest.fixture(scope="module")
-def simulation() -> Iterator[Simulation]:
-    """Run one simulated AWS for all of this file."""
-    with running("111122223333") as simulation:
-        yield simulation
-
-
-@pytest.fixture
-def world(simulation: Simulation) -> World:
-    """Return a fresh world."""
-    return World(simulation.region("us-west-2"))
 
 
 @pytest.mark.parametrize(("token", "args", "key", "value"), ANSWERS)

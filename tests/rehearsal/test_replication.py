@@ -1,30 +1,15 @@
 """What S3 and EFS ask for before they copy to another region: each row is a specimen with one fault."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.refusal import Refusal
-from bedplate.rehearsal.simulation import Simulation, running
 from tests.support import services
 from tests.support.specimen import Given
 from tests.support.specimens_copies import COPIES, FILES, REPLICATION, copied, encrypted, versioned
 from tests.support.world import World
-
-
-@pytest.fixture(scope="module")
-def simulation() -> Iterator[Simulation]:
-    """Run one simulated AWS for all of this file."""
-    with running("111122223333") as simulation:
-        yield simulation
-
-
-@pytest.fixture
-def world(simulation: Simulation) -> World:
-    """Return a fresh world."""
-    return World(simulation.region("us-west-2"))
 
 
 def inputs_of(token: str, world: World, spoiled: Given) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Transit gateways across regions: acceptance, tables at both ends, what is left when one goes."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,21 +11,8 @@ from bedplate.rehearsal.kinds.described import TRANSIT_ATTACHMENT, described
 from bedplate.rehearsal.kinds.transit_membership import pair
 from bedplate.rehearsal.kinds.transit_tables import associated_table, propagations
 from bedplate.rehearsal.refusal import Refusal
-from bedplate.rehearsal.simulation import Aws, Simulation, running
+from bedplate.rehearsal.simulation import Aws
 from tests.support.world import World
-
-
-@pytest.fixture(scope="module")
-def simulation() -> Iterator[Simulation]:
-    """Run one simulated AWS for all of this file: a region's first use is slow."""
-    with running("111122223333") as simulation:
-        yield simulation
-
-
-@pytest.fixture
-def world(simulation: Simulation) -> World:
-    """Return a fresh world."""
-    return World(simulation.region("us-west-2"))
 
 
 def kind(name: str) -> Kind:
