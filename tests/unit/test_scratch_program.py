@@ -1,7 +1,5 @@
 """The program that makes scratch, as it runs on a node: which disks it takes, and which it never writes to."""
 
-import importlib.machinery
-import importlib.util
 import os
 import subprocess
 from pathlib import Path
@@ -9,9 +7,10 @@ from types import ModuleType
 
 import pytest
 
+from tests.support.loaded import loaded
 from tests.support.needs import need_program
 
-PROGRAM = Path(__file__).parents[2] / "roles" / "workbench" / "bedplate-scratch"
+PROGRAM = "workbench/bedplate-scratch"
 MIB = 1 << 20
 TABLE = "disk /dev/disk/by-id/a\nperson ada 20000\nperson ben 20001\n"
 # A partition of Linux from sector 2048 on, as a table of the old kind has it.
@@ -25,20 +24,10 @@ FOREIGN = {
 }
 
 
-def loaded() -> ModuleType:
-    """Return the program as a module."""
-    loader = importlib.machinery.SourceFileLoader("scratch_program", str(PROGRAM))
-    spec = importlib.util.spec_from_loader("scratch_program", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
 def program(tmp_path: Path) -> ModuleType:
     """Give the program with folders of its own; what it mounts and limits is noted in `asked`, and not done."""
-    module, really = loaded(), loaded().told
+    module, really = loaded(PROGRAM), loaded(PROGRAM).told
     places = {"SYS": "sys", "SCRATCH": "scratch", "TABLE": "table", "MOUNTS": "mounts", "DEV": "dev"}
     module.__dict__.update({name: str(tmp_path / place) for name, place in places.items()})
     module.__dict__.update(PATIENCE=0, asked=[], can_count=lambda: True)
@@ -117,7 +106,7 @@ def test_a_machine_that_has_no_modules_cannot_count(monkeypatch: pytest.MonkeyPa
     """Nothing there that could load one is an answer, too."""
     monkeypatch.setenv("PATH", "/nowhere")
 
-    assert loaded().can_count() is False
+    assert loaded(PROGRAM).can_count() is False
 
 
 @pytest.mark.parametrize("what", sorted(FOREIGN))

@@ -1,7 +1,5 @@
 """The guard of mounts, as it runs on a node: whose server it asks, and what it takes off."""
 
-import importlib.machinery
-import importlib.util
 import socket
 import sys
 from collections.abc import Iterator
@@ -10,24 +8,15 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-GUARD = Path(__file__).parents[2] / "roles" / "storage" / "bedplate-storage-guard"
+from tests.support.loaded import loaded
+
 NOWHERE = "127.0.0.2"
-
-
-def loaded() -> ModuleType:
-    """Return the guard as a module."""
-    loader = importlib.machinery.SourceFileLoader("guard", str(GUARD))
-    spec = importlib.util.spec_from_loader("guard", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
 def guard(tmp_path: Path) -> ModuleType:
     """Give the guard, with a table of one mount and folders of its own; it may take off nothing."""
-    module = loaded()
+    module = loaded("storage/bedplate-storage-guard")
     table = tmp_path / "mounts"
     table.write_text(f"home /home {NOWHERE}\ndata /data {NOWHERE}\n")
     module.__dict__.update(TABLE=str(table), SILENT=str(tmp_path / "silent"), ASIDE=str(tmp_path / "lost"), taken=[])
