@@ -65,14 +65,16 @@ def test_a_second_apply_changes_nothing(node: Node, stand: Stand, accounts: Acco
 
 
 def test_what_was_changed_by_hand_is_told_and_changed_back(node: Node, stand: Stand, accounts: Accounts) -> None:
-    """A password, another's key and the system's groups, each as what it is."""
-    node.run("echo 'eve:open sesame' | chpasswd; usermod --append --groups sudo eve")
+    """A password, another's key and the system's groups, each as what it is; root's opens nothing any more."""
+    node.run("printf 'eve:open sesame\\nroot:open sesame\\n' | chpasswd; usermod --append --groups sudo eve")
+    roots = node.run("grep ^root: /etc/shadow").split(":")[1]
     node.run("echo 'ssh-ed25519 AAAA mallory' >> /etc/ssh/authorized_keys.d/eve")
 
     changed = deployed(stand, node.name, People(accounts))
 
-    assert changed == ["Keys of eve", "Account eve", "eve is not in sudo"]
+    assert changed == ["Keys of eve", "Account eve", "Root's password is locked", "eve is not in sudo"]
     assert "eve:*:" in node.run("grep ^eve: /etc/shadow")
+    assert f"root:!{roots}:" in node.run("grep ^root: /etc/shadow")
 
 
 def test_an_id_that_is_somebody_elses_is_refused_in_words(stand: Stand, node: Node, accounts: Accounts) -> None:
