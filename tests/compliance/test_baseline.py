@@ -1,4 +1,4 @@
-"""Every node: its name, its time, its journal, its kernel's settings, its limits."""
+"""Every node: its name, its greeting, its language, its clock, its journal."""
 
 import re
 from ipaddress import ip_address
@@ -6,11 +6,9 @@ from ipaddress import ip_address
 import pytest
 from testinfra.host import Host
 
-from bedplate.plan.node import Duty, Ground, NodePlan
-from tests.compliance.subject import concerns, on_duty
-
-# The words of a limit: of whom, hard or soft, of what, how much.
-_LIMIT = 4
+from bedplate.plan.node import Ground, NodePlan
+from tests.compliance.machine import is_contained
+from tests.compliance.subject import concerns
 
 
 def test_the_node_knows_its_name(host: Host, node: NodePlan) -> None:
@@ -74,7 +72,7 @@ def test_the_clock_is_kept_from_every_boot_on(host: Host) -> None:
     chrony = host.service("chrony")
 
     assert chrony.is_enabled
-    assert chrony.is_running or _is_container(host)
+    assert chrony.is_running or is_contained(host)
 
 
 def test_time_comes_from_the_nearest_clock(host: Host, node: NodePlan) -> None:
@@ -102,75 +100,6 @@ def test_the_journal_outlives_a_boot_and_stays_small(host: Host, setting: str, v
     assert [told for key, told in words if key == setting][-1:] == [value]
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("kernel.panic", "10"),
-        ("net.core.rmem_max", "67108864"),
-        ("net.core.wmem_max", "67108864"),
-        ("net.ipv4.tcp_rmem", "4096 131072 67108864"),
-        ("net.ipv4.tcp_wmem", "4096 65536 67108864"),
-        ("net.ipv4.tcp_mtu_probing", "1"),
-    ],
-)
-def test_the_kernel_is_set_for_fast_networks(host: Host, key: str, value: str) -> None:
-    """The file sets it at each boot, and the running kernel obeys wherever this machine may set it."""
-    assert _is_set(host, key, value)
-
-
-@on_duty(Duty.WORKBENCH, Duty.WORKER)
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("fs.inotify.max_user_instances", "8192"),
-        ("fs.inotify.max_user_watches", "1048576"),
-        ("kernel.numa_balancing", "0"),
-        ("vm.max_map_count", "1048576"),
-        ("vm.swappiness", "1"),
-        ("vm.zone_reclaim_mode", "0"),
-    ],
-)
-def test_the_kernel_is_set_for_work(host: Host, key: str, value: str) -> None:
-    """Where people's work runs, memory and watched files are for it."""
-    assert _is_set(host, key, value)
-
-
-def test_sessions_may_lock_all_memory(host: Host) -> None:
-    """RDMA registers memory by locking it, for root as for people."""
-    limits = host.check_output("cat /etc/security/limits.conf /etc/security/limits.d/*.conf").splitlines()
-    locks = [line.split() for line in limits if re.match(r"\s*[^#\s]+\s+(-|hard|soft)\s+memlock\s", line)]
-
-    assert {who: value for who, _, _, value, *_ in locks} == {"*": "unlimited", "root": "unlimited"}
-
-
-def test_sessions_may_open_many_files(host: Host) -> None:
-    """Loaders of data open thousands, for root as for people; the last word of all files counts."""
-    told = host.check_output("cat /etc/security/limits.conf; LC_ALL=C; cat /etc/security/limits.d/*.conf").splitlines()
-    words = [line.partition("#")[0].split() for line in told]
-    limits: dict[tuple[str, str], str] = {}
-    for who, kind, _, value in (each for each in words if len(each) == _LIMIT and each[2] == "nofile"):
-        limits |= {(who, which): value for which in (("soft", "hard") if kind == "-" else (kind,))}
-
-    wanted = {"soft": "65536", "hard": "1048576"}
-    assert limits == {(who, kind): value for who in ("*", "root") for kind, value in wanted.items()}
-
-
-def test_services_may_lock_all_memory(host: Host) -> None:
-    """What systemd starts has the same limit as what people start."""
-    assert host.check_output("systemctl show --property DefaultLimitMEMLOCK --value") == "infinity"
-
-
-def test_nothing_is_swapped_to(host: Host) -> None:
-    """Memory that runs out ends the job that took it; a container's host keeps its own."""
-    assert host.check_output("tail -n +2 /proc/swaps") == "" or _is_container(host)
-
-
-def test_no_boot_turns_swap_on(host: Host) -> None:
-    """Systemd may not start swap, and fstab names none."""
-    assert host.file("/etc/systemd/system/swap.target").linked_to == "/dev/null"
-    assert host.run("grep -Eq '^[^#]\\S*\\s+\\S+\\s+swap\\s' /etc/fstab").rc != 0
-
-
 @concerns(lambda node: node.ground is Ground.CLOUD)
 def test_the_next_boot_leaves_names_alone(host: Host) -> None:
     """cloud-init, where there is one, gives the machine no other name."""
@@ -184,14 +113,3 @@ def _cloud_init_says(host: Host, line: str) -> bool:
     key = line.partition(":")[0]
     said = host.run("cat /etc/cloud/cloud.cfg /etc/cloud/cloud.cfg.d/*.cfg").stdout.splitlines()
     return [each.strip() for each in said if each.startswith(f"{key}:")][-1:] == [line]
-
-
-def _is_container(host: Host) -> bool:
-    return str(host.run("systemd-detect-virt --container").stdout).strip() != "none"
-
-
-def _is_set(host: Host, key: str, value: str) -> bool:
-    path = f"/proc/sys/{key.replace('.', '/')}"
-    filed = rf"^{re.escape(key)} = {re.escape(value)}$"
-    obeys = host.run(f"test ! -w {path} || test \"$(xargs < {path})\" = '{value}'").rc == 0
-    return obeys and bool(re.search(filed, host.file("/etc/sysctl.d/60-bedplate.conf").content_string, re.MULTILINE))
