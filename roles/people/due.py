@@ -78,18 +78,22 @@ def _account(person: Account, standing: Standing) -> Iterator[Due]:
     if login is None:
         words = f"--uid {person.uid} --gid {person.uid} --home-dir {home} --no-create-home --shell {SHELL} {_SUBIDS}"
         yield Due(f"Account {name}", (f"useradd {words} --no-log-init --password '{NO_PASSWORD}' {name}",))
-        return
-    words = " ".join(
-        (
-            *((f"--gid {person.uid}",) if login.gid != person.uid else ()),
-            *((f"--home {home}",) if login.home != home else ()),
-            *((f"--shell {SHELL}",) if login.shell == NO_SHELL else ()),
-            *((f"--password '{NO_PASSWORD}'",) if login.lock not in _NO_PASSWORDS else ()),
-            *(("--expiredate ''",) if login.expires else ()),
-        )
-    )
-    if words:
+    elif words := " ".join(_amended(person, login)):
         yield Due(f"Account {name}", (f"usermod {words} {name}",))
+
+
+def _amended(person: Account, login: Login) -> Iterator[str]:
+    """Yield the options of usermod(8) that make an account what the plan wants; a shell of somebody's choice stays."""
+    if login.gid != person.uid:
+        yield f"--gid {person.uid}"
+    if login.home != (home := home_of(person.name)):
+        yield f"--home {home}"
+    if login.shell == NO_SHELL:
+        yield f"--shell {SHELL}"
+    if login.lock not in _NO_PASSWORDS:
+        yield f"--password '{NO_PASSWORD}'"
+    if login.expires:
+        yield "--expiredate ''"
 
 
 def _lock_out(name: str, uid: int, standing: Standing) -> Iterator[Due]:
