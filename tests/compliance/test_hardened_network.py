@@ -11,6 +11,7 @@ from roles.hardened.filter import FORWARDERS, HELD, HOSTS, TRIED, ruleset
 from roles.hardened.trial import SCRIPT, UNIT, UNIT_PATH
 from roles.sysctl import Settable, otherwise
 from roles.template import text_of
+from tests.compliance.next_boot import at_the_next_boot
 from tests.compliance.subject import concerns
 from tests.compliance.units import altered
 
@@ -124,7 +125,8 @@ def _about(node: NodePlan, about: str) -> Mapping[str, str]:
 
 
 def _otherwise(host: Host, wanted: Mapping[str, str]) -> list[str]:
-    """Return the settings that are otherwise, of those that the machine may set."""
+    """Return the settings that are otherwise, now, of those that the machine may set, or at the next boot."""
     asked = Settable()
     found = asked.process(host.check_output(str(asked.command(tuple(wanted)))).splitlines())
-    return [f"{key} = {value}" for key, value in otherwise(found, wanted).items()]
+    now = [f"{key} = {value}" for key, value in otherwise(found, wanted).items()]
+    return [*now, *at_the_next_boot(host, wanted)]

@@ -6,6 +6,7 @@ import re
 from testinfra.host import Host
 
 from roles.hardened.pam import admits, rules
+from roles.template import text_of
 from tests.compliance.accounts import entries
 
 # By what somebody on a machine begins to be another.
@@ -23,18 +24,21 @@ def test_failed_passwords_are_counted(host: Host) -> None:
     """At a console, and for sudo, an account that failed three times is refused for a quarter of an hour."""
     text = host.file("/etc/pam.d/common-auth").content_string
 
+    # A word of the module's own goes before the file.
     for moment in ("preauth", "authfail"):
-        assert re.search(rf"^auth\s.*\bpam_faillock\.so\s+{moment}", text, re.MULTILINE), moment
-    assert "deny = 3\nunlock_time = 900" in host.file("/etc/security/faillock.conf").content_string
+        assert re.search(rf"^auth\s.*\bpam_faillock\.so\s+{moment}\s*$", text, re.MULTILINE), moment
+    assert host.file("/etc/security/faillock.conf").content_string == text_of("hardened/faillock.conf")
 
 
 def test_a_password_that_is_set_is_good(host: Host) -> None:
     """It is long, of four kinds of letters, and none of the last 24."""
     text = host.file("/etc/pam.d/common-password").content_string
 
-    assert "pam_pwquality.so" in text
+    # The distribution's own profile says how often somebody may try, and nothing of what is good.
+    assert re.search(r"^password\s.*\bpam_pwquality\.so(\s+retry=\d+)?\s*$", text, re.MULTILINE)
     assert "remember=24" in text
-    assert "minlen = 14\nminclass = 4" in host.file("/etc/security/pwquality.conf").content_string
+    assert host.file("/etc/security/pwquality.conf").content_string == text_of("hardened/pwquality.conf")
+    assert host.check_output("ls -A /etc/security/pwquality.conf.d 2>/dev/null || true") == ""
 
 
 def test_nobody_becomes_another_but_by_sudo(host: Host) -> None:
