@@ -26,7 +26,7 @@ class Outcome:
             case Step.DONE:
                 self.unchanged, self.seconds, self.is_done = event.unchanged, event.seconds, True
             case Step.TROUBLE:
-                self.trouble = event
+                self.trouble, self.seconds = event, event.seconds
             case _:
                 pass
 

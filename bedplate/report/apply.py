@@ -48,10 +48,9 @@ def event_line(event: Event) -> str | None:
 
 
 def _row(each: Outcome) -> tuple[str, ...]:
-    changed = str(len(each.changed))
-    if each.trouble:
-        return (each.node, changed, "-", "-")
-    return (each.node, changed, str(each.unchanged), f"{each.seconds:.1f} s")
+    unchanged = "-" if each.trouble else str(each.unchanged)
+    took = f"{each.seconds:.1f} s" if each.seconds or each.is_done else "-"
+    return (each.node, str(len(each.changed)), unchanged, took)
 
 
 def _reason(each: Outcome) -> str:

@@ -5,8 +5,9 @@ import os
 import resource
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event as Flag
+from time import monotonic
 from typing import IO, BinaryIO
 
 import gevent
@@ -74,7 +75,8 @@ class _Shift:
                 self._look(work)
                 self._finish(work)
             except Exception as error:  # noqa: BLE001  one node's end is not the others'
-                self.tell(trouble_of(work.host.name, _trouble(error)))
+                ended = trouble_of(work.host.name, _trouble(error))
+                self.tell(replace(ended, seconds=monotonic() - work.began))
             finally:
                 work.close()
 

@@ -57,7 +57,7 @@ def test_a_package_manager_that_stays_busy_is_waited_for_no_longer_than_told(
     ids=["disk", "mirror", "package", "killed", "index", "unknown"],
 )
 def test_a_failure_says_what_to_do(said: str, told: str, tmp_path: Path) -> None:
-    """The operation is named, with what its command's words mean, or the words themselves."""
+    """The operation is named, with what its command's words mean, or the words themselves, and how long it took."""
     node = Notebook(tmp_path / "node", failing=f'echo "{said}" >&2; exit 1')
 
     events = carried_out(order_of(tmp_path), node)
@@ -65,6 +65,7 @@ def test_a_failure_says_what_to_do(said: str, told: str, tmp_path: Path) -> None
     assert events[-1].words.startswith("A step between: ")
     assert told in events[-1].words
     assert events[-1].fix
+    assert events[-1].seconds > 0
 
 
 def test_a_node_without_room_is_refused_before_anything_is_begun(

@@ -25,6 +25,17 @@ def test_many_that_are_not_done_fit_a_terminal() -> None:
     assert max(len(line) for line in lines) <= WIDTH
 
 
+def test_how_long_it_took_until_it_failed_is_told() -> None:
+    """Of a machine to which there is no way, nothing."""
+    outcome = Outcome("gate.cellar")
+    outcome.take(Event("gate.cellar", Step.TROUBLE, kind=Kind.FAILED, words="it broke", seconds=12.3))
+
+    rows = [line.split() for line in apply_lines([outcome, _lost("nas.cellar")], check=False) if ".cellar  " in line]
+
+    assert rows[0][:5] == ["gate.cellar", "0", "-", "12.3", "s"]
+    assert rows[1][:4] == ["nas.cellar", "0", "-", "-"]
+
+
 def test_a_long_reason_stays_in_its_column() -> None:
     """So do what to do about it and the names of what changed; no word is broken, for it may be to be copied."""
     words = " ".join(["what it said"] * 12)
