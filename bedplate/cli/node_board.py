@@ -34,9 +34,10 @@ class Board:
         """Yield the count and a row a machine; those that have ended give way where the screen is too low."""
         every, room = list(self.rows), console.size.height - 3
         shown = every if len(every) <= room else [name for name in every if not self.rows[name].end][:room]
-        table = Table.grid(padding=(0, 3))
-        for _column in range(3):
-            table.add_column(no_wrap=True, overflow="ellipsis")
+        table = Table.grid(padding=(0, 3), expand=True)
+        # What is being done gives way where a line is too short: names and figures stand whole.
+        for ratio in (None, None, 1):
+            table.add_column(no_wrap=True, overflow="ellipsis", ratio=ratio)
         for name in shown:
             table.add_row(name, self.rows[name].figure, self.rows[name].end or self.rows[name].doing)
         more = len(every) - len(shown)

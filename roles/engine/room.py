@@ -68,5 +68,5 @@ def _told(short: Mapping[str, tuple[int, int]]) -> Trouble | None:
         f"{place} has {free:,} MB free, and {amount:,} are needed" for place, (free, amount) in short.items()
     )
     asked = " ".join(short)
-    fix = f"make room (`sudo du -xm {asked} | sort -n | tail`) or give it a larger disk, then apply again"
+    fix = f"make room (`sudo du -xm {asked} | sort -n | tail`) or give it more, then apply again"
     return Trouble(Kind.REFUSED, f"its disk has no room, and nothing was changed: {words}", fix)

@@ -6,11 +6,14 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import StringIO
 from threading import Thread
 
 import pytest
+from rich.console import Console
 
 from bedplate.cli.node_audit_progress import looked_at
+from bedplate.cli.node_board import Board, Row
 from bedplate.cli.node_progress import _begun, _take, carried_out
 from bedplate.nodes.audit import Audit
 from bedplate.nodes.event import Event, Step
@@ -66,6 +69,18 @@ def test_a_terminal_has_a_row_for_each_machine_from_the_start(
     assert first.count("logging in") >= min(len(NODES), rows - 3)
     assert below in first
     assert all(each.trouble for each in done.outcomes)
+
+
+def test_what_is_being_done_gives_way_to_who_does_it() -> None:
+    """A long name of a rule is cut off at the edge of the terminal, and neither a machine's name nor its figure."""
+    text = StringIO()
+    screen = Console(width=60, file=text)
+
+    screen.print(Board({"nas.cellar": Row("baseline " + "a-long-name-" * 9, "10 of 46, 9 violated")}))
+
+    row = text.getvalue().splitlines()[1]
+    assert row.startswith("nas.cellar   10 of 46, 9 violated   baseline a-long-")
+    assert len(row) == 60
 
 
 def test_a_wait_is_one_line_of_a_log(capsys: pytest.CaptureFixture[str]) -> None:
