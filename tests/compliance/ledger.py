@@ -4,7 +4,6 @@ Never judges: a rule that fails is violated, one that gives a reason for not loo
 a machine did not answer in time is not seen.
 """
 
-import re
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,10 +20,8 @@ from bedplate.writer import write_whole
 from roles.engine.trouble import login_trouble
 from tests.compliance.shell import SilenceError
 from tests.compliance.subject import MARK
+from tests.compliance.words import words_of
 
-# What pytest knows of Python's own objects on the way to a comparison, and testinfra of its host.
-_WAYS = re.compile(r" at 0x|<built-in |<class |<generator |^Use -v to get|^assert False$")
-_HOST = re.compile(r"<testinfra\.host\.Host [^>]*>(, )?")
 _OUTCOMES = {"passed": Outcome.KEPT, "failed": Outcome.VIOLATED, "skipped": Outcome.UNJUDGED}
 _SILENT = ("silent", "yes")
 
@@ -93,7 +90,7 @@ class Ledger:
         """Write down what became of a rule."""
         if report.when == "call" or (report.when == "setup" and not report.passed):
             told = _told(report)
-            words = _words(report)
+            words = words_of(report)
             outcome = Outcome.UNSEEN if _SILENT in report.user_properties else _OUTCOMES[report.outcome]
             page = self._pages[told["node"]]
             seconds = round(report.duration, 3)
@@ -167,15 +164,3 @@ def _about(item: pytest.Function, node: NodePlan) -> tuple[tuple[str, str], ...]
 
 def _told(of: pytest.Item | pytest.TestReport) -> dict[str, str]:
     return {key: str(value) for key, value in of.user_properties}
-
-
-def _words(report: pytest.TestReport) -> str:
-    """Return what is otherwise than promised, or why nobody looked, without the way there."""
-    if report.passed:
-        return ""
-    if isinstance(report.longrepr, tuple):
-        return report.longrepr[2].removeprefix("Skipped: ")
-    crash = getattr(report.longrepr, "reprcrash", None)
-    message = (crash.message if crash else str(report.longrepr)).removeprefix("AssertionError: ")
-    lines = (_HOST.sub("", line.rstrip()) for line in message.splitlines())
-    return "\n".join(line for line in lines if line.strip() and not _WAYS.search(line.strip(" +")))

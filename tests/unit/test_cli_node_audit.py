@@ -111,6 +111,7 @@ def test_what_is_otherwise_is_told_in_an_operators_words(
     (node,) = json.loads(capsys.readouterr().out)["nodes"]
     words = "\n".join(verdict["words"] for verdict in node["verdicts"])
     assert "` ended with " in words
+    assert "prometheus-node-exporter is not enabled" in words
     assert not any(sign in words for sign in ("CommandResult", " at 0x", "<testinfra", "IndexError"))
 
 
