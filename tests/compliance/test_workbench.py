@@ -6,9 +6,10 @@ import pytest
 from testinfra.host import Host
 
 from bedplate.plan.node import Duty, NodePlan
+from roles.workbench.found import LocalDisks
 from roles.workbench.micromamba import BUILDS, NOTE, PATH, VERSION
 from roles.workbench.paths import CUDA, ENVIRONMENT, path_of
-from roles.workbench.scratch import LABEL, LocalDisks
+from roles.workbench.scratch import LABEL
 from roles.workbench.uv import version
 from tests.compliance.subject import concerns, on_duty
 

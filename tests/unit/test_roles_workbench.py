@@ -199,7 +199,7 @@ def test_a_second_run_changes_nothing() -> None:
             "deb.DebPackages": tuple(f"ii  {name}  0  all  -" for name in TOOLS),
             "roles.workbench.uv.UvVersion": (f"uv {version()} (x)",),
             "roles.workbench.micromamba.Unreached": (BUILDS["x86_64"].url,),
-            "roles.workbench.scratch.Folders": ("ada ada:ada 700", "ben ben:ben 700"),
+            "roles.workbench.found.Folders": ("ada ada:ada 700", "ben ben:ben 700"),
             "roles.texts.Texts": ("==bedplate== /etc/environment", f'PATH="{USUAL}:{CUDA}"'),
             "roles.running.States": ("active", f"multi-user.target.wants/{UNIT}"),
         }

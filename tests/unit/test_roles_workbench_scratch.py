@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from bedplate.plan.accounts import Account
+from roles.workbench.found import Folders, Quotas
 from roles.workbench.role import Workbench
-from roles.workbench.scratch import SCRIPT, TABLE, UNIT, Folders, Quotas, keeps_quotas
+from roles.workbench.scratch import SCRIPT, TABLE, UNIT, keeps_quotas
 from tests.support.recorded import recorded
 from tests.support.recorder import Recorder
 
@@ -15,9 +16,9 @@ ADA = Account("ada", 20000, admin=False, keys=())
 BEN = Account("ben", 20001, admin=False, keys=())
 BENCH = Workbench((ADA, BEN), None)
 MOUNTED = "30 25 259:1 / /scratch rw,relatime shared:9 - ext4 /dev/nvme1n1 rw,usrquota"
-MOUNTS, FOLDERS = "server.Mounts", "roles.workbench.scratch.Folders"
-QUOTAS, LOCAL = "roles.workbench.scratch.Quotas", "roles.workbench.scratch.LocalDisks"
-UNCOUNTED = "roles.workbench.scratch.Uncounted"
+MOUNTS, FOLDERS = "server.Mounts", "roles.workbench.found.Folders"
+QUOTAS, LOCAL = "roles.workbench.found.Quotas", "roles.workbench.found.LocalDisks"
+UNCOUNTED = "roles.workbench.found.Uncounted"
 DEBIAN = recorded("debian-12").but({FOLDERS: ("ada ada:ada 700", "ben ben:ben 700", "lost+found root:root 700")})
 A, B = "/dev/disk/by-id/nvme-a", "/dev/disk/by-id/nvme-b"
 MODEL = "/sys/block/nvme{}n1"
