@@ -1,10 +1,9 @@
 """The role `storage`: what a node mounts and exports, as units that no lost server can hang."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pyinfra.api.operation import OperationMeta
 from pyinfra.context import host
 from pyinfra.facts.files import Directory
 from pyinfra.operations import server, systemd
@@ -17,7 +16,7 @@ from roles.drop_ins import removed
 from roles.packages import install
 from roles.running import keep_running
 from roles.shipped import Shipped, ship
-from roles.storage.attached import HOMES, Attached, mounted, shared
+from roles.storage.attached import Attached, mounted, shared
 from roles.storage.buckets import install_aws, listed
 from roles.storage.exported import EXPORTS, KernelServes, Server, server_of
 from roles.storage.found import Finding, Found
@@ -25,6 +24,7 @@ from roles.storage.gone import Due, gone
 from roles.storage.guard import RELEASE, TIMER, UNITS, guard
 from roles.storage.hidden import OwnHomes, hidden
 from roles.storage.notice import notice
+from roles.storage.served import folder, serve
 from roles.storage.tunnel import tunnel
 from roles.storage.unit import FOLDER, Unit
 from roles.venv import PACKAGES
@@ -66,7 +66,7 @@ class Storage(Role):
         _all(hidden([each.path for each in attached], host.get_fact(OwnHomes) if attached else {}))
         for share in self.shares:
             if host.get_fact(Directory, path=share.path) is None:
-                server.shell(name=f"Folder {share.path}", commands=[_folder(share)])
+                server.shell(name=f"Folder {share.path}", commands=[folder(share)])
         removed("Units of storage are as they are written", sorted(self._unit_names))
         return ship(*self._shipped())
 
@@ -86,7 +86,7 @@ class Storage(Role):
                 systemd.service(name=anew, service=unit.name, restarted=True, _if=any_changed(changed[conf.path]))
         keep_running({f"{name} runs": name for name in self._running()})
         if self.shares:
-            _serve(self._server, changed)
+            serve(self._server, changed)
 
     @property
     def _by_tunnel(self) -> tuple[Mount, ...]:
@@ -140,23 +140,6 @@ class Storage(Role):
             server.shell(name="Nothing is exported any more", commands=ends)
         for path in sorted(found.told - {each.path for each in self._shipped()}):
             server.shell(name=f"No {path} any more", commands=[f"rm -f {path}"])
-
-
-def _serve(by: Server, changed: Mapping[str, OperationMeta]) -> None:
-    """Let the server run with its settings, and know what it exports; otherwise its clients notice nothing."""
-    systemd.service(name=f"{by.service} runs", service=by.service, running=True, enabled=True)
-    for file in by.files if changed else ():
-        when = any_changed(changed[file.path])
-        if file.path in by.anew:
-            systemd.service(name=f"{by.service} anew", service=by.service, restarted=True, _if=when)
-        else:
-            server.shell(name=f"{file.name} are known", commands=[by.told[file.path]], _if=when)
-
-
-def _folder(share: Share) -> str:
-    """Return what makes a folder: of homes, for root to make them in; of anything else, for everybody to write to."""
-    mode = "755" if share.mount == HOMES else "1777"
-    return f"[ -d {share.path} ] || install -d -m {mode} {share.path}"
 
 
 def _all(found: Iterable[Due]) -> None:
