@@ -35,10 +35,11 @@ def ways_to(folder: Path, plan: FleetPlan, machines: Sequence[Reached], asked: A
 
 
 def refuse_missing(*files: Path | None) -> None:
-    """Raise InputError for a file that is named and is not there."""
+    """Raise InputError for a file that is named and is not there; ssh reads what is no plain one, /dev/null, too."""
     for file in filter(None, files):
-        if not file.is_file():
-            raise InputError("there is no such file", where=str(file), fix="name the file that there is")
+        if file.is_dir() or not file.exists():
+            what = "it is a folder" if file.is_dir() else "there is no such file"
+            raise InputError(what, where=str(file), fix="name the file that there is")
 
 
 def _ways(folder: Path, plan: FleetPlan, machines: Sequence[Reached], asked: Asked) -> Ways:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from shlex import quote
 
 from bedplate.errors import InputError
 from bedplate.lock.file import lock_path
@@ -24,5 +25,5 @@ def refuse_names(names: Iterable[str], fleet_file: Path) -> None:
         raise InputError(
             f"not recorded in {lock_path(fleet_file).name}: {', '.join((*missing[:_TOLD], *more))}",
             where=str(fleet_file),
-            fix=f"run `bedplate plan --write {fleet_file.name}` first, and commit the lock",
+            fix=f"run `bedplate plan --write {quote(str(fleet_file))}` first, and commit the lock",
         )

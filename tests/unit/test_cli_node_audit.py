@@ -8,6 +8,7 @@ import pytest
 from testinfra.backend.base import CommandResult
 
 from bedplate.cli import run
+from bedplate.cli.node_ways import refuse_missing
 from bedplate.plan.nodes import standing_nodes
 from tests.compliance.ledger import silence
 from tests.support.declared import EXAMPLES, plan_of
@@ -38,6 +39,7 @@ def nowhere(tmp_path: Path) -> str:
         pytest.param(["titan-01.cellar", "--junit", "."], "name a file", id="a folder"),
         pytest.param(["--local"], "name the machine that this one is", id="local"),
         pytest.param(["titan-01.cellar", "--ssh-config", "missing"], "there is no such file", id="config"),
+        pytest.param(["titan-01.cellar", "--ssh-config", "."], "it is a folder", id="config a folder"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,6 +47,11 @@ def test_what_cannot_be_meant_is_refused(words: list[str], told: str, capsys: py
     assert run(["node", "audit", *words, *LAB]) == 2
 
     assert told in capsys.readouterr().err
+
+
+def test_a_configuration_of_ssh_may_be_a_device() -> None:
+    """`ssh -F /dev/null` is how somebody leaves all their settings out."""
+    refuse_missing(Path("/dev/null"))
 
 
 def test_machines_that_are_not_reached_are_named(nowhere: str, capsys: pytest.CaptureFixture[str]) -> None:

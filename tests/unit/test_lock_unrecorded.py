@@ -19,6 +19,14 @@ def test_the_first_that_are_missing_are_named(count: int, told: str) -> None:
     assert refused.value.what.endswith(told)
 
 
+def test_what_to_run_is_told_for_the_file_that_was_named() -> None:
+    """It is copied from the screen as it stands, wherever the file lies."""
+    with pytest.raises(InputError, match="one") as refused:
+        refuse_names(("one",), Path("our lab/fleet.yaml"))
+
+    assert "`bedplate plan --write 'our lab/fleet.yaml'`" in refused.value.fix
+
+
 def test_nothing_is_refused_where_nothing_is_missing() -> None:
     """The usual case."""
     refuse_names((), Path("fleet.yaml"))
