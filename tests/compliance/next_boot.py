@@ -6,6 +6,7 @@ from testinfra.host import Host
 
 from roles.sysctl import otherwise
 
+_WHEN = "at the next boot, by a file that `systemd-analyze cat-config sysctl.d` shows"
 _SWAPPED = str.maketrans("./", "/.")
 
 
@@ -13,7 +14,7 @@ def at_the_next_boot(host: Host, wanted: Mapping[str, str]) -> list[str]:
     """Return the settings that the next boot makes otherwise, or not at all, of those that are wanted."""
     told = told_by_files(host.check_output("systemd-analyze cat-config sysctl.d").splitlines())
     missing = [f"{key} is not set at boot" for key in wanted if key not in told]
-    return [*missing, *(f"{key} = {value} at the next boot" for key, value in otherwise(told, wanted).items())]
+    return [*missing, *(f"{key} = {value} {_WHEN}" for key, value in otherwise(told, wanted).items())]
 
 
 def told_by_files(lines: Iterable[str]) -> dict[str, str]:

@@ -27,7 +27,8 @@ _LIMIT = 4
 )
 def test_the_kernel_is_set_for_fast_networks(host: Host, key: str, value: str) -> None:
     """Files set it at each boot, by their last word, and the running kernel obeys wherever this machine may set it."""
-    assert _amiss(host, key, value) == []
+    wrong = _amiss(host, key, value)
+    assert not wrong, "; ".join(wrong)
 
 
 @on_duty(Duty.WORKBENCH, Duty.WORKER)
@@ -44,7 +45,8 @@ def test_the_kernel_is_set_for_fast_networks(host: Host, key: str, value: str) -
 )
 def test_the_kernel_is_set_for_work(host: Host, key: str, value: str) -> None:
     """Where people's work runs, memory and watched files are for it."""
-    assert _amiss(host, key, value) == []
+    wrong = _amiss(host, key, value)
+    assert not wrong, "; ".join(wrong)
 
 
 def test_sessions_may_lock_all_memory(host: Host) -> None:
