@@ -49,7 +49,8 @@ def test_the_greeting_says_what_the_node_is_and_whose(host: Host, node: NodePlan
     """Whoever logs in reads the machine's name, its owner, and until when it stands."""
     text = host.file("/etc/motd").content_string
 
-    assert all(each in text for each in (node.full_name, node.owner, node.expires or ""))
+    missing = [each for each in (node.full_name, node.owner, node.expires or "") if each not in text]
+    assert not missing, f"/etc/motd does not tell of {', '.join(missing)}"
 
 
 def test_messages_are_in_plain_english(host: Host) -> None:

@@ -101,7 +101,8 @@ def test_nothing_else_is_left_out_of_upgrades(host: Host) -> None:
 @pytest.mark.parametrize("package", _STOOD_ON)
 def test_what_jobs_stand_on_is_not_upgraded_in_the_night(host: Host, package: str) -> None:
     """Driver, kernel, containers and fabric change with the image or by an apply."""
-    assert any(re.match(name, package) for name in _apt(host, "Unattended-Upgrade::Package-Blacklist"))
+    is_held = any(re.match(name, package) for name in _apt(host, "Unattended-Upgrade::Package-Blacklist"))
+    assert is_held, f"{package} would be upgraded by itself"
 
 
 @pytest.mark.parametrize("daemon", _DAEMONS)

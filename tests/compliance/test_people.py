@@ -28,6 +28,7 @@ def test_everybody_can_log_in(host: Host, node: NodePlan) -> None:
     ends = {fields[0]: fields[7] for fields in entries(host, "/etc/shadow")}
 
     for name in node.accounts.uids:
+        assert name in logins, f"{name} has no account"
         home, shell = logins[name]
         assert (home, ends[name]) == (f"/home/{name}", "")
         assert not shell.endswith(("nologin", "false"))

@@ -53,6 +53,7 @@ def test_nothing_else_is_mounted_in_its_place(host: Host, node: NodePlan) -> Non
     there = {left.split()[4]: right.split() for left, right in table}
 
     for at in map(mounted, node.mounts):
+        assert at.path in there, f"nothing is mounted at {at.path}"
         kind, source = there[at.path][:2]
         assert (kind, source) == ("autofs", "systemd-1") or source == at.source
 

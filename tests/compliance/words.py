@@ -5,12 +5,17 @@ import re
 import pytest
 
 # What pytest knows of Python's own objects on the way to a comparison, and testinfra of its host.
-_WAYS = re.compile(r" at 0x|<built-in |<class |<generator |^Use -v to get|^assert (not )?(True|False)$")
+_WAYS = re.compile(
+    r" at 0x|<built-in |<class |<generator |^Use -v to get|^assert (not )?(True|False|None)$"
+    r"|where \w+ = \.\w+$|re\.MULTILINE = "
+)
 _HOST = re.compile(r"<testinfra\.host\.Host [^>]*>(, )?")
 # What testinfra was asked of a service, a file, a package: `where False = <service chrony>.is_running`.
 _ASKED = re.compile(
     r"where (?P<so>True|False) = <(?:service|file|package|socket|user|group) (?P<of>.+)>\.(?P<what>\w+)"
 )
+# Of a program, whether there is one: `where False = exists('nvtop')`.
+_PROGRAM = re.compile(r"where (?P<so>True|False) = (?P<what>exists)\('(?P<of>.+)'\)")
 
 
 def words_of(report: pytest.TestReport) -> str:
@@ -31,7 +36,7 @@ def plain(message: str) -> str:
 
 
 def _told(line: str) -> str:
-    asked = _ASKED.fullmatch(line.strip(" +"))
+    asked = _ASKED.fullmatch(line.strip(" +")) or _PROGRAM.fullmatch(line.strip(" +"))
     if not asked:
         return line
     is_so, what = asked["so"] == "True", asked["what"]
