@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.catalog import load_catalog
+from bedplate.errors import InputError
 from bedplate.nodes.ssh_config import Login, Reached, ssh_config
 from bedplate.nodes.way import ways
 from bedplate.plan.nodes import pool_node, pool_nodes, standing_nodes
@@ -40,6 +41,32 @@ def test_a_machine_is_reached_by_any_of_its_names(name: str, config: Path, tmp_p
     assert understood["stricthostkeychecking"] == "true"
     assert understood["userknownhostsfile"] == str(tmp_path / "known hosts")
     assert understood["user"] == "ada"
+
+
+def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
+    """Neither a space nor a sign by which ssh writes something else in its place changes it."""
+    known, key, file = (tmp_path / name for name in ("100% known hosts", "%u's $HOME key", "config"))
+    file.write_text(ssh_config(EVERY, known, Login("ada", key)))
+
+    understood = _understood(file, "titan-01")
+
+    # As written: ssh expands them when it opens the file, "%%" to "%".
+    assert understood["userknownhostsfile"].replace("%%", "%") == str(known)
+    assert understood["identityfile"].replace("%%", "%") == str(key)
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\nb", "${HOME}"], ids=["quote", "line", "variable"])
+def test_a_path_that_ssh_would_read_otherwise_is_refused(name: str, tmp_path: Path) -> None:
+    """There is no way to write it."""
+    with pytest.raises(InputError, match="cannot name this path"):
+        ssh_config(EVERY, tmp_path / name, Login("ada"))
+
+
+@pytest.mark.parametrize("user", ["", "ada\n  ProxyCommand x", "-oProxyCommand=x", "a b", 'a"b', "a#b", "\x1b[2J"])
+def test_a_user_that_no_line_can_name_is_refused(user: str) -> None:
+    """A line break in it would be a setting of somebody else's."""
+    with pytest.raises(InputError, match="is no name of a user"):
+        Login(user)
 
 
 def test_the_dns_is_never_asked_for_a_host_key(config: Path) -> None:
