@@ -1,6 +1,7 @@
 """What nodes mount and export: that it is there at its use, never in clear text, and hangs nothing when it is gone."""
 
 from testinfra.host import Host
+from testinfra.modules.file import File
 
 from bedplate.plan.accounts import PEOPLE_IDS
 from bedplate.plan.node import Duty, MountKind, NodePlan
@@ -11,6 +12,7 @@ from roles.storage.guard import RELEASE, TIMER, UNITS, guard
 from roles.storage.notice import NOTICE
 from roles.storage.tunnel import tunnel
 from roles.storage.unit import FOLDER, MARK
+from tests.compliance.exports import IN_FORCE, beside
 from tests.compliance.subject import concerns
 from tests.compliance.units import altered
 
@@ -126,11 +128,20 @@ def test_exports_are_for_the_plans_blocks_alone(host: Host, node: NodePlan) -> N
 @SHARES
 def test_nothing_is_exported_beside_the_plan(host: Host) -> None:
     """Neither by the kernel's other files, nor by a second server."""
-    told = host.check_output("grep -hv '^ *#' /etc/exports /etc/exports.d/* 2>/dev/null | grep . || true").splitlines()
     ours = host.file(EXPORTS)
 
-    assert [line for line in told if not ours.exists or line not in ours.content_string] == []
+    assert beside(host.check_output("cat /etc/exports /etc/exports.d/* 2>/dev/null || true"), _text(ours)) == []
     assert not (ours.exists and host.file(GANESHA).exists and host.service("nfs-ganesha").is_running)
+
+
+@SHARES
+def test_nothing_is_exported_by_hand(host: Host) -> None:
+    """What the kernel's server was told by a command stands in none of its files, and is open until it starts anew."""
+    assert beside(_text(host.file(IN_FORCE)), _text(host.file(EXPORTS))) == []
+
+
+def _text(file: File) -> str:
+    return str(file.content_string) if file.exists else ""
 
 
 @SHARES

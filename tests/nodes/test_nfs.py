@@ -10,6 +10,8 @@ from contextlib import suppress
 
 import pytest
 
+from roles.storage.exported import EXPORTS
+from tests.compliance.exports import IN_FORCE, beside
 from tests.support.netlab_program import until
 from tests.support.nodes import lab_node
 from tests.support.shares import BENCH, SERVER, client_of, kinds, roles_of, stand_with_kernels
@@ -112,6 +114,20 @@ def test_who_is_outside_the_plans_blocks_gets_nothing(stand: Stand, nas: Node, b
     bench.run(f"ip route delete {nas.address}; ip address delete {STRANGER}/32 dev eth0")
 
     bench.run(mount)
+
+
+def test_what_is_exported_by_hand_is_seen(nas: Node) -> None:
+    """No file tells of it; the kernel's own table does, in which the plan's exports are as they are written."""
+    ours, before = nas.run(f"cat {EXPORTS}"), nas.run(f"cat {IN_FORCE}")
+
+    nas.run("exportfs -i '*:/srv/data'")
+    by_hand = nas.run(f"cat {IN_FORCE}")
+    nas.run("exportfs -r")
+
+    assert "/srv/data" in before
+    assert beside(before, ours) == []
+    assert beside(by_hand, ours) == ["/srv/data to *"]
+    assert beside(nas.run(f"cat {IN_FORCE}"), ours) == []
 
 
 def test_a_port_that_any_program_may_have_gets_nothing(nas: Node, bench: Node) -> None:
