@@ -114,10 +114,11 @@ def test_a_renamed_mount_takes_the_old_one_off(stand: Stand, bench: Node) -> Non
     """When nobody uses it; meanwhile the apply says who does."""
     plan = lab_node(BENCH)
     moved = Storage(tuple(replace(each, path="/sets") if each.path == "/data" else each for each in plan.mounts))
-    bench.run("systemctl stop data.automount; mount -t tmpfs tmpfs /data; cd /data; nohup sleep 900 >/dev/null 2>&1 &")
+    bench.run("systemctl stop data.automount; mount -t tmpfs tmpfs /data")
+    bench.run("systemd-run --quiet --collect --unit=uses --working-directory=/data sleep 900")
 
     used = deployed(stand, bench.name, moved)
-    bench.run("pkill -x sleep; umount /data")
+    bench.run("systemctl stop uses; umount /data")
     free = deployed(stand, bench.name, moved)
     again = deployed(stand, bench.name, moved)
     back = deployed(stand, bench.name, *roles_of(plan))
