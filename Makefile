@@ -57,7 +57,7 @@ test-nfs: $(READY)  ## Share files between two machines whose kernels are progra
 test-esp: $(READY)  ## Tunnels that the kernel encrypts, on an emulated machine with Debian's kernel: minutes; needs root and QEMU
 	$(BIN)/pytest tests/nodes/test_esp.py --durations=5
 
-# Three at a time: what a laboratory does is mostly waiting. Those that count lost packets come after one another.
+# Three at a time: what a laboratory does is mostly waiting. What counts lost packets has the machine to itself.
 test-vpn: $(READY)  ## Run the VPN's daemons in networks of their own: who gets in, faults, leaks, rekeys; needs root
 	$(BIN)/pytest tests/vpn --ignore tests/vpn/test_site_rekeys.py -n 3 --dist loadgroup --durations=5
 	$(BIN)/pytest tests/vpn/test_site_rekeys.py
