@@ -10,7 +10,7 @@ from tests.support.chain_lab import ChainLab
 from tests.support.laptop_lab import CLEAR, MACHINE, MACHINE_NAME, NODE, NODE_NAME
 from tests.support.netlab_probe import capture, packets, pinging
 from tests.support.netlab_program import until
-from tests.support.pace import pace
+from tests.support.pace import clock_pace
 
 ADA, BOB = "ada.laptop", "bob.desk"
 # Which gateway each dials, and where it is then.
@@ -103,7 +103,7 @@ def test_nothing_is_in_the_clear_while_the_tunnel_is_away(fault: Callable[[Chain
         told = [each.stop() for each in pings]
 
     assert all(each.lost for each in told)
-    assert max((each.first_after(over) or 0) - over for each in told) <= SOON * pace()
+    assert max((each.first_after(over) or 0) - over for each in told) <= SOON * clock_pace()
     assert [line for wire in wires for line in packets(wire, CLEAR)] == []
     assert packets(inside, CLEAR)
     assert all(packets(wire) for wire in wires)

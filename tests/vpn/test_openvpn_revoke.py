@@ -17,7 +17,7 @@ from tests.support.laptop_lab import MACHINE, NODE, PLACES, LaptopLab
 from tests.support.netlab import LabTrouble
 from tests.support.netlab_probe import pinging
 from tests.support.netlab_program import until
-from tests.support.pace import pace
+from tests.support.pace import clock_pace
 from tests.support.skewed import skewed
 from vpn.laptops.carry import Book, book_text, carry
 from vpn.subject import Use
@@ -93,7 +93,7 @@ def test_who_is_revoked_is_out_everywhere_within_two_seconds(lab: LaptopLab) -> 
     until(lambda: "certificate revoked: CN=ada.laptop" in lab.gateways[HOME].log(), 20, "nobody refuses it")
 
     assert failures == {}
-    assert done - start <= 2 * pace()
+    assert done - start <= 2 * clock_pace()
     assert all(each.stop().first_after(done) is None for each in ours)
     answers = bob.stop()
     assert (answers.lost, len(answers.numbers) > 20) == (0, True)
