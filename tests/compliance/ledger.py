@@ -57,7 +57,7 @@ class Ledger:
         if not all(mark.args[0](node) for mark in item.iter_markers(MARK)):
             page.apart += 1
             return False
-        item.user_properties.extend(_about(item, node))
+        item.user_properties.extend(_called(item, node))
         return True
 
     @pytest.hookimpl(wrapper=True)
@@ -70,7 +70,7 @@ class Ledger:
             report.user_properties.append(_SILENT)
             report.outcome, report.longrepr = "skipped", ("", 0, f"Skipped: {call.excinfo.value}")
             return report
-        name = _told(report)["node"]
+        name = about(report)["node"]
         lost = _lost(name, call.excinfo.value) if call.excinfo else ""
         if call.excinfo and report.failed:
             _tell_command(call.excinfo, report)
@@ -82,14 +82,14 @@ class Ledger:
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Ask no more of a machine that was lost."""
-        page = self._pages[_told(item)["node"]]
+        page = self._pages[about(item)["node"]]
         if page.unreached:
             pytest.skip(f"not reached any more: {page.unreached}")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write down what became of a rule."""
         if report.when == "call" or (report.when == "setup" and not report.passed):
-            told = _told(report)
+            told = about(report)
             words = words_of(report)
             outcome = Outcome.UNSEEN if _SILENT in report.user_properties else _OUTCOMES[report.outcome]
             page = self._pages[told["node"]]
@@ -153,7 +153,7 @@ def _last(text: str) -> str:
     return lines[-1].strip() if lines else "it does not say why"
 
 
-def _about(item: pytest.Function, node: NodePlan) -> tuple[tuple[str, str], ...]:
+def _called(item: pytest.Function, node: NodePlan) -> tuple[tuple[str, str], ...]:
     """Return what a rule is called; junit's files hold it as well."""
     promise = " ".join((item.function.__doc__ or "").split())
     cases = [str(value) for name, value in item.callspec.params.items() if not name.startswith("_")]
@@ -162,5 +162,6 @@ def _about(item: pytest.Function, node: NodePlan) -> tuple[tuple[str, str], ...]
     return ("node", node.name), ("role", role_of(item.path.stem)), ("rule", rule), ("promise", promise)
 
 
-def _told(of: pytest.Item | pytest.TestReport) -> dict[str, str]:
+def about(of: pytest.Item | pytest.TestReport) -> dict[str, str]:
+    """Return which rule it is: node, role, rule and promise."""
     return {key: str(value) for key, value in of.user_properties}

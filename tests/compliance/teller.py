@@ -6,6 +6,7 @@ from typing import IO
 import pytest
 
 from bedplate.nodes.event import Event, Step
+from tests.compliance.ledger import about
 
 
 class Teller:
@@ -19,28 +20,24 @@ class Teller:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Count the rules of each machine."""
-        self._ahead.update(_about(item)["node"] for item in session.items)
+        self._ahead.update(about(item)["node"] for item in session.items)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Tell which rule is begun."""
-        about = _about(item)
-        node, rule = about["node"], f"{about['role']} {about['rule']}"
+        told = about(item)
+        node, rule = told["node"], f"{told['role']} {told['rule']}"
         violated, done = self._violated[node], self._done[node]
-        told = Event(
+        event = Event(
             node, Step.BEGINS, name=rule, changed=violated, unchanged=done - violated, ahead=self._ahead[node] - done
         )
-        self._out.write(f"{told.line()}\n")
+        self._out.write(f"{event.line()}\n")
         self._done[node] += 1
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count what is violated."""
-        self._violated[_about(report)["node"]] += report.failed and report.when != "teardown"
+        self._violated[about(report)["node"]] += report.failed and report.when != "teardown"
 
     def pytest_unconfigure(self) -> None:
         """Tell that there is no more to come."""
         self._out.close()
-
-
-def _about(of: pytest.Item | pytest.TestReport) -> dict[str, str]:
-    return {key: str(value) for key, value in of.user_properties}
