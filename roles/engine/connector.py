@@ -18,7 +18,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command
 from typing_extensions import Unpack
 
 from roles.engine.line import Line, Result
-from roles.engine.trouble import silence
+from roles.engine.trouble import BUSY, silence
 
 if TYPE_CHECKING:
     from pyinfra.api.arguments import ConnectorArguments
@@ -30,11 +30,6 @@ PACKAGES_SECONDS = 300.0
 QUESTION_SECONDS = 120.0
 """How long an answer is waited for where a question names no time of its own."""
 _PAUSE = 1.0
-# apt's and dpkg's words, and debconf's, which pam-auth-update asks and which every package that is configured holds.
-_BUSY = re.compile(
-    r"Could not get lock|Unable to acquire the dpkg frontend lock|dpkg frontend lock was locked"
-    r"|\.dat(-new)? is locked by another process"
-)
 _HALF_DONE = re.compile(r"dpkg was interrupted, you must manually run")
 _MEND = "dpkg --configure -a --force-confdef --force-confold"
 
@@ -160,7 +155,7 @@ class NodeConnector(BaseConnector):
             if _HALF_DONE.search(result.err) and not mended:
                 mended = True
                 self.line.run(_MEND)
-            elif _BUSY.search(result.err) and monotonic() < deadline:
+            elif re.search(BUSY, result.err) and monotonic() < deadline:
                 self.tell("waits for another program that installs packages")
                 sleep(_PAUSE)
             else:

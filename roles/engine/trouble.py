@@ -8,6 +8,12 @@ from dataclasses import dataclass
 
 from bedplate.nodes.event import Kind, Trouble
 
+# apt's and dpkg's words, and debconf's, which pam-auth-update asks and which every package that is configured holds.
+BUSY = (
+    r"Could not get lock|Unable to acquire the dpkg frontend lock|dpkg frontend lock was locked"
+    r"|\.dat(-new)? is locked by another process"
+)
+"""By which an operation is known that another program keeps from its packages: it is tried again for a while."""
 BY_HAND = "log in there and mend what it says, then apply again: it goes on where it stopped"
 _SHOWN_LINES, _SHOWN_WIDTH = 3, 200
 
@@ -88,7 +94,7 @@ _WORK = (
         "make room on it (`df -h` and `df -i` tell where), then apply again",
     ),
     _Saying(
-        "Could not get lock|Unable to acquire the dpkg frontend lock|is locked by another process",
+        f"{BUSY}|is locked by another process",
         Kind.FAILED,
         "another program installs packages there, and did not end in time",
         "look who: `ps -C apt,apt-get,dpkg,dpkg-reconfigure,unattended-upgr`; then apply again",

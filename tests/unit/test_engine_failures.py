@@ -9,8 +9,7 @@ from bedplate.nodes.event import Kind, Step
 from roles.engine import connector, room
 from tests.support.engine_work import Notebook, carried_out, order_of
 
-
-@pytest.mark.parametrize(
+BUSY = pytest.mark.parametrize(
     "said",
     [
         "E: Could not get lock /var/lib/dpkg/lock",
@@ -19,6 +18,9 @@ from tests.support.engine_work import Notebook, carried_out, order_of
     ],
     ids=["apt", "dpkg", "debconf"],
 )
+
+
+@BUSY
 def test_a_package_manager_that_is_busy_is_waited_for(said: str, tmp_path: Path) -> None:
     """Whoever installs packages beside us ends some time."""
     refused = f"echo '{said}' >&2; exit 100"
@@ -30,12 +32,13 @@ def test_a_package_manager_that_is_busy_is_waited_for(said: str, tmp_path: Path)
     assert events[-1].step is Step.DONE
 
 
+@BUSY
 def test_a_package_manager_that_stays_busy_is_waited_for_no_longer_than_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After that time the operator is told to look who it is."""
     monkeypatch.setattr(connector, "PACKAGES_SECONDS", 1.5)
-    busy = f"echo >> {tmp_path}/tries; echo 'E: Could not get lock /var/lib/dpkg/lock' >&2; exit 100"
+    busy = f"echo >> {tmp_path}/tries; echo '{said}' >&2; exit 100"
 
     events = carried_out(order_of(tmp_path), Notebook(tmp_path / "node", failing=busy))
 
