@@ -7,8 +7,8 @@ from testinfra.host import Host
 
 from bedplate.plan.node import Duty
 from tests.compliance.machine import is_contained
-from tests.compliance.next_boot import at_the_next_boot
 from tests.compliance.subject import on_duty
+from tests.compliance.sysctl import amiss
 
 # The words of a limit: of whom, hard or soft, of what, how much.
 _LIMIT = 4
@@ -27,7 +27,7 @@ _LIMIT = 4
 )
 def test_the_kernel_is_set_for_fast_networks(host: Host, key: str, value: str) -> None:
     """Files set it at each boot, by their last word, and the running kernel obeys wherever this machine may set it."""
-    wrong = _amiss(host, key, value)
+    wrong = amiss(host, {key: value})
     assert not wrong, "; ".join(wrong)
 
 
@@ -45,7 +45,7 @@ def test_the_kernel_is_set_for_fast_networks(host: Host, key: str, value: str) -
 )
 def test_the_kernel_is_set_for_work(host: Host, key: str, value: str) -> None:
     """Where people's work runs, memory and watched files are for it."""
-    wrong = _amiss(host, key, value)
+    wrong = amiss(host, {key: value})
     assert not wrong, "; ".join(wrong)
 
 
@@ -83,9 +83,3 @@ def test_no_boot_turns_swap_on(host: Host) -> None:
     """Systemd may not start swap, and fstab names none."""
     assert host.file("/etc/systemd/system/swap.target").linked_to == "/dev/null"
     assert host.run("grep -Eq '^[^#]\\S*\\s+\\S+\\s+swap\\s' /etc/fstab").rc != 0
-
-
-def _amiss(host: Host, key: str, value: str) -> list[str]:
-    path = f"/proc/sys/{key.replace('.', '/')}"
-    obeys = host.run(f"test ! -w {path} || test \"$(xargs < {path})\" = '{value}'").rc == 0
-    return [*([] if obeys else [f"{key} is not {value}"]), *at_the_next_boot(host, {key: value})]

@@ -9,10 +9,9 @@ from bedplate.plan.node import NodePlan
 from roles.hardened import emergency, kernel
 from roles.hardened.filter import FORWARDERS, HELD, HOSTS, TRIED, ruleset
 from roles.hardened.trial import SCRIPT, UNIT, UNIT_PATH
-from roles.sysctl import Settable, otherwise
 from roles.template import text_of
-from tests.compliance.next_boot import at_the_next_boot
 from tests.compliance.subject import concerns
+from tests.compliance.sysctl import amiss
 from tests.compliance.units import altered
 
 
@@ -77,7 +76,7 @@ def test_the_filter_in_force_is_not_that_of_emergencies(host: Host) -> None:
 @pytest.mark.parametrize("about", ["net.ipv4", "net.ipv6", "net.core"])
 def test_the_kernel_refuses_what_strangers_send(host: Host, node: NodePlan, about: str) -> None:
     """No redirect, no source route, no advertisement of a router, no forged sender changes the ways of packets."""
-    wrong = _otherwise(host, _about(node, about))
+    wrong = amiss(host, _about(node, about))
     assert not wrong, "; ".join(wrong)
 
 
@@ -85,14 +84,14 @@ def test_no_interface_takes_what_the_machine_refuses(host: Host, node: NodePlan)
     """The kernel asks each by itself: none takes advertisements or redirects, or passes on what is not for it."""
     asked = {key: value for key, value in _settings(node).items() if "*" in key}
 
-    wrong = _otherwise(host, asked)
+    wrong = amiss(host, asked)
     assert not wrong, "; ".join(wrong)
 
 
 @pytest.mark.parametrize("about", ["kernel", "fs", "dev"])
 def test_the_kernel_keeps_programs_apart(host: Host, node: NodePlan, about: str) -> None:
     """Programs do not see the kernel's addresses, other people's memory, or what a link in a shared folder hides."""
-    wrong = _otherwise(host, _about(node, about))
+    wrong = amiss(host, _about(node, about))
     assert not wrong, "; ".join(wrong)
 
 
@@ -125,11 +124,3 @@ def _settings(node: NodePlan) -> Mapping[str, str]:
 
 def _about(node: NodePlan, about: str) -> Mapping[str, str]:
     return {key: value for key, value in _settings(node).items() if key.startswith(f"{about}.") and "*" not in key}
-
-
-def _otherwise(host: Host, wanted: Mapping[str, str]) -> list[str]:
-    """Return the settings that are otherwise, now, of those that the machine may set, or at the next boot."""
-    asked = Settable()
-    found = asked.process(host.check_output(str(asked.command(tuple(wanted)))).splitlines())
-    now = [f"{key} = {value}" for key, value in otherwise(found, wanted).items()]
-    return [*now, *at_the_next_boot(host, wanted)]
