@@ -19,7 +19,7 @@ from pulumi_aws.ec2.launch_template import LaunchTemplate, LaunchTemplateArgs
 
 from bedplate.plan.pool import Volume
 from stacks.hooks import Hook, first_hooks, keep_hooks
-from stacks.options import inside
+from stacks.options import inside, scaling_group
 from stacks.scaling import GROUP_METRICS, Template
 from stacks.tags import named
 from stacks.template import metadata_options, root_volume
@@ -49,7 +49,7 @@ def launch_alone(
     """Make the template and the group of a machine; return the group's name."""
     launch = LaunchTemplate(machine.name, _template(machine), inside(parent))
     template = Template(launch.id, launch.latest_version.apply(str))
-    options = inside(parent, after=after, ignore=("initial_lifecycle_hooks",))
+    options = scaling_group(parent, after=after, ignore=("initial_lifecycle_hooks",))
     group = Group(machine.name, _group(machine, template), options).name
     keep_hooks(machine.name, group, machine.hooks, parent)
     return group

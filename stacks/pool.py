@@ -13,7 +13,7 @@ from bedplate.plan.pool import PoolPlan
 from bedplate.plan.timetable import timetable
 from stacks.clock import wind
 from stacks.hooks import keep_hooks, pool_hooks
-from stacks.options import inside
+from stacks.options import inside, scaling_group
 from stacks.placement import placement_group
 from stacks.scaling import Template, group_args, owned_elsewhere
 from stacks.shortage import watch_launches
@@ -47,7 +47,7 @@ class Pool(pulumi.ComponentResource):
         group = Group(
             name,
             group_args(plan, pool, template, subnet_ids, parts.catalog),
-            inside(self, after=(parts.egress,), ignore=owned_elsewhere(pool)),
+            scaling_group(self, after=(parts.egress,), ignore=owned_elsewhere(pool)),
         )
         self.group_name = group.name
         keep_hooks(name, group.name, pool_hooks(plan, pool), self)

@@ -1,10 +1,15 @@
 """What a pool asks of AWS, market by market."""
 
+from dataclasses import replace
 from typing import Any
 
+import pulumi
 import pytest
 
-from tests.support.declared import EXAMPLES, declared_of
+from bedplate.cli.waves import waves
+from bedplate.rehearsal.simulation import running
+from bedplate.rehearsal.stack import World, run
+from tests.support.declared import EXAMPLES, EXPORTS, declared_of, plan_of
 
 Inputs = dict[str, dict[str, Any]]
 
@@ -77,3 +82,27 @@ def test_a_training_job_is_never_scaled_away(inputs: Inputs) -> None:
         name for name in groups if name.startswith("Group lab-train-")
     }
     assert all(each["suspendedProcesses"] == ["AZRebalance"] for each in groups.values())
+
+
+def test_groups_have_45_minutes_to_end_their_machines() -> None:
+    """Large instances take longer to terminate than the provider's default timeout of 10 minutes."""
+    plan = plan_of(EXAMPLES / "lab.yaml")
+    stack = next(stack for wave in waves(plan) for stack in wave if stack.name == "lab.us-west-2")
+    timeouts: dict[str, tuple[str | None, str | None]] = {}
+
+    def note(args: pulumi.ResourceTransformationArgs) -> None:
+        if args.type_ == "aws:autoscaling/group:Group":
+            given = args.opts.custom_timeouts or pulumi.CustomTimeouts()
+            timeouts[args.name] = (given.update, given.delete)
+
+    def program() -> None:
+        pulumi.runtime.register_stack_transformation(note)
+        stack.program()
+
+    with running(plan.account) as simulation:
+        world = World(simulation, exports={f"organization/bedplate/{plan.name}.shared": EXPORTS})
+        done = run(replace(stack, program=program), world, preview=True)
+
+    assert not done.failures
+    assert {"lab-laptops", "lab-control-1", "lab-sim-us-west-2"} <= timeouts.keys()
+    assert set(timeouts.values()) == {("45m", "45m")}
