@@ -10,13 +10,20 @@ from stacks.options import inside
 
 # The provider's word for a size that stays as it is; what is left out becomes 0.
 _KEEP = -1
+# The state holds the next run of an action that recurs as its start time. The provider sends that time with an update,
+# and AWS refuses it once it is past. AWS knows an action by its name, so the old one must be deleted first.
+# This is issue 2473 of pulumi/pulumi-aws.
+_RENEWED = pulumi.ResourceOptions(replace_on_changes=["*"], delete_before_replace=True)
 
 
 def wind(name: str, group: pulumi.Output[str], actions: tuple[Action, ...], parent: pulumi.Resource) -> None:
-    """Declare what happens to a group by the clock."""
+    """Declare the scheduled actions of a group."""
     for action in actions:
         title = f"{name}-{action.name}"
-        Schedule(title, _args(title, group, action), inside(parent))
+        options = inside(parent)
+        if action.cron:
+            options = pulumi.ResourceOptions.merge(options, _RENEWED)
+        Schedule(title, _args(title, group, action), options)
 
 
 def _args(title: str, group: pulumi.Output[str], action: Action) -> ScheduleArgs:

@@ -21,6 +21,8 @@ class PrivateZone(pulumi.ComponentResource):
             comment=f"Names of the fleet {plan.name}",
             vpcs=[ZoneVpcArgs(vpc_id=vpc_id, vpc_region=plan.home.name)],
             tags=named(plan.name),
+            # Nodes register their names by themselves. AWS deletes no zone that holds records.
+            force_destroy=True,
         )
         self.zone_id = Zone(plan.name, args, inside(self, ignore=("vpcs",))).zone_id
         self.register_outputs({"zone_id": self.zone_id})

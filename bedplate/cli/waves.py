@@ -45,7 +45,10 @@ def _check_parts(plan: FleetPlan, asked: Sequence[str]) -> None:
 
 
 def _stack(plan: FleetPlan, part: str) -> Stack:
-    return Stack(stack_name(plan, part), PROJECT, partial(declare, plan, part), images=plan.record.images)
+    zone = plan.domain if part == plan.home.name else ""
+    return Stack(
+        stack_name(plan, part), PROJECT, partial(declare, plan, part), images=plan.record.images, node_zone=zone
+    )
 
 
 def _with_images(plan: FleetPlan) -> FleetPlan:

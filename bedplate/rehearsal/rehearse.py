@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.endured import endured
+from bedplate.rehearsal.interim import pass_a_day
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.report import Phase, Report, StackReport
 from bedplate.rehearsal.simulation import running
@@ -51,6 +52,10 @@ class Rehearsal:
             if not self.failed:
                 self._side_by_side(phase, wave, run)
 
+    def pass_a_day(self, waves: Waves) -> None:
+        """Let a day pass for what exists."""
+        pass_a_day(self.world.simulation, tuple(stack for wave in waves for stack in wave))
+
     def destroy(self, phase: Phase, waves: Waves) -> None:
         """Destroy the stacks, those of the last wave first, whatever has failed."""
         for wave in reversed(waves):
@@ -75,7 +80,8 @@ def rehearse(
     """Create every stack, run each again, run what the `changed` programs declare instead, and destroy everything.
 
     With weather, the stacks are created in spite of it as far as they can be, and made whole when it has passed.
-    A phase is run only when nothing has failed before it; the destruction always is.
+    A phase is run only when nothing has failed before it; the destruction always is. A day passes before the change
+    and before the destruction.
     """
     started = time.perf_counter()
     _load_sdk()
@@ -84,8 +90,10 @@ def rehearse(
         rehearsal.create(waves)
         rehearsal.run(Phase.AGAIN, waves)
         if changed:
+            rehearsal.pass_a_day(waves)
             rehearsal.run(Phase.CHANGE, changed)
             rehearsal.destroy(Phase.CHANGE, _without(waves, changed))
+        rehearsal.pass_a_day(changed or waves)
         rehearsal.destroy(Phase.DESTROY, changed or waves)
     seconds = time.perf_counter() - started
     return Report(tuple(rehearsal.reports.values()), seconds, simulation.calls, endured(simulation.climate, weather))

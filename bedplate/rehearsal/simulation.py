@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, Never
 
@@ -53,6 +54,8 @@ class Simulation:
     # What moto has no model of, kept by us: token of the kind -> id -> properties.
     fakes: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     climate: Climate = field(default_factory=Climate)
+    elapsed: timedelta = timedelta()
+    """How far its clock is ahead of the real one."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _clients: dict[tuple[str, str], BaseClient] = field(default_factory=dict)
     _shapes: dict[tuple[str, str], StructureShape] = field(default_factory=dict)
@@ -142,6 +145,11 @@ class Aws:
     def account(self) -> str:
         """The account's twelve digits."""
         return self.simulation.account
+
+    @property
+    def now(self) -> datetime:
+        """The time by the simulated clock."""
+        return datetime.now(UTC) + self.simulation.elapsed
 
     def elsewhere(self, region: str) -> "Aws":
         """Return the door to another region of the same account."""

@@ -36,6 +36,8 @@ class Stack:
     default_provider: DefaultProvider = field(default_factory=lambda: DefaultProvider(None, ("*",)))
     images: Mapping[str, str] = field(default_factory=dict)
     """Images that the account holds already, which the program may name: ids by `region/architecture`."""
+    node_zone: str = ""
+    """The domain of the private zone in which nodes of this stack register their names."""
 
     @property
     def full_name(self) -> str:

@@ -5,6 +5,7 @@ The good twin of a row is the specimen itself, which the promises try.
 
 from base64 import b64encode
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -114,6 +115,24 @@ def test_each_group_has_scheduled_actions_of_its_own(world: World) -> None:
     assert kind.read(world.aws, same, other)["maxSize"] == 5
     with pytest.raises(Refusal, match="no scheduled action"):
         kind.read(world.aws, name, inputs)
+
+
+def test_an_action_that_recurs_cannot_be_updated_a_day_later(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider sends the start time of the state, which is past by then; a new action gets a later one."""
+    kind, inputs = KINDS[_SCHEDULE], _sound(_SCHEDULE, world)
+    changed = {**inputs, "maxSize": 9}
+    name = kind.create(world.aws, inputs)
+    before = kind.read(world.aws, name, inputs)["startTime"]
+    kind.update(world.aws, name, inputs, changed)
+    after = kind.read(world.aws, name, inputs)["startTime"]
+    monkeypatch.setattr(world.aws.simulation, "elapsed", timedelta(days=1))
+
+    with pytest.raises(Refusal, match="Given start time is in the past"):
+        kind.update(world.aws, name, changed, inputs)
+    kind.delete(world.aws, name, inputs)
+
+    assert before == after
+    assert kind.read(world.aws, kind.create(world.aws, inputs), inputs)["startTime"] > before
 
 
 def test_a_group_starts_machines_from_a_later_version(world: World) -> None:

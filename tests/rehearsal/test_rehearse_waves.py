@@ -2,9 +2,11 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pulumi
+import pulumi_aws as aws
 import pytest
 from pulumi import Output, ResourceOptions, StackReference
 
@@ -15,7 +17,7 @@ from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import Stack, World
 from bedplate.rehearsal.stack import run as run_stack
 from bedplate.rehearsal.step import Op
-from tests.support.programs import ACCOUNT, parameter
+from tests.support.programs import ACCOUNT, parameter, vpc
 
 REGIONS = ("us-east-1", "us-west-2", "eu-north-1", "eu-west-1")
 
@@ -133,3 +135,26 @@ def _lone(region: str) -> None:
     second = parameter(f"{region}-b", first.name, overwrite=True)
     parameter(f"{region}-c", second.name.apply(lambda name: f"{name}!"), overwrite=True)
     pulumi.export("region", region)
+
+
+def _zone(domain: str, *, force_destroy: bool) -> None:
+    vpcs = [aws.route53.ZoneVpcArgs(vpc_id=vpc("lab").id)]
+    aws.route53.Zone("lab", name=domain, vpcs=vpcs, force_destroy=force_destroy)
+
+
+@pytest.mark.parametrize(
+    ("force_destroy", "phases"), [(True, set()), (False, {Phase.CHANGE, Phase.DESTROY})], ids=["forced", "plain"]
+)
+def test_nodes_register_names_before_a_zone_is_replaced_and_destroyed(
+    phases: set[Phase], *, force_destroy: bool
+) -> None:
+    """A private zone with records of nodes is deleted only where the provider may empty it first."""
+    old, new = (
+        replace(_stack("zone", partial(_zone, domain, force_destroy=force_destroy)), node_zone=domain)
+        for domain in ("lab.internal", "lab.example")
+    )
+
+    report = rehearse(ACCOUNT, [[old]], [[new]])
+
+    (stack,) = report.stacks
+    assert {phase for phase, done in stack.runs.items() if done.failures} == phases

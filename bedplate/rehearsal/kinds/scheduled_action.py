@@ -1,11 +1,13 @@
 """Scheduled actions: changes of an Auto Scaling group's sizes, at a moment or again and again.
 
 Sources: Auto Scaling API reference, PutScheduledUpdateGroupAction; the provider's resource, which sends 0 for a size
-that is left out and nothing for -1.
+that is left out and nothing for -1. AWS fills in the start time of an action that recurs, the time of its next run.
+The provider keeps that time in the state and sends it with each update, though it is past by then
+(github.com/pulumi/pulumi-aws/issues/2473).
 """
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 from zoneinfo import available_timezones
@@ -22,6 +24,8 @@ from bedplate.rehearsal.unknown import is_known
 _KEEP = -1
 _SIZES = {"minSize": "MinSize", "maxSize": "MaxSize", "desiredCapacity": "DesiredCapacity"}
 _MOMENT = "%Y-%m-%dT%H:%M:%SZ"
+# Every action is taken to run next within a day.
+_NEXT_RUN = timedelta(hours=12)
 _LIMITS = {
     "scheduledActionName": Text(1, 255, r"[^:]+", "no colon"),
     **dict.fromkeys(_SIZES, Number(_KEEP, 10000)),
@@ -29,15 +33,24 @@ _LIMITS = {
 
 
 def _create(aws: Aws, inputs: Props) -> str:
-    _put(aws, "", {}, inputs)
+    next_run = (aws.now + _NEXT_RUN).strftime(_MOMENT)
+    _put(aws, {}, {"startTime": next_run, **inputs})
     return str(inputs["scheduledActionName"])
 
 
-def _put(aws: Aws, ident: str, old: Props, new: Props) -> None:
+def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    if not new.get("startTime"):
+        kept = _start_time(_action(aws, ident, new["autoscalingGroupName"]))
+        _refuse_past("startTime", kept, aws.now)
+        new = {**new, "startTime": kept}
+    _put(aws, old, new)
+
+
+def _put(aws: Aws, old: Props, new: Props) -> None:
     require_group(aws, new["autoscalingGroupName"])
     # A moment that is past is refused only when it is sent: an action that has run is not put again.
     for key in ("startTime", "endTime"):
-        _refuse_past(key, new.get(key))
+        _refuse_past(key, new.get(key), datetime.now(UTC))
     operation = "put_scheduled_update_group_action"
     renames = {"autoscalingGroupName": "AutoScalingGroupName"}
     sizes = {key: _size(new.get(key), old.get(key)) for key in _SIZES}
@@ -50,9 +63,14 @@ def _size(size: int | None, before: int | None) -> int:
     return next((one for one in (size, before) if one is not None), 0)
 
 
-def _refuse_past(key: str, text: str | None) -> None:
+def _start_time(action: Mapping[str, Any]) -> str:
+    started: datetime = action["StartTime"]
+    return started.strftime(_MOMENT)
+
+
+def _refuse_past(key: str, text: str | None, now: datetime) -> None:
     moment = _moment(text)
-    if moment is not None and moment <= datetime.now(UTC):
+    if moment is not None and moment <= now:
         told = "start" if key == "startTime" else "end"
         raise Refusal("ValidationError", f"Given {told} time is in the past: {text}", key=key)
 
@@ -81,6 +99,7 @@ def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     place = f"{digits}:autoScalingGroupName/{group}:scheduledActionName/{ident}"
     return {
         "arn": aws.arn("autoscaling", f"scheduledUpdateGroupAction:{place}"),
+        "startTime": _start_time(found),
         **{key: found.get(name, _KEEP) for key, name in _SIZES.items()},
     }
 
@@ -137,7 +156,7 @@ SCHEDULE = Kind(
     computed=frozenset({"desiredCapacity", "endTime", "maxSize", "minSize", "startTime", "timeZone"}),
     create=_create,
     read=_read,
-    update=_put,
+    update=_update,
     delete=_delete,
     complaints=_complaints,
     note="no action ever runs",
