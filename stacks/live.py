@@ -26,7 +26,8 @@ def order(fleet_file: Path, stack: str) -> Order:
     Raises InputError for a faulty fleet file, a foreign stack, or a plan or an image that the lock does not hold.
     """
     catalog = load_catalog()
-    loaded = load_fleet(fleet_file, catalog)
+    # A group that has expired must not block the stacks of other regions.
+    loaded = load_fleet(fleet_file, catalog, part=stack.partition(".")[2])
     record = read_lock(lock_path(fleet_file), loaded.fleet.name)
     plan = loaded.judge(plan_fleet(loaded.fleet, record, catalog), catalog)
     refuse_unrecorded(plan, fleet_file)

@@ -28,10 +28,17 @@ def _expiry(evidence: Evidence, key: str, group: Group) -> Iterator[Fault]:
     if group.expires is not None:
         if group.expires != PERMANENT and is_past(group.expires, evidence.today):
             message = f"the group expired on {group.expires}; today is {evidence.today}"
-            yield fault("E329", f"{key}.expires", message, "delete the group, or write a later day")
+            yield fault("E329", f"{key}.expires", message, _renewal(evidence, group))
     elif _is_kept(evidence, group) and not evidence.declared.says(key, "expires"):
         message = f"{group.nodes.min} of {group.types[0]} run day and night, and nobody says until when"
         yield fault("W330", f"{key}.expires", message)
+
+
+def _renewal(evidence: Evidence, group: Group) -> str:
+    """Return how to keep an expired group: AWS changed its sizes, which only a refresh shows to Pulumi."""
+    regions = dict.fromkeys(rung.region for rung in group.ladder)
+    commands = " and ".join(f"`pulumi up --refresh -s {evidence.fleet.name}.{region}`" for region in regions)
+    return f"delete the group, or write a later day and run {commands}"
 
 
 def _is_kept(evidence: Evidence, group: Group) -> bool:

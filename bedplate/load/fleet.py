@@ -1,7 +1,7 @@
 """The two questions about a fleet file: which fleet is it, and what is wrong with it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bedplate.catalog import Catalog
@@ -57,9 +57,14 @@ class FleetFaults(InputError):
         super().__init__(f"{first.code} {first.message}{also}", where=where, fix=first.fix)
 
 
-def load_fleet(path: Path, catalog: Catalog) -> Loaded:
-    """Return the fleet of a file; FleetFaults holds all that is wrong with it."""
+def load_fleet(path: Path, catalog: Catalog, part: str | None = None) -> Loaded:
+    """Return the fleet of a file; FleetFaults holds all that is wrong with it.
+
+    With a `part` of the fleet (`shared`, a region or `links`), groups that have expired in other parts are no fault.
+    """
     reading = read_fleet(path, catalog)
+    if part is not None:
+        reading = replace(reading, faults=tuple(told for told in reading.faults if _is_about(told, reading, part)))
     if reading.fleet is None or reading.has_errors:
         raise FleetFaults(reading.faults)
     return Loaded(reading.fleet, reading.faults, path, reading)
@@ -75,6 +80,14 @@ def examine(path: Path, catalog: Catalog, record: Record = _NO_RECORD) -> tuple[
     except PlanFaults as refusal:
         return (*reading.faults, *_placed(reading, refusal.faults))
     return (*reading.faults, *_late(reading, reading.fleet, plan, catalog))
+
+
+def _is_about(told: Fault, reading: Reading, part: str) -> bool:
+    """Return False for the expiry of a group that has no pool in that part of the fleet."""
+    if told.code != "E329" or reading.fleet is None:
+        return True
+    group = reading.fleet.groups[told.key.split(".")[1]]
+    return any(rung.region == part for rung in group.ladder)
 
 
 def _late(reading: Reading, fleet: Fleet, plan: FleetPlan, catalog: Catalog) -> tuple[Fault, ...]:

@@ -27,7 +27,10 @@ class Sizes:
     desired: int | None = None
 
 
-NONE_LEFT = Sizes(0, 0, 0)
+# The maximum stays: Pulumi would not raise one that AWS has set to 0.
+_EMPTY = Sizes(min=0, desired=0)
+# A capacity block that has ended never has machines again.
+_OVER = Sizes(min=0, max=0, desired=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ def timetable(pool: PoolPlan) -> tuple[Action, ...]:
 
 def _daily(pool: PoolPlan, schedule: Schedule, until: datetime | None) -> Iterator[Action]:
     """Yield a morning and an evening; the evening is every day's, also of a day on which somebody came by hand."""
-    morning, evening = Sizes(min=pool.min), Sizes(min=0, desired=0)
+    morning, evening = Sizes(min=pool.min), _EMPTY
     days = ",".join(str(number) for number in weekdays(schedule.days))
     yield Action("start", morning, cron=_cron(schedule.start, days), zone=schedule.zone, until=until)
     yield Action("stop", evening, cron=_cron(schedule.stop, "*"), zone=schedule.zone, until=until)
@@ -60,11 +63,11 @@ def _daily(pool: PoolPlan, schedule: Schedule, until: datetime | None) -> Iterat
 
 def _last(pool: PoolPlan) -> Iterator[Action]:
     if pool.offer.ends is not None:
-        yield Action("end", NONE_LEFT, at=pool.offer.ends - _lead(pool))
+        yield Action("end", _OVER, at=pool.offer.ends - _lead(pool))
     expires = pool.tenure.expires
     if expires is not None and expires != PERMANENT:
         midnight = datetime.combine(date.fromisoformat(expires), time(), UTC)
-        yield Action("expire", NONE_LEFT, at=midnight + timedelta(days=1))
+        yield Action("expire", _EMPTY, at=midnight + timedelta(days=1))
 
 
 def _lead(pool: PoolPlan) -> timedelta:

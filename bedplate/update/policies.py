@@ -143,7 +143,11 @@ _GROUPS = (
     *_free("groups.*.labels", "tags; nodes register them when they start"),
     *_free("groups.*.taints", "tags; nodes register them when they start", *_EVERY),
     *_started_with("groups.*.owner", "tags of machines", *_EVERY),
-    *_started_with("groups.*.expires", "tags of machines, and when they end", *_EVERY),
+    *_started_with(
+        "groups.*.expires",
+        "tags of machines, and when they end; once that day is past, run `pulumi up --refresh`",
+        *_EVERY,
+    ),
     *_free("groups.*.schedule", "when machines start and stop", *_BOTH),
     *_free("groups.*.schedule.start", "when machines start and stop"),
     *_free("groups.*.schedule.stop", "when machines start and stop"),

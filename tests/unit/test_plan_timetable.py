@@ -67,6 +67,14 @@ def test_a_block_is_left_half_an_hour_before_aws_takes_it(kind: str, at: datetim
     assert (action.name, action.at, action.sizes) == ("end", at, Sizes(0, 0, 0))
 
 
+def test_an_expired_group_keeps_its_maximum() -> None:
+    """Min and desired become 0. A later date works again: Pulumi would not raise a maximum that AWS has lowered."""
+    (action,) = timetable(pool(expires="2099-12-31"))
+
+    assert (action.name, action.sizes) == ("expire", Sizes(min=0, desired=0))
+    assert action.at == datetime(2100, 1, 1, tzinfo=UTC)
+
+
 def test_the_earliest_end_ends_the_daily_hours() -> None:
     """A morning after it would ask for machines that nobody wants."""
     plain = pool(expires="2099-12-31", schedule={"start": "07:00", "stop": "20:00"})

@@ -92,6 +92,23 @@ def test_a_faulty_file_is_refused(recorded: Path) -> None:
         order(recorded, "solo.us-west-2")
 
 
+@pytest.mark.parametrize(("part", "is_refused"), [("us-west-2", True), ("us-east-1", False), ("shared", False)])
+def test_an_expired_group_blocks_the_stacks_that_hold_it(fleet_file: Path, part: str, *, is_refused: bool) -> None:
+    """Stacks of other regions, `shared` and `links` can be deployed."""
+    text = fleet_file.read_text(encoding="utf-8")
+    text = text.replace("regions:\n", "regions:\n  us-east-1: {zones: [us-east-1a]}\n")
+    fleet_file.write_text(text, encoding="utf-8")
+    record_plan(lock_path(fleet_file), load_fleet(fleet_file, load_catalog()).fleet, load_catalog())
+    fleet_file.write_text(re.sub(r"( +)types: ", r"\1expires: '2026-11-20'\n\1types: ", text), encoding="utf-8")
+
+    with pytest.raises(FleetFaults) if is_refused else nullcontext() as caught:
+        order(fleet_file, f"solo.{part}")
+
+    if caught:
+        (told,) = [told for told in caught.value.faults if told.code == "E329"]
+        assert told.fix.endswith("write a later day and run `pulumi up --refresh -s solo.us-west-2`")
+
+
 def test_an_operator_gets_a_sentence_not_a_traceback() -> None:
     """The program ends in the one error whose message Pulumi prints by itself."""
     ran = subprocess.run([sys.executable, "-"], input=_PROGRAM, cwd=ROOT, capture_output=True, text=True, check=False)

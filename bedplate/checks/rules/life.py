@@ -29,7 +29,7 @@ LIFE_RULES = (
         "E329",
         "in-the-past",
         "Auto Scaling refuses to act in the past, and what has ended cannot be started.",
-        "write a later day",
+        "write a later day, then run `pulumi up --refresh` for the group's regions",
         "EC2 Auto Scaling PutScheduledUpdateGroupAction",
         allowable=True,
     ),
