@@ -1,6 +1,6 @@
 """The machines that the fleet's Auto Scaling groups hold now, asked of AWS region by region."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any
@@ -13,6 +13,8 @@ from bedplate.plan.pool import PoolPlan
 
 # Groups that one call of DescribeAutoScalingGroups may name, instances of DescribeInstances. Source: their API pages.
 _GROUPS, _INSTANCES = 50, 100
+# States of an instance that has not terminated. Source: the API page of InstanceState.
+_EXISTING = ("pending", "running", "shutting-down", "stopping", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +38,27 @@ class Machine:
 
 def machines(door: Door, plan: FleetPlan) -> Answers[tuple[Machine, ...]]:
     """Return by region the machines that its groups hold, whatever state they are in."""
-    taken = {claim.instance: claim for claim in claims(door, plan)}
+    return machines_of(door, plan, plan.pools, claims(door, plan))
+
+
+def machines_of(
+    door: Door, plan: FleetPlan, pools: Iterable[PoolPlan], told: Iterable[Claim]
+) -> Answers[tuple[Machine, ...]]:
+    """Return by region the machines that the groups of pools hold, whatever state they are in."""
+    asked, taken = tuple(pools), {claim.instance: claim for claim in told}
 
     def ask(region: str) -> tuple[Machine, ...]:
-        pools = {f"{plan.name}-{pool.name}": pool for pool in plan.pools if pool.region == region}
-        return tuple(_of_region(door, region, pools, taken))
+        groups = {f"{plan.name}-{pool.name}": pool for pool in asked if pool.region == region}
+        return tuple(_of_region(door, region, groups, taken))
 
-    return ask_regions((pool.region for pool in plan.pools), ask)
+    return ask_regions((pool.region for pool in asked), ask)
+
+
+def has_terminated(door: Door, region: str, instance: str) -> bool:
+    """Return whether an instance has terminated; EC2 forgets it within the hour."""
+    ids, states = [instance], list(_EXISTING)
+    wanted = [{"Name": "instance-id", "Values": ids}, {"Name": "instance-state-name", "Values": states}]
+    return not any(page["Reservations"] for page in door.pages("ec2", region, "describe_instances", Filters=wanted))
 
 
 def _of_region(door: Door, region: str, pools: Mapping[str, PoolPlan], taken: Mapping[str, Claim]) -> Iterator[Machine]:

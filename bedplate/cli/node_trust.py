@@ -38,23 +38,29 @@ def trust(  # noqa: PLR0913  each is an option of the command line
 
     plan = planned(opened(fleet))
     if name is None or group:
-        return _of_groups(fleet, plan, name, group or [])
+        return _of_groups(fleet, plan, name, group or [], replace_known=replace)
     (node,) = named(plan, [name], load_catalog())
     if told is None:
-        from bedplate.cli.node_vouching import one_trusted
-
-        return one_trusted(fleet, plan, node, address)
+        return _of_one(fleet, plan, node, address, replace_known=replace)
     return _compared(fleet, plan, node, told, address, replace_known=replace)
 
 
-def _of_groups(fleet: Path, plan: "FleetPlan", name: str | None, groups: list[str]) -> int:
+def _of_one(fleet: Path, plan: "FleetPlan", node: "NodePlan", address: str | None, *, replace_known: bool) -> int:
+    from bedplate.cli.node_vouching import one_trusted
+
+    if address:
+        raise InputError("--address needs a fingerprint", fix="name the fingerprint, or leave --address out")
+    return one_trusted(fleet, plan, node, replace_known=replace_known)
+
+
+def _of_groups(fleet: Path, plan: "FleetPlan", name: str | None, groups: list[str], *, replace_known: bool) -> int:
     from bedplate.cli.node_vouching import group_trusted
 
     if not groups:
         raise InputError("no machine is named", fix="name a machine, or --group; see `bedplate node list`")
     if name:
         raise InputError(f"{name} and --group are two things", fix="give one or the other")
-    return group_trusted(fleet, plan, groups)
+    return group_trusted(fleet, plan, groups, replace_known=replace_known)
 
 
 def _compared(  # noqa: PLR0913  what an operator says of one machine

@@ -19,6 +19,7 @@ _MACHINE = re.compile(rf"control-\d\.{_REGION}", re.ASCII)
 _IMAGE_OF = re.compile(rf"{_REGION}/(x86_64|arm64)", re.ASCII)
 _ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
 _NODE = re.compile(r"[a-z0-9][a-z0-9-]*\.[a-z][a-z0-9-]*", re.ASCII)
+_INSTANCE = re.compile(r"i-[0-9a-f]{8,17}", re.ASCII)
 HOST_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]{40,1400}={0,2}", re.ASCII)
 _RESTORE = "restore it from its history: `git checkout -- fleet.lock`"
 
@@ -84,6 +85,15 @@ def keys_of(name: str, value: object) -> tuple[str, ...]:
     if any(not HOST_KEY.fullmatch(key) for key in value):
         raise NotALockError(f"{name} has a line that is no public host key")
     return tuple(value)
+
+
+def instance_of(name: str, value: object) -> str:
+    """Return the EC2 instance that had the recorded host keys of a machine."""
+    if not _NODE.fullmatch(name):
+        raise NotALockError(f"it names a machine that bedplate never writes: {name!r}")
+    if not isinstance(value, str) or not _INSTANCE.fullmatch(value):
+        raise NotALockError(f"{name} has {value!r}, which is no instance id")
+    return value
 
 
 def gateway_of(region: str, value: object) -> IPv4Address:

@@ -104,9 +104,12 @@ def record_doors(
         return _rewritten(path, fleet, known, known.with_doors(gateways, resolvers))
 
 
-def record_host_keys(path: Path, fleet: str, machine: str, keys: tuple[str, ...], *, replace_known: bool) -> Record:
+def record_host_keys(  # noqa: PLR0913  what is known of one machine
+    path: Path, fleet: str, machine: str, keys: tuple[str, ...], instance: str | None = None, *, replace_known: bool
+) -> Record:
     """Record the host keys of a machine, and return what the lock holds now; raises as `record_images`.
 
+    `instance` is the EC2 instance that has them.
     InputError where other keys are recorded and are not to be replaced: another writer may have done so since.
     """
     with held(path):
@@ -115,7 +118,7 @@ def record_host_keys(path: Path, fleet: str, machine: str, keys: tuple[str, ...]
         if before and before != keys and not replace_known:
             fix = "where the machine was made anew, add --replace"
             raise InputError(f"another host key of {machine} is recorded", where=str(path), fix=fix)
-        return _rewritten(path, fleet, known, known.with_host_keys(machine, keys))
+        return _rewritten(path, fleet, known, known.with_host_keys(machine, keys, instance))
 
 
 def _rewritten(path: Path, fleet: str, known: Record, record: Record) -> Record:

@@ -12,6 +12,7 @@ from bedplate.lock.entry import (
     block_of,
     gateway_of,
     image_of,
+    instance_of,
     keys_of,
     number_of,
     resolvers_of,
@@ -23,7 +24,7 @@ from bedplate.plan.paths import is_nested
 VERSION = 1
 _KEYS = {"version", "fleet", "blocks"}
 # Locks written before these were known lack them.
-_MORE_KEYS = {"addresses", "images", "people", "groups", "host_keys", "gateways", "resolvers"}
+_MORE_KEYS = {"addresses", "images", "people", "groups", "host_keys", "instances", "gateways", "resolvers"}
 
 
 def lock_text(fleet: str, record: Record) -> str:
@@ -40,6 +41,7 @@ def lock_text(fleet: str, record: Record) -> str:
         "people": dict(sorted(record.people.items())),
         "groups": dict(sorted(record.groups.items())),
         "host_keys": {name: list(record.host_keys[name]) for name in sorted(record.host_keys)},
+        "instances": dict(sorted(record.instances.items())),
         "gateways": {region: str(record.gateways[region]) for region in sorted(record.gateways)},
         "resolvers": {region: list(map(str, record.resolvers[region])) for region in sorted(record.resolvers)},
     }
@@ -57,6 +59,7 @@ def parse_lock(text: str, fleet: str) -> Record:
         people={name: number_of(name, value, PEOPLE_IDS) for name, value in _entries(document, "people", "people")},
         groups={name: number_of(name, value, GROUP_IDS) for name, value in _entries(document, "groups", "groups")},
         host_keys={name: keys_of(name, value) for name, value in _entries(document, "host_keys", "machines")},
+        instances={name: instance_of(name, value) for name, value in _entries(document, "instances", "machines")},
         gateways={region: gateway_of(region, value) for region, value in _entries(document, "gateways", "regions")},
         resolvers={region: resolvers_of(region, value) for region, value in _entries(document, "resolvers", "regions")},
     )

@@ -9,6 +9,7 @@ NO_ADDRESSES: Mapping[str, IPv4Address] = MappingProxyType({})
 NO_IMAGES: Mapping[str, str] = MappingProxyType({})
 NO_NUMBERS: Mapping[str, int] = MappingProxyType({})
 NO_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+NO_INSTANCES: Mapping[str, str] = MappingProxyType({})
 NO_RESOLVERS: Mapping[str, tuple[IPv4Address, ...]] = MappingProxyType({})
 
 
@@ -18,8 +19,8 @@ class Record:
 
     `blocks` by path (`region/us-west-2/zone/us-west-2a/edge`), fixed `addresses` by machine (`control-1.us-west-2`),
     `images` by region and architecture (`us-west-2/x86_64`), user ids of `people` and group ids of `groups` by name,
-    public `host_keys` by machine (`ssh-ed25519 AAAA...`), public addresses of laptop `gateways` by region,
-    addresses of the `resolvers` that answer laptops and sites by region.
+    public `host_keys` by machine (`ssh-ed25519 AAAA...`), the EC2 `instances` by machine that had those keys, public
+    addresses of laptop `gateways` by region, addresses of the `resolvers` that answer laptops and sites by region.
     """
 
     blocks: Mapping[str, IPv4Network]
@@ -28,6 +29,7 @@ class Record:
     people: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
     groups: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
     host_keys: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NO_KEYS)
+    instances: Mapping[str, str] = field(default_factory=lambda: NO_INSTANCES)
     gateways: Mapping[str, IPv4Address] = field(default_factory=lambda: NO_ADDRESSES)
     resolvers: Mapping[str, tuple[IPv4Address, ...]] = field(default_factory=lambda: NO_RESOLVERS)
 
@@ -52,6 +54,11 @@ class Record:
             resolvers=MappingProxyType({**self.resolvers, **resolvers}),
         )
 
-    def with_host_keys(self, machine: str, keys: tuple[str, ...]) -> "Record":
-        """Return the record with these public host keys of a machine, in place of those that it had."""
-        return replace(self, host_keys=MappingProxyType({**self.host_keys, machine: keys}))
+    def with_host_keys(self, machine: str, keys: tuple[str, ...], instance: str | None = None) -> "Record":
+        """Return the record with these public host keys of a machine, and the instance that has them if known."""
+        others = {name: one for name, one in self.instances.items() if name != machine}
+        return replace(
+            self,
+            host_keys=MappingProxyType({**self.host_keys, machine: keys}),
+            instances=MappingProxyType({**others, machine: instance} if instance else others),
+        )

@@ -1,4 +1,4 @@
-"""`bedplate node trust`: a host key is taken when somebody has compared it, or AWS has told it, and never otherwise."""
+"""`bedplate node trust`: a host key is recorded when it was compared, or when AWS confirms it, and never otherwise."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from bedplate.cli import run
 from bedplate.lock import read_lock, record_host_keys
 from bedplate.nodes.host_key import fingerprint
-from tests.support.stubbed import StubbedSession
+from tests.support.stubbed import ACCOUNT, StubbedSession
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJp0bDmcH2ZKkXlPGrRCxKqFZbZ2G6jvYlUFfEyH0Bqw"
@@ -22,7 +22,9 @@ NAME = "workbench-cpu-2.us-west-2"
 HOME = "us-west-2"
 REST = {"IsTruncated": False, "MaxItems": "100"}
 
-pytestmark = pytest.mark.usefixtures("here")
+INSTANCE, FORMER = "i-0000000000000000b", "i-0000000000000000f"
+ADDRESS = "10.64.33.7"
+POOL = "lab-workbench-cpu-us-west-2"
 
 
 @pytest.fixture
@@ -101,18 +103,125 @@ def _zone(account: StubbedSession, *told: dict[str, str], ids: tuple[str, ...] =
         account.answers("route53", HOME, "list_resource_record_sets", answer, HostedZoneId=each)
 
 
-def _record(key: str, name: str = NAME) -> dict[str, str]:
-    return {"name": name, "A": "10.64.33.7", "TXT": '"i-0000000000000000b"', "SSHFP": SSHFP[key]}
+def _record(key: str, name: str = NAME, instance: str = INSTANCE) -> dict[str, str]:
+    return {"name": name, "A": ADDRESS, "TXT": f'"{instance}"', "SSHFP": SSHFP[key]}
+
+
+def _members(account: StubbedSession, *instances: str, state: str = "InService", address: str = ADDRESS) -> None:
+    """Answer which instances the group holds, and that they have that address."""
+    members = [
+        {
+            "InstanceId": each,
+            "AvailabilityZone": f"{HOME}a",
+            "LifecycleState": state,
+            "HealthStatus": "Healthy",
+            "ProtectedFromScaleIn": False,
+        }
+        for each in instances
+    ]
+    group = {
+        "AutoScalingGroupName": POOL,
+        "MinSize": 1,
+        "MaxSize": 20,
+        "DesiredCapacity": 2,
+        "DefaultCooldown": 300,
+        "AvailabilityZones": [f"{HOME}a"],
+        "HealthCheckType": "EC2",
+        "CreatedTime": "2026-11-21T00:00:00Z",
+        "Instances": members,
+    }
+    reply = {"AutoScalingGroups": [group]}
+    account.answers("autoscaling", HOME, "describe_auto_scaling_groups", reply, AutoScalingGroupNames=[POOL])
+    if instances:
+        wanted = [{"Name": "instance-id", "Values": list(instances)}]
+        _instances(account, wanted, *({"InstanceId": each, "PrivateIpAddress": address} for each in instances))
+
+
+def _existing(account: StubbedSession, instance: str, *, is_there: bool) -> None:
+    """Answer whether an instance has not terminated yet."""
+    states = ["pending", "running", "shutting-down", "stopping", "stopped"]
+    wanted = [{"Name": "instance-id", "Values": [instance]}, {"Name": "instance-state-name", "Values": states}]
+    _instances(account, wanted, *([{"InstanceId": instance}] if is_there else []))
+
+
+def _instances(account: StubbedSession, wanted: list[dict[str, Any]], *found: dict[str, str]) -> None:
+    booked = [{"Instances": list(found)}] if found else []
+    account.answers("ec2", HOME, "describe_instances", {"Reservations": booked}, Filters=wanted)
+
+
+def _asked(offering: Path) -> list[str]:
+    """Return the addresses that were scanned."""
+    noted = offering.parent / "offered.asked"
+    return noted.read_text().splitlines() if noted.exists() else []
 
 
 def test_a_key_that_aws_tells_and_the_machine_offers_is_recorded(account: StubbedSession, offering: Path) -> None:
-    """No fingerprint is read anywhere; the machine is asked at the address that AWS tells, and no name server is."""
+    """The machine is asked at the address that EC2 tells; the lock holds its key and its instance."""
     _zone(account, _record(KEY), _record(OTHER, "workbench-cpu-3.us-west-2"))
+    _members(account, INSTANCE)
 
     assert run(["node", "trust", NAME]) == 0
 
     assert _known() == {NAME: (KEY,)}
-    assert (offering.parent / "offered.asked").read_text() == "10.64.33.7\n"
+    assert dict(read_lock(Path("fleet.lock"), "lab").instances) == {NAME: INSTANCE}
+    assert _asked(offering) == [ADDRESS]
+
+
+# By what is wrong: the group's members and their state, the A record, the exit status, and what is said.
+UNCONFIRMED = {
+    "another instance": ((FORMER,), "InService", ADDRESS, 3, f"{INSTANCE} by its TXT record, which is no instance of"),
+    "no instance": ((), "InService", ADDRESS, 3, "no instance of workbench-cpu in us-west-2"),
+    "another address": ((INSTANCE,), "InService", "203.0.113.66", 3, f"{INSTANCE} has the address {ADDRESS}"),
+    "not in service": ((INSTANCE,), "Pending:Wait", ADDRESS, 6, "is not in service: Pending:Wait"),
+}
+
+
+@pytest.mark.parametrize("case", UNCONFIRMED)
+@pytest.mark.parametrize("which", [[NAME], ["--group", "workbench-cpu"]], ids=["one", "group"])
+def test_records_that_ec2_does_not_confirm_are_refused(
+    which: list[str], case: str, account: StubbedSession, offering: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Any process on a machine can write them. No other address than that of the instance is scanned."""
+    members, state, address, status, says = UNCONFIRMED[case]
+    _zone(account, {**_record(KEY), "A": address})
+    _members(account, *members, state=state)
+
+    assert run(["node", "trust", *which]) == status
+
+    assert says in capsys.readouterr().err
+    assert _asked(offering) == []
+    assert not Path("fleet.lock").exists()
+
+
+@pytest.mark.parametrize("former", [None, FORMER, INSTANCE], ids=["unknown", "running", "itself"])
+@pytest.mark.usefixtures("offering")
+def test_a_recorded_key_is_not_replaced_unasked(
+    former: str | None, account: StubbedSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unless its instance has terminated, another machine may have taken the name; --replace takes the new key."""
+    record_host_keys(Path("fleet.lock"), "lab", NAME, (OTHER,), former, replace_known=False)
+    _zone(account, _record(KEY))
+    _members(account, INSTANCE)
+    if former:
+        _existing(account, former, is_there=True)
+    assert run(["node", "trust", NAME]) == 3
+    kept, told = _known(), capsys.readouterr().err
+
+    account.belongs_to(ACCOUNT, HOME)
+    _zone(account, _record(KEY))
+    _members(account, INSTANCE)
+    assert run(["node", "trust", NAME, "--replace"]) == 0
+
+    assert kept == {NAME: (OTHER,)}
+    assert "--replace" in told
+    assert _known() == {NAME: (KEY,)}
+
+
+def test_an_address_is_named_with_a_fingerprint_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """What AWS tells is compared with the instance's own address."""
+    assert run(["node", "trust", NAME, "--address", "203.0.113.66"]) == 2
+
+    assert "--address needs a fingerprint" in capsys.readouterr().err
 
 
 def test_another_key_than_aws_tells_is_refused(
@@ -121,6 +230,7 @@ def test_another_key_than_aws_tells_is_refused(
     """Whoever answers in the machine's place is not believed, whatever else it offers."""
     offering.write_text(f"x {OTHER}\n")
     _zone(account, _record(KEY))
+    _members(account, INSTANCE)
 
     assert run(["node", "trust", NAME]) == 3
 
@@ -143,7 +253,7 @@ def test_what_aws_does_not_tell_is_not_trusted(
     assert run(["node", "trust", NAME]) == 6
 
     assert "has told AWS no host key" in capsys.readouterr().err
-    assert not (offering.parent / "offered.asked").exists()
+    assert _asked(offering) == []
     assert not Path("fleet.lock").exists()
 
 
@@ -165,16 +275,18 @@ def test_a_name_in_two_zones_is_nobodys(
     assert run(["node", "trust", NAME]) == 6
 
     assert f"two private zones tell of {NAME}" in capsys.readouterr().err
-    assert not (offering.parent / "offered.asked").exists()
+    assert _asked(offering) == []
 
 
 @pytest.mark.usefixtures("offering")
 def test_the_key_of_a_machine_that_is_gone_gives_way(
     account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Machines come and go under a name, and AWS says whose it is now; it is told that another had it."""
-    record_host_keys(Path("fleet.lock"), "lab", NAME, (OTHER,), replace_known=False)
+    """EC2 says that the instance of the recorded key has terminated; the output names both keys."""
+    record_host_keys(Path("fleet.lock"), "lab", NAME, (OTHER,), FORMER, replace_known=False)
     _zone(account, _record(KEY))
+    _members(account, INSTANCE)
+    _existing(account, FORMER, is_there=False)
 
     assert run(["node", "trust", NAME]) == 0
 
@@ -186,7 +298,8 @@ def test_the_key_of_a_machine_that_is_gone_gives_way(
 def test_a_groups_machines_are_taken_together(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
     """Those whose keys are not as AWS tells are named, and keep none from the others; other groups are left alone."""
     others = ("workbench-cpu-3.us-west-2", "workbench-gpu-1.us-west-2")
-    _zone(account, _record(KEY), _record(OTHER, others[0]), _record(KEY, others[1]))
+    _zone(account, _record(KEY), _record(OTHER, others[0], FORMER), _record(KEY, others[1]))
+    _members(account, INSTANCE, FORMER)
 
     assert run(["node", "trust", "--group", "workbench-cpu"]) == 3
 

@@ -28,6 +28,7 @@ RECORD = Record(
     host_keys={
         "titan-01.cellar": ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl",)
     },
+    instances={"workbench-cpu-2.us-west-2": "i-0123456789abcdef0"},
     gateways={"us-west-2": IPv4Address("8.20.30.41")},
     resolvers={"us-west-2": (IPv4Address("10.64.32.5"), IPv4Address("10.64.64.7"))},
 )
@@ -163,6 +164,8 @@ def test_a_lock_of_blocks_alone_is_read() -> None:
         ("host_keys", {"titan-01.cellar": ["ssh-dss AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh"]}),
         ("host_keys", {"titan-01.cellar": []}),
         ("host_keys", {"titan-01.cellar": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh"}),
+        ("instances", {"workbench-cpu-2.us-west-2": "0123456789abcdef0"}),
+        ("instances", {"workbench-cpu-2": "i-0123456789abcdef0"}),
         ("gateways", {"us-west-2": "8.20.30"}),
         ("gateways", {"cellar": "8.20.30.41"}),
         ("resolvers", {"us-west-2": "10.64.32.5"}),
