@@ -1,6 +1,7 @@
 """What machines have written into the fleet's private zone: whose a name is, at which address, by which host key.
 
-Told by Route 53's API, which AWS proves; plain DNS is never asked, for anybody on its way may answer.
+Read from Route 53's API, never from DNS, which others on the path can answer. Any process of a machine of an ssh group
+can write these records, so that a caller must compare them with EC2.
 """
 
 from collections import defaultdict
