@@ -17,12 +17,16 @@ class NotAnEntryError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The authority that signs from now on; `authority` is the SHA-256 of its certificate, `keys` where keys lie."""
+    """The authority that signs all later entries, and the key store it uses.
+
+    `authority` and `root` are the SHA-256 of the certificates in authority.crt; `root` is empty without a root.
+    """
 
     at: datetime
     fleet: str
     authority: str
     keys: str
+    root: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,8 @@ def _document(entry: Entry) -> dict[str, Any]:
     at = moment_text(entry.at)
     match entry:
         case Begun():
-            return {"begun": entry.fleet, "at": at, "authority": entry.authority, "keys": entry.keys}
+            kept = {"keys": entry.keys, "root": entry.root}
+            return {"begun": entry.fleet, "at": at, "authority": entry.authority, **kept}
         case Issued():
             told = {"issued": entry.name, "at": at, "use": entry.use, "serial": f"{entry.serial:x}"}
             slot = {} if entry.slot is None else {"slot": entry.slot}
@@ -105,7 +110,7 @@ def _document(entry: Entry) -> dict[str, Any]:
 def _entry(told: dict[str, Any]) -> Entry:
     at = _moment(told["at"])
     if "begun" in told:
-        return Begun(at, str(told["begun"]), str(told["authority"]), str(told["keys"]))
+        return Begun(at, str(told["begun"]), str(told["authority"]), str(told["keys"]), str(told["root"]))
     if "issued" in told:
         name, use, until = str(told["issued"]), Use(told["use"]), _moment(told["until"])
         return Issued(at, _serial(told["serial"]), name, use, until, str(told["key"]), _slot(told.get("slot")))

@@ -14,6 +14,7 @@ from tests.support.laptop_plans import HOME, PUBLIC, RESOLVERS
 from vpn.authority import new_root
 from vpn.certificate import certificate_text
 from vpn.pki_folder import folder_of
+from vpn.revocation import read_lists
 
 _OTHER = certificate_text(new_root("lab", NOW).certificate).encode()
 
@@ -143,6 +144,21 @@ def test_a_root_beside_the_fleet_file_is_refused(lab: Path) -> None:
     assert run(["vpn", "init", str(lab), "--root", str(lab.with_name("root.key"))]) == 2
 
     assert not folder_of(lab).authority.exists()
+
+
+def test_a_root_signs_a_successor(lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The former authority is revoked; without the root's key nothing is made."""
+    root, former = tmp_path / "disk" / "root.key", tmp_path / "former"
+    root.parent.mkdir()
+    assert run(["vpn", "init", str(lab), "--root", str(root)]) == 0
+    folder_of(lab).path.rename(former)
+    replaces = ["vpn", "init", str(lab), "--replaces", str(former / "authority.crt")]
+
+    assert run(replaces) == 2
+    assert "write `--root KEY`" in capsys.readouterr().err
+    assert run([*replaces, "--root", str(root)]) == 0
+
+    assert len(read_lists(folder_of(lab).root_list.read_text())[0]) == 1
 
 
 @pytest.mark.parametrize("kind", ["parameters", "secrets"])
