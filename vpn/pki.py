@@ -24,7 +24,7 @@ from vpn.passphrase import Passphrase, lock_of, unlocked
 from vpn.pki_folder import PkiFolder, is_unchanged, read_authority, read_journal
 from vpn.revocation import RootList, end_of, list_text, signed_list
 from vpn.roll import Roll, roll_of
-from vpn.tls_crypt import new_server_key
+from vpn.tls_crypt import digest, new_server_key
 
 # A folder that is committed leaves out what is secret, and what lasts a moment.
 _IGNORED = "keys/\n.*.held\n.*.tmp.*\n"
@@ -62,10 +62,12 @@ def begin(  # noqa: PLR0913  all that an authority is made of
         _check_free(begun, store)
         own = authority_under(root, begun.fleet, begun.at) if root else new_authority(begun.fleet, begun.at)
         authority = Authority(own.certificate, root.certificate if root else None)
-        store.write({AUTHORITY: key_text(own.key, lock), TLS_CRYPT: new_server_key()})
+        server_key = new_server_key()
+        begun = replace(_named(begun, authority), tls_crypt=digest(server_key))
+        store.write({AUTHORITY: key_text(own.key, lock), TLS_CRYPT: server_key})
         if root:
             folder.write(_root_texts(folder, own, root, root_list, begun))
-        folder.write(_first_texts(folder, own, _named(begun, authority)))
+        folder.write(_first_texts(folder, own, begun))
         folder.write({folder.authority: authority.chain})
 
 
