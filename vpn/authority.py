@@ -23,15 +23,24 @@ ROOT_LIFE, LIFE = timedelta(days=20 * 365), timedelta(days=10 * 365)
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """What the fleet's certificates hang on; `root` is None where the authority signed itself."""
+    """The certificate that issues all others; under a root also the root, and a self-signed twin of `certificate`.
+
+    The twin has the same key, name and key identifier.
+    """
 
     certificate: x509.Certificate
     root: x509.Certificate | None = None
+    twin: x509.Certificate | None = None
 
     @property
     def chain(self) -> str:
-        """The certificates that others have to trust, in PEM, the issuing one first."""
+        """The text of authority.crt, in PEM: the issuing certificate, then the root."""
         return "".join(certificate_text(one) for one in (self.certificate, self.root) if one is not None)
+
+    @property
+    def trusted(self) -> str:
+        """The only certificate that OpenVPN trusts, in PEM. A root would vouch for replaced authorities too."""
+        return certificate_text(self.twin or self.certificate)
 
 
 def new_authority(fleet: str, now: datetime) -> Issuer:
@@ -49,9 +58,26 @@ def authority_under(root: Issuer, fleet: str, now: datetime) -> Issuer:
     return _signed(f"{fleet} VPN authority", now, LIFE, root=root)
 
 
-def _signed(name: str, now: datetime, life: timedelta, *, below: int = 0, root: Issuer | None = None) -> Issuer:
-    """Return a certificate that may have so many authorities below it, signed by the root or by itself."""
-    key = new_key()
+def twin_of(issuer: Issuer, fleet: str, now: datetime) -> x509.Certificate:
+    """Return a self-signed certificate of an authority that a root has signed, valid as long as that one."""
+    life = issuer.certificate.not_valid_after_utc - now
+    return _signed(f"{fleet} VPN authority", now, life, key=issuer.key).certificate
+
+
+def _signed(  # noqa: PLR0913  all that differs between a root, an authority and its twin
+    name: str,
+    now: datetime,
+    life: timedelta,
+    *,
+    below: int = 0,
+    root: Issuer | None = None,
+    key: ec.EllipticCurvePrivateKey | None = None,
+) -> Issuer:
+    """Return a certificate, signed by the root or by itself, with a new key unless one is given.
+
+    `below` is the number of authorities that may be below it.
+    """
+    key = key or new_key()
     until = now + life if root is None else min(now + life, root.certificate.not_valid_after_utc)
     builder = (
         x509.CertificateBuilder()

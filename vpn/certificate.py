@@ -9,7 +9,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
     Encoding,
     NoEncryption,
     PrivateFormat,
@@ -17,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from vpn.pkcs8 import encrypted_text
 from vpn.subject import Subject, Use
 
 CURVE = ec.SECP384R1
@@ -98,8 +98,9 @@ def authority_identifier(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifie
 
 def key_text(key: ec.EllipticCurvePrivateKey, passphrase: bytes | None = None) -> str:
     """Return a private key as PKCS 8 in PEM, encrypted where there is a passphrase."""
-    lock = BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock).decode()
+    if passphrase:
+        return encrypted_text(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()), passphrase)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
 def certificate_text(certificate: x509.Certificate) -> str:

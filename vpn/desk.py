@@ -12,7 +12,7 @@ from bedplate.errors import MachineError
 from bedplate.hold import held
 from vpn.certificate import Issuer
 from vpn.entry import Entry, Joined, Listed, Revoked
-from vpn.lists import current_list, root_text
+from vpn.lists import current_list, root_texts
 from vpn.passphrase import Passphrase
 from vpn.pki import Pki, opened_issuer, reopened
 from vpn.revocation import end_of, list_text, signed_list
@@ -31,10 +31,14 @@ class Desk:
 
 @contextmanager
 def opened_desk(pki: Pki, now: datetime, passphrase: Passphrase) -> Iterator[Desk]:
-    """Open the folder again under the hold, with the authority's key; HeldError while somebody else signs."""
+    """Open the folder again under the lock, with the authority's key; HeldError while another process signs.
+
+    The root's list is checked here: nothing is signed next to one that could not be sent.
+    """
     with held(pki.folder.journal):
         fresh = reopened(pki)
         check_clock(fresh.roll, now)
+        root_texts(fresh, now)
         issuer, lock = opened_issuer(fresh, passphrase)
         yield Desk(fresh, issuer, lock, now.replace(microsecond=0))
 
@@ -49,7 +53,7 @@ def enter(desk: Desk, entries: Sequence[Entry]) -> None:
         number = roll.listed.number + 1 if roll.listed else 1
         made = signed_list(desk.issuer, roll.revocations(), number, desk.now)
         journal = journal.with_entries((Listed(desk.now, number, end_of(made)),))
-        lists = {folder.lists: list_text(made) + root_text(folder)}
+        lists = {folder.lists: list_text(made)}
     sealed = journal.text(desk.issuer.key)
     folder.write({folder.journal: sealed, folder.copy: sealed, **lists})
 

@@ -17,12 +17,18 @@ class NotAnEntryError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The authority that signs from now on; `authority` is the SHA-256 of its certificate, `keys` where keys lie."""
+    """The authority that signs all later entries, and the key store it uses.
+
+    `authority` and `root` are the SHA-256 of the certificates in authority.crt; `root` is empty without a root.
+    `tls_crypt` is the SHA-256 of the gateways' tls-crypt-v2 key.
+    """
 
     at: datetime
     fleet: str
     authority: str
     keys: str
+    root: str = ""
+    tls_crypt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,8 @@ def _document(entry: Entry) -> dict[str, Any]:
     at = moment_text(entry.at)
     match entry:
         case Begun():
-            return {"begun": entry.fleet, "at": at, "authority": entry.authority, "keys": entry.keys}
+            kept = {"keys": entry.keys, "root": entry.root, "tls_crypt": entry.tls_crypt}
+            return {"begun": entry.fleet, "at": at, "authority": entry.authority, **kept}
         case Issued():
             told = {"issued": entry.name, "at": at, "use": entry.use, "serial": f"{entry.serial:x}"}
             slot = {} if entry.slot is None else {"slot": entry.slot}
@@ -105,7 +112,8 @@ def _document(entry: Entry) -> dict[str, Any]:
 def _entry(told: dict[str, Any]) -> Entry:
     at = _moment(told["at"])
     if "begun" in told:
-        return Begun(at, str(told["begun"]), str(told["authority"]), str(told["keys"]))
+        fleet, *rest = (str(told[word]) for word in ("begun", "authority", "keys", "root", "tls_crypt"))
+        return Begun(at, fleet, *rest)
     if "issued" in told:
         name, use, until = str(told["issued"]), Use(told["use"]), _moment(told["until"])
         return Issued(at, _serial(told["serial"]), name, use, until, str(told["key"]), _slot(told.get("slot")))

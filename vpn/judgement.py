@@ -74,7 +74,7 @@ def list_faults(
     end, left = end_of(revocations), freshness(revocations, now)
     days = f"ends on {end:%Y-%m-%d}, in {max((end - now).days, 0)} days"
     return (
-        *_errors(not _signed_by(revocations, issuer), f"is of another authority than {_told(issuer)}"),
+        *_errors(not is_signed_by(revocations, issuer), f"is of another authority than {_told(issuer)}"),
         *_errors(end <= now, f"ended on {end:%Y-%m-%d}: a gateway that reads it lets nobody in"),
         *_errors(revocations.last_update_utc > now, f"begins on {revocations.last_update_utc:%Y-%m-%d} only, {_AHEAD}"),
         *_errors(end > now and left is Freshness.FAILURE, days),
@@ -122,7 +122,8 @@ def _hung_on(certificate: x509.Certificate, issuer: x509.Certificate) -> Iterato
         yield Fault(Level.ERROR, f"was not issued by {_told(issuer)}")
 
 
-def _signed_by(revocations: x509.CertificateRevocationList, issuer: x509.Certificate) -> bool:
+def is_signed_by(revocations: x509.CertificateRevocationList, issuer: x509.Certificate) -> bool:
+    """Return whether a list is signed by the key of a certificate, under its name."""
     key = issuer.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
         return False

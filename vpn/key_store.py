@@ -1,11 +1,13 @@
 """Where private keys lie: a folder of 0600 beside the fleet file, or the account. The store knows names, not uses."""
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from bedplate.errors import InputError
 from bedplate.writer import told_plainly, write_together
 
 AUTHORITY, TLS_CRYPT = "authority", "tls-crypt-v2"
@@ -13,6 +15,7 @@ AUTHORITY, TLS_CRYPT = "authority", "tls-crypt-v2"
 FOLDER = "folder"
 _PRIVATE = 0o600
 _PRIVATE_FOLDER = 0o700
+_OTHERS = 0o077
 
 
 class KeyStore(Protocol):
@@ -32,10 +35,14 @@ class FolderKeys:
     folder: Path
 
     def read(self, name: str) -> str | None:
-        """Return a text; MachineError where it may not be read."""
+        """Return a text; MachineError if it may not be read, InputError if others may read or write it."""
         path = self._path(name)
         if not os.path.lexists(path):
             return None
+        if path.is_file() and path.stat().st_mode & _OTHERS:
+            raise InputError(
+                "others may read or write this private key", where=str(path), fix=f"chmod 600 {shlex.quote(str(path))}"
+            )
         with told_plainly(path, "read"):
             return path.read_text(encoding="ascii")
 

@@ -13,10 +13,9 @@ from bedplate.plan.joint import pairs
 from bedplate.spec.vpn import TunnelAuth
 from vpn.certificate import certificate_text
 from vpn.due import Due, due
-from vpn.lists import deployable_lists
+from vpn.lists import deployable_lists, root_texts
 from vpn.passphrase import Passphrase
 from vpn.pki import Pki, bundle_of
-from vpn.revocation import list_text, read_lists
 from vpn.roll import Roll
 from vpn.serving import check_serves
 from vpn.sites.identity import identity_of
@@ -43,10 +42,10 @@ def papers_of(
 ) -> Mapping[str, Papers | BedplateError]:
     """Return what each gateway proves itself and judges others by, by place; or why it has nothing that serves.
 
-    Raises InputError where the list there is may not be deployed: it is everybody's.
+    Raises InputError if the authority's or the root's list cannot be deployed.
     """
     authorities = tuple(certificate_text(one) for one in (pki.authority.certificate, pki.authority.root) if one)
-    revoked = tuple(map(list_text, read_lists(deployable_lists(pki, now)))) if peers else ()
+    revoked = (deployable_lists(pki, now), *root_texts(pki, now)) if peers else ()
 
     def papers(place: str, peer: Subject) -> Papers | BedplateError:
         try:

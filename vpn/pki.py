@@ -5,29 +5,31 @@ clock: moments and passphrases are given.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from bedplate.errors import InputError
 from bedplate.hold import held
-from vpn.authority import LIFE, Authority, authority_under, new_authority
+from vpn.authority import LIFE, Authority, authority_under, new_authority, twin_of
 from vpn.bundle import Bundle, parse_bundle
-from vpn.certificate import Issuer, key_text
+from vpn.certificate import Issuer, certificate_text, key_text
 from vpn.entry import Begun, Listed
 from vpn.journal import Journal, new_journal
 from vpn.key_store import AUTHORITY, FOLDER, TLS_CRYPT, KeyStore
 from vpn.passphrase import Passphrase, lock_of, unlocked
 from vpn.pki_folder import PkiFolder, is_unchanged, read_authority, read_journal
-from vpn.revocation import end_of, list_text, signed_list
+from vpn.revocation import RootList, end_of, list_text, signed_list
 from vpn.roll import Roll, roll_of
-from vpn.tls_crypt import new_server_key
+from vpn.tls_crypt import digest, new_server_key
 
 # A folder that is committed leaves out what is secret, and what lasts a moment.
 _IGNORED = "keys/\n.*.held\n.*.tmp.*\n"
 Stores = Callable[[Begun], KeyStore]
+FIRST_ROOT_LIST = RootList(1, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +43,18 @@ class Pki:
     roll: Roll
 
 
-def begin(
-    folder: PkiFolder, begun: Begun, store: KeyStore, *, lock: bytes | None = None, root: Issuer | None = None
+def begin(  # noqa: PLR0913  all that an authority is made of
+    folder: PkiFolder,
+    begun: Begun,
+    store: KeyStore,
+    *,
+    lock: bytes | None = None,
+    root: Issuer | None = None,
+    root_list: RootList = FIRST_ROOT_LIST,
 ) -> None:
-    """Make a fleet's authority and its first list, under a root where one is given; `begun.authority` is filled in.
+    """Make a fleet's authority and its first list, under a root if one is given; fill in the digests of `begun`.
 
-    The certificate is written last: a run that was killed has begun nothing. InputError where there is one already.
+    authority.crt is written last: a killed run has begun nothing. InputError if the folder holds an authority.
     """
     folder.make()
     with held(folder.journal):
@@ -54,8 +62,12 @@ def begin(
         _check_free(begun, store)
         own = authority_under(root, begun.fleet, begun.at) if root else new_authority(begun.fleet, begun.at)
         authority = Authority(own.certificate, root.certificate if root else None)
-        store.write({AUTHORITY: key_text(own.key, lock), TLS_CRYPT: new_server_key()})
-        folder.write(_first_texts(folder, own, root, _named(begun, authority)))
+        server_key = new_server_key()
+        begun = replace(_named(begun, authority), tls_crypt=digest(server_key))
+        store.write({AUTHORITY: key_text(own.key, lock), TLS_CRYPT: server_key})
+        if root:
+            folder.write(_root_texts(folder, own, root, root_list, begun))
+        folder.write(_first_texts(folder, own, begun))
         folder.write({folder.authority: authority.chain})
 
 
@@ -64,11 +76,17 @@ def open_pki(folder: PkiFolder, fleet: str, stores: Stores) -> Pki:
     authority = read_authority(folder)
     journal = read_journal(folder, public_key(authority))
     begun = journal.begun
-    if begun.fleet != fleet or begun != _named(begun, authority):
+    if begun.fleet != fleet:
         raise InputError(
-            f"{folder.path.name} is of another fleet or authority: {begun.fleet}",
+            f"{folder.path.name} belongs to another fleet: {begun.fleet}",
             where=str(folder.path),
             fix="put the fleet's own folder beside the fleet file",
+        )
+    if begun != _named(begun, authority):
+        raise InputError(
+            "authority.crt does not match the first entry of the journal",
+            where=str(folder.authority),
+            fix="restore authority.crt as `bedplate vpn init` wrote it, from the first commit of the folder",
         )
     return Pki(folder, stores(begun), authority, journal, roll_of(journal))
 
@@ -125,14 +143,24 @@ def _check_free(begun: Begun, store: KeyStore) -> None:
 
 
 def _named(begun: Begun, authority: Authority) -> Begun:
-    return Begun(begun.at, begun.fleet, authority.certificate.fingerprint(SHA256()).hex(), begun.keys)
+    root = _digest(authority.root) if authority.root else ""
+    return replace(begun, authority=_digest(authority.certificate), root=root)
 
 
-def _first_texts(folder: PkiFolder, own: Issuer, root: Issuer | None, begun: Begun) -> dict[Path, str]:
-    """Return the files of an authority that has issued nothing; a root's list lasts as long as what it signed."""
+def _digest(certificate: x509.Certificate) -> str:
+    return certificate.fingerprint(SHA256()).hex()
+
+
+def _root_texts(folder: PkiFolder, own: Issuer, root: Issuer, first: RootList, begun: Begun) -> dict[Path, str]:
+    """Return the files that only an authority under a root has; the root's list lasts as long as the authority."""
+    made = signed_list(root, first.revoked, first.number, begun.at, LIFE)
+    twin = twin_of(own, begun.fleet, begun.at)
+    return {folder.twin: certificate_text(twin), folder.root_list: list_text(made)}
+
+
+def _first_texts(folder: PkiFolder, own: Issuer, begun: Begun) -> dict[Path, str]:
+    """Return the files of an authority that has issued nothing."""
     revoked = signed_list(own, (), 1, begun.at)
     journal = new_journal(begun).with_entries((Listed(begun.at, 1, end_of(revoked)),)).text(own.key)
-    roots = list_text(signed_list(root, (), 1, begun.at, LIFE)) if root else ""
-    kept = {folder.root_list: roots} if roots else {}
-    kept[folder.path / ".gitignore"] = _IGNORED
-    return {**kept, folder.lists: list_text(revoked) + roots, folder.copy: journal, folder.journal: journal}
+    kept = {folder.path / ".gitignore": _IGNORED, folder.lists: list_text(revoked)}
+    return {**kept, folder.copy: journal, folder.journal: journal}

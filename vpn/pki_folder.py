@@ -5,10 +5,11 @@ Reads strictly and writes whole. What lies under `keys/` is the key store's.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from bedplate.errors import InputError
@@ -17,6 +18,7 @@ from vpn.authority import Authority
 from vpn.journal import DamagedError, Journal, parse_journal
 
 _NAME = "fleet.pki"
+_UNVERIFIED = (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm)
 # What a journal holds before anything was issued: its beginning, the first list, the seal.
 _EMPTY_LINES = 3
 
@@ -47,18 +49,23 @@ class PkiFolder:
 
     @property
     def authority(self) -> Path:
-        """The certificates to trust."""
+        """The issuing certificate, then its root if there is one."""
         return self.path / "authority.crt"
 
     @property
+    def twin(self) -> Path:
+        """The self-signed twin of an issuing certificate that a root has signed."""
+        return self.path / "trusted.crt"
+
+    @property
     def lists(self) -> Path:
-        """What was revoked: the authority's list, then the root's where there is one."""
+        """The authority's revocation list."""
         return self.path / "crl.pem"
 
     @property
     def root_list(self) -> Path:
         """The root's own list, signed when it signed the authority."""
-        return self.path / "root.crl.pem"
+        return root_list_beside(self.authority)
 
     @property
     def keys(self) -> Path:
@@ -90,17 +97,50 @@ def folder_of(fleet_file: Path) -> PkiFolder:
 
 
 def read_authority(folder: PkiFolder) -> Authority:
-    """Return the authority; NoAuthority where none was begun."""
+    """Return the authority; NoAuthority where none was begun, InputError where a certificate is not verified."""
     if not os.path.lexists(folder.authority):
         raise NoAuthority(
             "this fleet's VPN has no authority yet", where=str(folder.path), fix="`bedplate vpn init` makes one"
         )
+    authority = read_chain(folder.authority)
+    return authority if authority.root is None else replace(authority, twin=_twin(folder.twin, authority.certificate))
+
+
+def read_chain(file: Path) -> Authority:
+    """Return the authority of an authority.crt, without its twin; InputError unless each certificate is verified."""
     try:
-        issuing, *root = x509.load_pem_x509_certificates(_text(folder.authority).encode())
-    except ValueError:
-        fix = "take it back from where it is committed"
-        raise InputError("authority.crt is no certificate", where=str(folder.authority), fix=fix) from None
-    return Authority(issuing, root[0] if root else None)
+        issuing, *roots = x509.load_pem_x509_certificates(_text(file).encode())
+        (signer,) = roots or [issuing]
+        issuing.verify_directly_issued_by(signer)
+    except _UNVERIFIED:
+        raise InputError(
+            f"{file.name} must hold one self-signed certificate, or one certificate and the root that signed it",
+            where=str(file),
+            fix="restore it from the first commit of the folder",
+        ) from None
+    return Authority(issuing, roots[0] if roots else None)
+
+
+def root_list_beside(authority: Path) -> Path:
+    """Return the path of the root's list of an authority.crt."""
+    return authority.with_name("root.crl.pem")
+
+
+def _twin(file: Path, issuing: x509.Certificate) -> x509.Certificate:
+    """Return the twin: only the owner of the issuing key can sign one."""
+    try:
+        (twin,) = x509.load_pem_x509_certificates(_text(file).encode())
+        twin.verify_directly_issued_by(twin)
+        is_twin = twin.subject == issuing.subject and twin.public_key() == issuing.public_key()
+    except _UNVERIFIED:
+        is_twin = False
+    if not is_twin:
+        raise InputError(
+            f"{file.name} must hold the self-signed twin of the certificate in authority.crt",
+            where=str(file),
+            fix="restore it from the first commit of the folder",
+        )
+    return twin
 
 
 def read_journal(folder: PkiFolder, key: ec.EllipticCurvePublicKey) -> Journal:

@@ -35,6 +35,14 @@ class Revocation:
     reason: Reason
 
 
+@dataclass(frozen=True, slots=True)
+class RootList:
+    """The list that a root signs next to an authority: its number, and the authorities that it revokes."""
+
+    number: int
+    revoked: tuple[Revocation, ...]
+
+
 class Freshness(StrEnum):
     """How near a list is to its end."""
 
@@ -67,15 +75,15 @@ def list_text(revocations: x509.CertificateRevocationList) -> str:
 
 
 def read_lists(text: str) -> tuple[x509.CertificateRevocationList, ...]:
-    """Return the lists of a PEM text, the authority's first; InputError for anything else."""
+    """Return the lists of a PEM text; InputError if it holds anything else, be it one byte."""
     end = "-----END X509 CRL-----\n"
     parts = [part + end for part in text.split(end)[:-1]]
     try:
         lists = tuple(x509.load_pem_x509_crl(part.encode()) for part in parts)
     except ValueError:
         lists = ()
-    if not lists or text.rpartition(end)[2].strip():
-        raise InputError("it is no list of revoked certificates in PEM", fix="`bedplate vpn sync` signs a new one")
+    if not lists or "".join(map(list_text, lists)) != text:
+        raise InputError("not a revocation list in PEM", fix="`bedplate vpn sync` signs a new one")
     return lists
 
 

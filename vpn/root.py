@@ -1,4 +1,4 @@
-"""A root whose key an operator keeps away from the fleet: read for the one moment in which it signs an authority."""
+"""A root whose key an operator keeps away from the fleet: read only while it signs an authority and its own list."""
 
 from datetime import datetime
 from pathlib import Path
@@ -10,8 +10,10 @@ from bedplate.writer import told_plainly, write_whole
 from vpn.authority import new_root
 from vpn.certificate import Issuer, certificate_text, key_text
 from vpn.judgement import authority_faults
+from vpn.lists import read_root_list
 from vpn.passphrase import Passphrase, lock_of, unlocked
-from vpn.pki_folder import PkiFolder
+from vpn.pki_folder import PkiFolder, read_chain, root_list_beside
+from vpn.revocation import Reason, Revocation, RootList, number_of
 
 
 def write_new_root(file: Path, fleet: str, folder: PkiFolder, now: datetime, lock: bytes | None) -> Issuer:
@@ -47,6 +49,22 @@ def read_root(file: Path, now: datetime, passphrase: Passphrase) -> Issuer:
         told = "; ".join(fault.message for fault in faults)
         raise InputError(f"the root's certificate {told}", where=str(beside), fix="bring the root's own")
     return root
+
+
+def list_replacing(file: Path, root: Issuer, now: datetime) -> RootList:
+    """Return the root's next list, which revokes the authority of an authority.crt as well.
+
+    InputError if another root signed that authority, or root.crl.pem beside it is not the root's list.
+    """
+    replaced = read_chain(file)
+    if replaced.root != root.certificate:
+        raise InputError(
+            f"{file.name} was not signed by this root", where=str(file), fix="name the authority.crt to replace"
+        )
+    last = read_root_list(root_list_beside(file), root.certificate)
+    before = (Revocation(row.serial_number, row.revocation_date_utc, Reason.REPLACED) for row in last)
+    own = Revocation(replaced.certificate.serial_number, now, Reason.REPLACED)
+    return RootList(number_of(last) + 1, (*before, own))
 
 
 def certificate_file(file: Path) -> Path:

@@ -14,7 +14,8 @@ from vpn.bundle import Bundle
 from vpn.certificate import common_name
 from vpn.judgement import certificate_faults
 from vpn.pki import Pki
-from vpn.subject import Subject
+from vpn.subject import Subject, Use
+from vpn.tls_crypt import digest
 
 
 def check_serves(whose: str, bundle: Bundle, subject: Subject, pki: Pki, now: datetime) -> None:
@@ -40,6 +41,8 @@ def _faults(bundle: Bundle, subject: Subject, pki: Pki, now: datetime) -> Iterat
         yield f"names {made.subject.rfc4514_string()}"
     if load_pem_private_key(bundle.key.encode(), None).public_key() != made.public_key():
         yield "is not of the key beside it"
+    if subject.use is Use.SERVER and digest(bundle.tls_crypt) != pki.journal.begun.tls_crypt:
+        yield "has a damaged tls-crypt-v2 key beside it"
     yield from _by_journal(made.serial_number, pki)
 
 

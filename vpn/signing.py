@@ -18,7 +18,7 @@ from vpn.passphrase import Passphrase
 from vpn.pki import Pki
 from vpn.revocation import Reason
 from vpn.subject import Subject, Use
-from vpn.tls_crypt import client_key
+from vpn.tls_crypt import client_key, digest
 
 
 def add(pki: Pki, subjects: Sequence[Subject], now: datetime, passphrase: Passphrase) -> tuple[Issued, ...]:
@@ -69,6 +69,11 @@ def _issued(desk: Desk, subjects: Sequence[Subject]) -> tuple[Issued, ...]:
     server_key = desk.pki.store.read(TLS_CRYPT)
     if server_key is None:
         raise InputError("the gateways' tls-crypt-v2 key is not here", fix="sign where it is kept, or put it back")
+    if digest(server_key) != desk.pki.journal.begun.tls_crypt:
+        raise InputError(
+            "the gateways' tls-crypt-v2 key is damaged: no gateway would accept a key made from it",
+            fix="restore it from where you keep a copy of keys/",
+        )
     roll = desk.pki.roll
     slots = roll.slots((each.name for each in subjects if each.use is Use.CLIENT), desk.now)
     made = [

@@ -4,9 +4,10 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from bedplate.errors import InputError
 from vpn.entry import Issued
 from vpn.judgement import Fault, Level, list_faults
-from vpn.lists import read_list
+from vpn.lists import read_list, root_texts
 from vpn.pki import Pki
 from vpn.revocation import end_of, number_of
 from vpn.subject import Use, user_of
@@ -55,7 +56,7 @@ def standing(pki: Pki, people: Container[str], now: datetime) -> Standing:
         number=number_of(found) if found is not None else None,
         until=end_of(found) if found is not None else None,
         authority=end,
-        faults=(*_list_faults(pki, now), *_authority_faults(end, now)),
+        faults=(*_list_faults(pki, now), *_root_faults(pki, now), *_authority_faults(end, now)),
     )
 
 
@@ -82,6 +83,14 @@ def _list_faults(pki: Pki, now: datetime) -> tuple[Fault, ...]:
     late = (Fault(Level.ERROR, "crl.pem is not the last list that was signed: `bedplate vpn sync`"),) if behind else ()
     told = list_faults(found, pki.authority.certificate, now)
     return (*late, *(Fault(fault.level, f"crl.pem {fault.message}: `bedplate vpn sync`") for fault in told))
+
+
+def _root_faults(pki: Pki, now: datetime) -> tuple[Fault, ...]:
+    try:
+        root_texts(pki, now)
+    except InputError as error:
+        return (Fault(Level.ERROR, f"{error.what}: {error.fix}"),)
+    return ()
 
 
 def _authority_faults(end: datetime, now: datetime) -> tuple[Fault, ...]:

@@ -25,6 +25,11 @@ def new_server_key() -> str:
     return _pem(_SERVER, os.urandom(_KEY))
 
 
+def digest(server_key: str) -> str:
+    """Return the SHA-256 of the gateways' key, which does not reveal it."""
+    return sha256(server_key.encode()).hexdigest()
+
+
 def client_key(server_key: str, name: str) -> str:
     """Return a new key for a laptop, in PEM: known to every gateway that has the server's key, bound to a name."""
     key, metadata = os.urandom(_CLIENT_KEY), _USER_DEFINED + name.encode()

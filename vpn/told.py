@@ -57,7 +57,7 @@ def _keys_of(gateway: LaptopGateway, pki: Pki, passphrase: Passphrase, now: date
         check_serves(f"the gateway in {gateway.place}", bundle, Subject(gateway.name, Use.SERVER), pki, now)
     except BedplateError as error:
         return PartError(f"what is kept as {gateway.name} cannot be sent: {error.what}", fix=error.fix)
-    return GatewayKeys(pki.authority.chain, bundle.certificate, bundle.key, bundle.tls_crypt)
+    return GatewayKeys(pki.authority.trusted, bundle.certificate, bundle.key, bundle.tls_crypt)
 
 
 def node_of_gateway(plan: FleetPlan, gateway: LaptopGateway) -> NodePlan:

@@ -19,6 +19,7 @@ from bedplate.cli.vpn_opening import (
     now,
     store_of,
 )
+from bedplate.errors import InputError
 
 if TYPE_CHECKING:
     from vpn.certificate import Issuer
@@ -33,13 +34,19 @@ class Keys(StrEnum):
     SECRETS = SECRETS
 
 
-def init(
+def init(  # noqa: PLR0913  one parameter an option
     fleet: FleetFile = DEFAULT_FLEET,
     *,
     root: Annotated[
         Path | None,
         typer.Option(
             "--root", metavar="FILE", help="The key of a root kept elsewhere, FILE.crt beside it; made if new."
+        ),
+    ] = None,
+    replaces: Annotated[
+        Path | None,
+        typer.Option(
+            "--replaces", metavar="FILE", help="authority.crt of the root's former authority, which it revokes."
         ),
     ] = None,
     keys: Annotated[Keys, typer.Option("--keys", help="Where private keys are kept.")] = Keys.FOLDER,
@@ -50,15 +57,23 @@ def init(
     from bedplate.cli.opening import opened, planned
     from bedplate.report.vpn import begun_lines
     from vpn.entry import Begun
-    from vpn.pki import begin
+    from vpn.pki import FIRST_ROOT_LIST, begin
     from vpn.pki_folder import folder_of
+    from vpn.root import list_replacing
 
     plan = planned(opened(fleet))
     folder = folder_of(fleet)
     folder.check_unused()
+    if replaces and not (root and root.exists()):
+        raise InputError(
+            "--replaces needs the root that signed the former authority", where="--root", fix="write `--root KEY`"
+        )
     lock = new_passphrase(passphrase_file) if locked else None
     top = _root(root, plan.name, folder, lock, passphrase_file)
-    begin(folder, Begun(now(), plan.name, "", keys.value), store_of(keys, fleet), lock=lock, root=top)
+    moment = now()
+    root_list = list_replacing(replaces, top, moment) if replaces and top else FIRST_ROOT_LIST
+    begun = Begun(moment, plan.name, "", keys.value)
+    begin(folder, begun, store_of(keys, fleet), lock=lock, root=top, root_list=root_list)
     show(begun_lines(keys_of(plan.name, fleet), root))
     return 0
 

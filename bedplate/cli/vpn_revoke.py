@@ -1,7 +1,7 @@
 """`bedplate vpn revoke`: a laptop that was lost opens nothing any more, and is cut off where it is connected."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,9 +10,6 @@ from bedplate.cli.output import show
 from bedplate.cli.vpn_gateways import SshConfig
 from bedplate.cli.vpn_opening import PassphraseFile, User, keys_of, known_passphrase, now, users_of
 from bedplate.errors import BedplateError, InputError, PartError
-
-if TYPE_CHECKING:
-    from vpn.pki import Pki
 
 
 def revoke(
@@ -41,21 +38,22 @@ def revoke(
         )
     gone = sign(pki, names, Reason.LOST, now(), known_passphrase(passphrase_file))
     show(revoked_lines(gone))
-    _tell(fleet, keys_of(name, fleet), ssh_config, names)
+    try:
+        _update(fleet, name, ssh_config, names)
+    except PartError:
+        raise
+    except BedplateError as error:
+        raise PartError(
+            f"revoked, but no gateway was updated: {error.what}",
+            where=error.where or str(fleet),
+            fix="; ".join(filter(None, (error.fix, "then `bedplate vpn sync`: until then gateways let them in"))),
+        ) from None
     return 0
 
 
-def _tell(fleet: Path, pki: "Pki", ssh_config: Path | None, names: set[str]) -> None:
-    """Tell the gateways; PartError where the fleet file does not say which there are."""
+def _update(fleet: Path, name: str, ssh_config: Path | None, names: set[str]) -> None:
+    """Send every gateway the new list; PartError names those that were not reached."""
     from bedplate.cli.opening import opened, planned
     from bedplate.cli.vpn_gateways import tell_gateways
 
-    try:
-        plan = planned(opened(fleet))
-    except BedplateError as error:
-        raise PartError(
-            f"revoked, and no gateway was told, for the fleet file cannot be used: {error.what}",
-            where=error.where or str(fleet),
-            fix="mend it (`bedplate check`), then `bedplate vpn sync`: until then they are let in",
-        ) from None
-    tell_gateways(plan, pki, ssh_config, cut=names)
+    tell_gateways(planned(opened(fleet)), keys_of(name, fleet), ssh_config, cut=names)

@@ -55,4 +55,4 @@ def _check_counts(pki: "Pki", name: str) -> None:
 def _keys(pki: "Pki", bundle: "Bundle") -> "LaptopKeys":
     from vpn.laptops.profile import LaptopKeys
 
-    return LaptopKeys(pki.authority.chain, bundle.certificate, bundle.key, bundle.tls_crypt)
+    return LaptopKeys(pki.authority.trusted, bundle.certificate, bundle.key, bundle.tls_crypt)

@@ -8,7 +8,7 @@ from bedplate.cli.options import DEFAULT_FLEET, FleetFile
 from bedplate.cli.output import show
 from bedplate.cli.vpn_gateways import SshConfig
 from bedplate.cli.vpn_opening import PassphraseFile, keys_of, known_passphrase, now
-from bedplate.errors import BedplateError, PartError
+from bedplate.errors import BedplateError, InputError, PartError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,10 +37,16 @@ def sync(
     passphrase = cache(known_passphrase(passphrase_file))
     _signed(pki, wanted, passphrase)
     signed = keys_of(plan.name, fleet)
-    _each(
-        lambda: _tell(plan, signed, ssh_config, wanted.left, passphrase),
-        lambda: _bring(plan, fleet, ssh_config, passphrase),
-    )
+    try:
+        _each(
+            lambda: _tell(plan, signed, ssh_config, wanted.left, passphrase),
+            lambda: _bring(plan, fleet, ssh_config, passphrase),
+        )
+    except InputError as error:
+        if signed.journal == pki.journal:
+            raise
+        what = f"signed, but not every gateway was updated: {error.what}"
+        raise PartError(what, where=error.where, fix=error.fix) from None
     return 0
 
 

@@ -1,5 +1,6 @@
 """`bedplate vpn init`, and what no command does without it: an authority, made once, its keys where it is said."""
 
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,11 @@ from bedplate.cli import run
 from bedplate.lock import lock_path, record_doors
 from tests.support.authority import NOW
 from tests.support.laptop_plans import HOME, PUBLIC, RESOLVERS
+from tests.support.page import spoken
 from vpn.authority import new_root
 from vpn.certificate import certificate_text
 from vpn.pki_folder import folder_of
+from vpn.revocation import read_lists
 
 _OTHER = certificate_text(new_root("lab", NOW).certificate).encode()
 
@@ -143,6 +146,20 @@ def test_a_root_beside_the_fleet_file_is_refused(lab: Path) -> None:
     assert run(["vpn", "init", str(lab), "--root", str(lab.with_name("root.key"))]) == 2
 
     assert not folder_of(lab).authority.exists()
+
+
+def test_a_root_signs_a_successor(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the page says: the former authority is revoked. Without the root's key nothing is made."""
+    page = spoken("vpn-keys.md", "bedplate vpn init --root /media/key/root.key --replaces former.pki/authority.crt")
+    command, root = page.replace("/media/key", str(tmp_path)), str(tmp_path / "root.key")
+    assert run(["vpn", "init", "--root", root]) == 0
+    folder_of(here).path.rename("former.pki")
+
+    assert run(["vpn", "init", "--replaces", "former.pki/authority.crt"]) == 2
+    assert "write `--root KEY`" in capsys.readouterr().err
+    assert run(shlex.split(command)[1:]) == 0
+
+    assert len(read_lists(folder_of(here).root_list.read_text())[0]) == 1
 
 
 @pytest.mark.parametrize("kind", ["parameters", "secrets"])

@@ -82,7 +82,7 @@ def test_a_damaged_key_keeps_no_revocation_from_any_gateway(
 def test_a_fault_in_the_file_keeps_nobody_from_being_revoked(
     begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is signed; that no gateway was told, since the file does not say of them, is status 6."""
+    """It is signed; no gateway is updated, since the file does not name them: status 6."""
     run(["vpn", "add", "ada", str(begun)])
     run(["vpn", "sync", str(begun)])
     sound = begun.read_text()
@@ -91,9 +91,29 @@ def test_a_fault_in_the_file_keeps_nobody_from_being_revoked(
     assert run(["vpn", "revoke", "ada", str(begun)]) == 6
 
     told = capsys.readouterr()
-    assert "no gateway was told, for the fleet file cannot be used" in told.err
+    assert "revoked, but no gateway was updated: " in told.err
     begun.write_text(sound)
     assert "ada.laptop" not in listed(begun, capsys)
+    assert run(["vpn", "sync", str(begun)]) == 0
+    assert [_let_in(gateways, host) for host in HOSTS.values()] == [set(), set()]
+
+
+def test_a_revocation_that_no_gateway_got_is_done_in_part(
+    begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An error after the journal was written is status 6, of `revoke` and of `sync`; the next `sync` sends the list."""
+    for user in ("ada", "grace"):
+        run(["vpn", "add", user, str(begun)])
+    run(["vpn", "sync", str(begun)])
+    _without(begun, "grace")
+    nowhere = ["--ssh-config", str(begun.with_name("none"))]
+
+    assert run(["vpn", "revoke", "ada", str(begun), *nowhere]) == 6
+    assert "revoked, but no gateway was updated: there is no such file" in capsys.readouterr().err
+    assert run(["vpn", "sync", str(begun), *nowhere]) == 6
+    assert "signed, but not every gateway was updated: there is no such file" in capsys.readouterr().err
+    assert run(["vpn", "sync", str(begun), *nowhere]) == 2
+
     assert run(["vpn", "sync", str(begun)]) == 0
     assert [_let_in(gateways, host) for host in HOSTS.values()] == [set(), set()]
 

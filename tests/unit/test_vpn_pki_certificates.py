@@ -27,12 +27,13 @@ AUTHORITY = new_authority("lab", NOW)
 
 
 def _verified(folder: PkiFolder, name: str, purpose: str, now: datetime) -> str:
-    """Return what openssl says of a certificate in the folder, at a moment, every list read."""
+    """Return what openssl says of a certificate at a moment, with the certificate and list that daemons get."""
     need_program("openssl")
-    proof = folder.path / f"{name}.crt"
+    proof, trusted = folder.path / f"{name}.crt", folder.path / "ca.crt"
+    trusted.write_text(pki_in(folder).authority.trusted)
     proof.write_text(bundle_of(pki_in(folder), name, unasked).certificate)
     options = ("-x509_strict", "-crl_check_all", "-purpose", purpose, "-attime", str(int(now.timestamp())))
-    files = ("-CAfile", str(folder.authority), "-CRLfile", str(folder.lists), str(proof))
+    files = ("-CAfile", str(trusted), "-CRLfile", str(folder.lists), str(proof))
     done = subprocess.run(["openssl", "verify", *options, *files], capture_output=True, text=True, check=False)
     return "OK" if done.returncode == 0 else done.stderr
 
@@ -53,13 +54,13 @@ def test_openssl_takes_what_is_issued(tmp_path: Path, *, is_below: bool) -> None
 
 
 def test_a_roots_key_is_nowhere_in_the_folder(tmp_path: Path) -> None:
-    """It is the operator's to keep elsewhere; its certificate is what everybody trusts."""
+    """The operator keeps it elsewhere. Its certificate is in authority.crt, and no daemon trusts it."""
     root = new_root("lab", NOW)
     folder = begun_in(tmp_path, root=root)
 
     assert {file.name for file in folder.keys.iterdir()} == {"authority.pem", "tls-crypt-v2.pem"}
-    assert pki_in(folder).authority.chain.endswith(certificate_text(root.certificate))
-    assert folder.lists.read_text().count("BEGIN X509 CRL") == 2
+    assert folder.authority.read_text().endswith(certificate_text(root.certificate))
+    assert certificate_text(root.certificate) not in pki_in(folder).authority.trusted
 
 
 def test_no_certificate_outlives_its_authority() -> None:

@@ -1,7 +1,9 @@
 """Private keys and the certificates beside them: whose they are, how they are kept, and under what names."""
 
 import stat
+import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,16 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from bedplate.errors import InputError
 from bedplate.plan.laptops import NAME_PREFIX
 from tests.support.authority import NOW, added, begun_in, pki_in, unasked
+from tests.support.needs import need_program
 from vpn.bundle import Bundle, parse_bundle
 from vpn.passphrase import is_locked
 from vpn.pki import bundle_of
 from vpn.pki_folder import PkiFolder
+from vpn.serving import check_serves
 from vpn.signing import add
 from vpn.subject import GATEWAY_PREFIX, Subject, Use, gateway, laptop
+
+GATEWAY = gateway("cellar", "lab.internal")
 
 
 def test_keys_are_their_owners_alone(folder: PkiFolder) -> None:
@@ -41,6 +47,32 @@ def test_keys_are_locked_by_a_passphrase_where_one_is_given(tmp_path: Path) -> N
     with pytest.raises(InputError, match="does not open") as refused:
         add(pki_in(folder), [laptop("grace")], NOW, lambda: b"wrong horse")
     assert "horse" not in str(vars(refused.value))
+
+
+def test_a_passphrase_is_slow_to_guess(tmp_path: Path) -> None:
+    """600,000 rounds of PBKDF2 with SHA-256, in a format that openssl reads."""
+    need_program("openssl")
+    folder = begun_in(tmp_path, lock=b"correct horse")
+    file = ["-in", str(folder.keys / "authority.pem")]
+
+    told = subprocess.run(["openssl", "asn1parse", *file], capture_output=True, text=True, check=True).stdout
+
+    assert [word for word in ("PBKDF2", "hmacWithSHA256", "aes-256-cbc", f":{600_000:06X}") if word not in told] == []
+    subprocess.run(["openssl", "pkey", *file, "-passin", "pass:correct horse", "-noout"], check=True)
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o602, 0o644, 0o710])
+def test_a_key_that_others_may_read_is_refused(mode: int, folder: PkiFolder) -> None:
+    """Who reads the authority's key signs for it; the fix is the command."""
+    file = folder.keys / "authority.pem"
+    file.chmod(mode)
+
+    with pytest.raises(InputError, match="others may read or write") as refused:
+        added(folder, "ada")
+
+    assert refused.value.fix == f"chmod 600 {file}"
+    file.chmod(0o700)
+    assert added(folder, "ada")
 
 
 def test_a_key_of_another_authority_is_refused(tmp_path: Path) -> None:
@@ -81,6 +113,27 @@ def test_a_spoilt_file_of_a_key_is_refused(change: Callable[[Bundle], str], fold
         bundle_of(pki_in(folder), "ada.laptop", unasked)
 
     assert "BEGIN" not in str(vars(refused.value))
+
+
+def _flipped(text: str) -> str:
+    """Return a PEM text with another letter in the middle of its data."""
+    head, first, *lines = text.splitlines(keepends=True)
+    return "".join((head, first.swapcase(), *lines))
+
+
+def test_a_damaged_tls_crypt_key_is_refused(folder: PkiFolder) -> None:
+    """No gateway would accept a laptop's key made from it; given to a gateway, it would lock all laptops out."""
+    add(pki_in(folder), [GATEWAY], NOW, unasked)
+    file = folder.keys / "tls-crypt-v2.pem"
+    file.write_text(_flipped(file.read_text()))
+    bundle = bundle_of(pki_in(folder), GATEWAY.name, unasked)
+
+    with pytest.raises(InputError, match="tls-crypt-v2 key is damaged"):
+        added(folder, "ada")
+    check_serves("the gateway", bundle, GATEWAY, pki_in(folder), NOW)
+    damaged = replace(bundle, tls_crypt=_flipped(bundle.tls_crypt))
+    with pytest.raises(InputError, match="damaged tls-crypt-v2 key"):
+        check_serves("the gateway", damaged, GATEWAY, pki_in(folder), NOW)
 
 
 def test_gateways_share_a_hiding_key_and_laptops_do_not(folder: PkiFolder) -> None:

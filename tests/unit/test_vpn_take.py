@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from getpass import getuser
 from pathlib import Path
@@ -138,6 +138,27 @@ def test_a_certificate_that_is_refused_changes_no_list(gate: Taking) -> None:
 
     with pytest.raises(Refusal, match="not one to trust"):
         gate.take(ADA, keys=gate.identity(use=Use.CLIENT))
+
+    assert gate.lying == before
+
+
+def test_every_certificate_of_ca_crt_is_the_authoritys(gate: Taking) -> None:
+    """Daemons would trust a second one as well, and it needs no list of revoked certificates."""
+    before, fresh = gate.lying, gate.identity()
+
+    with pytest.raises(Refusal, match=r"ca\.crt must hold one certificate"):
+        gate.take(ADA, keys=replace(fresh, trusted=fresh.trusted + LabKeys().trusted))
+
+    assert gate.lying == before
+
+
+def test_a_revoked_certificate_is_not_taken_up(gate: Taking) -> None:
+    """The list that comes with it is asked."""
+    before, fresh = gate.lying, gate.identity()
+    gate.keys.revoke(GATEWAY.name)
+
+    with pytest.raises(Refusal, match="certificate revoked"):
+        gate.take(ADA, keys=fresh)
 
     assert gate.lying == before
 

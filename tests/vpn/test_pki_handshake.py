@@ -11,7 +11,9 @@ import pytest
 from tests.support.authority import begun_in, pki_in, unasked
 from tests.support.needs import need_program
 from vpn.authority import new_root
-from vpn.pki import bundle_of
+from vpn.bundle import Bundle
+from vpn.certificate import Issuer, certificate_text, issue, key_text, new_key
+from vpn.pki import bundle_of, opened_issuer
 from vpn.pki_folder import PkiFolder
 from vpn.revocation import Reason
 from vpn.signing import add, revoke
@@ -36,11 +38,12 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> PkiFolder:
     return begun
 
 
-def _files(folder: PkiFolder, name: str, tls_crypt: str | None = None) -> list[str]:
+def _files(folder: PkiFolder, name: str, tls_crypt: str | None = None, bundle: Bundle | None = None) -> list[str]:
     """Return OpenVPN's options that name the files of one end, written beside the folder."""
-    bundle = bundle_of(pki_in(folder), name, unasked)
+    bundle = bundle or bundle_of(pki_in(folder), name, unasked)
     texts = {"cert": bundle.certificate, "key": bundle.key, "tls-crypt-v2": tls_crypt or bundle.tls_crypt}
-    options = ["--ca", str(folder.authority)]
+    texts["ca"] = pki_in(folder).authority.trusted
+    options = []
     for word, text in texts.items():
         path = folder.path.with_name(f"{name}.{word}")
         path.write_text(text)
@@ -55,7 +58,7 @@ def _free_port() -> str:
         return str(probe.getsockname()[1])
 
 
-def _meet(folder: PkiFolder, laptop_key: str | None = None) -> tuple[bool, str]:
+def _meet(folder: PkiFolder, laptop_key: str | None = None, laptop_bundle: Bundle | None = None) -> tuple[bool, str]:
     """Let a laptop dial a gateway; return whether both have met, and what the gateway logged."""
     port = _free_port()
     log = folder.path.with_name("gateway.log")
@@ -75,7 +78,14 @@ def _meet(folder: PkiFolder, laptop_key: str | None = None) -> tuple[bool, str]:
     dials = ["--tls-client", "--remote", "127.0.0.1", port, "--nobind", "--verify-x509-name", "gateway.", "name-prefix"]
     commands = (
         ["openvpn", *both, *listens, "--remote-cert-tls", "client", *_files(folder, GATEWAY.name)],
-        ["openvpn", *both, *dials, "--remote-cert-tls", "server", *_files(folder, LAPTOP.name, laptop_key)],
+        [
+            "openvpn",
+            *both,
+            *dials,
+            "--remote-cert-tls",
+            "server",
+            *_files(folder, LAPTOP.name, laptop_key, laptop_bundle),
+        ],
     )
     with log.open("w") as sink, log.with_suffix(".laptop").open("w") as other:
         ends = [
@@ -119,6 +129,31 @@ def test_a_revoked_laptop_is_not(folder: PkiFolder) -> None:
 
     assert not has_met
     assert "certificate revoked" in log
+
+
+def test_a_stolen_authority_opens_nothing_of_its_successor(tmp_path: Path) -> None:
+    """Both are under one root: a thief sends a certificate of the stolen key, with the stolen authority's own."""
+    need_program("openvpn")
+    root = new_root("lab", _now())
+    stolen, successor = (_begun_under(root, tmp_path / name) for name in ("stolen", "successor"))
+    thief = opened_issuer(pki_in(stolen), unasked)[0]
+    key = new_key()
+    forged = issue(thief, LAPTOP, key.public_key(), 7, _now())
+    chain = certificate_text(forged) + certificate_text(thief.certificate)
+    hidden = bundle_of(pki_in(successor), LAPTOP.name, unasked).tls_crypt
+
+    assert _meet(successor)[0]
+    has_met, log = _meet(successor, laptop_bundle=Bundle(chain, key_text(key), hidden))
+
+    assert not has_met
+    assert "unable to get local issuer certificate" in log
+
+
+def _begun_under(root: Issuer, path: Path) -> PkiFolder:
+    path.mkdir()
+    begun = begun_in(path, _now(), root=root)
+    add(pki_in(begun), [GATEWAY, LAPTOP], _now(), unasked)
+    return begun
 
 
 def test_a_laptop_with_a_key_of_other_gateways_is_not(folder: PkiFolder) -> None:

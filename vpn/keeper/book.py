@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .certificate import check_identity
 from .history import check_history, remember_history
 from .identity import NAMES, fresh_identity, put_identity
 from .owed import Owed, note, read_owed
 from .place import TRANSPORTS, Place
-from .revoked import fresh_list, list_in_force, put_list
+from .revoked import fresh_file, fresh_list, list_in_force, put_list
 from .settle import settle
 from .text_file import put
 from .trouble import Refusal
@@ -82,6 +83,8 @@ def _taken(place: Place, book: Book) -> dict[str, object]:
         trusted = (identity or place.settings) / place.trusted.name
         before = list_in_force(place, trusted)
         with fresh_list(place, book.crl, trusted, before) as revoked:
+            if identity:
+                check_identity(fresh_file(place), *(identity / name for name in NAMES[:3]))
             ending = _ending(place, book, revoked.serials - before.serials)
             owed = read_owed(place.owed) | Owed(ending, frozenset(TRANSPORTS if identity else ()))
             note(place.owed, owed)

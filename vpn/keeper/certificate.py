@@ -52,9 +52,16 @@ def read_list(file: Path, trusted: Path) -> RevokedList:
     return RevokedList(int(told["crlNumber"], 16), begin, end, serials)
 
 
-def check_identity(trusted: Path, certificate: Path, key: Path) -> None:
-    """Refuse a certificate that the authority did not sign, or a key that is not the certificate's."""
-    done = _asked("verify", "-CAfile", str(trusted), "-purpose", "sslserver", str(certificate))
+def check_identity(revoked: Path, trusted: Path, certificate: Path, key: Path) -> None:
+    """Refuse a certificate that the authority did not sign or has revoked, and a key of another certificate.
+
+    `trusted` must hold nothing but the authority: daemons trust every certificate in it.
+    """
+    if trusted.read_text().count("-----BEGIN ") != 1:
+        raise Refusal("ca.crt must hold one certificate, that of the authority")
+    alone = ("-CAfile", str(trusted), "-no-CApath", "-no-CAstore")
+    lists = ("-crl_check_all", "-CRLfile", str(revoked))
+    done = _asked("verify", *alone, *lists, "-purpose", "sslserver", str(certificate))
     if done.returncode:
         raise Refusal(f"the gateway's certificate is not one to trust: {' '.join(done.stderr.split())[:160]}")
     own = _openssl("x509", "-in", str(certificate), "-noout", "-pubkey")

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from .certificate import check_identity
 from .place import Place
 from .trouble import Refusal
 
@@ -18,9 +17,9 @@ _SECRET = ("server.key", "tls-crypt-v2.key")
 
 @contextmanager
 def fresh_identity(place: Place, files: Mapping[str, str] | None) -> Iterator[Path | None]:
-    """Give the folder of a new certificate and keys, judged and not yet in force; None where none is new.
+    """Yield the folder of a new certificate and keys, not yet checked nor in force; None if none is new.
 
-    Nobody but the daemons' own account reads the keys, at any instant. Raises Refusal where they do not agree.
+    Nobody but the daemons' own account reads the keys, at any instant.
     """
     if files is None or all(_text(place.settings / name) == files[name] for name in NAMES):
         yield None
@@ -29,7 +28,6 @@ def fresh_identity(place: Place, files: Mapping[str, str] | None) -> Iterator[Pa
     try:
         for name in NAMES:
             _write(fresh / name, files[name], place.owner)
-        check_identity(*(fresh / name for name in NAMES[:3]))
         yield fresh
     finally:
         shutil.rmtree(fresh)

@@ -30,7 +30,7 @@ def fresh_list(place: Place, text: str, trusted: Path, before: RevokedList) -> I
     Raises Refusal for a list that is over or has not begun, older than the one before, or not signed by the authority
     in `trusted`.
     """
-    fresh = _fresh(place)
+    fresh = fresh_file(place)
     try:
         fill(fresh, text)
         told = read_list(fresh, trusted)
@@ -45,11 +45,12 @@ def put_list(place: Place) -> None:
     if place.crl.exists():
         # OpenVPN reads it anew when its size or its second has changed.
         later = max(int(time.time()), int(place.crl.stat().st_mtime) + 1)
-        os.utime(_fresh(place), (later, later))
-    _fresh(place).replace(place.crl)
+        os.utime(fresh_file(place), (later, later))
+    fresh_file(place).replace(place.crl)
 
 
-def _fresh(place: Place) -> Path:
+def fresh_file(place: Place) -> Path:
+    """Return the path of a list that is not yet in force."""
     return place.settings / ".crl.new"
 
 
@@ -65,7 +66,7 @@ def _check(place: Place, told: RevokedList, before: RevokedList) -> None:
         )
     if told.number < before.number:
         raise Refusal(f"list {told.number} of revoked certificates is older than the one in force, {before.number}")
-    if told.number == before.number and _fresh(place).read_bytes() != place.crl.read_bytes():
+    if told.number == before.number and fresh_file(place).read_bytes() != place.crl.read_bytes():
         raise Refusal(
             f"two lists of revoked certificates have the number {told.number}, the one in force and the one that was"
             " sent: two have signed apart. `bedplate vpn join`, then `bedplate vpn sync`"
