@@ -98,11 +98,12 @@ def _disks(pools: Iterable[PoolPlan], standing_gib: int) -> dict[str, tuple[int,
 
 
 def _rules(plan: FleetPlan, region: RegionPlan) -> int:
-    """Return how many rules the largest group has: nodes and control plane let in their own, and each other."""
+    """Return how many rules the largest group has, with those that name a group: the group itself, or another."""
     nodes = len(node_rules(plan, region)) + 1
-    if region.home and plan.control_plane:
-        return max(nodes + 1, len(control_rules(plan)) + 2, len(storage_rules(plan)))
-    return max(nodes, len(storage_rules(plan)) if plan.files else 0)
+    storage = len(storage_rules(plan, region)) + 1 if any(each.region == region.name for each in plan.files) else 0
+    if not (region.home and plan.control_plane):
+        return max(nodes, storage)
+    return max(nodes + 1, len(control_rules(plan)) + 2, storage)
 
 
 def _counts(plan: FleetPlan, region: RegionPlan, groups: int) -> dict[str, tuple[int, int]]:
