@@ -2,7 +2,16 @@
 
 import pulumi
 
-from bedplate.plan.door import ANYWHERE, API, NFS, control_rules, node_rules, storage_rules
+from bedplate.plan.door import (
+    ANYWHERE,
+    API,
+    NFS,
+    WORKER_PORTS,
+    control_rules,
+    has_workers,
+    node_rules,
+    storage_rules,
+)
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from stacks.security_group import Doors
 
@@ -60,6 +69,8 @@ class ControlFirewall(pulumi.ComponentResource):
         doors.let_out(ANYWHERE)
         doors.let_in(*control_rules(plan))
         doors.let_in_bearers(nodes.doors, "API from nodes", API)
+        for what, protocol, port in WORKER_PORTS if has_workers(plan, plan.home.name) else ():
+            doors.let_in_bearers(nodes.doors, f"{what} from nodes", port, protocol)
         # The API server calls kubelets and webhooks, which listen on any port.
         nodes.doors.let_in_bearers(doors, "All from control")
         self.group_id = doors.group_id

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network
 
 from bedplate.plan.beyond import places
-from bedplate.plan.door import ANYWHERE, NFS, SSH, TCP, Rule
+from bedplate.plan.door import ANYWHERE, NFS, SSH, TCP, WORKER_PORTS, Rule, has_workers
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.hostnames import API_PORT
 from bedplate.plan.joint import is_led
@@ -98,6 +98,10 @@ def _control(plan: FleetPlan, duties: frozenset[Duty]) -> Iterator[Rule]:
     for place in places(plan):
         for name, block in blocks_of(plan, place):
             yield Rule(f"api-from-{name}", f"Kubernetes API for {place}", block, TCP, API_PORT)
+    for place in (each for each in places(plan) if has_workers(plan, each)):
+        for name, block in _machines(plan, place, Use.KUBERNETES):
+            for what, protocol, port in WORKER_PORTS:
+                yield Rule(f"{what.lower()}-from-{name}", f"{what} from workers of {place}", block, protocol, port)
     for pool in plan.laptops:
         yield Rule(
             f"api-from-laptops-{pool.place}", f"Kubernetes API for laptops of {pool.place}", pool.block, TCP, API_PORT

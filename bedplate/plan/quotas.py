@@ -8,7 +8,7 @@ from itertools import groupby
 from bedplate.catalog import Catalog
 from bedplate.catalog.quotas import QuotaFacts
 from bedplate.plan.beyond import has_transit
-from bedplate.plan.door import control_rules, node_rules, storage_rules
+from bedplate.plan.door import WORKER_PORTS, control_rules, has_workers, node_rules, storage_rules
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from bedplate.plan.pool import PoolPlan, together
 from bedplate.plan.standing import Standing, laptop_gateways, nat_gateways, resolvers, standing, standing_volumes
@@ -103,7 +103,8 @@ def _rules(plan: FleetPlan, region: RegionPlan) -> int:
     storage = len(storage_rules(plan, region)) + 1 if any(each.region == region.name for each in plan.files) else 0
     if not (region.home and plan.control_plane):
         return max(nodes, storage)
-    return max(nodes + 1, len(control_rules(plan)) + 2, storage)
+    to_control = 1 + (len(WORKER_PORTS) if has_workers(plan, region.name) else 0)
+    return max(nodes + 1, len(control_rules(plan)) + 1 + to_control, storage)
 
 
 def _counts(plan: FleetPlan, region: RegionPlan, groups: int) -> dict[str, tuple[int, int]]:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.plan import FleetPlan
-from bedplate.plan.door import NFS, SSH, TCP
+from bedplate.plan.door import NFS, SSH, TCP, WORKER_PORTS
 from bedplate.plan.hostnames import API_PORT
 from bedplate.plan.intent import Flow, Kind, Spot, reaches, spots
 from bedplate.plan.node import Duty, Ground, MountKind, NodePlan
@@ -185,6 +185,19 @@ def test_other_hosts_of_a_lan_reach_ssh_and_metrics_only(name: str) -> None:
 
     assert {str(block) for block in open_to} == {f"192.168.40.{last}/32" for last in (21, 22, 23)}
     assert {rule.port for rule in doors if rule.block == LAN} == {SSH, EXPORTER_PORT}
+
+
+def test_members_admit_pods_and_metrics_from_workers() -> None:
+    """VXLAN and the kubelet's port are open to blocks of nodes, and at a site to its workers' addresses."""
+    for _, protocol, port in WORKER_PORTS:
+        blocks = [
+            rule.block for rule in _node("control-1.us-west-2").doors if (rule.protocol, rule.port) == (protocol, port)
+        ]
+
+        for zone in (zone for region in LAB.regions for zone in region.zones):
+            assert any(zone.nodes.subnet_of(block) for block in blocks)
+            assert not any(zone.edge.overlaps(block) for block in blocks)
+        assert {str(block) for block in blocks if block.overlaps(LAN)} == {"192.168.40.21/32", "192.168.40.22/32"}
 
 
 def test_machines_of_the_cloud_mount_efs_and_read_their_own_regions_bucket() -> None:
