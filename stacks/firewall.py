@@ -2,7 +2,16 @@
 
 import pulumi
 
-from bedplate.plan.door import ANYWHERE, API, control_rules, node_rules, storage_rules
+from bedplate.plan.door import (
+    ANYWHERE,
+    API,
+    NFS,
+    WORKER_PORTS,
+    control_rules,
+    has_workers,
+    node_rules,
+    storage_rules,
+)
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from stacks.security_group import Doors
 
@@ -26,20 +35,28 @@ class NodeFirewall(pulumi.ComponentResource):
 
 
 class StorageFirewall(pulumi.ComponentResource):
-    """Storage answers the fleet's regions, and opens nothing itself."""
+    """Storage accepts NFS from nodes of the fleet, and opens no connection."""
 
     group_id: pulumi.Output[str]
 
-    def __init__(self, plan: FleetPlan, vpc_id: pulumi.Output[str], opts: pulumi.ResourceOptions) -> None:
+    def __init__(
+        self,
+        plan: FleetPlan,
+        region: RegionPlan,
+        vpc_id: pulumi.Output[str],
+        nodes: NodeFirewall,
+        opts: pulumi.ResourceOptions,
+    ) -> None:
         super().__init__("bedplate:stacks:StorageFirewall", plan.name, None, opts)
         doors = Doors(f"{plan.name}-storage", "Shared storage of the fleet", vpc_id, self)
-        doors.let_in(*storage_rules(plan))
+        doors.let_in(*storage_rules(plan, region))
+        doors.let_in_bearers(nodes.doors, "NFS from nodes", NFS)
         self.group_id = doors.group_id
         self.register_outputs({"group_id": self.group_id})
 
 
 class ControlFirewall(pulumi.ComponentResource):
-    """Members of the control plane trust one another; nodes, laptops and sites get to the API server."""
+    """Members of the control plane trust one another; nodes, laptops and sites reach the API server."""
 
     group_id: pulumi.Output[str]
 
@@ -52,6 +69,8 @@ class ControlFirewall(pulumi.ComponentResource):
         doors.let_out(ANYWHERE)
         doors.let_in(*control_rules(plan))
         doors.let_in_bearers(nodes.doors, "API from nodes", API)
+        for what, protocol, port in WORKER_PORTS if has_workers(plan, plan.home.name) else ():
+            doors.let_in_bearers(nodes.doors, f"{what} from nodes", port, protocol)
         # The API server calls kubelets and webhooks, which listen on any port.
         nodes.doors.let_in_bearers(doors, "All from control")
         self.group_id = doors.group_id

@@ -127,7 +127,7 @@ def _declare_files(ground: Ground, key: FleetKey) -> dict[str, SharedFiles]:
     held = [each for each in plan.files if each.region == ground.region.name]
     if not held:
         return {}
-    firewall = StorageFirewall(plan, network.vpc_id, here)
+    firewall = StorageFirewall(plan, ground.region, network.vpc_id, ground.firewall, here)
     parts = FilesParts(key.arn, firewall.group_id, network.node_subnet_ids)
     return {each.store: SharedFiles(plan, each, parts, here) for each in held}
 

@@ -33,13 +33,13 @@ class Doors:
         """Let what bears the group open connections."""
         self._let(SecurityGroupEgressRule, rules)
 
-    def let_in_bearers(self, of: "Doors", about: str, port: int | None = None) -> None:
-        """Let in whatever bears another group of this VPC, to one TCP port or to all; `about` names the rule too."""
+    def let_in_bearers(self, of: "Doors", about: str, port: int | None = None, protocol: str = TCP) -> None:
+        """Let in members of another group of this VPC, to one port or to all; `about` names the rule too."""
         title = f"{self._name}-{about.lower().replace(' ', '-')}"
         SecurityGroupIngressRule(
             title,
             security_group_id=self.group_id,
-            ip_protocol=_ALL if port is None else TCP,
+            ip_protocol=_ALL if port is None else protocol,
             from_port=port,
             to_port=port,
             referenced_security_group_id=of.group_id,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from bedplate.audit.node import Node
-from bedplate.audit.value import is_seen, words
+from bedplate.audit.value import words
 
 
 class Graph:
@@ -31,7 +31,7 @@ class Graph:
         value = ident or node.inputs.get(key)
         named = [self._idents.get((kind, word)) for kind in kinds for word in words(value)]
         found = tuple(one for one in named if one is not None)
-        if found or (value is not None and is_seen(value)):
+        if found or words(value):
             return found
         on = (self._urns.get(urn) for urn in node.property_dependencies.get(key, ()))
         return tuple(one for one in on if one is not None and one.kind in kinds)

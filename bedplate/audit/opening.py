@@ -7,7 +7,7 @@ from itertools import chain
 from bedplate.audit.address import Block, block_of
 from bedplate.audit.graph import Graph
 from bedplate.audit.node import Node
-from bedplate.audit.value import Properties, is_seen, number, parts, words
+from bedplate.audit.value import Properties, is_on, is_seen, number, parts, words
 
 GROUPS = ("ec2.SecurityGroup", "ec2.DefaultSecurityGroup")
 LIST = "ec2.ManagedPrefixList"
@@ -15,11 +15,15 @@ LAST_PORT = 65_535
 _PROTOCOLS = {"6": "tcp", "17": "udp", "-1": "", "all": ""}
 _BLOCKS = ("cidrBlocks", "ipv6CidrBlocks", "cidrIpv4", "cidrIpv6")
 _LISTS = ("prefixListIds", "prefixListId")
+_GROUP_KEYS = ("referencedSecurityGroupId", "sourceSecurityGroupId", "securityGroups")
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """One rule that lets traffic in; no protocol means all of them. `unseen` names prefix lists not in the graph."""
+    """One rule that lets traffic in; no protocol means all of them.
+
+    `groups` are the URNs of the groups that it names, `unseen` the prefix lists that are not in the graph.
+    """
 
     group: str
     urn: str
@@ -29,6 +33,7 @@ class Opening:
     last: int
     blocks: tuple[Block, ...]
     unseen: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
 
     def reaches(self, protocol: str, port: int) -> bool:
         """Whether the rule lets packets to a port in."""
@@ -61,7 +66,18 @@ def _opening(graph: Graph, entries: dict[str, list[str]], place: tuple[Node, str
     key = next((key for key in (*_BLOCKS, *_LISTS) if rule.get(key)), "")
     first, last = _ports(rule)
     path = ".".join(filter(None, (path, key)))
-    return Opening(group, node.urn, path, _protocol(rule), first, last, blocks, unseen)
+    groups = _groups(graph, place, rule)
+    return Opening(group, node.urn, path, _protocol(rule), first, last, blocks, unseen, groups)
+
+
+def _groups(graph: Graph, place: tuple[Node, str, str], rule: Properties) -> tuple[str, ...]:
+    """Return the URNs of the groups whose members a rule lets in."""
+    node, path, own = place
+    named = [word for key in _GROUP_KEYS for word in words(rule.get(key))]
+    found = [one.urn for word in named for one in graph.targets(node, "", *GROUPS, ident=word)]
+    if not named and not path:
+        found = [one.urn for key in _GROUP_KEYS for one in graph.targets(node, key, *GROUPS)]
+    return (*found, own) if is_on(rule, "self") else tuple(found)
 
 
 def _protocol(rule: Properties) -> str:

@@ -1,7 +1,7 @@
 """The rules of what stacks hold, by code.
 
-S1 what can be reached, S2 encryption, S3 who is the public, S4 clear text, S5 permissions, S6 keeping data, S7 tags,
-S8 what the autoscaler is told.
+S1 what can be reached, S2 encryption, S3 who is the public, S4 clear text and who reaches EFS, S5 permissions,
+S6 keeping data, S7 tags, S8 what the autoscaler is told.
 """
 
 from collections.abc import Mapping
@@ -101,6 +101,13 @@ _CLEAR = (
         "NFS goes in clear text unless the file system's policy refuses.",
         "add a policy that denies what comes with aws:SecureTransport false",
         "Amazon EFS user guide, encrypting data in transit",
+    ),
+    Rule(
+        "S403",
+        "files-open-to-edge",
+        "EFS believes the user ids that a client sends: machines that face the internet must not reach it.",
+        "let in the nodes' security group and the blocks of nodes; no block that overlaps a public subnet",
+        "Amazon EFS user guide, using VPC security groups",
     ),
 )
 _PERMISSIONS = (

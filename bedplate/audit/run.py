@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from bedplate.audit.access import check_acls, check_bucket_blocks, check_policies, check_publicly_accessible
+from bedplate.audit.edge import check_edge
 from bedplate.audit.exposure import check_exposure
 from bedplate.audit.fault import StackFault
 from bedplate.audit.from_zero import check_from_zero
@@ -26,6 +27,7 @@ CHECKERS: tuple[Checker, ...] = (
     check_policies,
     check_publicly_accessible,
     check_clear_text,
+    check_edge,
     check_permissions,
     check_trust,
     check_attachments,

@@ -8,10 +8,15 @@ from bedplate.plan.fleet import FleetPlan, LaptopPool, RegionPlan
 from bedplate.plan.hostnames import API_PORT
 from bedplate.plan.joint import is_led
 from bedplate.plan.zones import nodes_space
+from bedplate.spec.site import Use
 
-TCP = "tcp"
+TCP, UDP = "tcp", "udp"
 DNS, DNS_PROTOCOLS = 53, ("udp", "tcp")
 SSH, HTTPS, NFS, API = 22, 443, 2049, API_PORT
+# What workers send to the control plane beside the API, as name, protocol and port. Packets of pods arrive as VXLAN, at
+# Linux's own port for it; their source ports vary, so connection tracking matches no answer. metrics-server calls every
+# kubelet.
+WORKER_PORTS = (("Overlay", UDP, 8472), ("Kubelet", TCP, 10250))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +42,31 @@ def node_rules(plan: FleetPlan, region: RegionPlan) -> tuple[Rule, ...]:
     People log in from laptops and sites, never from the internet. Nodes of other regions are trusted like those of
     this one; what stands in another region's edge is not. At 60 rules a group, that is enough for 18 regions.
     """
-    return (*_people(plan, "SSH", SSH), *_far_nodes(plan, region))
+    return (*_people(plan, "SSH", SSH), *_from_nodes(_led(plan, region)))
 
 
 def control_rules(plan: FleetPlan) -> tuple[Rule, ...]:
-    """Return the rules of the control plane's group, but for those that name the nodes' group of its own region."""
-    far = _far_nodes(plan, plan.home, "API", API)
-    return (*_people(plan, "SSH", SSH), *_people(plan, "API", API), *far)
+    """Return the rules of the control plane's group, except those that name the nodes' group of its own region.
+
+    A region with workers needs nine rules: at 60 rules a group, that is enough for 6 regions.
+    """
+    far = _from_nodes(_led(plan, plan.home), "API", TCP, API)
+    return (*_people(plan, "SSH", SSH), *_people(plan, "API", API), *far, *_far_workers(plan))
 
 
-def storage_rules(plan: FleetPlan) -> tuple[Rule, ...]:
-    """Return the rules of the storage group: every region mounts. One rule a region, for AWS allows 60 a group."""
-    return tuple(
-        Rule(f"nfs-from-{region.name}", f"NFS from {region.name}", region.block, TCP, NFS) for region in plan.regions
-    )
+def storage_rules(plan: FleetPlan, region: RegionPlan) -> tuple[Rule, ...]:
+    """Return the rules of a region's storage group, except the one that names the nodes' group.
+
+    Nodes of other regions mount; edge subnets must not. At 60 rules a group, that is enough for 20 regions.
+    """
+    return tuple(_from_nodes(_led(plan, region), "NFS", TCP, NFS))
+
+
+def has_workers(plan: FleetPlan, place: str) -> bool:
+    """Return whether a region or a site has Kubernetes workers."""
+    if any(pool.region == place and pool.use is Use.KUBERNETES for pool in plan.pools):
+        return True
+    return any(site.name == place and Use.KUBERNETES in site.uses.values() for site in plan.sites)
 
 
 def joined_rules(region: RegionPlan) -> tuple[Rule, ...]:
@@ -79,11 +95,31 @@ def _people(plan: FleetPlan, what: str, port: int) -> Iterator[Rule]:
         yield Rule(f"{name}-from-site-{site.name}", f"{what} from the site {site.name}", site.lan, TCP, port)
 
 
-def _far_nodes(plan: FleetPlan, region: RegionPlan, what: str = "All", port: int | None = None) -> Iterator[Rule]:
-    """Yield the rules for the nodes of other regions: three blocks a region, which no new zone changes."""
-    for other in plan.regions:
-        if other.name != region.name and is_led(plan, region.name, other.name):
-            told = f"{what} from nodes of {other.name}"
-            for block in nodes_space(other.block):
-                name = f"{what.lower()}-from-nodes-{other.name}-{block.prefixlen}"
-                yield Rule(name, told, block, TCP if port else None, port)
+def _far_workers(plan: FleetPlan) -> Iterator[Rule]:
+    """Yield the rules for workers of other regions and of sites, to the control plane.
+
+    A site has one rule a port, for its LAN: a rule for each machine could exceed a group's 60. The packet filter of
+    each member lets in the site's workers only.
+    """
+    regions = [region for region in _led(plan, plan.home) if has_workers(plan, region.name)]
+    sites = [site for site in plan.sites if has_workers(plan, site.name)]
+    for what, protocol, port in WORKER_PORTS:
+        for site in sites:
+            name, about = f"{what.lower()}-from-site-{site.name}", f"{what} from the site {site.name}"
+            yield Rule(name, about, site.lan, protocol, port)
+        yield from _from_nodes(regions, what, protocol, port)
+
+
+def _led(plan: FleetPlan, region: RegionPlan) -> tuple[RegionPlan, ...]:
+    """Return the other regions from which anything leads to a region."""
+    return tuple(each for each in plan.regions if each.name != region.name and is_led(plan, region.name, each.name))
+
+
+def _from_nodes(
+    regions: Iterable[RegionPlan], what: str = "All", protocol: str | None = None, port: int | None = None
+) -> Iterator[Rule]:
+    """Yield the rules for the nodes of regions: three blocks a region, which no new zone changes."""
+    for region in regions:
+        about = f"{what} from nodes of {region.name}"
+        for block in nodes_space(region.block):
+            yield Rule(f"{what.lower()}-from-nodes-{region.name}-{block.prefixlen}", about, block, protocol, port)

@@ -10,6 +10,7 @@ from bedplate.plan.pool import PoolPlan
 from bedplate.plan.record import Record
 from bedplate.spec.network import Egress, Interconnect
 from bedplate.spec.site import Dials, Gpus, Use
+from bedplate.spec.storage import Clients
 from bedplate.spec.vpn import TunnelAuth
 
 NO_GPUS: Mapping[str, Gpus] = MappingProxyType({})
@@ -58,6 +59,14 @@ class SitePlan:
     dns: NameServersPlan | None = None
     gpus: Mapping[str, Gpus] = field(default_factory=lambda: NO_GPUS)
     scratch: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NO_SCRATCH)
+
+    def used_for(self, *uses: Use) -> tuple[tuple[str, IPv4Network], ...]:
+        """Return the name and the address, as a block, of each machine of these uses."""
+        return tuple(
+            (f"{label}.{self.name}", IPv4Network(address))
+            for label, address in self.machines.items()
+            if self.uses[label] in uses
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +143,14 @@ class FilesPlan:
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """A folder that a site's machine exports over NFS to the others of the site."""
+    """A folder that a site's machine exports over NFS to its clients on the site."""
 
     store: str
     site: str
     machine: str
     export: str
     mount: str
+    clients: Clients = Clients.MACHINES
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
 
+from bedplate.plan.door import WORKER_PORTS, has_workers
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.hostnames import API_PORT
 from bedplate.plan.joint import is_led, joined_regions
@@ -90,7 +91,9 @@ def reaches(plan: FleetPlan, source: Spot, target: Spot, flow: Flow = SSH) -> bo
         return source.kind in (Kind.NODES, Kind.CONTROL) or (source.kind in _PEOPLE and flow == SSH)
     if target.kind is Kind.CONTROL:
         doors = {Kind.NODES: (API,), **dict.fromkeys(_PEOPLE, (API, SSH))}
-        return source.kind is Kind.CONTROL or flow in doors.get(source.kind, ())
+        is_worker = source.kind in (Kind.NODES, Kind.LAN) and has_workers(plan, source.place)
+        worker = [Flow(protocol, port) for _, protocol, port in WORKER_PORTS] if is_worker else []
+        return source.kind is Kind.CONTROL or flow in (*doors.get(source.kind, ()), *worker)
     if target.kind is Kind.LAPTOPS:
         return _meet(plan, source, target) or target.place not in {region.name for region in plan.regions}
     return target.kind in (Kind.LAN, Kind.INTERNET)

@@ -4,13 +4,15 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network
 
 from bedplate.plan.beyond import places
-from bedplate.plan.door import ANYWHERE, NFS, SSH, TCP, Rule
+from bedplate.plan.door import ANYWHERE, NFS, SSH, TCP, WORKER_PORTS, Rule, has_workers
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.hostnames import API_PORT
 from bedplate.plan.joint import is_led
 from bedplate.plan.laptops import Transport
 from bedplate.plan.node import Duty
+from bedplate.plan.node_stores import clients, exports_of
 from bedplate.plan.zones import nodes_space
+from bedplate.spec.site import Use
 
 EXPORTER_PORT = 9100
 # Where OpenVPN listens, as protocol and port.
@@ -23,7 +25,7 @@ BGP = 179
 _PODS = ("all-from-pods", "api-from-pods")
 
 
-def doors(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> tuple[Rule, ...]:
+def doors(plan: FleetPlan, label: str, place: str, duties: frozenset[Duty]) -> tuple[Rule, ...]:
     """Return who may open a connection to a machine of these duties in a region or on a site."""
     return (
         *_people(plan),
@@ -31,7 +33,7 @@ def doors(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> tuple[Rule, .
         *_fellows(plan, place, duties),
         *_control(plan, duties),
         *_pods(plan, duties),
-        *_mounting(plan, place, duties),
+        *_mounting(plan, label, place),
         *_gateways(duties),
         *_neighbours(plan, place, duties),
     )
@@ -48,6 +50,14 @@ def blocks_of(plan: FleetPlan, place: str) -> tuple[tuple[str, IPv4Network], ...
         if site.name == place:
             return ((place, site.lan),)
     return tuple((f"{place}-{block.prefixlen}", block) for block in nodes_space(plan.region(place).block))
+
+
+def _machines(plan: FleetPlan, place: str, *uses: Use) -> tuple[tuple[str, IPv4Network], ...]:
+    """Return the blocks of a region's nodes, or the addresses of a site's machines of these uses, each with a name."""
+    for site in plan.sites:
+        if site.name == place:
+            return site.used_for(*uses)
+    return blocks_of(plan, place)
 
 
 def _places(plan: FleetPlan, place: str) -> Iterator[str]:
@@ -72,11 +82,11 @@ def _watchers(plan: FleetPlan, place: str) -> Iterator[Rule]:
 
 
 def _fellows(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> Iterator[Rule]:
-    """Yield the doors among machines that compute together: everything, as their security group has it."""
+    """Yield the rules among machines that compute together: everything, but nothing for other hosts of a LAN."""
     if not duties & {Duty.WORKBENCH, Duty.WORKER}:
         return
     for each in _places(plan, place):
-        for name, block in blocks_of(plan, each):
+        for name, block in _machines(plan, each, *Use):
             yield Rule(f"all-from-{name}", f"All from nodes of {each}", block)
 
 
@@ -88,6 +98,10 @@ def _control(plan: FleetPlan, duties: frozenset[Duty]) -> Iterator[Rule]:
     for place in places(plan):
         for name, block in blocks_of(plan, place):
             yield Rule(f"api-from-{name}", f"Kubernetes API for {place}", block, TCP, API_PORT)
+    for place in (each for each in places(plan) if has_workers(plan, each)):
+        for name, block in _machines(plan, place, Use.KUBERNETES):
+            for what, protocol, port in WORKER_PORTS:
+                yield Rule(f"{what.lower()}-from-{name}", f"{what} from workers of {place}", block, protocol, port)
     for pool in plan.laptops:
         yield Rule(
             f"api-from-laptops-{pool.place}", f"Kubernetes API for laptops of {pool.place}", pool.block, TCP, API_PORT
@@ -105,10 +119,11 @@ def _pods(plan: FleetPlan, duties: frozenset[Duty]) -> Iterator[Rule]:
         yield Rule(_PODS[1], "Kubernetes API for pods", plan.pods, TCP, API_PORT)
 
 
-def _mounting(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> Iterator[Rule]:
-    if Duty.FILES in duties:
-        for name, block in blocks_of(plan, place):
-            yield Rule(f"nfs-from-{name}", f"NFS for {place}", block, TCP, NFS)
+def _mounting(plan: FleetPlan, label: str, place: str) -> Iterator[Rule]:
+    """Yield the rules for the clients of a machine's exports, each client once."""
+    found = dict(client for export in exports_of(plan, label, place) for client in clients(plan, export))
+    for name, block in found.items():
+        yield Rule(f"nfs-from-{name}", f"NFS for {name}", block, TCP, NFS)
 
 
 def _gateways(duties: frozenset[Duty]) -> Iterator[Rule]:

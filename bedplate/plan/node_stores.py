@@ -1,7 +1,11 @@
 """What a machine mounts, exports and reads: storage of the cloud on its nodes, a site's own on the site's machines."""
 
-from bedplate.plan.fleet import BucketPlan, FleetPlan
+from ipaddress import IPv4Network
+
+from bedplate.plan.fleet import BucketPlan, ExportPlan, FleetPlan
 from bedplate.plan.node import Duty, Ground, Mount, MountKind, Share
+from bedplate.spec.site import Use
+from bedplate.spec.storage import Clients
 
 _USERS = frozenset({Duty.WORKBENCH, Duty.WORKER})
 
@@ -30,13 +34,29 @@ def mounts(plan: FleetPlan, label: str, place: str, ground: Ground, duties: froz
 
 
 def shares(plan: FleetPlan, label: str, place: str) -> tuple[Share, ...]:
-    """Return what a machine of a site exports: to the site's own LAN, whatever address asks there."""
-    lans = {site.name: str(site.lan) for site in plan.sites}
+    """Return what a machine of a site exports, and to which addresses."""
     return tuple(
-        Share(each.store, each.export, each.mount, (lans[place],))
-        for each in plan.exports
-        if (each.site, each.machine) == (place, label)
+        Share(each.store, each.export, each.mount, tuple(_address(block) for _, block in clients(plan, each)))
+        for each in exports_of(plan, label, place)
     )
+
+
+def exports_of(plan: FleetPlan, label: str, place: str) -> tuple[ExportPlan, ...]:
+    """Return the exports of a site's machine."""
+    return tuple(each for each in plan.exports if (each.site, each.machine) == (place, label))
+
+
+def clients(plan: FleetPlan, export: ExportPlan) -> tuple[tuple[str, IPv4Network], ...]:
+    """Return who may mount an export, each with a name: the other machines that mount it, or the whole LAN."""
+    site = next(site for site in plan.sites if site.name == export.site)
+    if export.clients is Clients.LAN:
+        return ((site.name, site.lan),)
+    server = f"{export.machine}.{site.name}"
+    return tuple((name, block) for name, block in site.used_for(*Use) if name != server)
+
+
+def _address(block: IPv4Network) -> str:
+    return str(block).removesuffix("/32")
 
 
 def buckets(plan: FleetPlan, region: str, duties: frozenset[Duty]) -> tuple[BucketPlan, ...]:

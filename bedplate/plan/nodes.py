@@ -131,7 +131,7 @@ def _node(plan: FleetPlan, name: str, ground: Ground, duties: frozenset[Duty], a
         address=address,
         accounts=plan.accounts,
         hosts=MappingProxyType(hosts),
-        doors=doors(plan, place, duties),
+        doors=doors(plan, label, place, duties),
         mounts=mounts(plan, label, place, ground, duties),
         shares=shares(plan, label, place) if ground is Ground.METAL else (),
         buckets=buckets(plan, region, duties),

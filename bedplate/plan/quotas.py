@@ -8,7 +8,7 @@ from itertools import groupby
 from bedplate.catalog import Catalog
 from bedplate.catalog.quotas import QuotaFacts
 from bedplate.plan.beyond import has_transit
-from bedplate.plan.door import control_rules, node_rules, storage_rules
+from bedplate.plan.door import WORKER_PORTS, control_rules, has_workers, node_rules, storage_rules
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from bedplate.plan.pool import PoolPlan, together
 from bedplate.plan.standing import Standing, laptop_gateways, nat_gateways, resolvers, standing, standing_volumes
@@ -98,11 +98,13 @@ def _disks(pools: Iterable[PoolPlan], standing_gib: int) -> dict[str, tuple[int,
 
 
 def _rules(plan: FleetPlan, region: RegionPlan) -> int:
-    """Return how many rules the largest group has: nodes and control plane let in their own, and each other."""
+    """Return how many rules the largest group has, with those that name a group: the group itself, or another."""
     nodes = len(node_rules(plan, region)) + 1
-    if region.home and plan.control_plane:
-        return max(nodes + 1, len(control_rules(plan)) + 2, len(storage_rules(plan)))
-    return max(nodes, len(storage_rules(plan)) if plan.files else 0)
+    storage = len(storage_rules(plan, region)) + 1 if any(each.region == region.name for each in plan.files) else 0
+    if not (region.home and plan.control_plane):
+        return max(nodes, storage)
+    to_control = 1 + (len(WORKER_PORTS) if has_workers(plan, region.name) else 0)
+    return max(nodes + 1, len(control_rules(plan)) + 1 + to_control, storage)
 
 
 def _counts(plan: FleetPlan, region: RegionPlan, groups: int) -> dict[str, tuple[int, int]]:

@@ -34,7 +34,14 @@ def buckets(fleet: Fleet) -> tuple[BucketPlan, ...]:
 def exports(fleet: Fleet) -> tuple[ExportPlan, ...]:
     """Return the folders that sites' machines export over NFS, in the order of the file."""
     return tuple(
-        ExportPlan(store=name, site=store.site, machine=store.machine, export=store.export, mount=store.mount)
+        ExportPlan(
+            store=name,
+            site=store.site,
+            machine=store.machine,
+            export=store.export,
+            mount=store.mount,
+            clients=store.clients,
+        )
         for name, store in fleet.storage.items()
         if isinstance(store, NfsStore)
     )

@@ -1,4 +1,4 @@
-"""What stands at an address of a VPC: a network interface, a machine of a group, or nothing that is known."""
+"""What has an address of a VPC: a network interface, an EFS mount target, a machine of a group, or nothing known."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ class Stand:
 
 
 def interfaces(resources: Resources) -> dict[str, Stand]:
-    """Return the network interfaces, lone machines and resolvers of a graph by id."""
+    """Return the network interfaces, single machines, resolvers and mount targets of a graph by id."""
     publics = _elastic(resources)
     found = {each.id: _interface(each, publics) for each in resources.of("ec2/networkInterface:NetworkInterface")}
     found |= {each.id: _machine(each, publics) for each in resources.of("ec2/instance:Instance")}
-    return found | dict(_resolvers(resources))
+    return found | dict(_resolvers(resources)) | dict(_mount_targets(resources))
 
 
 def launched(resources: Resources, public_subnets: frozenset[str]) -> dict[str, Stand]:
@@ -73,6 +73,14 @@ def _resolvers(resources: Resources) -> Iterator[tuple[str, Stand]]:
             address, subnet = str(values.get("ip") or ""), str(values.get("subnetId") or "")
             groups = frozenset(each.texts("securityGroupIds"))
             yield f"{each.id}/{address}", Stand(each.name, groups, subnet=subnet, address=_number(address))
+
+
+def _mount_targets(resources: Resources) -> Iterator[tuple[str, Stand]]:
+    """Yield the addresses at which EFS file systems are mounted."""
+    for each in resources.of("efs/mountTarget:MountTarget"):
+        groups = frozenset(each.texts("securityGroups"))
+        address = _number(each.text("ipAddress"))
+        yield each.id, Stand(each.name, groups, subnet=each.text("subnetId"), address=address)
 
 
 def _elastic(resources: Resources) -> dict[str, int]:

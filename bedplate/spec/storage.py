@@ -1,11 +1,19 @@
 """Shared storage: EFS and S3 in the cloud, NFS on a site."""
 
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from bedplate.spec.base import Spec
 from bedplate.spec.text import HostLabel, MountPath, RegionName, RoleArn, Slug
+
+
+class Clients(StrEnum):
+    """Who may mount the export of a site's machine."""
+
+    MACHINES = "machines"
+    LAN = "lan"
 
 
 class EfsStore(Spec):
@@ -45,6 +53,13 @@ class NfsStore(Spec):
     machine: HostLabel = Field(title="Machine", description="The site's machine that exports it.")
     export: MountPath = Field(title="Export", description="The folder on that machine.")
     mount: MountPath = Field(title="Mount point", description="Where the site's machines mount it.")
+    clients: Clients = Field(
+        default=Clients.MACHINES,
+        strict=False,
+        title="Clients",
+        description="Who may mount it: machines (those of the site that have a use) or lan (every address on the LAN; "
+        "root there can act as any user except root).",
+    )
 
 
 Store = Annotated[EfsStore | S3Store | NfsStore, Field(discriminator="kind")]

@@ -103,12 +103,12 @@ _SITES = (
         "sites.*.gateway.joins", "nothing in AWS; the next `bedplate vpn tunnels` brings it or takes it away", *_BOTH
     ),
     *_free("sites.*.gateway.joins", "their order says nothing"),
-    *_free("sites.*.machines.*", "names come or go", *_BOTH),
-    *_free("sites.*.machines.*.address", "names lead to the new address"),
+    *_free("sites.*.machines.*", "names come or go; other nodes let it in, or stop, at their next apply", *_BOTH),
+    *_free("sites.*.machines.*.address", "names lead to the new address; other nodes let it in at their next apply"),
     *_free("sites.*.machines.*.gpus", "the machine learns it at its next apply", *_BOTH),
     *_free("sites.*.machines.*.gpus.model", "the machine learns it at its next apply"),
     *_free("sites.*.machines.*.gpus.count", "the machine learns it at its next apply"),
-    *_free("sites.*.machines.*.use", "the machine learns it at its next apply", *_EVERY),
+    *_free("sites.*.machines.*.use", "the machine and those that let it in learn it at their next apply", *_EVERY),
     *_free(
         "sites.*.machines.*.scratch",
         "what is made at the machine's next apply; what is in use stays until a boot",
@@ -168,6 +168,7 @@ _STORAGE = (
     *_free("storage.*.site", "nodes mount it from there at their next apply"),
     *_free("storage.*.machine", "nodes mount it from there at their next apply"),
     *_free("storage.*.export", "nodes mount it from there at their next apply"),
+    *_free("storage.*.clients", "the file server exports to them at its next apply"),
 )
 _REST = (
     *_comes_and_goes("vpn", "gateways come", "gateways and the laptops' pools"),

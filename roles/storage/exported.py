@@ -1,4 +1,4 @@
-"""What a file server exports: its shares, to the plan's blocks alone, by version 4 of NFS alone.
+"""What a file server exports: its shares, to the plan's addresses alone, by version 4 of NFS alone.
 
 The kernel serves where it can; where it cannot, as in a container, nfs-ganesha does the same without it.
 """
@@ -43,8 +43,8 @@ class Server:
 
 
 def server_of(shares: Iterable[Share], *, by_kernel: bool) -> Server:
-    """Return what serves these shares."""
-    ordered = sorted(shares, key=lambda share: share.path)
+    """Return what serves these shares. A share without clients is left out: exports(5) would open it to everybody."""
+    ordered = sorted((share for share in shares if share.clients), key=lambda share: share.path)
     return _kernel(ordered) if by_kernel else _ganesha(ordered)
 
 

@@ -100,7 +100,7 @@ def packet(source: Spot, target: Spot, flow: Flow) -> Packet:
     return Packet(int(source.address), int(target.address), flow.protocol, flow.port)
 
 
-@pytest.mark.parametrize("flow", [SSH, Flow("tcp", 6443), Flow("udp", 53), Flow("icmp", 0)], ids=str)
+@pytest.mark.parametrize("flow", [SSH, Flow("tcp", 6443), Flow("udp", 53), Flow("udp", 8472), Flow("icmp", 0)], ids=str)
 def test_every_pair_of_blocks_reaches_as_intended(flow: Flow, walked: Walked) -> None:
     """A connection comes about, with its answer, exactly where the plan says so.
 

@@ -23,7 +23,8 @@ from tests.support.stand.stand import Stand
 from tests.support.virtual.user_mode import user_mode
 
 GUARD, TIMER = "/usr/local/sbin/bedplate-storage-guard", "bedplate-storage-guard.timer"
-STRANGER = "198.51.100.7"
+# A host of the LAN that is no machine of the plan.
+STRANGER = "192.168.40.99"
 # Seconds of silence after which the guard takes a mount off, here; without it, the mount waits for ever.
 LIMIT = 15
 PATIENCE = 240
@@ -100,8 +101,8 @@ def test_root_of_a_client_is_nobody_on_the_server(nas: Node, bench: Node) -> Non
     assert all(refusals)
 
 
-def test_who_is_outside_the_plans_blocks_gets_nothing(stand: Stand, nas: Node, bench: Node) -> None:
-    """The same machine, under an address that no share is exported to; under its own it gets it again."""
+def test_another_host_of_the_lan_cannot_mount(stand: Stand, nas: Node, bench: Node) -> None:
+    """The same machine is refused at an address of the LAN that the plan does not name; at its own it mounts."""
     mount = "mount -t nfs4 -o vers=4.2,retry=0 nas.cellar.lab.internal:/srv/data /mnt && umount /mnt"
     (wire,) = stand.desk.host.run("ip", "-o", "route", "show", str(bench.address)).split("dev ")[1:]
     stand.desk.host.run("ip", "route", "add", STRANGER, "dev", wire.split()[0], "src", str(stand.desk.address))

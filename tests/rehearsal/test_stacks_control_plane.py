@@ -98,8 +98,8 @@ def test_aws_hands_out_none_of_the_fixed_addresses(stacks: Declared) -> None:
     assert all(str(member.address).endswith(".16") for member in LAB.control_plane.members)
 
 
-def test_people_and_nodes_get_to_the_api_and_people_to_ssh(stacks: Declared) -> None:
-    """Laptops and sites: 22 and 6443; nodes of every region: 6443; members among themselves: everything."""
+def test_only_what_needs_the_control_plane_reaches_it(stacks: Declared) -> None:
+    """Laptops and sites: 22 and 6443; nodes: 6443; workers: VXLAN and kubelet; members among themselves: everything."""
     rules = _doors(stacks, "lab-control")
 
     ports = {name: (one["ipProtocol"], one.get("fromPort"), one.get("toPort")) for name, one in rules.items()}
@@ -108,7 +108,11 @@ def test_people_and_nodes_get_to_the_api_and_people_to_ssh(stacks: Declared) -> 
     assert {ports[name] for name in ports if name.startswith("api-from-")} == {("tcp", 6443, 6443)}
     whom = {name.partition("-from-")[2].split("-")[0] for name in ports if name.startswith("ssh-")}
     assert whom == {"laptops", "site"}
-    assert len(rules) == len({one.get("cidrIpv4") or name for name, one in rules.items()}) + 3
+    for name, flow in (("overlay", ("udp", 8472, 8472)), ("kubelet", ("tcp", 10250, 10250))):
+        from_whom = {key.partition("-from-")[2] for key in ports if key.startswith(name)}
+        assert {ports[key] for key in ports if key.startswith(name)} == {flow}
+        assert {"nodes", "site-cellar", "nodes-us-east-1-17"} <= from_whom
+    assert {name.partition("-")[0] for name in ports} == {"ssh", "api", "overlay", "kubelet"}
 
 
 def test_nodes_let_the_control_plane_in(stacks: Declared) -> None:

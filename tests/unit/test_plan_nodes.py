@@ -3,6 +3,7 @@
 import json
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,18 @@ from hypothesis import given, settings
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.plan import FleetPlan
-from bedplate.plan.door import SSH, TCP
+from bedplate.plan.door import NFS, SSH, TCP, WORKER_PORTS
 from bedplate.plan.hostnames import API_PORT
 from bedplate.plan.intent import Flow, Kind, Spot, reaches, spots
 from bedplate.plan.node import Duty, Ground, MountKind, NodePlan
 from bedplate.plan.node_doors import EXPORTER_PORT, OPENVPN
 from bedplate.plan.nodes import node_of, pool_nodes, standing_nodes
+from bedplate.spec.storage import Clients
 from tests.support.declared import EXAMPLES, plan_of
 from tests.support.fleets import fleets
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
+LAN = LAB.sites[0].lan
 # What anybody may knock at: both ports of OpenVPN, IKE, and ESP.
 OPEN = {*OPENVPN, ("udp", 500), ("udp", 4500), ("esp", None)}
 
@@ -150,7 +153,51 @@ def test_machines_of_a_site_mount_the_sites_own_folders() -> None:
     assert found == {"/home": (MountKind.NFS, server), "/data": (MountKind.NFS, server)}
     assert _node("nas.cellar").mounts == ()
     assert [share.path for share in _node("nas.cellar").shares] == ["/srv/home", "/srv/data"]
-    assert {client for share in _node("nas.cellar").shares for client in share.clients} == {"192.168.40.0/22"}
+
+
+def test_a_site_exports_to_its_machines_that_mount() -> None:
+    """Neither the export nor port 2049 is open to another address of the LAN."""
+    nas = _node("nas.cellar")
+    clients = {"192.168.40.21", "192.168.40.22", "192.168.40.23"}
+
+    assert [set(share.clients) for share in nas.shares] == [clients, clients]
+    assert {str(rule.block) for rule in nas.doors if rule.port == NFS} == {f"{client}/32" for client in clients}
+
+
+def test_a_site_exports_to_its_lan_where_the_file_says_so() -> None:
+    """`clients: lan` of one store opens that export and the port, and no other export."""
+    exports = tuple(
+        replace(each, clients=Clients.LAN if each.store == "cellar-data" else each.clients) for each in LAB.exports
+    )
+    nas = node_of(replace(LAB, exports=exports), "nas.cellar", load_catalog())
+
+    clients = {share.store: share.clients for share in nas.shares}
+    assert clients["cellar-data"] == ("192.168.40.0/22",)
+    assert "192.168.40.0/22" not in clients["cellar-home"]
+    assert LAN in [rule.block for rule in nas.doors if rule.port == NFS]
+
+
+@pytest.mark.parametrize("name", ["titan-01.cellar", "titan-03.cellar", "workbench-gpu-1.us-west-2"])
+def test_other_hosts_of_a_lan_reach_ssh_and_metrics_only(name: str) -> None:
+    """Machines that compute open every port to each other, at a site by their own addresses."""
+    doors = _node(name).doors
+    open_to = [rule.block for rule in doors if rule.port is None and rule.block.overlaps(LAN)]
+
+    assert {str(block) for block in open_to} == {f"192.168.40.{last}/32" for last in (21, 22, 23)}
+    assert {rule.port for rule in doors if rule.block == LAN} == {SSH, EXPORTER_PORT}
+
+
+def test_members_admit_pods_and_metrics_from_workers() -> None:
+    """VXLAN and the kubelet's port are open to blocks of nodes, and at a site to its workers' addresses."""
+    for _, protocol, port in WORKER_PORTS:
+        blocks = [
+            rule.block for rule in _node("control-1.us-west-2").doors if (rule.protocol, rule.port) == (protocol, port)
+        ]
+
+        for zone in (zone for region in LAB.regions for zone in region.zones):
+            assert any(zone.nodes.subnet_of(block) for block in blocks)
+            assert not any(zone.edge.overlaps(block) for block in blocks)
+        assert {str(block) for block in blocks if block.overlaps(LAN)} == {"192.168.40.21/32", "192.168.40.22/32"}
 
 
 def test_machines_of_the_cloud_mount_efs_and_read_their_own_regions_bucket() -> None:

@@ -32,9 +32,9 @@ def test_the_lab_needs_what_a_hand_calculation_says() -> None:
     assert found["eu-north-1", "spot P5 vCPUs"] == (0, 64 * 192)
     # GiB: 62,400 of pools, 16 of the gateway, 3 x (50 + 32) of the control plane; 1,024 a TiB, rounded up.
     assert found["us-west-2", "gp3 storage, TiB"] == (1, 62)
-    # The control plane's: two laptop pools and a site for SSH and for the API, three blocks of each other region,
-    # its own group, the nodes'.
-    assert found["us-west-2", "rules in a security group"] == (2 * (2 + 1) + 2 * 3 + 1 + 1,) * 2
+    # The control plane's: two laptop pools and a site for SSH and for the API; three blocks of each other region and
+    # the nodes' group for API, overlay and kubelet; the site for the last two; its own group.
+    assert found["us-west-2", "rules in a security group"] == (2 * (2 + 1) + 3 * (2 * 3 + 1) + 2 + 1,) * 2
     assert found["us-west-2", "elastic addresses"] == (2, 2)
     assert found["us-west-2", "Auto Scaling groups"] == (10 + 3 + 1,) * 2
 

@@ -27,6 +27,12 @@ def test_without_the_kernels_server_another_says_the_same() -> None:
     assert "Protocols = 4;" in conf.text
 
 
+def test_a_share_without_clients_is_not_exported() -> None:
+    """A line of exports(5) without a client would open the folder to everybody."""
+    for by_kernel in (True, False):
+        assert "/srv/home" not in server_of([replace(SHARE, clients=())], by_kernel=by_kernel).files[0].text
+
+
 def test_another_share_moves_no_id() -> None:
     """Handles that clients hold stay good."""
     both = server_of([replace(SHARE, store="a", path="/srv/a"), SHARE], by_kernel=True).files[0].text

@@ -6,9 +6,10 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.plan import Record, plan_fleet
-from bedplate.plan.door import node_rules, storage_rules
+from bedplate.plan.door import WORKER_PORTS, control_rules, node_rules, storage_rules
 from bedplate.plan.fleet import FleetPlan
 from bedplate.spec.network import Egress, Interconnect
+from bedplate.spec.site import Use
 from stacks.egress import gateway_zones
 from tests.support.declared import EXAMPLES, plan_of
 from tests.support.sketch import sketch
@@ -69,15 +70,43 @@ def test_regions_that_nothing_connects_let_no_foreign_nodes_in(plan: FleetPlan) 
     assert all(rule.port is not None for rule in node_rules(alone, alone.home))
 
 
-def test_storage_answers_every_region(plan: FleetPlan) -> None:
-    """Storage is open to each region's block, for NFS alone."""
-    blocks = {region.block for region in plan.regions}
+def test_storage_admits_nodes_of_other_regions_and_no_edge(plan: FleetPlan) -> None:
+    """NFS is open to all blocks of nodes; an edge subnet of any region is in none of them."""
+    for region in plan.regions:
+        rules = storage_rules(plan, region)
 
-    assert {(rule.port, rule.block) for rule in storage_rules(plan)} == {(2049, block) for block in blocks}
+        assert {(rule.protocol, rule.port) for rule in rules} == {("tcp", 2049)}
+        for other in plan.regions:
+            for zone in other.zones:
+                assert any(zone.nodes.subnet_of(rule.block) for rule in rules) is (other is not region)
+                assert not any(zone.edge.overlaps(rule.block) for rule in rules)
+
+
+def test_workers_of_every_place_reach_the_control_plane(plan: FleetPlan) -> None:
+    """VXLAN and the kubelet's port are open to other regions and to sites, where these have workers; to no edge."""
+    rules = control_rules(plan)
+
+    for _, protocol, port in WORKER_PORTS:
+        blocks = [rule.block for rule in rules if (rule.protocol, rule.port) == (protocol, port)]
+        for zone in (zone for region in plan.regions if not region.home for zone in region.zones):
+            assert any(zone.nodes.subnet_of(block) for block in blocks)
+            assert not any(zone.edge.overlaps(block) for block in blocks)
+        assert [site.lan for site in plan.sites if site.lan in blocks] == [site.lan for site in plan.sites]
+
+
+def test_places_without_workers_reach_no_worker_port(plan: FleetPlan) -> None:
+    """A region of workbenches, or a site without a worker, needs neither port."""
+    benches = tuple(pool for pool in plan.pools if pool.use is Use.SSH)
+    sites = tuple(replace(site, uses=dict.fromkeys(site.uses, Use.SSH)) for site in plan.sites)
+
+    rules = control_rules(replace(plan, pools=benches, sites=sites))
+
+    assert not {rule.port for rule in rules} & {port for _, _, port in WORKER_PORTS}
 
 
 def test_rules_have_names_of_their_own(plan: FleetPlan) -> None:
     """A laptop pool at a site and the site's LAN are two rules."""
-    names = [rule.name for rule in (*node_rules(plan, plan.home), *storage_rules(plan))]
+    for rules in (node_rules(plan, plan.home), storage_rules(plan, plan.home), control_rules(plan)):
+        names = [rule.name for rule in rules]
 
-    assert len(set(names)) == len(names)
+        assert len(set(names)) == len(names)
