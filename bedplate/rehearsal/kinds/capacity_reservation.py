@@ -28,6 +28,7 @@ def group_of(aws: Aws, ident: str) -> str | None:
 
 def _create(aws: Aws, inputs: Props) -> str:
     refuse_unoffered(aws, [inputs["instanceType"]], [inputs["availabilityZone"]])
+    aws.simulation.faults.check_capacity(inputs["instanceType"], inputs["availabilityZone"])
     if inputs.get("placementGroupArn"):
         kept(aws, GROUP, str(inputs["placementGroupArn"]).rpartition("/")[2], UNKNOWN_GROUP)
     ident = new_id("cr")

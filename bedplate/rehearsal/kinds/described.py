@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bedplate.rehearsal.outage import Unanswered
+from bedplate.rehearsal.faults import NO_ENDPOINT
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
 
@@ -147,9 +147,9 @@ def described(aws: Aws, noun: Noun, ident: str) -> dict[str, Any]:
     """Return EC2's description of a live resource; raise Refusal with AWS's code when there is none."""
     try:
         listed = aws.call("ec2", noun.operation, **{noun.parameter: [ident]})[noun.listing]
-    except Unanswered:
-        raise
-    except Refusal:
+    except Refusal as refusal:
+        if refusal.code == NO_ENDPOINT:
+            raise
         listed = []
     live: list[dict[str, Any]] = [item for item in listed if is_live(item)]
     if not live:
