@@ -44,7 +44,7 @@ test-faults: $(READY)
 cover: $(READY)  ## Run the quick tests and tell which lines none of them runs
 	$(BIN)/pytest tests/unit tests/rehearsal -n $(TEST_WORKERS) --dist loadfile --cov --cov-report=term
 
-labs: $(READY)  ## Run the long tests: whole fleets of every shape, in fair and foul weather
+labs: $(READY)  ## Run the long tests: whole fleets of every shape, and an edit of every key
 	$(BIN)/pytest tests/labs -n $(TEST_WORKERS) --dist loadgroup
 
 # Three at a time, for machines that boot wait as much as they work; in the order in which the tests put themselves.

@@ -14,7 +14,7 @@ from bedplate.rehearsal.step import Step
 
 DOING = {
     Phase.CREATE: "creating",
-    Phase.MEND: "making what is missing",
+    Phase.RECOVER: "creating what is missing",
     Phase.AGAIN: "running again",
     Phase.CHANGE: "changing",
     Phase.DESTROY: "destroying",

@@ -10,20 +10,18 @@ from bedplate.cli.output import show, show_document
 from bedplate.errors import InputError, PartError, ViolationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from bedplate.audit.fault import StackFault
     from bedplate.cli.later import Later
     from bedplate.cli.waves import Waves
+    from bedplate.plan import FleetPlan
     from bedplate.plan.origin import Origin
+    from bedplate.rehearsal.faults import Fault
     from bedplate.rehearsal.report import Report
-    from bedplate.rehearsal.weather import Weather
 
 ACCOUNT_OF_PROGRAMS = "123456789012"
-_FAULTS = (
-    "throttled, errors, lost-replies (or throttled:ec2.create_vpc), silent:REGION, no-addresses:REGION-OR-ZONE, "
-    "no-capacity:GROUP, no-quota:GROUP, spot-limit:GROUP, reservation-full:GROUP, reservation-ended:GROUP"
-)
+_FAULTS = "region-down:REGION or no-capacity:TYPE@ZONE"
 
 
 def rehearse(  # noqa: PLR0913 - one parameter an option
@@ -37,9 +35,9 @@ def rehearse(  # noqa: PLR0913 - one parameter an option
         Path | None, typer.Option(metavar="FILE", help="Rehearse a Pulumi AWS program of your own instead.")
     ] = None,
     region: Annotated[str, typer.Option(metavar="R", help="With --program: its region.")] = "us-east-1",
-    weather: Annotated[
+    fault: Annotated[
         list[str] | None,
-        typer.Option(metavar="FAULT", help=f"What goes wrong meanwhile (docs/faults.md), repeatable: {_FAULTS}."),
+        typer.Option(metavar="FAULT", help=f"Inject {_FAULTS} while the stacks are created (repeatable)."),
     ] = None,
     types: Annotated[bool, typer.Option("--types", help="List the resource types it has a model of instead.")] = False,
     json: Json = False,
@@ -48,8 +46,33 @@ def rehearse(  # noqa: PLR0913 - one parameter an option
     if types:
         return _list_types(json=json)
     if program:
-        return _rehearse_program(program, region, tuple(weather or ()), json=json)
-    return _rehearse_fleet(fleet, tuple(stack or ()), changed, tuple(weather or ()), json=json)
+        return _rehearse_program(program, region, parse_faults(fault or ()), json=json)
+    return _rehearse_fleet(fleet, tuple(stack or ()), changed, tuple(fault or ()), json=json)
+
+
+def parse_faults(texts: "Sequence[str]", plan: "FleetPlan | None" = None) -> "tuple[Fault, ...]":
+    """Return the faults that the options name; raise InputError for an invalid one, or a place outside the plan."""
+    return tuple(_parse_fault(text, plan) for text in texts)
+
+
+def _parse_fault(text: str, plan: "FleetPlan | None") -> "Fault":
+    from bedplate.rehearsal.faults import NoCapacity, RegionDown
+
+    kind, _, value = text.partition(":")
+    instance_type, _, zone = value.partition("@")
+    regions = {region.name: region.zones for region in plan.regions} if plan else {}
+    if kind == "region-down" and value:
+        _check_place("region", value, regions)
+        return RegionDown(value)
+    if kind == "no-capacity" and instance_type and zone:
+        _check_place("zone", zone, {each.name for zones in regions.values() for each in zones})
+        return NoCapacity(instance_type, zone)
+    raise InputError(f"unknown fault {text}", fix=f"write {_FAULTS}")
+
+
+def _check_place(what: str, name: str, known: "Iterable[str]") -> None:
+    if known and name not in known:
+        raise InputError(f"the fleet has no {what} {name}", fix=f"one of {', '.join(sorted(known))}")
 
 
 def _list_types(*, json: bool) -> int:
@@ -63,13 +86,12 @@ def _list_types(*, json: bool) -> int:
     return 0
 
 
-def _rehearse_program(file: Path, region: str, asked: tuple[str, ...], *, json: bool) -> int:
+def _rehearse_program(file: Path, region: str, faults: "tuple[Fault, ...]", *, json: bool) -> int:
     from bedplate.cli.program import program_stack
-    from bedplate.cli.weather import weather_of_program
     from bedplate.plan.origin import unknown_origin
     from bedplate.report.exports import export_lines
 
-    report = _act(ACCOUNT_OF_PROGRAMS, ((program_stack(file, region),),), (), weather_of_program(asked))
+    report = _act(ACCOUNT_OF_PROGRAMS, ((program_stack(file, region),),), (), faults)
     _print(report, unknown_origin, json=json)
     if not json:
         show(line for stack in report.stacks for line in export_lines(stack))
@@ -77,14 +99,13 @@ def _rehearse_program(file: Path, region: str, asked: tuple[str, ...], *, json: 
 
 
 def _rehearse_fleet(
-    path: Path, asked: tuple[str, ...], changed: Path | None, faults_asked: tuple[str, ...], *, json: bool
+    path: Path, asked: tuple[str, ...], changed: Path | None, injected: tuple[str, ...], *, json: bool
 ) -> int:
     from bedplate.catalog import load_catalog
     from bedplate.cli.later import later_fleet
     from bedplate.cli.opening import opened, planned, tracing
     from bedplate.cli.verdict import judged
     from bedplate.cli.waves import waves
-    from bedplate.cli.weather import weather_of
     from bedplate.plan import bill
     from bedplate.report.outlook import next_line, outlook_lines
     from bedplate.report.price import price_lines
@@ -92,7 +113,8 @@ def _rehearse_fleet(
     loaded = opened(path)
     plan = planned(loaded)
     later = later_fleet(changed, loaded, plan, asked) if changed else None
-    report = _act(plan.account, waves(plan, asked), later.waves if later else (), weather_of(plan, faults_asked))
+    after = later.waves if later else ()
+    report = _act(plan.account, waves(plan, asked), after, parse_faults(injected, plan))
     faults = judged(report)
     _print(report, tracing(loaded, plan), faults, later, json=json)
     if report.ok and not json:
@@ -100,12 +122,12 @@ def _rehearse_fleet(
     return _status(report, faults)
 
 
-def _act(account: str, before: "Waves", after: "Waves", weather: "Weather") -> "Report":
+def _act(account: str, before: "Waves", after: "Waves", faults: "tuple[Fault, ...]") -> "Report":
     from bedplate.cli.progress import progress
     from bedplate.rehearsal.rehearse import rehearse as act
 
     with progress() as watch:
-        return act(account, before, after, watch, weather)
+        return act(account, before, after, watch, faults)
 
 
 def _print(
@@ -130,18 +152,18 @@ def _print(
     if later:
         show((*diff_lines(later.edits), ""))
     show(rehearsal_lines(report, origin, later.key if later else unknown_origin))
-    if faults is not None and not report.unexplained:
+    if faults is not None and not report.real_failures:
         show(judgement_lines(faults, origin))
 
 
 def _status(report: "Report", faults: "Iterable[StackFault]") -> int:
     """Return 2 when AWS would refuse something, 3 when a second run changes something or a rule is broken.
 
-    And 6 when only the weather kept something from being made.
+    And 6 when only an injected fault kept something from being created.
     """
     from bedplate.checks.fault import Level
 
-    if report.unexplained:
+    if report.real_failures:
         return InputError.exit_code
     if any(fault.level is Level.ERROR for fault in faults) or not report.is_stable:
         return ViolationError.exit_code

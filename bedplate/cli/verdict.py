@@ -14,11 +14,11 @@ def judged(report: Report) -> tuple[StackFault, ...]:
     """Return every fault of all stacks together, as they were made last; none where something failed to be made."""
     runs = [_last(stack) for stack in report.stacks]
     made = [run.snapshot.entries.values() for run in runs if run]
-    if report.unexplained:
+    if report.real_failures:
         return ()
     return audit(graph_of(graph(chain.from_iterable(made)), "the rehearsal"))
 
 
 def _last(stack: StackReport) -> Run | None:
-    made = (stack.runs.get(phase) for phase in (Phase.CHANGE, Phase.MEND, Phase.CREATE))
+    made = (stack.runs.get(phase) for phase in (Phase.CHANGE, Phase.RECOVER, Phase.CREATE))
     return next((run for run in made if run), None)

@@ -1,82 +1,76 @@
-"""Launches of Auto Scaling groups that fail: moto always has a machine, a reservation and an address.
+"""Failed launches of Auto Scaling groups: moto always has capacity.
 
-AWS makes the group all the same, tells of the failure in the group's activities, and tries again by itself.
+As in AWS, the group is created; each failed launch is one of its scaling activities.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from moto.autoscaling.models import Activity, FakeAutoScalingGroup
 from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.responses import ActionResult
 
+from bedplate.rehearsal.faults import Faults, Shortage
 from bedplate.rehearsal.replaced import replaced, wrapped
-
-# Asked of a group's name, region and zones: AWS's error code and words where a launch fails there.
-Obstacle = Callable[[str, str, frozenset[str]], tuple[str, str] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Shortage:
-    """Machines that a group was to start and could not; `code` is EC2's for the launch."""
-
-    group: str
-    region: str
-    code: str
-    wanted: int
-    running: int
-
-    @property
-    def missing(self) -> int:
-        """How many machines did not come."""
-        return self.wanted - self.running
 
 
 @contextmanager
-def obstructed(obstacle: Obstacle, note: Callable[[Shortage], None]) -> Iterator[None]:
-    """Let launches fail where `obstacle` says so, and `note` hear of it."""
-    failures: dict[tuple[str, str], list[Activity]] = {}
+def failing_launches(faults: Faults) -> Iterator[None]:
+    """Fail launches of groups for which no zone has capacity."""
+    failed: list[tuple[str, Activity]] = []
 
-    def obstructing(launch: Callable[..., Any]) -> Callable[..., Any]:
-        def launched(group: FakeAutoScalingGroup, count_needed: int, propagated_tags: dict[str, str]) -> object:
-            region = group.autoscaling_backend.region_name
-            told = obstacle(group.name, region, frozenset(group.availability_zones))
-            if told is None:
+    def wrap(launch: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(group: FakeAutoScalingGroup, count_needed: int, propagated_tags: dict[str, str]) -> object:
+            types = _instance_types(group)
+            if _is_reserved(group) or not faults.lacks_capacity(types, group.availability_zones):
                 return launch(group, count_needed, propagated_tags)
-            running = len(group.active_instances())
-            note(Shortage(group.name, region, told[0], running + count_needed, running))
-            failures.setdefault((region, group.name), []).append(_failure(group, told[1]))
+            region, running = group.autoscaling_backend.region_name, len(group.active_instances())
+            shortage = Shortage(group.name, region, desired=running + count_needed, running=running)
+            faults.shortages[region, group.name] = shortage
+            failed.append((region, _activity(group, types)))
             return None
 
-        return launched
+        return checked
 
     def activities(response: AutoScalingResponse) -> ActionResult:
-        return _activities(failures, response)
+        name = response._get_param("AutoScalingGroupName")  # noqa: SLF001  # moto has no public accessor
+        found = [
+            activity
+            for region, activity in failed
+            if region == response.region and name in (None, activity.auto_scaling_group_name)
+        ]
+        return ActionResult({"Activities": found[::-1]})
 
     with (
-        wrapped(FakeAutoScalingGroup, "replace_autoscaling_group_instances", obstructing),
+        wrapped(FakeAutoScalingGroup, "replace_autoscaling_group_instances", wrap),
         replaced(AutoScalingResponse, "describe_scaling_activities", activities),
     ):
         yield
 
 
-def _failure(group: FakeAutoScalingGroup, message: str) -> Activity:
-    """Return the activity in which Auto Scaling tells of a failed launch: in words, EC2's code is not in it."""
+def _instance_types(group: FakeAutoScalingGroup) -> list[str]:
+    """Return the instance types that a group may start; an empty one where requirements choose it."""
+    policy = group.mixed_instances_policy or {}
+    overrides = policy.get("LaunchTemplate", {}).get("Overrides") or []
+    return [override.get("InstanceType", "") for override in overrides] or [group.instance_type]
+
+
+def _is_reserved(group: FakeAutoScalingGroup) -> bool:
+    """Return whether the group's instances start in a capacity reservation."""
+    template = group.ec2_launch_template
+    data = template.get_version(group.launch_template_version).data if template else {}
+    return bool((data.get("CapacityReservationSpecification") or {}).get("CapacityReservationTarget"))
+
+
+def _activity(group: FakeAutoScalingGroup, types: list[str]) -> Activity:
+    """Return the activity of a failed launch; the text is that of the EC2 Auto Scaling user guide."""
+    message = (
+        f"We currently do not have sufficient {', '.join(types)} capacity in the Availability Zone you requested "
+        f"({', '.join(sorted(group.availability_zones))}). Launching EC2 instance failed."
+    )
     cause = "an instance was started in response to a difference between desired and actual capacity"
-    made = Activity(f"Launching a new EC2 instance. Status Reason: {message}", cause, group, status_code="Failed")
-    made.progress = 100
-    made.status_message = message  # type: ignore[attr-defined]  # a field of the answer that moto never fills
-    return made
-
-
-def _activities(failures: dict[tuple[str, str], list[Activity]], response: AutoScalingResponse) -> ActionResult:
-    name = response._get_param("AutoScalingGroupName")  # noqa: SLF001  # moto's own way to a parameter
-    found = [
-        one
-        for (region, group), listed in failures.items()
-        for one in listed
-        if region == response.region and name in (None, group)
-    ]
-    return ActionResult({"Activities": found[::-1]})
+    activity = Activity(f"Launching a new EC2 instance. Status Reason: {message}", cause, group, status_code="Failed")
+    activity.progress = 100
+    activity.status_message = message  # type: ignore[attr-defined]  # an output that moto never sets
+    return activity

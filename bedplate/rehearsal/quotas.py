@@ -39,7 +39,6 @@ _TABLE = (
     Quota("aws:ec2/internetGateway:InternetGateway", 5, "InternetGatewayLimitExceeded", _VPC_PAGE, there=1),
     Quota("aws:ec2/launchTemplate:LaunchTemplate", 5000, "LaunchTemplateLimitExceeded", "Amazon EC2 quotas"),
     Quota("aws:ec2/natGateway:NatGateway", 5, "NatGatewayLimitExceeded", _VPC_PAGE, within="subnetId"),
-    Quota("aws:ec2/networkAcl:NetworkAcl", 200, "NetworkAclLimitExceeded", _VPC_PAGE, within="vpcId", there=1),
     Quota("aws:ec2/networkInterface:NetworkInterface", 5000, "NetworkInterfaceLimitExceeded", _VPC_PAGE),
     Quota("aws:ec2/routeTable:RouteTable", 200, "RouteTableLimitExceeded", _VPC_PAGE, within="vpcId", there=1),
     Quota("aws:ec2/securityGroup:SecurityGroup", 2500, "SecurityGroupLimitExceeded", _VPC_PAGE, there=1),

@@ -4,19 +4,18 @@ The stacks of one wave do not read each other and run side by side; a wave start
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from bedplate.rehearsal import schema
-from bedplate.rehearsal.endured import endured
+from bedplate.rehearsal.faults import Fault
 from bedplate.rehearsal.interim import pass_a_day
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.report import Phase, Report, StackReport
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import Run, Stack, World, destroy, run
 from bedplate.rehearsal.step import Step
-from bedplate.rehearsal.weather import FAIR, Weather
 
 Waves = Sequence[Sequence[Stack]]
 # Told of every step as it is taken: the stack's name, the phase, the step. Called from the stack's own thread.
@@ -29,22 +28,22 @@ class Rehearsal:
 
     world: World
     watch: Watch
-    weather: Weather = FAIR
+    faults: Collection[Fault] = ()
     reports: dict[str, StackReport] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
-        """Whether anything has failed yet that no weather explains."""
-        return any(report.unexplained(self.weather) for report in self.reports.values())
+        """Whether anything has failed without an injected fault."""
+        return any(report.real_failures(injected=bool(self.faults)) for report in self.reports.values())
 
     def create(self, waves: Waves) -> None:
-        """Create the stacks under the weather, and when that has passed make what is missing."""
+        """Create the stacks under the injected faults; then end the faults and create what is missing."""
         simulation = self.world.simulation
-        simulation.climate.weather = self.weather
+        simulation.faults.active = frozenset(self.faults)
         self.run(Phase.CREATE, waves)
-        if self.weather is not FAIR:
-            simulation.clear_up()
-            self.run(Phase.MEND, waves)
+        if self.faults:
+            simulation.end_faults()
+            self.run(Phase.RECOVER, waves)
 
     def run(self, phase: Phase, waves: Waves) -> None:
         """Run the stacks of each wave; stop after a wave in which something failed."""
@@ -75,18 +74,18 @@ def rehearse(
     waves: Waves,
     changed: Waves = (),
     watch: Watch = lambda *_: None,
-    weather: Weather = FAIR,
+    faults: Collection[Fault] = (),
 ) -> Report:
     """Create every stack, run each again, run what the `changed` programs declare instead, and destroy everything.
 
-    With weather, the stacks are created in spite of it as far as they can be, and made whole when it has passed.
+    With faults, the stacks are created as far as the faults allow, and completed after the faults end.
     A phase is run only when nothing has failed before it; the destruction always is. A day passes before the change
     and before the destruction.
     """
     started = time.perf_counter()
     _load_sdk()
     with running(account) as simulation:
-        rehearsal = Rehearsal(World(simulation), watch, weather)
+        rehearsal = Rehearsal(World(simulation), watch, faults)
         rehearsal.create(waves)
         rehearsal.run(Phase.AGAIN, waves)
         if changed:
@@ -96,7 +95,9 @@ def rehearse(
         rehearsal.pass_a_day(changed or waves)
         rehearsal.destroy(Phase.DESTROY, changed or waves)
     seconds = time.perf_counter() - started
-    return Report(tuple(rehearsal.reports.values()), seconds, simulation.calls, endured(simulation.climate, weather))
+    hits = {fault: simulation.faults.hits[fault] for fault in faults}
+    shortages = tuple(simulation.faults.shortages.values())
+    return Report(tuple(rehearsal.reports.values()), seconds, simulation.calls, hits, shortages)
 
 
 def create(account: str, waves: Waves, watch: Watch = lambda *_: None) -> Report:

@@ -8,13 +8,12 @@ from typing import Any
 
 from bedplate.plan.origin import Origin, unknown_origin
 from bedplate.rehearsal import urn as urns
-from bedplate.rehearsal.endured import Endured
+from bedplate.rehearsal.faults import Fault, Shortage
 from bedplate.rehearsal.kind import Support
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.snapshot import Entry
 from bedplate.rehearsal.stack import Run
 from bedplate.rehearsal.step import Failure, Op, Step
-from bedplate.rehearsal.weather import FAIR, Weather
 from bedplate.rehearsal.wire import masked
 
 
@@ -22,8 +21,8 @@ class Phase(StrEnum):
     """What a rehearsal does with a stack, in this order."""
 
     CREATE = "create"
-    MEND = "mend"
-    """Run when the weather of the creation has passed, to make what is missing."""
+    RECOVER = "recover"
+    """Run after the injected faults have ended, to create what is missing."""
     AGAIN = "again"
     CHANGE = "change"
     DESTROY = "destroy"
@@ -41,15 +40,15 @@ class StackReport:
         """The time of all its phases."""
         return sum(run.seconds for run in self.runs.values())
 
-    def unexplained(self, weather: Weather) -> tuple[Failure, ...]:
-        """Everything that failed but not while the weather lasted."""
-        excused = {Phase.CREATE} if weather is not FAIR else set()
-        return tuple(one for phase, run in self.runs.items() if phase not in excused for one in run.failures)
+    def real_failures(self, *, injected: bool) -> tuple[Failure, ...]:
+        """Return what failed in a phase without injected faults."""
+        excused = {Phase.CREATE} if injected else set()
+        return tuple(failure for phase, run in self.runs.items() if phase not in excused for failure in run.failures)
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The URNs of what the weather kept from being made: what the run after it made in the cloud."""
-        return tuple(step.urn for step in self._steps(Phase.MEND) if step.op is Op.CREATE and step.is_in_cloud)
+        """The URNs of the resources in the cloud that only the run after the faults created."""
+        return tuple(step.urn for step in self._steps(Phase.RECOVER) if step.op is Op.CREATE and step.is_in_cloud)
 
     @property
     def failures(self) -> tuple[Failure, ...]:
@@ -84,7 +83,7 @@ class StackReport:
 
     @property
     def _whole(self) -> Phase:
-        return Phase.MEND if Phase.MEND in self.runs else Phase.CREATE
+        return Phase.RECOVER if Phase.RECOVER in self.runs else Phase.CREATE
 
     def _steps(self, phase: Phase) -> tuple[Step, ...]:
         return self.runs[phase].steps if phase in self.runs else ()
@@ -101,22 +100,26 @@ class Report:
     stacks: tuple[StackReport, ...]
     seconds: float
     calls: int
-    endured: Endured = field(default_factory=Endured)
+    fault_hits: Mapping[Fault, int] = field(default_factory=dict)
+    """How many requests each injected fault failed."""
+    shortages: tuple[Shortage, ...] = ()
 
     @property
-    def unexplained(self) -> tuple[Failure, ...]:
-        """Everything that failed and would fail in any weather."""
-        return tuple(failure for stack in self.stacks for failure in stack.unexplained(self.endured.weather))
+    def real_failures(self) -> tuple[Failure, ...]:
+        """Everything that failed without an injected fault."""
+        return tuple(
+            failure for stack in self.stacks for failure in stack.real_failures(injected=bool(self.fault_hits))
+        )
 
     @property
     def is_partial(self) -> bool:
-        """Whether the weather left something undone: a failure, or machines that did not come."""
-        return bool(self.endured.shortages) or any(stack.failures for stack in self.stacks)
+        """Whether something failed, or a group could not start its instances."""
+        return bool(self.shortages) or any(stack.failures for stack in self.stacks)
 
     @property
     def is_stable(self) -> bool:
-        """Whether nothing was refused but by the weather, and running again changed nothing."""
-        return not self.unexplained and not any(stack.changes(Phase.AGAIN) for stack in self.stacks)
+        """Whether nothing failed but by an injected fault, and running again changed nothing."""
+        return not self.real_failures and not any(stack.changes(Phase.AGAIN) for stack in self.stacks)
 
     @property
     def ok(self) -> bool:
@@ -138,16 +141,14 @@ def document(report: Report, origin: Origin = unknown_origin) -> dict[str, objec
     """Return a report in the form of `rehearse --json`."""
     stacks = {stack.name: _stack_document(stack, origin) for stack in report.stacks}
     figures = {"seconds": round(report.seconds, 3), "calls": report.calls, "ok": report.ok}
-    return {"stacks": stacks, **figures, **_endured_document(report)}
+    return {"stacks": stacks, **figures, **_faults_document(report)}
 
 
-def _endured_document(report: Report) -> dict[str, object]:
-    """Return what the weather did: how often each fault was met, what it kept from being made, and which machines."""
-    told = report.endured
+def _faults_document(report: Report) -> dict[str, object]:
     return {
-        "weather": [{"fault": fault, "met": count} for fault, count in told.met.items()],
+        "injected_faults": [{"fault": str(fault), "hits": hits} for fault, hits in report.fault_hits.items()],
         "missing": {stack.name: list(stack.missing) for stack in report.stacks if stack.missing},
-        "shortages": [asdict(one) | {"missing": one.missing} for one in told.shortages],
+        "shortages": [asdict(shortage) for shortage in report.shortages],
     }
 
 

@@ -6,7 +6,7 @@ moto's back ends are plain dictionaries without locks, so calls are made one at 
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, Never
@@ -20,22 +20,15 @@ from moto import mock_aws
 
 from bedplate.rehearsal.alone import alone
 from bedplate.rehearsal.ambient import no_ambient_aws
-from bedplate.rehearsal.attempts import carried
-from bedplate.rehearsal.call import Call
-from bedplate.rehearsal.climate import Climate
 from bedplate.rehearsal.collector import seldom_collected
-from bedplate.rehearsal.found_again import LOOKS
-from bedplate.rehearsal.moto_launches import obstructed
+from bedplate.rehearsal.faults import Faults
+from bedplate.rehearsal.moto_launches import failing_launches
 from bedplate.rehearsal.moto_repairs import mended
 from bedplate.rehearsal.moto_stock import bring, empty_stock, hold_images
 from bedplate.rehearsal.refusal import Refusal
-from bedplate.rehearsal.taken_address import zones_of
-from bedplate.rehearsal.weather import FAIR
 
 # No retries: in a simulation a refusal is an answer. No configured endpoint: only moto may answer.
 _CONFIG = Config(retries={"total_max_attempts": 1}, ignore_configured_endpoint_urls=True)
-# Members by which AWS knows a call that comes a second time, where botocore's model does not mark them.
-_TOKENS = frozenset({"ClientToken", "CreatorRequestId"})
 
 
 class _NoWayOut:
@@ -53,7 +46,7 @@ class Simulation:
     calls: int = 0
     # What moto has no model of, kept by us: token of the kind -> id -> properties.
     fakes: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
-    climate: Climate = field(default_factory=Climate)
+    faults: Faults = field(default_factory=Faults)
     elapsed: timedelta = timedelta()
     """How far its clock is ahead of the real one."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -95,43 +88,30 @@ class Simulation:
             self._shapes[service, operation] = model.input_shape
         return self._shapes[service, operation]
 
-    def call(self, service: str, region: str, operation: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Make one call, through the weather; raise Refusal with AWS's error code when it is refused."""
-        call = Call(service, region, operation, params)
+    def call(self, service: str, region: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Make one call; raise Refusal with AWS's error code when it fails."""
         with self._lock:
-            weather = self.climate.weather
-            if weather is FAIR:
-                return self._ask(call)
-            there = replace(call, zones=zones_of(call, self._ask)) if weather.is_crowded else call
-            return carried(there, weather, self._ask, has_token=self._has_token(call), note=self.climate.meet)
+            self.faults.check_region(service, region)
+            self.calls += 1
+            bring(self.account, region, operation, params)
+            try:
+                reply: dict[str, Any] = getattr(self.client(service, region), operation)(**params)
+            except ClientError as error:
+                details = error.response["Error"]
+                raise Refusal(details["Code"], details.get("Message", "")) from None
+            except ParamValidationError as error:
+                raise Refusal("ValidationError", str(error)) from None
+            except NotImplementedError as error:
+                raise Refusal("NotSimulated", f"moto does not model {service}.{operation}: {error}") from None
+            return reply
 
-    def clear_up(self) -> None:
-        """Let the weather pass: groups that are short of machines start them by themselves, as in AWS."""
+    def end_faults(self) -> None:
+        """End all faults; groups without capacity start their instances, as Auto Scaling retries by itself."""
         with self._lock:
-            self.climate.weather = FAIR
-            for short in self.climate.shortages.values():
-                wanted = {"AutoScalingGroupName": short.group, "DesiredCapacity": short.wanted}
-                self._ask(Call("autoscaling", short.region, "set_desired_capacity", wanted))
-
-    def _ask(self, call: Call) -> dict[str, Any]:
-        self.calls += 1
-        bring(self.account, call.region, call.operation, call.params)
-        try:
-            reply: dict[str, Any] = getattr(self.client(call.service, call.region), call.operation)(**call.params)
-        except ClientError as error:
-            told = error.response["Error"]
-            raise Refusal(told["Code"], told.get("Message", "")) from None
-        except ParamValidationError as error:
-            raise Refusal("ValidationError", str(error)) from None
-        except NotImplementedError as error:
-            raise Refusal("NotSimulated", f"moto does not model {call.name}: {error}") from None
-        return reply
-
-    def _has_token(self, call: Call) -> bool:
-        """Whether AWS knows a second sending for what it is, and tells what the first one was told."""
-        meta = self.client(call.service, call.region).meta
-        model = meta.service_model.operation_model(meta.method_to_api_mapping[call.operation])
-        return call.name not in LOOKS and bool(model.idempotent_members or _TOKENS & call.params.keys())
+            self.faults.active = frozenset()
+            for shortage in self.faults.shortages.values():
+                capacity = {"AutoScalingGroupName": shortage.group, "DesiredCapacity": shortage.desired}
+                self.call("autoscaling", shortage.region, "set_desired_capacity", capacity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +159,14 @@ def running(account: str) -> Iterator[Simulation]:
     The machine's AWS settings (credentials, profiles, endpoints) are out of sight meanwhile, so that not even a
     program that calls boto3 by itself can reach a real account.
     """
-    with alone(), no_ambient_aws(), seldom_collected(), empty_stock(), mock_aws(), mended():
-        simulation = Simulation(account)
-        with obstructed(simulation.climate.obstacle, simulation.climate.fall_short):
-            yield simulation
+    simulation = Simulation(account)
+    with (
+        alone(),
+        no_ambient_aws(),
+        seldom_collected(),
+        empty_stock(),
+        mock_aws(),
+        mended(),
+        failing_launches(simulation.faults),
+    ):
+        yield simulation

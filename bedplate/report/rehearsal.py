@@ -10,7 +10,6 @@ from bedplate.rehearsal.report import Phase, Report, StackReport, note, support
 from bedplate.rehearsal.step import PROTECTED, Failure, Op, Step
 from bedplate.report.columns import aligned, counted
 from bedplate.report.types import type_name
-from bedplate.report.weather import weather_lines
 
 HEAD = ("stack", "created", "again", "changed", "destroyed", "kept", "time")
 FIGURES = (1, 3, 4)
@@ -27,7 +26,7 @@ def rehearsal_lines(report: Report, origin: Origin = unknown_origin, key: Origin
         yield from change_lines(stack, key)
     for stack in report.stacks:
         yield from failure_lines(stack, origin)
-    yield from weather_lines(report)
+    yield from fault_lines(report)
     yield from _types(report)
 
 
@@ -67,6 +66,31 @@ def failure_lines(stack: StackReport, origin: Origin = unknown_origin) -> Iterat
     skipped = len(stack.failures) - len(failures)
     if skipped:
         yield f"    not tried, for it needs what failed: {counted(skipped, 'resource')}"
+
+
+def fault_lines(report: Report) -> Iterator[str]:
+    """Yield what each injected fault failed, what was missing because of it, and what the runs after it did."""
+    if not report.fault_hits:
+        return
+    yield ""
+    for fault, hits in report.fault_hits.items():
+        yield f"fault {fault}: {counted(hits, 'request')} failed" + ("" if hits else ", nothing uses it")
+    short = [stack for stack in report.stacks if stack.missing]
+    yield from (
+        f"  {stack.name}: {len(stack.missing):,} of {counted(sum(stack.types.values()), 'resource')} missing"
+        for stack in short
+    )
+    yield from aligned(
+        (f"  {group.group}", group.region, f"{group.running:,} of {counted(group.desired, 'instance')} running")
+        for group in report.shortages
+    )
+    if report.real_failures:
+        yield "after the faults: not everything could be created, see above"
+        return
+    missing = sum(len(stack.missing) for stack in short)
+    created = f"a second run created the {counted(missing, 'missing resource')}" if missing else "nothing was missing"
+    again = "a third run changed nothing" if report.is_stable else "a third run changed more, and must not"
+    yield f"after the faults: {created}, {again}"
 
 
 def _failure(stack: str, failure: Failure, place: str) -> Iterator[str]:

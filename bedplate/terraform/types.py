@@ -14,8 +14,6 @@ _PREFIXES: Final[Mapping[str, str]] = {"ec2": "", "ec2transitgateway": "ec2_tran
 
 # Source of both tables: the resources' pages in the documentation of Terraform's AWS provider 6, seen on 2026-11-21.
 _TYPES: Final[Mapping[str, str]] = {
-    "aws:ec2/capacityReservation:CapacityReservation": "aws_ec2_capacity_reservation",
-    "aws:ec2/managedPrefixList:ManagedPrefixList": "aws_ec2_managed_prefix_list",
     "aws:ec2/peeringConnectionOptions:PeeringConnectionOptions": "aws_vpc_peering_connection_options",
     "aws:ec2/subnetCidrReservation:SubnetCidrReservation": "aws_ec2_subnet_cidr_reservation",
     "aws:ec2transitgateway/transitGateway:TransitGateway": "aws_ec2_transit_gateway",
@@ -39,7 +37,6 @@ RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "aws_cloudwatch_metric_alarm": {"metricQueries": "metric_query", "name": "alarm_name"},
     "aws_default_route_table": {"routes": "route"},
-    "aws_ec2_managed_prefix_list": {"entries": "entry"},
     "aws_efs_file_system": {"lifecyclePolicies": "lifecycle_policy"},
     "aws_iam_role": {"inlinePolicies": "inline_policy"},
     "aws_instance": {

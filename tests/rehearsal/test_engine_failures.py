@@ -12,6 +12,7 @@ from pulumi.runtime._callbacks import _CallbackServicer
 
 from bedplate.rehearsal.simulation import Simulation
 from bedplate.rehearsal.stack import World, run
+from stacks.reference import output_of
 from tests.support.programs import changes, entry, parameter, stack, subnet, up, vpc
 
 # gRPC keeps one for all servers of a process, as a daemon.
@@ -183,3 +184,33 @@ def test_nothing_is_left_running(world: World, fault: Callable[[], object]) -> N
     assert not _CallbackServicer._servicers  # noqa: SLF001  # the SDK's list of servers that run
     with pytest.raises(RuntimeError):
         asyncio.get_running_loop()
+
+
+def test_a_missing_stack_fails_only_its_readers(world: World) -> None:
+    """A program that reads the exports of a stack without any goes on with the rest."""
+
+    def reader() -> None:
+        name = pulumi.StackReference("organization/lab/lost").require_output("name")
+        parameter("last", name)
+        parameter("other")
+
+    done = run(stack(reader), world)
+
+    assert [failure.skipped for failure in done.failures] == [False, True]
+    assert changes(done) == {"other": "create"}
+
+
+def test_a_missing_export_names_its_stack(world: World) -> None:
+    """The message names the stack and the export, and what to do."""
+    partial = stack(lambda: pulumi.export("vpc_id", "vpc-1"), name="lab.west")
+
+    def reader() -> None:
+        west = pulumi.StackReference("organization/lab/lab.west")
+        parameter("note", output_of(west, "vpc_id"))
+        parameter("other", output_of(west, "zone_id"))
+
+    done = [run(one, world) for one in (partial, stack(reader))][-1]
+
+    messages = [(failure.code, failure.message) for failure in done.failures]
+    assert messages == [("InputError", "lab.west does not export zone_id yet\nmake lab.west whole first")]
+    assert changes(done) == {"note": "create"}

@@ -13,7 +13,6 @@ from tests.support.world import World
 GROUP = KINDS["aws:autoscaling/group:Group"]
 TEMPLATE = KINDS["aws:ec2/launchTemplate:LaunchTemplate"]
 NEAR = KINDS["aws:ec2/placementGroup:PlacementGroup"]
-RESERVATION = KINDS["aws:ec2/capacityReservation:CapacityReservation"]
 SPOT = {"onDemandPercentageAboveBaseCapacity": 0, "spotAllocationStrategy": "price-capacity-optimized"}
 
 
@@ -104,19 +103,15 @@ def test_a_capacity_block_stands_in_no_placement_group(world: World) -> None:
         _made(world, ("p4d.24xlarge",), launch, placementGroup=_near(world))
 
 
-def test_a_reservation_is_used_in_the_placement_group_that_it_was_made_in(world: World) -> None:
-    """In another, or one made outside, EC2 finds no capacity for ever."""
-    near, other = _near(world), _near(world)
-    place = {"availabilityZone": "us-west-2a", "instanceCount": 1, "instancePlatform": "Linux/UNIX"}
-    arn = world.aws.arn("ec2", f"placement-group/{near}")
-    inputs = {**RESERVATION.defaults, **place, "instanceType": "c7i.large", "placementGroupArn": arn}
-    aimed = {"capacityReservationId": RESERVATION.create(world.aws, inputs)}
-    launch = {"capacityReservationSpecification": {"capacityReservationTarget": aimed}}
+def test_a_capacity_reservation_excludes_a_placement_group(world: World) -> None:
+    """Unless it was created in the group, EC2 never finds capacity, and the rehearsal creates none there."""
+    target = {"capacityReservationId": "cr-0123456789abcdef0"}
+    launch = {"capacityReservationSpecification": {"capacityReservationTarget": target}}
 
-    assert _made(world, ("c7i.large",), launch, placementGroup=near)
-    assert not list(TEMPLATE.complaints(world.aws, {"placement": {"groupName": near}, **launch}))
-    with pytest.raises(Refusal, match="was not made in the placement group"):
-        _made(world, ("c7i.large",), launch, placementGroup=other)
+    assert _made(world, ("c7i.large",), launch)
+    assert list(TEMPLATE.complaints(world.aws, {"placement": {"groupName": "near"}, **launch}))
+    with pytest.raises(Refusal, match="was not created in the placement group"):
+        _made(world, ("c7i.large",), launch, placementGroup=_near(world))
 
 
 def test_a_spot_request_is_tagged_where_there_is_one(world: World) -> None:

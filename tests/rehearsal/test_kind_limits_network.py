@@ -8,7 +8,7 @@ from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.simulation import Simulation
 from tests.support.specimen import Specimen
 from tests.support.specimens_network import NETWORK
-from tests.support.specimens_rules import acl_rule, ssh_from
+from tests.support.specimens_rules import ssh_from
 from tests.support.world import World
 
 SPECIMENS = {each.token.rpartition(":")[2]: each for each in reversed(NETWORK)}
@@ -31,9 +31,6 @@ DEFECTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("Vpc", {"instanceTenancy": "shared"}, "instanceTenancy"),
     ("Eip", {"domain": "standard"}, "domain"),
     ("Eip", {"instance": "i-1", "networkInterface": "eni-1"}, "instance"),
-    ("EipAssociation", {"instanceId": "i-1"}, "instanceId"),
-    ("EipAssociation", {"networkInterfaceId": None}, "networkInterfaceId"),
-    ("EipAssociation", {"allocationId": None}, "allocationId"),
     ("NatGateway", {"connectivityType": "private"}, "allocationId"),
     ("NatGateway", {"allocationId": None}, "allocationId"),
     ("NatGateway", {"subnetId": None}, "subnetId"),
@@ -97,24 +94,12 @@ DEFECTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ),
     ("VpnConnection", {"transitGatewayId": "tgw-1"}, "transitGatewayId"),
     ("VpnConnection", {"enableAcceleration": True}, "enableAcceleration"),
-    ("VpnConnectionRoute", {"destinationCidrBlock": "192.168.40.1/22"}, "destinationCidrBlock"),
     ("FlowLog", {"maxAggregationInterval": 30}, "maxAggregationInterval"),
     ("FlowLog", {"subnetId": "subnet-1"}, "vpcId"),
     ("FlowLog", {"iamRoleArn": None}, "iamRoleArn"),
     ("FlowLog", {"logDestination": None}, "logDestination"),
     ("FlowLog", {"trafficType": None}, "trafficType"),
     ("FlowLog", {"vpcId": None, "transitGatewayId": "tgw-1"}, "maxAggregationInterval"),
-    ("VpcDhcpOptions", {"ntpServers": [f"10.0.0.{last}" for last in range(5)]}, "ntpServers"),
-    ("VpcDhcpOptions", {"netbiosNodeType": "3"}, "netbiosNodeType"),
-    ("NetworkAcl", {"ingress": [acl_rule(1, "10.0.0.0/8"), acl_rule(1, "10.0.0.0/9")]}, "ingress"),
-    ("NetworkAcl", {"egress": [acl_rule(32767, "10.0.0.0/8")]}, "egress[0]"),
-    ("NetworkAcl", {"egress": [{**acl_rule(1, "10.0.0.0/8"), "action": "drop"}]}, "egress[0]"),
-    ("NetworkAcl", {"egress": [{**acl_rule(1, "10.0.0.0/8"), "protocol": "-1"}]}, "egress[0]"),
-    ("NetworkAcl", {"egress": [{**acl_rule(1, "10.0.0.0/8"), "protocol": "http"}]}, "egress[0]"),
-    ("NetworkAcl", {"egress": [{**acl_rule(1, "10.0.0.0/8"), "ipv6CidrBlock": "::/0"}]}, "egress[0]"),
-    ("ManagedPrefixList", {"maxEntries": 0}, "maxEntries"),
-    ("ManagedPrefixList", {"entries": [{"cidr": "10.0.0.0/8"}] * 2}, "entries"),
-    ("ManagedPrefixList", {"addressFamily": "IPv6"}, "entries[0]"),
     ("TransitGateway", {"amazonSideAsn": 65535}, "amazonSideAsn"),
     ("TransitGateway", {"dnsSupport": True}, "dnsSupport"),
     ("VpcAttachment", {"applianceModeSupport": "on"}, "applianceModeSupport"),
@@ -133,7 +118,6 @@ DEFECTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("ResolverRule", {"targetIps": [{"ip": "fd00::2"}]}, "targetIps[0].ip"),
     ("ResolverRule", {"targetIps": [{"ip": "10.0.0.2", "port": 0}]}, "targetIps.port"),
     ("ResolverRuleAssociation", {"name": "x" * 65}, "name"),
-    ("ManagedPrefixList", {"name": "com.amazonaws.sites"}, "name"),
 )
 
 

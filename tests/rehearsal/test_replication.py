@@ -1,4 +1,4 @@
-"""What S3 and EFS ask for before they copy to another region: each row is a specimen with one fault."""
+"""What S3 asks for before they copy to another region: each row is a specimen with one fault."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.refusal import Refusal
 from tests.support import services
 from tests.support.specimen import Given
-from tests.support.specimens_copies import COPIES, FILES, REPLICATION, copied, encrypted, versioned
+from tests.support.specimens_copies import COPIES, REPLICATION, copied, encrypted, versioned
 from tests.support.world import World
 
 
@@ -21,13 +21,6 @@ def inputs_of(token: str, world: World, spoiled: Given) -> dict[str, Any]:
 def to(bucket: str, **more: object) -> dict[str, Any]:
     """Return the destination of a rule."""
     return {"bucket": f"arn:aws:s3:::{bucket}", **more}
-
-
-def replicated(world: World) -> dict[str, Any]:
-    """Return a file system that is replicated already."""
-    inputs = inputs_of(FILES, world, {})
-    KINDS[FILES].create(world.aws, inputs)
-    return inputs
 
 
 def misplaced_key(world: World) -> dict[str, Any]:
@@ -51,9 +44,6 @@ REFUSALS: tuple[tuple[str, Given, str], ...] = (
         "InvalidRequest",
     ),
     (REPLICATION, misplaced_key, "NotFoundException"),
-    (FILES, {"sourceFileSystemId": "fs-0"}, "FileSystemNotFound"),
-    (FILES, {"destination": {"region": "us-east-2", "fileSystemId": "fs-0"}}, "FileSystemNotFound"),
-    (FILES, replicated, "ReplicationAlreadyExists"),
 )
 
 
@@ -98,13 +88,6 @@ def test_rules_of_a_replication_go_together(spoiled: Given, key: str, world: Wor
     complaints = list(KINDS[REPLICATION].complaints(world.aws, inputs))
 
     assert [each.key for each in complaints] == [key]
-
-
-def test_a_replication_of_files_names_its_destination(world: World) -> None:
-    """A destination is a region, a zone or a file system; a key alone is none."""
-    complaints = KINDS[FILES].complaints(world.aws, {"destination": {"kmsKeyId": "key"}})
-
-    assert [each.key for each in complaints] == ["destination"]
 
 
 def test_two_buckets_may_copy_to_one_another(world: World) -> None:

@@ -14,6 +14,9 @@ from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
 from tests.support.world import World
 
+TEACH = "enable_transit_gateway_route_table_propagation"
+FORGET = "disable_transit_gateway_route_table_propagation"
+
 
 def kind(name: str) -> Kind:
     """Return a kind of the transit gateways' package."""
@@ -97,7 +100,7 @@ def test_a_route_whose_attachment_went_is_a_blackhole(world: World) -> None:
     """AWS keeps a static route that leads nowhere, and says so; what was learnt is forgotten."""
     member = {"transitGatewayAttachmentId": world.attachment, "transitGatewayRouteTableId": world.plain_table}
     made(world.aws, "Route", **member, destinationCidrBlock="10.65.0.0/16")
-    made(world.aws, "RouteTablePropagation", **member)
+    world.aws.call("ec2", TEACH, **pair(world.plain_table, world.attachment))
     before = routes(world.aws, world.plain_table)
 
     gone(world.aws, "VpcAttachment", world.attachment)
@@ -110,15 +113,13 @@ def test_an_attachment_may_stop_teaching_one_table_of_two(world: World) -> None:
     """Each propagation is its own: ending one leaves the other, and both can end."""
     path = "TransitGatewayRouteTable.TransitGatewayRouteTableId"
     other = world.made("create_transit_gateway_route_table", path, TransitGatewayId=world.plain_hub)
-    members = [
-        {"transitGatewayAttachmentId": world.attachment, "transitGatewayRouteTableId": table}
-        for table in (world.plain_table, other)
-    ]
-    first, second = (made(world.aws, "RouteTablePropagation", **member) for member in members)
+    first, second = (pair(table, world.attachment) for table in (world.plain_table, other))
+    for member in (first, second):
+        world.aws.call("ec2", TEACH, **member)
 
-    gone(world.aws, "RouteTablePropagation", first)
+    world.aws.call("ec2", FORGET, **first)
     left = [propagations(world.aws, table) for table in (world.plain_table, other)]
-    gone(world.aws, "RouteTablePropagation", second)
+    world.aws.call("ec2", FORGET, **second)
 
     assert left == [[], [world.attachment]]
     assert propagations(world.aws, other) == []

@@ -4,7 +4,8 @@ from bedplate.rehearsal.kinds import described
 from bedplate.rehearsal.kinds.described import Noun, is_live
 from bedplate.rehearsal.simulation import Aws
 
-_NOUNS = tuple(value for value in vars(described).values() if isinstance(value, Noun))
+_ACL = Noun("networkAcl", "describe_network_acls", "NetworkAclIds", "NetworkAcls", "InvalidNetworkAclID.NotFound")
+_NOUNS = (_ACL, *(value for value in vars(described).values() if isinstance(value, Noun)))
 
 
 def census(aws: Aws) -> frozenset[str]:

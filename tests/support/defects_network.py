@@ -9,8 +9,6 @@ from tests.support.specimens_resolver import made_endpoint, made_rule
 from tests.support.specimens_rules import ssh_from
 from tests.support.world import World
 
-ACL = "NetworkAcl.NetworkAclId"
-ENI = "NetworkInterface.NetworkInterfaceId"
 DEFAULT_ROUTE = {"cidrBlock": "0.0.0.0/0"}
 
 
@@ -97,12 +95,6 @@ def forwarded_already(world: World) -> dict[str, Any]:
     return {"resolverRuleId": made_rule(world, "office.lab")}
 
 
-def cut_off(world: World) -> dict[str, Any]:
-    """Return an interface in a VPC without a way out."""
-    subnet = world.made("create_subnet", "Subnet.SubnetId", VpcId=world.far_vpc, CidrBlock="10.30.0.0/24")
-    return {"networkInterfaceId": world.made("create_network_interface", ENI, SubnetId=subnet)}
-
-
 # Kind, what spoils the specimen's inputs, and AWS's code.
 DEFECTS: tuple[tuple[str, Given, str], ...] = (
     ("Subnet", {"vpcId": "vpc-0"}, "InvalidVpcID.NotFound"),
@@ -115,10 +107,6 @@ DEFECTS: tuple[tuple[str, Given, str], ...] = (
     ("InternetGateway", {"vpcId": "vpc-0"}, "InvalidVpcID.NotFound"),
     ("InternetGateway", lambda world: {"vpcId": world.gateway and world.vpc}, "InvalidParameterValue"),
     ("Eip", {"networkInterface": "eni-0"}, "InvalidNetworkInterfaceID.NotFound"),
-    ("EipAssociation", {"allocationId": "eipalloc-0"}, "InvalidAllocationID.NotFound"),
-    ("EipAssociation", {"networkInterfaceId": "eni-0"}, "InvalidNetworkInterfaceID.NotFound"),
-    ("EipAssociation", {"privateIpAddress": "10.20.9.9"}, "InvalidParameterValue"),
-    ("EipAssociation", cut_off, "Gateway.NotAttached"),
     ("NatGateway", {"subnetId": "subnet-0"}, "InvalidSubnetID.NotFound"),
     ("NatGateway", {"allocationId": "eipalloc-0"}, "InvalidAllocationID.NotFound"),
     ("NatGateway", used_address, "Resource.AlreadyAssociated"),
@@ -178,21 +166,9 @@ DEFECTS: tuple[tuple[str, Given, str], ...] = (
     ("VpnConnection", {"vpnGatewayId": "vgw-0"}, "InvalidVpnGatewayID.NotFound"),
     ("VpnConnection", taken_block, "InvalidParameterValue"),
     ("VpnConnection", {"tunnel1LogOptions": NOWHERE}, "InvalidParameterValue"),
-    (
-        "VpnConnectionRoute",
-        lambda world: {"vpnConnectionId": KINDS["aws:ec2/vpnConnection:VpnConnection"].create(world.aws, vpn(world))},
-        "InvalidVpnConnection.InvalidType",
-    ),
     ("FlowLog", {"vpcId": "vpc-0123456789abcdef0"}, "InvalidVpcID.NotFound"),
     ("FlowLog", {"iamRoleArn": "arn:aws:iam::111122223333:role/nobody"}, "InvalidParameter"),
     ("FlowLog", {"logDestinationType": "s3", "logDestination": "arn:aws:s3:::nowhere"}, "400"),
-    ("VpcDhcpOptionsAssociation", {"dhcpOptionsId": "dopt-0"}, "InvalidDhcpOptionID.NotFound"),
-    ("NetworkAcl", {"subnetIds": ["subnet-0"]}, "InvalidSubnetID.NotFound"),
-    (
-        "DefaultNetworkAcl",
-        lambda world: {"defaultNetworkAclId": world.made("create_network_acl", ACL, VpcId=world.vpc)},
-        "InvalidNetworkAclID.NotFound",
-    ),
     ("ResolverEndpoint", {"securityGroupIds": ["sg-0"]}, "InvalidGroup.NotFound"),
     ("ResolverEndpoint", lambda world: {"securityGroupIds": [far_group(world)]}, "InvalidRequestException"),
     ("ResolverEndpoint", lambda world: two_addresses(world, "10.20.0.2"), "InvalidRequestException"),

@@ -34,11 +34,6 @@ def pending_attachment(world: World) -> dict[str, Any]:
     return {"transitGatewayAttachmentId": world.hub_request}
 
 
-def peered_attachment(world: World) -> dict[str, Any]:
-    """Return a peering that this region has accepted, and a table of its gateway."""
-    return {**accepted_request(world), "transitGatewayRouteTableId": world.plain_table}
-
-
 def foreign_table(world: World) -> dict[str, Any]:
     """Return a table of another transit gateway than the attachment's."""
     return {"transitGatewayRouteTableId": world.hub_table}
@@ -50,13 +45,6 @@ def associated_already(world: World) -> dict[str, Any]:
     path = "TransitGatewayRouteTable.TransitGatewayRouteTableId"
     other = world.made("create_transit_gateway_route_table", path, TransitGatewayId=world.plain_hub)
     return {"transitGatewayRouteTableId": other}
-
-
-def propagating_already(world: World) -> dict[str, Any]:
-    """Return a table that learns from the attachment."""
-    call = "enable_transit_gateway_route_table_propagation"
-    world.aws.call("ec2", call, **pair(world.plain_table, world.attachment))
-    return {}
 
 
 def routed_already(world: World) -> dict[str, Any]:
@@ -92,9 +80,6 @@ DEFECTS: tuple[tuple[str, Given, str], ...] = (
     ("TransitAssociation", foreign_table, "InvalidParameterValue"),
     ("TransitAssociation", associated_already, "Resource.AlreadyAssociated"),
     ("TransitAssociation", pending_attachment, "IncorrectState"),
-    ("RouteTablePropagation", foreign_table, "InvalidParameterValue"),
-    ("RouteTablePropagation", peered_attachment, "InvalidParameterValue"),
-    ("RouteTablePropagation", propagating_already, "TransitGatewayRouteTablePropagation.Duplicate"),
     ("TransitRoute", {"transitGatewayRouteTableId": "tgw-rtb-0"}, "InvalidRouteTableID.NotFound"),
     (
         "TransitRoute",

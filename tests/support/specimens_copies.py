@@ -4,13 +4,12 @@ import json
 from typing import Any
 
 from tests.support import services
-from tests.support.asked import asked, faked
+from tests.support.asked import asked
 from tests.support.services import fresh
 from tests.support.specimen import Specimen
 from tests.support.world import TRUST, World
 
 REPLICATION = "aws:s3/bucketReplicationConfig:BucketReplicationConfig"
-FILES = "aws:efs/replicationConfiguration:ReplicationConfiguration"
 
 
 def versioned(world: World) -> str:
@@ -71,13 +70,5 @@ COPIES = (
         inputs=lambda world: {"bucket": versioned(world), "role": copier(world), "rules": [encrypted(world)]},
         told=asked("s3", "get_bucket_replication", Bucket=lambda ident, _inputs: ident),
         silent=frozenset({"bucket", "rules"}),
-    ),
-    Specimen(
-        FILES,
-        inputs=lambda world: {
-            "sourceFileSystemId": services.file_system(world),
-            "destination": {"region": "us-east-1"},
-        },
-        told=lambda aws, ident, inputs: [ident, faked(aws, ident, inputs)],
     ),
 )

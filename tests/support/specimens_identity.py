@@ -9,7 +9,6 @@ from tests.support.asked import asked, every, own, settled
 from tests.support.services import fresh
 from tests.support.specimen import Specimen
 from tests.support.told import Told
-from tests.support.world import World
 
 
 def _json(told: Told) -> Told:
@@ -25,13 +24,6 @@ def _texts(value: object) -> object:
     if isinstance(value, dict):
         return services.text(value) if "Statement" in value else {key: _texts(item) for key, item in value.items()}
     return [_texts(item) for item in value] if isinstance(value, list) else value
-
-
-def _told_policy(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    found = aws.call("iam", "get_policy", PolicyArn=ident)["Policy"]
-    version = {"PolicyArn": ident, "VersionId": found["DefaultVersionId"]}
-    document = aws.call("iam", "get_policy_version", **version)["PolicyVersion"]["Document"]
-    return settled([found, services.text(document)])
 
 
 def _told_alias(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
@@ -77,18 +69,6 @@ IDENTITY = (
         silent=frozenset({"forceDetachPolicies"}),
     ),
     Specimen(
-        "aws:iam/policy:Policy",
-        inputs=lambda _world: {
-            "name": fresh("policy"),
-            "policy": services.document("s3:GetObject"),
-            "description": "data",
-            "path": "/lab/",
-        },
-        changes={"policy": services.document("s3:PutObject")},
-        told=_told_policy,
-        silent=frozenset({"delayAfterPolicyCreationInMs"}),
-    ),
-    Specimen(
         "aws:iam/rolePolicy:RolePolicy",
         inputs=lambda world: {
             "name": "data",
@@ -126,20 +106,6 @@ IDENTITY = (
         },
         told=_TOLD_KEY,
         silent=frozenset({"bypassPolicyLockoutSafetyCheck", "deletionWindowInDays", "rotationPeriodInDays"}),
-    ),
-    Specimen(
-        "aws:kms/replicaKey:ReplicaKey",
-        inputs=lambda world: {
-            "primaryKeyArn": services.key(World(world.aws.elsewhere("us-east-2")), MultiRegion=True),
-            "deletionWindowInDays": 7,
-        },
-        changes={
-            "description": "a copy",
-            "enabled": False,
-            "policy": services.key_policy("kms:Decrypt"),
-        },
-        told=_TOLD_KEY,
-        silent=frozenset({"bypassPolicyLockoutSafetyCheck", "deletionWindowInDays", "primaryKeyArn"}),
     ),
     Specimen(
         "aws:kms/alias:Alias",

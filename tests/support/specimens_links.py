@@ -1,29 +1,17 @@
 """Specimens of what ties networks together: peerings, gateways and VPN."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from bedplate.rehearsal.kinds import described as nouns
 from bedplate.rehearsal.kinds.vpn_connection import VPN_CONNECTION
-from bedplate.rehearsal.simulation import Aws
 from tests.support.specimen import Specimen
-from tests.support.told import by, by_input
+from tests.support.told import by
 from tests.support.world import World
-
-
-def told_vpn_route(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    """Return our own record: moto has none."""
-    return aws.fakes("aws:ec2/vpnConnectionRoute:VpnConnectionRoute").get(ident)
 
 
 def vpn(world: World) -> dict[str, Any]:
     """Return the inputs of a VPN connection to the world's gateways."""
     return {"customerGatewayId": world.customer_gateway, "type": "ipsec.1", "vpnGatewayId": world.vpn_gateway}
-
-
-def static_vpn(world: World) -> str:
-    """Make a VPN connection that takes static routes, in the rehearsal's own books too."""
-    return VPN_CONNECTION.create(world.aws, {**vpn(world), "staticRoutesOnly": True})
 
 
 RESOLVES = {"allowRemoteVpcDnsResolution": True}
@@ -59,15 +47,6 @@ LINKS = (
         changes=lambda world: {"vpcId": world.far_vpc},
     ),
     Specimen(
-        "aws:ec2/vpnGatewayAttachment:VpnGatewayAttachment",
-        inputs=lambda world: {
-            "vpcId": world.vpc,
-            "vpnGatewayId": world.made("create_vpn_gateway", "VpnGateway.VpnGatewayId", Type="ipsec.1"),
-        },
-        told=by_input(nouns.VPN_GATEWAY, "vpnGatewayId"),
-        silent=frozenset({"vpnGatewayId"}),
-    ),
-    Specimen(
         "aws:ec2/customerGateway:CustomerGateway",
         inputs={
             "type": "ipsec.1",
@@ -93,13 +72,5 @@ LINKS = (
             "transitGatewayId": world.hub,
         },
         told=by(nouns.VPN_CONNECTION),
-    ),
-    Specimen(
-        "aws:ec2/vpnConnectionRoute:VpnConnectionRoute",
-        inputs=lambda world: {
-            "destinationCidrBlock": "192.168.40.0/22",
-            "vpnConnectionId": static_vpn(world),
-        },
-        told=told_vpn_route,
     ),
 )

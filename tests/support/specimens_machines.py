@@ -13,8 +13,6 @@ from tests.support.specimen import Specimen
 from tests.support.told import by
 from tests.support.world import World
 
-_PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl ada@laptop"
-
 
 def _script(word: str) -> str:
     return b64encode(f"#!/bin/sh\necho {word}\n".encode()).decode()
@@ -316,25 +314,8 @@ MACHINES = (
         silent=frozenset({"finalSnapshot"}),
     ),
     Specimen(
-        "aws:ec2/keyPair:KeyPair",
-        inputs=lambda _world: {"keyName": fresh("ada"), "publicKey": _PUBLIC_KEY},
-        told=asked("ec2", "describe_key_pairs", KeyNames=listed),
-        silent=frozenset({"publicKey"}),
-    ),
-    Specimen(
         "aws:ec2/placementGroup:PlacementGroup",
         inputs=lambda _world: {"name": fresh("near"), "strategy": "partition", "partitionCount": 3},
-        told=faked,
-    ),
-    Specimen(
-        "aws:ec2/capacityReservation:CapacityReservation",
-        inputs=lambda world: {
-            "availabilityZone": f"{world.aws.region}a",
-            "instanceCount": 2,
-            "instancePlatform": "Linux/UNIX",
-            "instanceType": "m7i.large",
-        },
-        changes={"instanceCount": 3, "endDateType": "limited", "endDate": "2027-01-01T00:00:00Z"},
         told=faked,
     ),
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 from bedplate.rehearsal.simulation import Aws
 from tests.support import services
-from tests.support.asked import asked, every, faked, listed, own, settled
+from tests.support.asked import asked, every, listed, own, settled
 from tests.support.services import fresh
 from tests.support.specimen import Specimen
 from tests.support.told import Told
@@ -90,11 +90,6 @@ NAMES = (
         inputs=lambda world: {"zoneId": services.zone(world), "vpcId": world.far_vpc},
         told=asked("route53", "get_hosted_zone", Id=_home),
         silent=frozenset({"zoneId"}),
-    ),
-    Specimen(
-        "aws:route53/vpcAssociationAuthorization:VpcAssociationAuthorization",
-        inputs=lambda world: {"zoneId": services.zone(world), "vpcId": world.far_vpc},
-        told=faked,
     ),
     Specimen(
         "aws:route53/record:Record",

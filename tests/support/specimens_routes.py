@@ -75,12 +75,6 @@ ROUTES = (
         changes=lambda world: {"routeTableId": world.other_table},
     ),
     Specimen(
-        "aws:ec2/mainRouteTableAssociation:MainRouteTableAssociation",
-        inputs=lambda world: {"routeTableId": world.table, "vpcId": world.vpc},
-        told=told_association,
-        changes=lambda world: {"routeTableId": world.other_table},
-    ),
-    Specimen(
         "aws:ec2/vpcEndpoint:VpcEndpoint",
         form="gateway",
         inputs=lambda world: {

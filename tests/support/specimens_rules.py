@@ -7,7 +7,6 @@ from bedplate.rehearsal.kinds import described as nouns
 from bedplate.rehearsal.kinds.described import described
 from bedplate.rehearsal.simulation import Aws
 from tests.support.specimen import Specimen
-from tests.support.told import by
 
 
 def told_group(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
@@ -24,21 +23,9 @@ def told_rule(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
     return [{key: value for key, value in rule.items() if key != "SecurityGroupRuleId"} for rule in found]
 
 
-def told_prefixes(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    """Return a prefix list with its entries."""
-    entries = aws.call("ec2", "get_managed_prefix_list_entries", PrefixListId=ident)["Entries"]
-    return [described(aws, nouns.PREFIX_LIST, ident), entries]
-
-
 def ssh_from(block: str) -> dict[str, Any]:
     """Return a rule block that lets SSH in from a block of addresses."""
     return {"protocol": "tcp", "fromPort": 22, "toPort": 22, "cidrBlocks": [block], "description": "ssh"}
-
-
-def acl_rule(number: int, block: str) -> dict[str, Any]:
-    """Return a rule of a network ACL that allows HTTPS."""
-    port = {"fromPort": 443, "toPort": 443}
-    return {"ruleNo": number, "protocol": "6", "action": "allow", "cidrBlock": block, **port}
 
 
 RULES = (
@@ -125,43 +112,5 @@ RULES = (
         told=told_rule,
         changes=lambda world: {"referencedSecurityGroupId": world.group},
         silent=frozenset({"cidrIpv4", "cidrIpv6", "description", "fromPort", "ipProtocol", "prefixListId", "toPort"}),
-    ),
-    Specimen(
-        "aws:ec2/networkAcl:NetworkAcl",
-        inputs=lambda world: {
-            "vpcId": world.vpc,
-            "subnetIds": [world.subnet],
-            "ingress": [acl_rule(100, "0.0.0.0/0")],
-            "egress": [acl_rule(200, "10.0.0.0/8")],
-        },
-        told=by(nouns.NETWORK_ACL),
-        changes=lambda world: {
-            "subnetIds": [world.other_subnet],
-            "ingress": [acl_rule(110, "0.0.0.0/0")],
-            "egress": [],
-        },
-    ),
-    Specimen(
-        "aws:ec2/defaultNetworkAcl:DefaultNetworkAcl",
-        inputs=lambda world: {
-            "defaultNetworkAclId": world.born_with("describe_network_acls", "NetworkAcls", "NetworkAclId"),
-            "ingress": [acl_rule(100, "0.0.0.0/0")],
-        },
-        told=by(nouns.NETWORK_ACL),
-        changes={"ingress": [], "egress": [acl_rule(100, "0.0.0.0/0")]},
-        silent=frozenset({"subnetIds"}),
-        adopted=True,
-    ),
-    Specimen(
-        "aws:ec2/managedPrefixList:ManagedPrefixList",
-        inputs={
-            "name": "sites",
-            "addressFamily": "IPv4",
-            "maxEntries": 10,
-            "entries": [{"cidr": "192.168.40.0/22", "description": "cellar"}],
-        },
-        told=told_prefixes,
-        changes={"name": "rooms", "entries": [{"cidr": "192.168.44.0/22"}]},
-        silent=frozenset({"maxEntries"}),
     ),
 )

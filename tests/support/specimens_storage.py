@@ -1,6 +1,5 @@
 """Specimens of storage: EFS and S3."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from bedplate.rehearsal.refusal import Refusal
@@ -29,12 +28,6 @@ def _bucket_tags(aws: Aws, ident: str) -> object:
         return aws.call("s3", "get_bucket_tagging", Bucket=ident)["TagSet"]
     except Refusal:
         return []
-
-
-def _access_point(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    (found,) = aws.call("efs", "describe_access_points", AccessPointId=ident)["AccessPoints"]
-    # moto gives an access point the name that it had in its first tags.
-    return {key: value for key, value in found.items() if key != "Name"}
 
 
 _EXPIRE = {"id": "old", "status": "Enabled", "noncurrentVersionExpiration": {"noncurrentDays": 30}}
@@ -70,18 +63,6 @@ STORAGE = (
             asked("efs", "describe_mount_targets", MountTargetId=own),
             asked("efs", "describe_mount_target_security_groups", MountTargetId=own),
         ),
-    ),
-    Specimen(
-        "aws:efs/accessPoint:AccessPoint",
-        inputs=lambda world: {
-            "fileSystemId": services.file_system(world),
-            "posixUser": {"uid": 1001, "gid": 1002, "secondaryGids": [1003]},
-            "rootDirectory": {
-                "path": "/data",
-                "creationInfo": {"ownerUid": 1004, "ownerGid": 1005, "permissions": "0755"},
-            },
-        },
-        told=_access_point,
     ),
     Specimen(
         "aws:efs/fileSystemPolicy:FileSystemPolicy",

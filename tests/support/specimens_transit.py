@@ -127,11 +127,6 @@ TRANSIT = (
         told=told_membership,
     ),
     Specimen(
-        "aws:ec2transitgateway/routeTablePropagation:RouteTablePropagation",
-        inputs=membership,
-        told=told_membership,
-    ),
-    Specimen(
         "aws:ec2transitgateway/route:Route",
         inputs=lambda world: {**membership(world), "destinationCidrBlock": "10.65.0.0/16"},
         told=told_route,

@@ -8,8 +8,7 @@ from bedplate.rehearsal.kinds.described import described
 from bedplate.rehearsal.simulation import Aws
 from tests.support.asked import asked
 from tests.support.specimen import Specimen
-from tests.support.told import by, by_input
-from tests.support.world import World
+from tests.support.told import by
 
 
 def told_vpc(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
@@ -18,12 +17,6 @@ def told_vpc(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
     told = [aws.call("ec2", "describe_vpc_attribute", VpcId=ident, Attribute=name) for name in names]
     attributes = [{key: value for key, value in each.items() if key != "ResponseMetadata"} for each in told]
     return [described(aws, nouns.VPC, ident), attributes]
-
-
-def dhcp_options(world: World, name: str) -> str:
-    """Make a set of DHCP options."""
-    rows = [{"Key": "domain-name", "Values": [name]}]
-    return world.made("create_dhcp_options", "DhcpOptions.DhcpOptionsId", DhcpConfigurations=rows)
 
 
 VPC_PARTS = (
@@ -82,14 +75,6 @@ VPC_PARTS = (
         silent=frozenset({"associateWithPrivateIp", "instance"}),
     ),
     Specimen(
-        "aws:ec2/eipAssociation:EipAssociation",
-        inputs=lambda world: {
-            "allocationId": world.gateway and world.address,
-            "networkInterfaceId": world.interface,
-        },
-        told=by_input(nouns.ADDRESS, "allocationId"),
-    ),
-    Specimen(
         "aws:ec2/natGateway:NatGateway",
         inputs=lambda world: {
             "subnetId": world.gateway and world.subnet,
@@ -131,20 +116,5 @@ VPC_PARTS = (
         },
         told=by(nouns.FLOW_LOG),
         silent=frozenset({"logDestination"}),
-    ),
-    Specimen(
-        "aws:ec2/vpcDhcpOptions:VpcDhcpOptions",
-        inputs={
-            "domainName": "lab.internal",
-            "domainNameServers": ["10.20.0.2", "10.20.0.3"],
-            "ntpServers": ["169.254.169.123"],
-        },
-        told=by(nouns.DHCP_OPTIONS),
-    ),
-    Specimen(
-        "aws:ec2/vpcDhcpOptionsAssociation:VpcDhcpOptionsAssociation",
-        inputs=lambda world: {"dhcpOptionsId": dhcp_options(world, "a.internal"), "vpcId": world.vpc},
-        told=by_input(nouns.VPC, "vpcId"),
-        changes=lambda world: {"dhcpOptionsId": dhcp_options(world, "b.internal")},
     ),
 )

@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 
 from bedplate.cli import run
+from bedplate.cli.rehearse import parse_faults
+from bedplate.errors import InputError
+from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown
+from tests.support.declared import EXAMPLES, plan_of
 
 ROOT = Path(__file__).parents[2]
 MINIMAL = "examples/minimal.yaml"
 PROGRAM = "tests/data/cli/program.py"
+LAB = plan_of(EXAMPLES / "lab.yaml")
 
 
 @pytest.fixture(autouse=True)
@@ -221,3 +226,45 @@ def test_a_graph_is_of_one_stack_or_of_all(arguments: list[str], capsys: pytest.
     assert run(["graph", MINIMAL, *arguments]) == 2
 
     assert "--stack PART, or --all" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("region-down:us-east-1", RegionDown("us-east-1")),
+        ("no-capacity:m7i.large@us-west-2a", NoCapacity("m7i.large", "us-west-2a")),
+    ],
+)
+def test_faults_are_read_back_as_they_are_written(text: str, fault: Fault) -> None:
+    """The text of the option is the text of the fault."""
+    assert parse_faults([text], LAB) == (fault,)
+    assert str(fault) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rain", "unknown fault rain"),
+        ("region-down", "unknown fault region-down"),
+        ("no-capacity:m7i.large", "unknown fault no-capacity:m7i.large"),
+        ("region-down:us-moon-1", "the fleet has no region us-moon-1"),
+        ("no-capacity:m7i.large@us-east-1f", "the fleet has no zone us-east-1f"),
+    ],
+)
+def test_an_invalid_fault_is_refused(text: str, message: str) -> None:
+    """With what to write instead."""
+    with pytest.raises(InputError, match=message) as error:
+        parse_faults([text], LAB)
+
+    assert error.value.fix
+
+
+def test_a_fault_leaves_a_program_partially_created(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit status 6, the missing resources by URN, and the failed requests."""
+    assert run(["rehearse", "--program", PROGRAM, "--fault", "region-down:us-east-1", "--json"]) == 6
+
+    document = json.loads(capsys.readouterr().out)
+    assert document["ok"] is False
+    assert [urn.rpartition("::")[2] for urn in document["missing"]["program"]] == ["results", "bucket-name"]
+    assert document["injected_faults"] == [{"fault": "region-down:us-east-1", "hits": 1}]
+    assert document["shortages"] == []

@@ -14,11 +14,11 @@ def block_complaints(
     for key in keys:
         given = inputs.get(key)
         for text in given if isinstance(given, list) else [given]:
-            if is_known(text) and (reason := block_fault(str(text), version, sizes)):
+            if is_known(text) and (reason := _block_fault(str(text), version, sizes)):
                 yield Complaint(key, reason)
 
 
-def block_fault(text: str, version: int, sizes: range | None = None) -> str:
+def _block_fault(text: str, version: int, sizes: range | None = None) -> str:
     """Return what is wrong with one block, or nothing."""
     try:
         network = ip_network(text, strict=False)

@@ -3,11 +3,12 @@
 moto lets many ids pass that AWS would not, and tells of the deleted for ever: kinds ask here first.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bedplate.rehearsal.outage import Unanswered
+from bedplate.rehearsal.faults import NO_ENDPOINT
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
 
@@ -25,131 +26,50 @@ class Noun:
     code: str
 
 
+def _noun(word: str, stem: str = "", *, parameter: str = "", listing: str = "", code: str = "") -> Noun:
+    """Return the noun for a stem such as VpcEndpoint; without one, the word is the stem."""
+    stem = stem or word[0].upper() + word[1:]
+    snake = re.sub(r"(?<!^)(?=[A-Z])", "_", stem).lower()
+    listing = listing or f"{stem}s"
+    operation = f"describe_{snake}s"
+    return Noun(word, operation, parameter or f"{stem}Ids", listing, code or f"Invalid{stem}ID.NotFound")
+
+
 ADDRESS = Noun("allocation", "describe_addresses", "AllocationIds", "Addresses", "InvalidAllocationID.NotFound")
-CUSTOMER_GATEWAY = Noun(
-    "customerGateway",
-    "describe_customer_gateways",
-    "CustomerGatewayIds",
-    "CustomerGateways",
-    "InvalidCustomerGatewayID.NotFound",
-)
-DHCP_OPTIONS = Noun(
-    "dhcpOptions", "describe_dhcp_options", "DhcpOptionsIds", "DhcpOptions", "InvalidDhcpOptionID.NotFound"
-)
-FLOW_LOG = Noun("flowLog", "describe_flow_logs", "FlowLogIds", "FlowLogs", "InvalidFlowLogId.NotFound")
-INTERNET_GATEWAY = Noun(
-    "internetGateway",
-    "describe_internet_gateways",
-    "InternetGatewayIds",
-    "InternetGateways",
-    "InvalidInternetGatewayID.NotFound",
-)
-NAT_GATEWAY = Noun(
-    "natGateway",
-    "describe_nat_gateways",
-    "NatGatewayIds",
-    "NatGateways",
-    "InvalidNatGatewayID.NotFound",
-)
-NETWORK_ACL = Noun(
-    "networkAcl",
-    "describe_network_acls",
-    "NetworkAclIds",
-    "NetworkAcls",
-    "InvalidNetworkAclID.NotFound",
-)
-NETWORK_INTERFACE = Noun(
-    "networkInterface",
-    "describe_network_interfaces",
-    "NetworkInterfaceIds",
-    "NetworkInterfaces",
-    "InvalidNetworkInterfaceID.NotFound",
-)
-PEERING = Noun(
-    "vpcPeeringConnection",
-    "describe_vpc_peering_connections",
-    "VpcPeeringConnectionIds",
-    "VpcPeeringConnections",
-    "InvalidVpcPeeringConnectionID.NotFound",
-)
-PREFIX_LIST = Noun(
+CUSTOMER_GATEWAY = _noun("customerGateway")
+FLOW_LOG = _noun("flowLog", code="InvalidFlowLogId.NotFound")
+INTERNET_GATEWAY = _noun("internetGateway")
+NAT_GATEWAY = _noun("natGateway")
+NETWORK_INTERFACE = _noun("networkInterface")
+PEERING = _noun("vpcPeeringConnection")
+PREFIX_LIST = _noun(
     "prefixList",
-    "describe_managed_prefix_lists",
-    "PrefixListIds",
-    "PrefixLists",
-    "InvalidPrefixListID.NotFound",
+    "ManagedPrefixList",
+    parameter="PrefixListIds",
+    listing="PrefixLists",
+    code="InvalidPrefixListID.NotFound",
 )
-ROUTE_TABLE = Noun(
-    "routeTable",
-    "describe_route_tables",
-    "RouteTableIds",
-    "RouteTables",
-    "InvalidRouteTableID.NotFound",
-)
-SECURITY_GROUP = Noun(
-    "security group", "describe_security_groups", "GroupIds", "SecurityGroups", "InvalidGroup.NotFound"
-)
-SECURITY_GROUP_RULE = Noun(
-    "security group rule",
-    "describe_security_group_rules",
-    "SecurityGroupRuleIds",
-    "SecurityGroupRules",
-    "InvalidSecurityGroupRuleId.NotFound",
-)
-SUBNET = Noun("subnet", "describe_subnets", "SubnetIds", "Subnets", "InvalidSubnetID.NotFound")
-TRANSIT_ATTACHMENT = Noun(
-    "transitGatewayAttachment",
-    "describe_transit_gateway_attachments",
-    "TransitGatewayAttachmentIds",
-    "TransitGatewayAttachments",
-    "InvalidTransitGatewayAttachmentID.NotFound",
-)
-TRANSIT_GATEWAY = Noun(
-    "transitGateway",
-    "describe_transit_gateways",
-    "TransitGatewayIds",
-    "TransitGateways",
-    "InvalidTransitGatewayID.NotFound",
-)
-TRANSIT_TABLE = Noun(
-    "transitGatewayRouteTable",
-    "describe_transit_gateway_route_tables",
-    "TransitGatewayRouteTableIds",
-    "TransitGatewayRouteTables",
-    "InvalidRouteTableID.NotFound",
-)
-VOLUME = Noun("volume", "describe_volumes", "VolumeIds", "Volumes", "InvalidVolume.NotFound")
-VPC = Noun("vpc", "describe_vpcs", "VpcIds", "Vpcs", "InvalidVpcID.NotFound")
-VPC_ENDPOINT = Noun(
-    "vpcEndpoint",
-    "describe_vpc_endpoints",
-    "VpcEndpointIds",
-    "VpcEndpoints",
-    "InvalidVpcEndpointId.NotFound",
-)
-VPN_CONNECTION = Noun(
-    "vpnConnection",
-    "describe_vpn_connections",
-    "VpnConnectionIds",
-    "VpnConnections",
-    "InvalidVpnConnectionID.NotFound",
-)
-VPN_GATEWAY = Noun(
-    "vpnGateway",
-    "describe_vpn_gateways",
-    "VpnGatewayIds",
-    "VpnGateways",
-    "InvalidVpnGatewayID.NotFound",
-)
+ROUTE_TABLE = _noun("routeTable")
+SECURITY_GROUP = _noun("security group", "SecurityGroup", parameter="GroupIds", code="InvalidGroup.NotFound")
+SECURITY_GROUP_RULE = _noun("security group rule", "SecurityGroupRule", code="InvalidSecurityGroupRuleId.NotFound")
+SUBNET = _noun("subnet")
+TRANSIT_ATTACHMENT = _noun("transitGatewayAttachment")
+TRANSIT_GATEWAY = _noun("transitGateway")
+TRANSIT_TABLE = _noun("transitGatewayRouteTable", code="InvalidRouteTableID.NotFound")
+VOLUME = _noun("volume", code="InvalidVolume.NotFound")
+VPC = _noun("vpc")
+VPC_ENDPOINT = _noun("vpcEndpoint", code="InvalidVpcEndpointId.NotFound")
+VPN_CONNECTION = _noun("vpnConnection")
+VPN_GATEWAY = _noun("vpnGateway")
 
 
 def described(aws: Aws, noun: Noun, ident: str) -> dict[str, Any]:
     """Return EC2's description of a live resource; raise Refusal with AWS's code when there is none."""
     try:
         listed = aws.call("ec2", noun.operation, **{noun.parameter: [ident]})[noun.listing]
-    except Unanswered:
-        raise
-    except Refusal:
+    except Refusal as refusal:
+        if refusal.code == NO_ENDPOINT:
+            raise
         listed = []
     live: list[dict[str, Any]] = [item for item in listed if is_live(item)]
     if not live:

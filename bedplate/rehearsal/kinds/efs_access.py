@@ -1,12 +1,9 @@
-"""The ways into an EFS file system: a mount target in each zone, and access points."""
+"""Mount targets of EFS file systems."""
 
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
-from bedplate.rehearsal.kinds.efs_file_system import EFS_TAGS
-from bedplate.rehearsal.kinds.tagging import tag_pairs
 from bedplate.rehearsal.placement import placed
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
@@ -96,38 +93,4 @@ MOUNT_TARGET = Kind(
     delete=_delete,
     complaints=_complaints,
     delete_first=True,
-)
-
-
-def _create_point(aws: Aws, inputs: Props) -> str:
-    aws.call("efs", "describe_file_systems", FileSystemId=inputs["fileSystemId"])
-    params = placed(aws, ("efs", "create_access_point"), inputs, apart=("tags",))
-    tags = tag_pairs(inputs.get("tags"))
-    made = aws.call("efs", "create_access_point", ClientToken=str(uuid4()), Tags=tags, **params)
-    ident: str = made["AccessPointId"]
-    return ident
-
-
-def _read_point(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    found = aws.call("efs", "describe_access_points", AccessPointId=ident)["AccessPoints"][0]
-    return {
-        "arn": found["AccessPointArn"],
-        "fileSystemArn": aws.arn("elasticfilesystem", f"file-system/{found['FileSystemId']}"),
-        "ownerId": aws.account,
-        "rootDirectory": {"path": "/", **(inputs.get("rootDirectory") or {})},
-    }
-
-
-def _delete_point(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("efs", "delete_access_point", AccessPointId=ident)
-
-
-ACCESS_POINT = Kind(
-    token="aws:efs/accessPoint:AccessPoint",
-    inputs=updates("tags") | replaces("fileSystemId", "posixUser", "rootDirectory"),
-    computed=frozenset({"rootDirectory"}),
-    create=_create_point,
-    read=_read_point,
-    update=EFS_TAGS.retag,
-    delete=_delete_point,
 )

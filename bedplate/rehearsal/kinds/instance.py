@@ -84,6 +84,7 @@ def _create(aws: Aws, inputs: Props) -> str:
     if inputs.get("subnetId") and inputs.get("instanceType"):
         zone = described(aws, SUBNET, inputs["subnetId"])["AvailabilityZone"]
         refuse_unoffered(aws, [inputs["instanceType"]], [zone])
+        aws.simulation.faults.check_capacity(inputs["instanceType"], zone)
     made = aws.call("ec2", "run_instances", MinCount=1, MaxCount=1, **_tagged(inputs), **params)
     ident: str = made["Instances"][0]["InstanceId"]
     with undoing(lambda: _delete(aws, ident, inputs)):

@@ -25,7 +25,7 @@ _MALFORMED = "MalformedPolicyDocumentException"
 _USES = {"SYMMETRIC_DEFAULT": ("ENCRYPT_DECRYPT",), "HMAC_": ("GENERATE_VERIFY_MAC",)}
 _LONGEST_WINDOW = 30  # days until deletion when the program does not say: KMS's own default
 # What a key has as it is born, so that making one and changing one are the same calls.
-BORN = {"isEnabled": True, "enabled": True, "enableKeyRotation": False}
+_BORN = {"isEnabled": True, "enableKeyRotation": False}
 
 
 def _create(aws: Aws, inputs: Props) -> str:
@@ -41,7 +41,7 @@ def _create(aws: Aws, inputs: Props) -> str:
     params = {key: value for key, value in wanted.items() if value is not None}
     tags = tag_pairs(inputs.get("tags"), ("TagKey", "TagValue"))
     ident: str = aws.call("kms", "create_key", Tags=tags, **params)["KeyMetadata"]["KeyId"]
-    return settle(aws, ident, {**inputs, **BORN}, inputs)
+    return _settle(aws, ident, {**inputs, **_BORN}, inputs)
 
 
 def _refuse_policy(aws: Aws, inputs: Props) -> None:
@@ -54,24 +54,22 @@ def _refuse_policy(aws: Aws, inputs: Props) -> None:
         raise Refusal(_MALFORMED, told, key="policy")
 
 
-def settle(aws: Aws, ident: str, born: Props, inputs: Props) -> str:
-    """Bring a key just made to its inputs; when AWS refuses one of them, schedule the key's end."""
-    with undoing(lambda: delete_key(aws, ident, inputs)):
-        change_key(aws, ident, born, inputs)
+def _settle(aws: Aws, ident: str, born: Props, inputs: Props) -> str:
+    with undoing(lambda: _delete_key(aws, ident, inputs)):
+        _change_key(aws, ident, born, inputs)
     return ident
 
 
-def change_key(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    """Bring a key from the old inputs to the new ones."""
+def _change_key(aws: Aws, ident: str, old: Props, new: Props) -> None:
     if new.get("policy") and old.get("policy") != new["policy"]:
         _refuse_policy(aws, new)
         aws.call("kms", "put_key_policy", KeyId=ident, PolicyName="default", Policy=new["policy"])
     if (old.get("description") or "") != (new.get("description") or ""):
         aws.call("kms", "update_key_description", KeyId=ident, Description=new.get("description") or "")
     _rotate(aws, ident, old, new)
-    enabled = "isEnabled" if "isEnabled" in new else "enabled"
-    if old.get(enabled, True) != new.get(enabled, True):
-        aws.call("kms", "enable_key" if new.get(enabled, True) else "disable_key", KeyId=ident)
+    enabled = new.get("isEnabled", True)
+    if old.get("isEnabled", True) != enabled:
+        aws.call("kms", "enable_key" if enabled else "disable_key", KeyId=ident)
     _TAGS.retag(aws, ident, old, new)
 
 
@@ -88,8 +86,7 @@ def _rotate(aws: Aws, ident: str, old: Props, new: Props) -> None:
         aws.call("kms", "disable_key_rotation", KeyId=ident)
 
 
-def living_key(aws: Aws, ident: str) -> dict[str, Any]:
-    """Return a key's metadata; one that waits for its deletion is gone for the provider."""
+def _living_key(aws: Aws, ident: str) -> dict[str, Any]:
     found: dict[str, Any] = aws.call("kms", "describe_key", KeyId=ident)["KeyMetadata"]
     if found["KeyState"] == "PendingDeletion":
         raise Refusal("NotFoundException", f"key {ident} is pending deletion")
@@ -97,7 +94,7 @@ def living_key(aws: Aws, ident: str) -> dict[str, Any]:
 
 
 def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    found = living_key(aws, ident)
+    found = _living_key(aws, ident)
     return {
         "arn": found["Arn"],
         "keyId": ident,
@@ -107,14 +104,12 @@ def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     } | {key: inputs[key] for key in ("policy", "rotationPeriodInDays") if inputs.get(key)}
 
 
-def delete_key(aws: Aws, ident: str, outputs: Props) -> None:
-    """Schedule the end of a key."""
+def _delete_key(aws: Aws, ident: str, outputs: Props) -> None:
     days = outputs.get("deletionWindowInDays") or _LONGEST_WINDOW
     aws.call("kms", "schedule_key_deletion", KeyId=ident, PendingWindowInDays=days)
 
 
-def key_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    """Yield what KMS refuses of a key's inputs."""
+def _key_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     yield from beyond(inputs, _LIMITS)
     yield from malformed(inputs)
     spec, usage = inputs.get("customerMasterKeySpec"), inputs.get("keyUsage")
@@ -140,8 +135,8 @@ KEY = Kind(
     computed=frozenset({"description", "multiRegion", "policy", "rotationPeriodInDays"}),
     create=_create,
     read=_read,
-    update=change_key,
-    delete=delete_key,
-    complaints=key_complaints,
+    update=_change_key,
+    delete=_delete_key,
+    complaints=_key_complaints,
     note="a deleted key waits for its end, as in AWS",
 )

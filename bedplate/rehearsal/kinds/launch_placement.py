@@ -1,15 +1,14 @@
 """What EC2 refuses of a launch into a placement group.
 
 Sources, read 2026-11: EC2 user guide, "Placement strategies", "Capacity Reservations in cluster placement groups" and
-"Capacity Blocks for ML". A reservation that the rehearsal did not see being made may have been made in any group: it
-is taken to have been made in none.
+"Capacity Blocks for ML". A capacity reservation that is used with a placement group must have been created in that
+group. The rehearsal cannot create one, so it refuses the two together.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from bedplate.rehearsal.kind import Complaint, Props
-from bedplate.rehearsal.kinds.capacity_reservation import group_of
 from bedplate.rehearsal.kinds.fake_store import kept
 from bedplate.rehearsal.kinds.placement_group import TOKEN, UNKNOWN_GROUP
 from bedplate.rehearsal.simulation import Aws
@@ -25,7 +24,7 @@ def placement_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
         return
     placement, market, reserved = wanted
     target = reserved.get("capacityReservationTarget") or {}
-    told = _paid_apart(aws, placement.get("groupName"), market.get("marketType"), target.get("capacityReservationId"))
+    told = _paid_apart(placement.get("groupName"), market.get("marketType"), target.get("capacityReservationId"))
     if told:
         yield Complaint("placement.groupName", told)
 
@@ -39,7 +38,7 @@ def misplaced(aws: Aws, data: Mapping[str, Any], own: str | None, zones: Collect
     market = (data.get("InstanceMarketOptions") or {}).get("MarketType")
     if kept(aws, TOKEN, group, UNKNOWN_GROUP).get("strategy") == "cluster" and len(zones) > 1:
         return f"The cluster placement group {group} cannot span {', '.join(sorted(zones))}"
-    return _paid_apart(aws, group, market, target.get("CapacityReservationId"))
+    return _paid_apart(group, market, target.get("CapacityReservationId"))
 
 
 def unsupported(aws: Aws, facts: Mapping[str, Any], group: str | None) -> str:
@@ -49,10 +48,10 @@ def unsupported(aws: Aws, facts: Mapping[str, Any], group: str | None) -> str:
     return "" if strategy is None or strategy in known else f"{facts['InstanceType']} knows no strategy {strategy}"
 
 
-def _paid_apart(aws: Aws, group: str | None, market: str | None, reservation: str | None) -> str:
+def _paid_apart(group: str | None, market: str | None, reservation: str | None) -> str:
     """Return why what a machine is paid by keeps it out of a group."""
     if group and market == "capacity-block":
         return f"a capacity block takes no placement group, such as {group}"
-    if group and reservation and group_of(aws, reservation) != group:
-        return f"the capacity reservation {reservation} was not made in the placement group {group}"
+    if group and reservation:
+        return f"the capacity reservation {reservation} was not created in the placement group {group}"
     return ""

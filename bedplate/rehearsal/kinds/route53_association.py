@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bedplate.rehearsal.kind import Kind, Props, Support, replaces
+from bedplate.rehearsal.kind import Kind, Props, replaces
 from bedplate.rehearsal.kinds.route53_zone import associate
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
@@ -38,35 +38,4 @@ ZONE_ASSOCIATION = Kind(
     create=_create,
     read=_read,
     delete=_delete,
-)
-
-_AUTHORIZATION = "aws:route53/vpcAssociationAuthorization:VpcAssociationAuthorization"
-
-
-def _allow(aws: Aws, inputs: Props) -> str:
-    aws.call("route53", "get_hosted_zone", Id=inputs["zoneId"])
-    ident = f"{inputs['zoneId']}:{inputs['vpcId']}:{_region(aws, inputs)}"
-    aws.fakes(_AUTHORIZATION)[ident] = dict(inputs)
-    return ident
-
-
-def _read_allowed(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    if ident not in aws.fakes(_AUTHORIZATION):
-        raise Refusal("VPCAssociationAuthorizationNotFound", f"there is no authorization {ident}")
-    return {"vpcRegion": _region(aws, inputs)}
-
-
-def _forbid(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.fakes(_AUTHORIZATION).pop(ident, None)
-
-
-VPC_ASSOCIATION_AUTHORIZATION = Kind(
-    token=_AUTHORIZATION,
-    inputs=replaces("vpcId", "vpcRegion", "zoneId"),
-    computed=frozenset({"vpcRegion"}),
-    create=_allow,
-    read=_read_allowed,
-    delete=_forbid,
-    support=Support.FAKED,
-    note="moto has no associations across accounts",
 )

@@ -1,4 +1,4 @@
-"""Which table routes for a subnet or a gateway, and which one for all others of a VPC."""
+"""Associations of route tables with subnets and gateways."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -64,33 +64,6 @@ def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
         yield Complaint("subnetId", "give exactly one of subnetId, gatewayId")
 
 
-def _create_main(aws: Aws, inputs: Props) -> str:
-    return _replace(aws, _main(aws, inputs["vpcId"])["RouteTableAssociationId"], inputs["routeTableId"])
-
-
-def _main(aws: Aws, vpc: str) -> dict[str, Any]:
-    ours = [{"Name": "vpc-id", "Values": [vpc]}, {"Name": "association.main", "Values": ["true"]}]
-    (table,) = aws.call("ec2", "describe_route_tables", Filters=ours)["RouteTables"]
-    found: dict[str, Any] = next(each for each in table["Associations"] if each["Main"])
-    return found
-
-
-def _read_main(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    _find(aws, current_id(aws, ident))
-    return {"originalRouteTableId": _first_table(aws, inputs["vpcId"])}
-
-
-def _first_table(aws: Aws, vpc: str) -> str:
-    """Return the table that a VPC was born with: moto keeps tables in the order of their making."""
-    ours = [{"Name": "vpc-id", "Values": [vpc]}]
-    return str(aws.call("ec2", "describe_route_tables", Filters=ours)["RouteTables"][0]["RouteTableId"])
-
-
-def _delete_main(aws: Aws, ident: str, outputs: Props) -> None:
-    _replace(aws, current_id(aws, ident), outputs["originalRouteTableId"])
-    drop_id(aws, ident)
-
-
 ROUTE_TABLE_ASSOCIATION = Kind(
     token="aws:ec2/routeTableAssociation:RouteTableAssociation",
     inputs=updates("routeTableId") | replaces(*_TARGETS),
@@ -99,12 +72,4 @@ ROUTE_TABLE_ASSOCIATION = Kind(
     update=_update,
     delete=_delete,
     complaints=_complaints,
-)
-MAIN_ROUTE_TABLE_ASSOCIATION = Kind(
-    token="aws:ec2/mainRouteTableAssociation:MainRouteTableAssociation",
-    inputs=updates("routeTableId") | replaces("vpcId"),
-    create=_create_main,
-    read=_read_main,
-    update=_update,
-    delete=_delete_main,
 )

@@ -22,8 +22,6 @@ from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
 
 _TYPE = "aws:ec2/vpnConnection:VpnConnection"
-# The kind of a connection's routes, under whose name we keep them.
-ROUTES = "aws:ec2/vpnConnectionRoute:VpnConnectionRoute"
 _GATEWAYS = {"transitGatewayId": TRANSIT_GATEWAY, "vpnGatewayId": VPN_GATEWAY}
 _NETWORKS = ("localIpv4NetworkCidr", "remoteIpv4NetworkCidr")
 
@@ -48,14 +46,9 @@ def _create(aws: Aws, inputs: Props) -> str:
 
 
 def _record(inputs: Props, gateway: str) -> dict[str, Any]:
-    """Return what moto does not keep: routes ask for the first, later connections of the gateway for the blocks."""
+    """Return what moto does not keep: later connections of the gateway must not use the same blocks."""
     blocks = [inputs[name] for name in TUNNEL_CIDRS if inputs.get(name)]
-    return {"staticRoutesOnly": bool(inputs.get("staticRoutesOnly")), "gateway": gateway, "blocks": blocks}
-
-
-def takes_static_routes(aws: Aws, connection: str) -> bool:
-    """Whether a connection was made for static routes."""
-    return bool(aws.fakes(_TYPE).get(connection, {}).get("staticRoutesOnly"))
+    return {"gateway": gateway, "blocks": blocks}
 
 
 def _gateway(aws: Aws, inputs: Props) -> str:
@@ -91,7 +84,7 @@ def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
         "outsideIpAddressType": "PublicIpv4",
         "presharedKeyStorage": "Standard",
         "remoteIpv4NetworkCidr": inputs.get("remoteIpv4NetworkCidr") or "0.0.0.0/0",
-        "routes": _routes(aws, ident),
+        "routes": [],
         "transitGatewayAttachmentId": _hub_attachment(aws, ident, inputs),
         "tunnelInsideIpVersion": "ipv4",
         **tunnels[0].outputs(1, asn),
@@ -112,12 +105,6 @@ def _hub_attachment(aws: Aws, ident: str, inputs: Props) -> str:
         return ""
     listed = aws.call("ec2", "describe_transit_gateway_attachments")["TransitGatewayAttachments"]
     return next((str(each["TransitGatewayAttachmentId"]) for each in listed if each["ResourceId"] == ident), "")
-
-
-def _routes(aws: Aws, ident: str) -> list[dict[str, str]]:
-    ours = [found for found in aws.fakes(ROUTES).values() if found["vpnConnectionId"] == ident]
-    blocks = sorted(found["destinationCidrBlock"] for found in ours)
-    return [{"destinationCidrBlock": block, "source": "Static", "state": "available"} for block in blocks]
 
 
 def _delete(aws: Aws, ident: str, outputs: Props) -> None:

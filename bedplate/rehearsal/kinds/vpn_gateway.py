@@ -1,6 +1,5 @@
-"""Virtual private gateways, and their attachment to a VPC as a resource of its own."""
+"""Virtual private gateways."""
 
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -75,23 +74,6 @@ def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     yield from asn_complaints(inputs, "amazonSideAsn")
 
 
-def _create_attachment(aws: Aws, inputs: Props) -> str:
-    gateway, vpc = inputs["vpnGatewayId"], inputs["vpcId"]
-    _attach(aws, gateway, vpc)
-    # The provider's own: AWS gives attachments no ids.
-    return f"vpn-attachment-{zlib.crc32(f'{vpc}-{gateway}'.encode()):x}"
-
-
-def _read_attachment(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    if inputs["vpcId"] not in _networks(described(aws, NOUN, inputs["vpnGatewayId"])):
-        raise Refusal("InvalidVpnGatewayAttachment.NotFound", f"{inputs['vpnGatewayId']} is not attached")
-    return {}
-
-
-def _delete_attachment(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("ec2", "detach_vpn_gateway", VpnGatewayId=outputs["vpnGatewayId"], VpcId=outputs["vpcId"])
-
-
 VPN_GATEWAY = Kind(
     token="aws:ec2/vpnGateway:VpnGateway",
     inputs=updates("tags", "vpcId") | replaces("amazonSideAsn", "availabilityZone"),
@@ -101,11 +83,4 @@ VPN_GATEWAY = Kind(
     update=_update,
     delete=_delete,
     complaints=_complaints,
-)
-VPN_GATEWAY_ATTACHMENT = Kind(
-    token="aws:ec2/vpnGatewayAttachment:VpnGatewayAttachment",
-    inputs=replaces("vpcId", "vpnGatewayId"),
-    create=_create_attachment,
-    read=_read_attachment,
-    delete=_delete_attachment,
 )

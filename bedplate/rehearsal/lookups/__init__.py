@@ -1,44 +1,15 @@
-"""The table of data functions: what a program may ask the simulated AWS about, one module a noun."""
+"""Data functions, by token: every `Lookup` at the top level of a module of this package."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
+from bedplate.rehearsal.discovery import find_rows
 from bedplate.rehearsal.kind import Props
-from bedplate.rehearsal.lookups.bucket import BUCKET
-from bedplate.rehearsal.lookups.identity import CALLER_IDENTITY, PARTITION, REGION
-from bedplate.rehearsal.lookups.image import IMAGE
-from bedplate.rehearsal.lookups.instance_type import INSTANCE_TYPE, INSTANCE_TYPE_OFFERINGS
-from bedplate.rehearsal.lookups.key import ALIAS, KEY
 from bedplate.rehearsal.lookups.lookup import Lookup, empty_result
-from bedplate.rehearsal.lookups.network import SUBNET, SUBNETS, VPC
-from bedplate.rehearsal.lookups.parameter import PARAMETER
-from bedplate.rehearsal.lookups.policy_document import POLICY_DOCUMENT
-from bedplate.rehearsal.lookups.zone import AVAILABILITY_ZONE, AVAILABILITY_ZONES, HOSTED_ZONE
 from bedplate.rehearsal.refusal import Refusal, Unsupported
 from bedplate.rehearsal.simulation import Aws
 
-_ROWS = (
-    ALIAS,
-    AVAILABILITY_ZONE,
-    AVAILABILITY_ZONES,
-    BUCKET,
-    CALLER_IDENTITY,
-    HOSTED_ZONE,
-    IMAGE,
-    INSTANCE_TYPE,
-    INSTANCE_TYPE_OFFERINGS,
-    KEY,
-    PARAMETER,
-    PARTITION,
-    POLICY_DOCUMENT,
-    REGION,
-    SUBNET,
-    SUBNETS,
-    VPC,
-)
-
-LOOKUPS: Mapping[str, Lookup] = MappingProxyType({row.token: row for row in _ROWS})
+LOOKUPS: Mapping[str, Lookup] = find_rows(__name__, __path__, Lookup)
 
 
 def look_up(aws: Aws, token: str, args: Props) -> dict[str, Any]:

@@ -1,0 +1,74 @@
+"""Injected faults: a region that is down, and an instance type that has no capacity in a zone."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from bedplate.rehearsal.refusal import Refusal
+
+NO_ENDPOINT = "RequestError"  # the AWS SDK for Go's code when a request gets no answer
+NO_CAPACITY = "InsufficientInstanceCapacity"
+
+
+@dataclass(frozen=True, slots=True)
+class RegionDown:
+    """No endpoint of the region answers."""
+
+    region: str
+
+    def __str__(self) -> str:
+        return f"region-down:{self.region}"
+
+
+@dataclass(frozen=True, slots=True)
+class NoCapacity:
+    """EC2 cannot start the instance type in the zone."""
+
+    instance_type: str
+    zone: str
+
+    def __str__(self) -> str:
+        return f"no-capacity:{self.instance_type}@{self.zone}"
+
+
+Fault = RegionDown | NoCapacity
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """An Auto Scaling group that could not start all its instances."""
+
+    group: str
+    region: str
+    desired: int
+    running: int
+
+
+@dataclass(slots=True)
+class Faults:
+    """The faults that are active, how many requests each has failed, and the groups without capacity."""
+
+    active: frozenset[Fault] = frozenset()
+    hits: Counter[Fault] = field(default_factory=Counter)
+    shortages: dict[tuple[str, str], Shortage] = field(default_factory=dict)
+    """By region and group."""
+
+    def check_region(self, service: str, region: str) -> None:
+        """Raise Refusal if the region is down."""
+        if (fault := RegionDown(region)) in self.active:
+            self.hits[fault] += 1
+            raise Refusal(NO_ENDPOINT, f"no endpoint of {service} in {region} answers")
+
+    def check_capacity(self, instance_type: str, zone: str) -> None:
+        """Raise Refusal if the zone has no capacity for the instance type."""
+        if self.lacks_capacity([instance_type], [zone]):
+            raise Refusal(NO_CAPACITY, f"no {instance_type} capacity in {zone}")
+
+    def lacks_capacity(self, instance_types: Iterable[str], zones: Iterable[str]) -> bool:
+        """Return whether no zone has capacity for any of the instance types."""
+        zones = tuple(zones)
+        wanted = {NoCapacity(instance_type, zone) for instance_type in instance_types for zone in zones}
+        if not wanted or not wanted <= self.active:
+            return False
+        self.hits.update(wanted)
+        return True

@@ -1,0 +1,183 @@
+"""Injected faults: what they fail, and what a run after them creates."""
+
+from collections.abc import Iterator
+
+import pulumi_aws as aws
+import pytest
+from pulumi import ResourceOptions
+
+from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown
+from bedplate.rehearsal.kinds.described import SUBNET, described
+from bedplate.rehearsal.refusal import Refusal
+from bedplate.rehearsal.rehearse import rehearse
+from bedplate.rehearsal.report import Report
+from bedplate.rehearsal.simulation import Simulation, running
+from bedplate.rehearsal.stack import World, run
+from bedplate.report.rehearsal import fault_lines
+from tests.support.programs import ACCOUNT, changes, parameter, stack, vpc
+from tests.support.services import IMAGE
+
+ZONE = "us-west-2a"
+NO_TYPE = NoCapacity("m7i.large", ZONE)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """Return a new world for each test."""
+    with running(ACCOUNT) as simulation:
+        yield World(simulation)
+
+
+def _inject(world: World, *faults: Fault) -> None:
+    world.simulation.faults.active = frozenset(faults)
+
+
+def _two_regions() -> None:
+    for region in ("us-west-2", "us-east-1"):
+        provider = aws.Provider(region, region=region)
+        parameter(region, opts=ResourceOptions(provider=provider))
+
+
+def _pool(*types: str, zones: str = "a", **template: object) -> None:
+    outer = vpc("outer")
+    subnets = [
+        aws.ec2.Subnet(f"zone-{zone}", vpc_id=outer.id, cidr_block=block, availability_zone=f"us-west-2{zone}")
+        for zone, block in zip(zones, ("10.1.0.0/24", "10.1.1.0/24"), strict=False)
+    ]
+    launch = aws.ec2.LaunchTemplate("pool", image_id=IMAGE, instance_type=types[0], **template)
+    spec = {"launch_template_id": launch.id, "version": "1"}
+    overrides = [{"instance_type": instance_type} for instance_type in types]
+    policy = {"launch_template": {"launch_template_specification": spec, "overrides": overrides}}
+    sizes = {"min_size": 2, "max_size": 4, "wait_for_capacity_timeout": "0"}
+    ids = [each.id for each in subnets]
+    aws.autoscaling.Group("pool", name="pool", vpc_zone_identifiers=ids, mixed_instances_policy=policy, **sizes)
+
+
+def _instances(simulation: Simulation) -> int:
+    (group,) = simulation.call("autoscaling", "us-west-2", "describe_auto_scaling_groups", {})["AutoScalingGroups"]
+    return len(group["Instances"])
+
+
+def test_a_region_that_is_down_fails_once(world: World) -> None:
+    """Only its provider fails; resources of the provider are skipped, and other regions are created."""
+    _inject(world, RegionDown("us-east-1"))
+
+    done = run(stack(_two_regions), world)
+
+    failures = [(failure.urn.rpartition("::")[2], failure.code, failure.skipped) for failure in done.failures]
+    assert failures == [("us-east-1", "RequestError", False), ("us-east-1", "Skipped", True)]
+    assert "us-east-1" in done.failures[0].message
+    assert changes(done) == {"us-west-2": "create"}
+
+
+def test_an_id_in_a_region_that_is_down_is_not_called_missing(world: World) -> None:
+    """Nothing is known of it: AWS did not answer."""
+    _inject(world, RegionDown("us-east-1"))
+
+    with pytest.raises(Refusal, match="RequestError"):
+        described(world.simulation.region("us-east-1"), SUBNET, "subnet-1")
+
+
+def test_what_was_missing_is_created_after_the_fault() -> None:
+    """A second run creates it, a third changes nothing, and only the fault's failures are excused."""
+    report = rehearse(ACCOUNT, [[stack(_two_regions)]], faults=[RegionDown("us-east-1")])
+
+    assert report.is_stable
+    assert report.is_partial
+    assert list(fault_lines(report)) == [
+        "",
+        "fault region-down:us-east-1: 1 request failed",
+        "  lab: 1 of 2 resources missing",
+        "after the faults: a second run created the 1 missing resource, a third run changed nothing",
+    ]
+
+
+def test_a_refusal_without_a_fault_is_a_failure() -> None:
+    """What still fails after the faults end is not excused by them."""
+    report = rehearse(ACCOUNT, [[stack(lambda: vpc("huge", "10.0.0.0/8"))]], faults=[RegionDown("us-east-1")])
+
+    assert report.real_failures
+    assert list(fault_lines(report))[1:] == [
+        "fault region-down:us-east-1: 0 requests failed, nothing uses it",
+        "after the faults: not everything could be created, see above",
+    ]
+
+
+def test_no_fault_is_reported_without_faults() -> None:
+    """A rehearsal without faults prints nothing about them."""
+    assert not list(fault_lines(Report((), seconds=0.0, calls=0)))
+
+
+def test_a_group_without_capacity_is_created_without_instances(world: World) -> None:
+    """The failed launch is a scaling activity, and the instances start after the fault."""
+    _inject(world, NO_TYPE)
+
+    done = run(stack(lambda: _pool("m7i.large")), world)
+
+    name = {"AutoScalingGroupName": "pool"}
+    activities = world.simulation.call("autoscaling", "us-west-2", "describe_scaling_activities", name)["Activities"]
+    (shortage,) = world.simulation.faults.shortages.values()
+    before = _instances(world.simulation)
+    world.simulation.end_faults()
+    assert not done.failures
+    assert [activity["StatusCode"] for activity in activities] == ["Failed"]
+    assert "sufficient m7i.large capacity" in activities[0]["StatusMessage"]
+    assert (shortage.group, shortage.desired, shortage.running, before) == ("pool", 2, 0, 0)
+    assert _instances(world.simulation) == 2
+    assert changes(run(stack(lambda: _pool("m7i.large")), world)) == {}
+
+
+@pytest.mark.parametrize(
+    ("types", "zones", "template"),
+    [
+        (("m7i.large", "c7i.large"), "a", {}),
+        (("m7i.large",), "ab", {}),
+        (("c7i.large",), "a", {}),
+        (
+            ("m7i.large",),
+            "a",
+            {
+                "capacity_reservation_specification": {
+                    "capacity_reservation_target": {"capacity_reservation_id": "cr-0123456789abcdef0"}
+                }
+            },
+        ),
+    ],
+    ids=["another type", "another zone", "not its type", "reserved"],
+)
+def test_a_group_with_capacity_starts_its_instances(
+    world: World, types: tuple[str, ...], zones: str, template: dict[str, object]
+) -> None:
+    """One type in one zone is enough, and a capacity reservation needs none."""
+    _inject(world, NO_TYPE)
+
+    run(stack(lambda: _pool(*types, zones=zones, **template)), world)
+
+    assert not world.simulation.faults.shortages
+    assert _instances(world.simulation) == 2
+
+
+def test_a_group_without_capacity_is_reported() -> None:
+    """With how many of its instances run."""
+    report = rehearse(ACCOUNT, [[stack(lambda: _pool("m7i.large"))]], faults=[NO_TYPE])
+
+    assert list(fault_lines(report))[1:] == [
+        "fault no-capacity:m7i.large@us-west-2a: 1 request failed",
+        "  pool   us-west-2   0 of 2 instances running",
+        "after the faults: nothing was missing, a third run changed nothing",
+    ]
+
+
+def test_a_single_instance_without_capacity_fails(world: World) -> None:
+    """With EC2's code."""
+
+    def program() -> None:
+        inner = aws.ec2.Subnet("inner", vpc_id=vpc("outer").id, cidr_block="10.1.0.0/24", availability_zone=ZONE)
+        image = aws.ec2.get_ami(owners=["099720109477"], most_recent=True).id
+        aws.ec2.Instance("one", ami=image, instance_type="m7i.large", subnet_id=inner.id)
+
+    _inject(world, NO_TYPE)
+
+    done = run(stack(program), world)
+
+    assert [failure.code for failure in done.failures] == ["InsufficientInstanceCapacity"]
