@@ -11,7 +11,6 @@ from bedplate.cli.output import show
 from bedplate.cli.vpn_opening import (
     FOLDER,
     PARAMETERS,
-    SECRETS,
     PassphraseFile,
     keys_of,
     known_passphrase,
@@ -30,7 +29,6 @@ class Keys(StrEnum):
 
     FOLDER = FOLDER
     PARAMETERS = PARAMETERS
-    SECRETS = SECRETS
 
 
 def init(
