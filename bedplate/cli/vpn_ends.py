@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from bedplate.errors import BedplateError, PartError
+from bedplate.errors import BedplateError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from bedplate.account.tunnels import TunnelKeys
     from bedplate.plan import FleetPlan
     from bedplate.plan.fleet import SitePlan
-    from vpn.sites.carry import Keeping, Known
+    from vpn.sites.carry import Known
     from vpn.sites.proof import PlaceProofs
 
     # What makes a gateway, as far as it is known; and what is amiss.
-    Asked = tuple["Known | Keeping | None", BedplateError | None]
+    Asked = tuple["Known | None", BedplateError | None]
 
 
 def door_of(plan: "FleetPlan") -> "Door | BedplateError | None":
@@ -43,22 +43,6 @@ def asked_gateways(plan: "FleetPlan", door: "Door | BedplateError | None", proof
     return found
 
 
-def peer_gateways(plan: "FleetPlan", proofs: "PlaceProofs") -> "dict[str, Asked]":
-    """Return what makes each gateway that has tunnels to others of the fleet, by the name of the machine; asks nobody.
-
-    What a site's has to AWS stays as it is.
-    """
-    sites = (site for site in plan.sites if plan.directs_of(site.name))
-    return {**{f"{site.gateway}.{site.name}": _kept(plan, site, proofs) for site in sites}, **_of_regions(plan, proofs)}
-
-
-def _kept(plan: "FleetPlan", site: "SitePlan", proofs: "PlaceProofs") -> "Asked":
-    try:
-        return _keeping(plan, site, proofs), None
-    except BedplateError as error:
-        return None, error
-
-
 def _of_sites(plan: "FleetPlan", door: "Door | BedplateError | None", proofs: "PlaceProofs") -> "dict[str, Asked]":
     from bedplate.account.tunnels import keys_of_sites
 
@@ -71,32 +55,18 @@ def _of_sites(plan: "FleetPlan", door: "Door | BedplateError | None", proofs: "P
 
 
 def _of_site(plan: "FleetPlan", site: "SitePlan", told: "TunnelKeys | BedplateError", proofs: "PlaceProofs") -> "Asked":
-    missing = told if isinstance(told, BedplateError) else next(iter(told.missing.values()), None)
-    # Tunnels to another site need nothing of AWS, and wait for no connection; those to regions come together.
+    if isinstance(told, BedplateError):
+        # A gateway gets all its files or none: without AWS's keys it keeps what it has.
+        return None, told
+    missing = next(iter(told.missing.values()), None)
+    # Tunnels to another site wait for no connection to AWS; those to regions come together.
     if missing and not plan.directs_of(site.name):
         return None, missing
     try:
-        if isinstance(told, BedplateError):
-            return _keeping(plan, site, proofs), _not_asked(told)
         return _site(plan, site, told, proofs), missing
     except BedplateError as error:
-        # Its own key or certificate does not serve: it keeps what it has, for it gets all its files or none.
+        # Its own key or certificate is not usable: it keeps what it has.
         return None, error
-
-
-def _not_asked(why: BedplateError) -> PartError:
-    return PartError(f"its tunnels to AWS stay as they are: {why.what}", where=why.where, fix=why.fix)
-
-
-def _keeping(plan: "FleetPlan", site: "SitePlan", proofs: "PlaceProofs") -> "Keeping":
-    """Return a site's gateway with its direct tunnels, and with those to AWS that it has already."""
-    from functools import partial
-
-    from vpn.sites.carry import Keeping
-    from vpn.sites.direct import direct_tunnels
-    from vpn.sites.kept import keeping_gateway
-
-    return Keeping(partial(keeping_gateway, plan, site, tuple(direct_tunnels(plan, site, proofs))))
 
 
 def _site(plan: "FleetPlan", site: "SitePlan", told: "TunnelKeys", proofs: "PlaceProofs") -> "Known":

@@ -16,7 +16,7 @@ _SHELL = """#!{python} -S
 import os, pwd, sys
 host, command = sys.argv[-2:]
 folder = os.path.join({hosts!r}, host)
-keeper = ["sudo -n bedplate-vpn " + verb for verb in ("take", "lay", "keep", "status")]
+keeper = ["sudo -n bedplate-vpn " + verb for verb in ("take", "lay", "status")]
 if command not in (*keeper, "sudo -n sh"):
     sys.exit(f"{{command}}: not found")
 if not os.path.isdir(folder):

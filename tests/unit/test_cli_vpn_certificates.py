@@ -22,6 +22,7 @@ from tests.support.joined_fleet import NORTH, PUBLIC, WEST
 from tests.support.joined_fleet import TEXT as REGIONS
 from tests.support.lab_pair import CELLAR as CELLAR_PEER
 from tests.support.page import told_yaml
+from tests.support.pair_desk import lose_credentials
 from tests.support.papers import open_office
 from vpn.entry import Begun
 from vpn.key_store import FOLDER, FolderKeys
@@ -77,15 +78,6 @@ def _charon(fleet: Path, site: str) -> Path:
 def _certificate(fleet: Path, site: str) -> x509.Certificate:
     (file,) = (_charon(fleet, site) / "x509").iterdir()
     return x509.load_pem_x509_certificate(file.read_bytes())
-
-
-def _to_aws(fleet: Path) -> dict[Path, str]:
-    """Return the settings of all tunnels to AWS on both gateways."""
-    return {file: file.read_text() for file in (fleet.parent / "hosts").glob(f"*/etc/bedplate/ipsec/{REGION}-*/*.conf")}
-
-
-def _nobody_asks() -> None:
-    raise AssertionError("AWS was asked")
 
 
 def _revoked(fleet: Path, site: str) -> set[int]:
@@ -151,21 +143,22 @@ def test_past_the_half_of_its_life_a_certificate_is_renewed(
         assert (end > before + DAY) is is_renewed
 
 
-def test_a_sync_asks_aws_for_nothing(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A timer's machine needs no credentials: papers are renewed and brought, and tunnels to AWS stay as they are."""
+def test_a_sync_that_cannot_ask_aws_leaves_gateways_as_they_are(
+    fleet: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A gateway gets all its files or none, and its tunnels to AWS have AWS's keys: the message names the credentials."""
     _begun(fleet, 50 * DAY)
     assert run(["vpn", "tunnels", str(fleet)]) == 0
-    before = _to_aws(fleet)
     issued = _certificate(fleet, ATTIC)
-    file = folder_of(fleet).keys / "tunnels.attic.rooms.internal.pem"
-    file.unlink()
-    monkeypatch.setattr("bedplate.account.door.open_door", _nobody_asks)
+    (folder_of(fleet).keys / "tunnels.attic.rooms.internal.pem").unlink()
 
-    assert run(["vpn", "sync", str(fleet)]) == 0
+    with monkeypatch.context() as patch:
+        lose_credentials(patch)
+        status = run(["vpn", "sync", str(fleet)])
 
-    assert _certificate(fleet, ATTIC) != issued
-    assert before
-    assert _to_aws(fleet) == before
+    assert "credentials" in capsys.readouterr().err
+    assert status not in {0, 2}
+    assert _certificate(fleet, ATTIC) == issued
 
 
 def test_new_keys_revoke_the_old(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:

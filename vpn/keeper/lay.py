@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from . import charons, tree
-from .kept import filled
 from .place import Place
 from .shipment import GUARD, HANDOVER, IPSEC, TOGETHER, UNITS, File, Shipment, charon_of
 from .trouble import Refusal
@@ -23,16 +22,14 @@ _RULES = (GUARD, HANDOVER)
 def lay(place: Place, shipment: Shipment | None) -> dict[str, tuple[str, ...]]:
     """Put a shipment in force, and return what was written, taken away and started: nothing the second time.
 
-    Raises Refusal, before anything is changed, for what bedplate never sends, where the role is not in force, for a
-    tunnel that is to stay and is not here, and where somebody else would encrypt from now on and whoever sends it does
-    not say that this is meant.
+    Raises Refusal, before anything is changed, for what bedplate never sends, where the role is not in force, and where
+    somebody else would encrypt from now on and whoever sends it does not say that this is meant.
     """
     if shipment is None:
         raise Refusal("these are no files of tunnels, or not all: nothing was changed")
     _check_ground(place.root)
     place.memory.mkdir(parents=True, exist_ok=True)
     with _alone(place.memory):
-        shipment = filled(place.root, shipment)
         _check_engine(tree.charons_at(place.root), shipment)
         written = tree.differing(place.root, shipment.files)
         gone = tree.left_over(place.root, shipment)

@@ -40,25 +40,14 @@ class File:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A tunnel whose far end is to stay as it is here, and the words that stand for its address and key in files."""
-
-    tunnel: str
-    address: str
-    key: str
-
-
-@dataclass(frozen=True)
 class Shipment:
     """Every file of a gateway, in the order in which they are to lie there.
 
-    `may_change_engine` says that whoever sends it knows that somebody else may encrypt there than did before. `kept`
-    are tunnels of which the sender does not know the far end.
+    `may_change_engine` says that whoever sends it knows that somebody else may encrypt there than did before.
     """
 
     files: tuple[File, ...]
     may_change_engine: bool = False
-    kept: tuple[Kept, ...] = ()
 
     @property
     def paths(self) -> frozenset[str]:
@@ -81,12 +70,10 @@ def parse_shipment(text: str) -> Shipment | None:
     try:
         told = json.loads(text)
         files = tuple(File(str(one["path"]), str(one["text"]), int(one["mode"])) for one in told["files"])
-        kept = tuple(Kept(str(one["tunnel"]), str(one["address"]), str(one["key"])) for one in told.get("kept", ()))
     except (ValueError, TypeError, KeyError):
         return None
     may_change = told.get("may_change_engine") is True
-    is_whole = files and all(map(_is_ours, files)) and all(each.address and each.key for each in kept)
-    return Shipment(files, may_change, kept) if is_whole else None
+    return Shipment(files, may_change) if files and all(map(_is_ours, files)) else None
 
 
 def _is_ours(file: File) -> bool:

@@ -14,16 +14,16 @@ from bedplate.spec.site import Dials
 from vpn.sites.engine import Engine
 from vpn.sites.gateway import Gateway
 from vpn.sites.inside import number_of
-from vpn.sites.proof import Kept, SharedKey
+from vpn.sites.proof import SharedKey
 from vpn.sites.tunnel import End, Tunnel
 
 
 @dataclass(frozen=True, slots=True)
 class AwsEnd:
-    """AWS's end of one tunnel, as AWS made it up: where it is dialled, and the key; or words for both."""
+    """AWS's end of one tunnel, as AWS made it up: where it is dialled, and the key."""
 
     outside: IPv4Address
-    key: SharedKey | Kept = field(repr=False)
+    key: SharedKey = field(repr=False)
 
 
 # Both tunnels of each connection, first and second, by the site and the region.
