@@ -1,4 +1,4 @@
-"""What makes each gateway that has tunnels, once it is known who encrypts there, and which far ends are not known."""
+"""Each gateway that has tunnels, and which of its far ends are not known."""
 
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from bedplate.account.tunnels import TunnelKeys
     from bedplate.plan import FleetPlan
     from bedplate.plan.fleet import SitePlan
-    from vpn.sites.carry import Known
+    from vpn.sites.gateway import Gateway
     from vpn.sites.proof import PlaceProofs
 
-    # What makes a gateway, as far as it is known; and what is amiss.
-    Asked = tuple["Known | None", BedplateError | None]
+    # A gateway, as far as its far ends are known; and the error for those that are not.
+    Asked = tuple["Gateway | None", BedplateError | None]
 
 
 def door_of(plan: "FleetPlan") -> "Door | BedplateError | None":
@@ -33,7 +33,7 @@ def door_of(plan: "FleetPlan") -> "Door | BedplateError | None":
 
 
 def asked_gateways(plan: "FleetPlan", door: "Door | BedplateError | None", proofs: "PlaceProofs") -> "dict[str, Asked]":
-    """Return what makes each gateway, of sites and of joined regions, by the name of the machine.
+    """Return each gateway, of sites and of joined regions, by the name of the machine.
 
     Raises what keeps the door shut where every tunnel needs AWS: nothing can be done then.
     """
@@ -69,10 +69,9 @@ def _of_site(plan: "FleetPlan", site: "SitePlan", told: "TunnelKeys | BedplateEr
         return None, error
 
 
-def _site(plan: "FleetPlan", site: "SitePlan", told: "TunnelKeys", proofs: "PlaceProofs") -> "Known":
+def _site(plan: "FleetPlan", site: "SitePlan", told: "TunnelKeys", proofs: "PlaceProofs") -> "Gateway":
     """Return a site's gateway with all tunnels whose far ends there are."""
     from dataclasses import replace
-    from functools import partial
 
     from bedplate.account.tunnels import TunnelKey
     from vpn.sites.aws import AwsEnd, site_gateway
@@ -84,11 +83,11 @@ def _site(plan: "FleetPlan", site: "SitePlan", told: "TunnelKeys", proofs: "Plac
 
     ends = {(site.name, region): (end(first), end(second)) for region, (first, second) in told.ends.items()}
     made = replace(plan, tunnels=tuple(each for each in plan.tunnels if each.region not in told.missing))
-    return partial(site_gateway, made, site, ends, direct=tuple(direct_tunnels(plan, site, proofs)))
+    return site_gateway(made, site, ends, tuple(direct_tunnels(plan, site, proofs)))
 
 
 def _of_regions(plan: "FleetPlan", proofs: "PlaceProofs") -> "dict[str, Asked]":
-    """Return what makes each gateway that joins regions, or which address is not recorded."""
+    """Return each gateway that joins regions, or which address is not recorded."""
     from bedplate.plan.joint import joined_regions
     from bedplate.plan.nodes import GATEWAY
     from vpn.sites.regions import region_gateway

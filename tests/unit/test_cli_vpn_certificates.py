@@ -70,9 +70,8 @@ def _begin_anew(fleet: Path, ago: timedelta) -> None:
 
 
 def _charon(fleet: Path, site: str) -> Path:
-    """Return the folder of the charon of the direct tunnel on a site's gateway."""
-    (other,) = SITES.keys() - {site}
-    return fleet.parent / "hosts" / SITES[site] / f"etc/bedplate/ipsec/{other}-site"
+    """Return the folder of charon's files on a site's gateway."""
+    return fleet.parent / "hosts" / SITES[site] / "etc/bedplate/ipsec/tunnels"
 
 
 def _certificate(fleet: Path, site: str) -> x509.Certificate:
@@ -100,9 +99,8 @@ def test_each_gateway_gets_papers_of_its_own_once(fleet: Path, capsys: pytest.Ca
         text = (folder / "swanctl.conf").read_text()
         names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         assert names.get_values_for_type(x509.DNSName) == [f"tunnels.{site}.rooms.internal"]
-        assert f"id = tunnels.{other}.rooms.internal" in text
+        assert f"id = tunnels.{other}.rooms.internal\n      auth = pubkey" in text
         assert "revocation = strict" in text
-        assert "psk" not in text
         assert [each.stat().st_mode & 0o777 for each in (folder / "private").iterdir()] == [0o600]
         assert len(list((folder / "x509ca").iterdir())) == len(list((folder / "x509crl").iterdir())) == 1
     keys = [next((_charon(fleet, site) / "private").iterdir()).read_text() for site in SITES]
@@ -146,7 +144,7 @@ def test_past_the_half_of_its_life_a_certificate_is_renewed(
 def test_a_sync_that_cannot_ask_aws_leaves_gateways_as_they_are(
     fleet: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A gateway gets all its files or none, and its tunnels to AWS have AWS's keys: the message names the credentials."""
+    """A gateway gets all its files or none, those of its tunnels to AWS too; the message names the credentials."""
     _begun(fleet, 50 * DAY)
     assert run(["vpn", "tunnels", str(fleet)]) == 0
     issued = _certificate(fleet, ATTIC)
@@ -171,11 +169,11 @@ def test_new_keys_revoke_the_old(fleet: Path, capsys: pytest.CaptureFixture[str]
 
     assert run(["vpn", "tunnels", str(fleet), "--new-keys"]) == 0
 
-    for site, other in ((ATTIC, CELLAR), (CELLAR, ATTIC)):
+    for site, name in SITES.items():
         assert _certificate(fleet, site).serial_number not in old.values()
         assert _revoked(fleet, site) == set(old.values())
-        told = [call for call in calls_of(fleet.parent / "hosts" / SITES[site]) if "enable" not in call]
-        assert told == [f"systemctl try-reload-or-restart bedplate-ipsec-{other}-site.service"]
+        told = [call for call in calls_of(fleet.parent / "hosts" / name) if "enable" not in call]
+        assert told == ["systemctl try-reload-or-restart bedplate-ipsec-tunnels.service"]
     assert "revoked" in capsys.readouterr().out
 
 
@@ -257,7 +255,7 @@ def test_regions_know_each_other_by_certificates(tmp_path: Path, monkeypatch: py
     assert run(["vpn", "tunnels", str(file)]) == 0
 
     for region, other in ((WEST, NORTH), (NORTH, WEST)):
-        folder = hosts[region] / "etc/bedplate/ipsec" / other
+        folder = hosts[region] / "etc/bedplate/ipsec/tunnels"
         assert f"id = laptops.{other}.pair.internal" in (folder / "swanctl.conf").read_text()
         made = x509.load_pem_x509_certificate((folder / f"x509/{other}.crt").read_bytes())
         assert made.subject.rfc4514_string() == f"CN=laptops.{region}.pair.internal"
