@@ -11,7 +11,7 @@ from datetime import datetime
 from bedplate.errors import MachineError
 from bedplate.hold import held
 from vpn.certificate import Issuer
-from vpn.entry import Entry, Joined, Listed, Revoked
+from vpn.entry import Entry, Listed, Revoked
 from vpn.lists import current_list, root_texts
 from vpn.passphrase import Passphrase
 from vpn.pki import Pki, opened_issuer, reopened
@@ -47,7 +47,7 @@ def enter(desk: Desk, entries: Sequence[Entry]) -> None:
     """Write the journal with more entries, and a new list where the one there does not tell of them or is due."""
     folder, journal = desk.pki.folder, desk.pki.journal.with_entries(entries)
     lists = {}
-    is_revoking = any(isinstance(entry, Revoked | Joined) for entry in entries)
+    is_revoking = any(isinstance(entry, Revoked) for entry in entries)
     if is_revoking or current_list(desk.pki, desk.now) is None:
         roll = roll_of(journal)
         number = roll.listed.number + 1 if roll.listed else 1

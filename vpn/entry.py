@@ -62,15 +62,7 @@ class Listed:
     until: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """Another journal, whose entries stand before this; `marks` are those of its lines (`Journal.marks`)."""
-
-    at: datetime
-    marks: tuple[str, ...]
-
-
-Entry = Begun | Issued | Revoked | Listed | Joined
+Entry = Begun | Issued | Revoked | Listed
 
 
 def entry_text(entry: Entry) -> str:
@@ -105,8 +97,6 @@ def _document(entry: Entry) -> dict[str, Any]:
             return {"revoked": f"{entry.serial:x}", "at": at, "reason": entry.reason}
         case Listed():
             return {"listed": entry.number, "at": at, "until": moment_text(entry.until)}
-        case Joined():
-            return {"joined": " ".join(entry.marks), "at": at}
 
 
 def _entry(told: dict[str, Any]) -> Entry:
@@ -119,8 +109,6 @@ def _entry(told: dict[str, Any]) -> Entry:
         return Issued(at, _serial(told["serial"]), name, use, until, str(told["key"]), _slot(told.get("slot")))
     if "revoked" in told:
         return Revoked(at, _serial(told["revoked"]), Reason(told["reason"]))
-    if "joined" in told:
-        return Joined(at, tuple(told["joined"].split()))
     return Listed(at, int(told["listed"]), _moment(told["until"]))
 
 

@@ -13,12 +13,10 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from vpn.certificate import HASH
-from vpn.entry import Begun, Entry, Issued, Joined, NotAnEntryError, Revoked, entry_text, parse_entry
+from vpn.entry import Begun, Entry, Issued, NotAnEntryError, Revoked, entry_text, parse_entry
 
 _SEAL = "seal"
 _START = "0" * 64
-# Of a line's digest, as much as two lines never share.
-_MARK = 16
 
 
 class DamagedError(ValueError):
@@ -43,16 +41,6 @@ class Journal:
         first = self.entries[0]
         assert isinstance(first, Begun)  # noqa: S101  # no journal is made without
         return first
-
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """What tells how far it has come: a mark for each line and for each line of those it has joined, the last last.
-
-        A journal goes on where another ended if it holds that one's last mark.
-        """
-        first, *others = (line[:_MARK] for line in self.lines)
-        joined = (mark for entry in self.entries if isinstance(entry, Joined) for mark in entry.marks)
-        return (first, *joined, *others)
 
     def with_entries(self, entries: Sequence[Entry]) -> "Journal":
         """Return the journal with more entries at its end."""

@@ -23,7 +23,7 @@ def book_of(pki: Pki, now: datetime) -> Book:
     laptops = tuple(laptops_of(pki.roll, now))
     names = {each.name for each in laptops}
     revoked = {serial: name for serial, name in _revoked(pki.roll) if name in names}
-    return Book(deployable_lists(pki, now), laptops, revoked=revoked, marks=pki.journal.marks)
+    return Book(deployable_lists(pki, now), laptops, revoked=revoked, version=len(pki.journal.lines))
 
 
 def laptops_of(roll: Roll, now: datetime) -> Iterator[Laptop]:

@@ -10,8 +10,6 @@ from vpn.wanted import Wanted, WantedTunnel
 
 # BGP says something each 10 s, and gateways of regions each 15 s: what is silent for six of that carries nothing.
 SILENT_S = 90
-# Where charon encrypts, each tunnel has one of its own name (vpn.sites.gateway).
-_SWALLOWED = ", and what is for it is swallowed: charon encrypts here, and tells nobody that there is no way"
 _CARRY = "`bedplate vpn tunnels`"
 Finding = tuple[str, bool]
 
@@ -19,25 +17,22 @@ Finding = tuple[str, bool]
 def tunnel_faults(wanted: Wanted, status: Status) -> Iterator[Finding]:
     """Yield each fault, and whether something does not carry by it."""
     names, told = [each.name for each in wanted.tunnels], {each.name: each for each in status.tunnels or ()}
-    fixed = {each.name for each in wanted.tunnels if not each.tells}
     missing = [name for name in names if name not in told]
     if missing:
         yield f"it was not brought the tunnel{'s' * (len(missing) > 1)} {', '.join(missing)}: {_CARRY}", True
     for name, each in told.items():
         if name in names:
-            yield from _standing(each, status.charons, is_fixed=name in fixed)
+            yield from _standing(each, status.charons)
         else:
             yield f"the tunnel {name} is not in the plan: {_CARRY} takes it away", False
     yield from _bgp(wanted, status, told)
 
 
-def _standing(tunnel: Tunnel, charons: Mapping[str, bool], *, is_fixed: bool) -> Iterator[Finding]:
+def _standing(tunnel: Tunnel, charons: Mapping[str, bool]) -> Iterator[Finding]:
     if not charons.get(tunnel.charon, True):
         yield f"nothing is known of the tunnel {tunnel.name}: its daemon {tunnel.charon} does not answer", True
     elif tunnel.age is None:
-        # The kernel refuses what has no association; charon's own device takes it, and a fixed route leads there still.
-        swallows = is_fixed and tunnel.charon == tunnel.name
-        yield f"the tunnel {tunnel.name} is down{_SWALLOWED if swallows else ''}", True
+        yield f"the tunnel {tunnel.name} is down", True
     elif tunnel.idle is None or tunnel.idle > SILENT_S:
         since = "yet" if tunnel.idle is None else f"for {tunnel.idle} s"
         yield f"the tunnel {tunnel.name} stands, and no packet has come in by it {since}", tunnel.age > SILENT_S

@@ -28,7 +28,6 @@ from bedplate.cli.schema import schema
 from bedplate.cli.vpn_add import add, renew
 from bedplate.cli.vpn_guard import guard
 from bedplate.cli.vpn_init import init
-from bedplate.cli.vpn_join import join
 from bedplate.cli.vpn_list import list as list_certificates
 from bedplate.cli.vpn_record import record as record_doors
 from bedplate.cli.vpn_revoke import revoke
@@ -71,7 +70,6 @@ NOUNS: dict[str, tuple[str, tuple[tuple[Callable[..., int], str], ...]]] = {
             (add, "bedplate vpn add ada fleet.yaml --device phone"),
             (renew, "bedplate vpn renew ada"),
             (revoke, "bedplate vpn revoke ada --device phone"),
-            (join, "bedplate vpn join theirs"),
             (list_certificates, "bedplate vpn list"),
             (show_profile, "bedplate vpn show ada > ada.ovpn"),
             (sync, "bedplate vpn sync"),

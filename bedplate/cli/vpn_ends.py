@@ -1,8 +1,8 @@
-"""What makes each gateway that has tunnels, once it is known who encrypts there, and which far ends are not known."""
+"""Each gateway that has tunnels, and which of its far ends are not known."""
 
 from typing import TYPE_CHECKING
 
-from bedplate.errors import BedplateError, PartError
+from bedplate.errors import BedplateError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from bedplate.account.tunnels import TunnelKeys
     from bedplate.plan import FleetPlan
     from bedplate.plan.fleet import SitePlan
-    from vpn.sites.carry import Keeping, Known
+    from vpn.sites.gateway import Gateway
     from vpn.sites.proof import PlaceProofs
 
-    # What makes a gateway, as far as it is known; and what is amiss.
-    Asked = tuple["Known | Keeping | None", BedplateError | None]
+    # A gateway, as far as its far ends are known; and the error for those that are not.
+    Asked = tuple["Gateway | None", BedplateError | None]
 
 
 def door_of(plan: "FleetPlan") -> "Door | BedplateError | None":
@@ -33,7 +33,7 @@ def door_of(plan: "FleetPlan") -> "Door | BedplateError | None":
 
 
 def asked_gateways(plan: "FleetPlan", door: "Door | BedplateError | None", proofs: "PlaceProofs") -> "dict[str, Asked]":
-    """Return what makes each gateway, of sites and of joined regions, by the name of the machine.
+    """Return each gateway, of sites and of joined regions, by the name of the machine.
 
     Raises what keeps the door shut where every tunnel needs AWS: nothing can be done then.
     """
@@ -41,22 +41,6 @@ def asked_gateways(plan: "FleetPlan", door: "Door | BedplateError | None", proof
     if isinstance(door, BedplateError) and not any(known for known, _ in found.values()):
         raise door
     return found
-
-
-def peer_gateways(plan: "FleetPlan", proofs: "PlaceProofs") -> "dict[str, Asked]":
-    """Return what makes each gateway that has tunnels to others of the fleet, by the name of the machine; asks nobody.
-
-    What a site's has to AWS stays as it is.
-    """
-    sites = (site for site in plan.sites if plan.directs_of(site.name))
-    return {**{f"{site.gateway}.{site.name}": _kept(plan, site, proofs) for site in sites}, **_of_regions(plan, proofs)}
-
-
-def _kept(plan: "FleetPlan", site: "SitePlan", proofs: "PlaceProofs") -> "Asked":
-    try:
-        return _keeping(plan, site, proofs), None
-    except BedplateError as error:
-        return None, error
 
 
 def _of_sites(plan: "FleetPlan", door: "Door | BedplateError | None", proofs: "PlaceProofs") -> "dict[str, Asked]":
@@ -71,38 +55,23 @@ def _of_sites(plan: "FleetPlan", door: "Door | BedplateError | None", proofs: "P
 
 
 def _of_site(plan: "FleetPlan", site: "SitePlan", told: "TunnelKeys | BedplateError", proofs: "PlaceProofs") -> "Asked":
-    missing = told if isinstance(told, BedplateError) else next(iter(told.missing.values()), None)
-    # Tunnels to another site need nothing of AWS, and wait for no connection; those to regions come together.
+    if isinstance(told, BedplateError):
+        # A gateway gets all its files or none: without AWS's keys it keeps what it has.
+        return None, told
+    missing = next(iter(told.missing.values()), None)
+    # Tunnels to another site wait for no connection to AWS; those to regions come together.
     if missing and not plan.directs_of(site.name):
         return None, missing
     try:
-        if isinstance(told, BedplateError):
-            return _keeping(plan, site, proofs), _not_asked(told)
         return _site(plan, site, told, proofs), missing
     except BedplateError as error:
-        # Its own key or certificate does not serve: it keeps what it has, for it gets all its files or none.
+        # Its own key or certificate is not usable: it keeps what it has.
         return None, error
 
 
-def _not_asked(why: BedplateError) -> PartError:
-    return PartError(f"its tunnels to AWS stay as they are: {why.what}", where=why.where, fix=why.fix)
-
-
-def _keeping(plan: "FleetPlan", site: "SitePlan", proofs: "PlaceProofs") -> "Keeping":
-    """Return a site's gateway with its direct tunnels, and with those to AWS that it has already."""
-    from functools import partial
-
-    from vpn.sites.carry import Keeping
-    from vpn.sites.direct import direct_tunnels
-    from vpn.sites.kept import keeping_gateway
-
-    return Keeping(partial(keeping_gateway, plan, site, tuple(direct_tunnels(plan, site, proofs))))
-
-
-def _site(plan: "FleetPlan", site: "SitePlan", told: "TunnelKeys", proofs: "PlaceProofs") -> "Known":
+def _site(plan: "FleetPlan", site: "SitePlan", told: "TunnelKeys", proofs: "PlaceProofs") -> "Gateway":
     """Return a site's gateway with all tunnels whose far ends there are."""
     from dataclasses import replace
-    from functools import partial
 
     from bedplate.account.tunnels import TunnelKey
     from vpn.sites.aws import AwsEnd, site_gateway
@@ -114,11 +83,11 @@ def _site(plan: "FleetPlan", site: "SitePlan", told: "TunnelKeys", proofs: "Plac
 
     ends = {(site.name, region): (end(first), end(second)) for region, (first, second) in told.ends.items()}
     made = replace(plan, tunnels=tuple(each for each in plan.tunnels if each.region not in told.missing))
-    return partial(site_gateway, made, site, ends, direct=tuple(direct_tunnels(plan, site, proofs)))
+    return site_gateway(made, site, ends, tuple(direct_tunnels(plan, site, proofs)))
 
 
 def _of_regions(plan: "FleetPlan", proofs: "PlaceProofs") -> "dict[str, Asked]":
-    """Return what makes each gateway that joins regions, or which address is not recorded."""
+    """Return each gateway that joins regions, or which address is not recorded."""
     from bedplate.plan.joint import joined_regions
     from bedplate.plan.nodes import GATEWAY
     from vpn.sites.regions import region_gateway

@@ -11,7 +11,6 @@ from bedplate.cli.output import show
 from bedplate.cli.vpn_opening import (
     FOLDER,
     PARAMETERS,
-    SECRETS,
     PassphraseFile,
     keys_of,
     known_passphrase,
@@ -31,7 +30,6 @@ class Keys(StrEnum):
 
     FOLDER = FOLDER
     PARAMETERS = PARAMETERS
-    SECRETS = SECRETS
 
 
 def init(  # noqa: PLR0913  one parameter an option

@@ -13,14 +13,12 @@ from bedplate.errors import InputError
 from bedplate.writer import told_plainly
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from bedplate.load.people import Users
     from vpn.key_store import KeyStore
     from vpn.passphrase import Passphrase
     from vpn.pki import Pki
 
-FOLDER, PARAMETERS, SECRETS = "folder", "parameters", "secrets"
+FOLDER, PARAMETERS = "folder", "parameters"
 SHORTEST = 12
 _OTHERS = 0o077
 
@@ -81,26 +79,25 @@ def newest_list(fleet: str, fleet_file: Path) -> int | None:
 
 
 def store_of(kind: str, fleet_file: Path) -> "KeyStore":
-    """Return the place where private keys lie; InputError for a kind that there is not, or in another account."""
+    """Return the store of private keys; InputError for an unknown kind, or in another account."""
     from vpn.key_store import FolderKeys
     from vpn.pki_folder import folder_of
 
     if kind == FOLDER:
         return FolderKeys(folder_of(fleet_file).keys)
-    return _in_account(kind, fleet_file)
+    if kind == PARAMETERS:
+        return _in_account(fleet_file)
+    raise InputError(f"unknown key store {kind!r}", fix=f"use {FOLDER} or {PARAMETERS}")
 
 
-def _in_account(kind: str, fleet_file: Path) -> "KeyStore":
+def _in_account(fleet_file: Path) -> "KeyStore":
     from bedplate.account.door import check_account, open_door
-    from bedplate.account.keys import ParameterKeys, SecretKeys
+    from bedplate.account.keys import ParameterKeys
     from bedplate.cli.opening import opened, planned
 
-    stores: Mapping[str, Callable[..., KeyStore]] = {PARAMETERS: ParameterKeys, SECRETS: SecretKeys}
-    if kind not in stores:
-        raise InputError(f"keys are kept in no {kind!r}", fix=f"{FOLDER}, {PARAMETERS} or {SECRETS}")
     plan, door = planned(opened(fleet_file)), open_door()
     check_account(door, plan.account, plan.home.name)
-    return stores[kind](door, plan.home.name, plan.name)
+    return ParameterKeys(door, plan.home.name, plan.name)
 
 
 def known_passphrase(file: Path | None) -> "Passphrase":

@@ -61,15 +61,17 @@ def _tell(
 
 
 def _bring(plan: "FleetPlan", fleet: Path, config: Path | None, passphrase: "Passphrase") -> None:
-    """Bring gateways that know each other by certificates these and the list: both end unless they are renewed."""
-    from bedplate.cli.vpn_ends import peer_gateways
+    """Send new certificates and the list of revoked ones to the gateways that identify each other by certificates."""
+    from bedplate.cli.vpn_ends import asked_gateways, door_of
     from bedplate.cli.vpn_proofs import proofs_of
     from bedplate.cli.vpn_tunnels import bring, turn_of
     from vpn.peers import peer_subjects
 
-    if peer_subjects(plan):
+    peers = peer_subjects(plan)
+    if peers:
         with turn_of(fleet):
-            bring(plan, peer_gateways(plan, proofs_of(plan, fleet, passphrase)), config)
+            asked = asked_gateways(plan, door_of(plan), proofs_of(plan, fleet, passphrase))
+            bring(plan, {name: each for name, each in asked.items() if name.partition(".")[2] in peers}, config)
 
 
 def _each(*steps: "Callable[[], None]") -> None:

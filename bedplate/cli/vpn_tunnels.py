@@ -22,17 +22,12 @@ NewKeys = Annotated[
     bool,
     typer.Option("--new-keys", help="Make new keys for the tunnels between gateways of the fleet, and carry them."),
 ]
-ChangeEngine = Annotated[
-    bool,
-    typer.Option("--change-engine", help="Also where the kernel encrypts now and charon did, or the reverse."),
-]
 
 
 def tunnels(
     fleet: FleetFile = DEFAULT_FLEET,
     *,
     new_keys: NewKeys = False,
-    change_engine: ChangeEngine = False,
     ssh_config: SshConfig = None,
     passphrase_file: PassphraseFile = None,
 ) -> int:
@@ -41,7 +36,7 @@ def tunnels(
     Those to AWS have its keys, those between gateways the fleet's own.
     """
     with turn_of(fleet):
-        return _carried(fleet, ssh_config, passphrase_file, new_keys=new_keys, change_engine=change_engine)
+        return _carried(fleet, ssh_config, passphrase_file, new_keys=new_keys)
 
 
 def turn_of(fleet: Path) -> "AbstractContextManager[None]":
@@ -54,7 +49,7 @@ def turn_of(fleet: Path) -> "AbstractContextManager[None]":
     return held(fleet.with_suffix(".tunnels"))
 
 
-def _carried(fleet: Path, config: Path | None, passphrase: Path | None, *, new_keys: bool, change_engine: bool) -> int:
+def _carried(fleet: Path, config: Path | None, passphrase: Path | None, *, new_keys: bool) -> int:
     from bedplate.cli.opening import opened, planned
     from bedplate.cli.vpn_ends import asked_gateways, door_of
     from bedplate.cli.vpn_proofs import proofs_of
@@ -66,13 +61,11 @@ def _carried(fleet: Path, config: Path | None, passphrase: Path | None, *, new_k
     if not asked:
         fix = "`sites` makes some, and so do gateways of laptops in two regions where `interconnect` is none"
         raise InputError("the fleet has no tunnels", fix=fix)
-    bring(plan, asked, config, may_change_engine=change_engine)
+    bring(plan, asked, config)
     return 0
 
 
-def bring(
-    plan: "FleetPlan", asked: "dict[str, Asked]", config: Path | None, *, may_change_engine: bool = False
-) -> None:
+def bring(plan: "FleetPlan", asked: "dict[str, Asked]", config: Path | None) -> None:
     """Bring gateways their tunnels, and say what was done; PartError names those that have not all of theirs."""
     from bedplate.plan.nodes import standing_nodes
     from bedplate.report.tunnels import carried_tunnel_lines
@@ -82,7 +75,7 @@ def bring(
     amiss = {name: trouble for name, (_, trouble) in asked.items() if trouble}
     nodes = [node for node in standing_nodes(plan) if node.name in known]
     with ways_to(plan, nodes, config) as way:
-        done = carry_tunnels(known, way, may_change_engine=may_change_engine)
+        done = carry_tunnels(known, way)
     carried = CarriedTunnels(done.laid, {**amiss, **done.failures})
     show(carried_tunnel_lines(carried))
     carried.check()

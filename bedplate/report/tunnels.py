@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from bedplate.report.columns import counted
-from vpn.sites.engine import engine_sentence
 
 if TYPE_CHECKING:
     from vpn.sites.carry import CarriedTunnels, Laid
@@ -16,10 +15,9 @@ def made_key_lines(made: Iterable[frozenset[str]]) -> Iterator[str]:
 
 
 def carried_tunnel_lines(carried: "CarriedTunnels") -> Iterator[str]:
-    """Yield a row a gateway that has its tunnels, what was done there, and who encrypts."""
+    """Yield a row a gateway that has its tunnels, and what was changed there."""
     for name, laid in sorted(carried.laid.items()):
         yield f"{name}: {counted(laid.tunnels, 'tunnel')}, {_done(laid)}"
-        yield f"  {engine_sentence(laid.engine)}"
     if any(laid.is_news for laid in carried.laid.values()):
         yield "next: `bedplate vpn status` says whether they carry"
 

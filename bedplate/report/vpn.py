@@ -10,7 +10,6 @@ from vpn.entry import Issued
 from vpn.subject import DEFAULT_DEVICE, Use
 
 if TYPE_CHECKING:  # `vpn add` is to answer at once, and these bring the whole plan with them
-    from vpn.joining import Gained
     from vpn.laptops.carry import Carried
     from vpn.pki import Pki
     from vpn.standing import Holder, Standing
@@ -55,15 +54,6 @@ def revoked_lines(revoked: Iterable[Issued]) -> Iterator[str]:
     )
     if not rows:
         yield "none of their certificates counted any more"
-
-
-def joined_lines(gained: "Gained") -> Iterator[str]:
-    """Yield a row a certificate that the other journal told of, or that counts no more, and what is left to do."""
-    yield from aligned((f"+ {each.name}", f"until {each.until:%Y-%m-%d}", f"{each.serial:x}") for each in gained.issued)
-    yield from aligned((f"- {each.name}", "revoked", f"{each.serial:x}") for each in gained.revoked)
-    for name in gained.moved:
-        yield f"{name} has another address: both had given the same"
-    yield "next: commit fleet.pki, which the others take over as it is, and `bedplate vpn sync`"
 
 
 def relisted_lines(*, signed: bool) -> Iterator[str]:

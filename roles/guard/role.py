@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import ClassVar
 
+from pyinfra.context import host
 from pyinfra.operations import server, systemd
 from pyinfra.operations.util import any_changed
 
 from roles.base import Changes, Role
+from roles.guard.kernel import KernelLacks, check_kernel
 from roles.packages import install
 from roles.shipped import Shipped, ship
 from roles.template import text_of
@@ -19,16 +21,13 @@ from vpn.sites.files import KERNEL, ground_of
 from vpn.sites.rendered import RenderedFile
 
 SERVICE = "bedplate-guard.service"
-HANDOVER_SERVICE = "bedplate-handover.service"
 BGP_SERVICE = "frr.service"
 BGP_DAEMONS = "/etc/frr/daemons"
-_UNITS = ((SERVICE, "guard.service"), (HANDOVER_SERVICE, "handover.service"))
 # The distributions confine these two to the folders of their own.
 CONFINED = ("charon-systemd", "swanctl")
 PACKAGES = (
     "charon-systemd",
     "iputils-ping",
-    "libcharon-extra-plugins",
     "libstrongswan-standard-plugins",
     "nftables",
     "strongswan-swanctl",
@@ -57,23 +56,19 @@ class Guard(Role):
     def configure(self) -> Changes:
         """Write the guard, the kernel's settings, and what gives tunnels their devices."""
         ground = (Shipped(file.path.name, str(file.path), file.text, f"{file.mode:o}") for file in self._ground())
-        units = (
-            Shipped(f"Unit {unit}", f"/etc/systemd/system/{unit}", text_of(f"guard/{file}")) for unit, file in _UNITS
-        )
+        unit = Shipped(f"Unit {SERVICE}", f"/etc/systemd/system/{SERVICE}", text_of("guard/guard.service"))
         daemons = Shipped("Daemons of FRR", BGP_DAEMONS, text_of("guard/frr-daemons"))
         bounds = (Shipped(f"Bounds of {name}", bounds_of(name), text_of("guard/apparmor")) for name in CONFINED)
-        return ship(*bounds, *ground, *units, *((daemons,) if self.speaks_bgp else ()))
+        return ship(*bounds, *ground, unit, *((daemons,) if self.speaks_bgp else ()))
 
     def activate(self, changes: Changes) -> None:
-        """Put up the guard before anything is forwarded; the distribution's own charon stays off."""
+        """Load the guard before anything is forwarded; the distribution's own charon stays off."""
+        check_kernel(host.get_fact(KernelLacks))
         new = any_changed(*changes)
         server.shell(name="Bounds are read", commands=[_READ_BOUNDS], _if=any_changed(*changes[: len(CONFINED)]))
         systemd.daemon_reload(name="Units of the guard are read", _if=new)
         systemd.service(name="Guard of tunnels", service=SERVICE, running=True, enabled=True)
         systemd.service(name="Guard of tunnels reads its rules", service=SERVICE, reloaded=True, _if=new)
-        systemd.service(
-            name="Ports of IKE are handed over at boot", service=HANDOVER_SERVICE, running=None, enabled=True
-        )
         server.shell(name="Tunnels are looked after by what is written now", commands=[_WATCH_ANEW], _if=new)
         server.shell(name="Packets pass", commands=[f"/usr/lib/systemd/systemd-sysctl {KERNEL}"], _if=new)
         systemd.service(name="No other charon", service="strongswan.service", running=False, enabled=False)

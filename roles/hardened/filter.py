@@ -75,8 +75,6 @@ def ruleset(rules: Iterable[Rule], duties: frozenset[Duty]) -> str:
         pods=pods_of(known),
         forwards=bool(duties & FORWARDERS),
         bridges=_BRIDGES if duties & HOSTS else (),
-        # What a peer dialled at the ports of IKE comes in at those of its own charon (vpn.guard).
-        hands_over=bool(duties & {Duty.TUNNELS, Duty.JOINT}),
     )
 
 

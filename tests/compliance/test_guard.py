@@ -6,7 +6,7 @@ from testinfra.host import Host
 
 from bedplate.plan import FleetPlan
 from bedplate.plan.node import Duty, NodePlan
-from roles.guard.role import BGP_SERVICE, CONFINED, HANDOVER_SERVICE, SERVICE, bounds_of
+from roles.guard.role import BGP_SERVICE, CONFINED, SERVICE, bounds_of
 from tests.compliance.subject import concerns
 from vpn.guard.guard import guard_text
 from vpn.guard.last_routes import PROTOCOL, last_routes_text
@@ -63,9 +63,8 @@ def test_answers_may_come_by_the_other_tunnel(host: Host, node: NodePlan) -> Non
 def test_the_guard_and_bgp_run_at_each_boot(host: Host, node: NodePlan) -> None:
     """Without the guard what has lost its tunnel leaves in the clear; without BGP no tunnel of a site has a route."""
     bgp = (BGP_SERVICE,) if Duty.TUNNELS in node.duties else ()
-    for unit in (SERVICE, HANDOVER_SERVICE, *bgp):
-        assert host.service(unit).is_enabled
     for unit in (SERVICE, *bgp):
+        assert host.service(unit).is_enabled
         assert host.service(unit).is_running
 
 

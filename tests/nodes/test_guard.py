@@ -1,13 +1,10 @@
 """The role `guard` on a real machine: a site's gateway is under guard before it has a tunnel."""
 
-from base64 import b64encode
 from dataclasses import replace
-from shlex import quote
 from time import sleep
 
 import pytest
 
-from tests.support.lab_pair import ATTIC, CELLAR, one_key
 from tests.support.netlab_program import until
 from tests.support.page import spoken, told_commands
 from tests.support.site_side import cellar
@@ -16,14 +13,13 @@ from tests.support.stand.lab import recorded_lab
 from tests.support.stand.node import Node
 from tests.support.stand.operator import Operator
 from tests.support.stand.stand import Stand
-from vpn.sites.engine import PROBE, Engine, engine_told
-from vpn.sites.files import files_of
-from vpn.sites.pair import joined
+from tests.support.stand.userspace import substitute_ipsec
+from vpn.sites.units import DIAL, SERVICE
 
 NAME = "gate.cellar"
 ROLES = ("--role", "guard", "--role", "keeper")
-
-SITE = cellar(Engine.DAEMON)
+SITE = cellar()
+_UNITS = f"{SERVICE}.service {DIAL}.service"
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +32,7 @@ def operator(stand: Stand) -> Operator:
 def node(stand: Stand, operator: Operator) -> Node:
     """Give the site's gateway, with the role in force."""
     booted = stand.boot(NAME, "192.168.40.1")
+    substitute_ipsec(booted)
     applies = f"bedplate node apply {NAME}"
     assert applies in told_commands("vpn-sites.md")
     assert operator.changes(*applies.split()[3:], *ROLES)[NAME]
@@ -58,90 +55,82 @@ def test_the_guard_stands_and_no_other_charon_runs(node: Node) -> None:
     assert ":500 " not in node.run("ss -lun")
 
 
-def test_a_charon_that_is_killed_comes_back_and_is_looked_after(node: Node) -> None:
-    """By the units that lie on a gateway: the daemon starts, is started again when it dies, and is looked after."""
-    assert engine_told(node.run(f"sudo sh -c {quote(PROBE)}")) in Engine
-    for file in files_of(joined(CELLAR, (ATTIC,), one_key(), Engine.DAEMON)):
-        text = b64encode(file.text.encode()).decode()
-        node.run(f"sudo mkdir -p {file.path.parent}; echo {text} | base64 -d | sudo tee {file.path} >/dev/null")
-        node.run(f"sudo chmod {file.mode:o} {file.path}")
-    node.run("sudo systemctl daemon-reload; sudo systemctl start bedplate-ipsec-attic.service")
-    first = node.run("systemctl show -P MainPID bedplate-ipsec-attic.service")
-
-    node.run("sudo systemctl kill -s KILL bedplate-ipsec-attic.service")
-    sleep(6)
-
-    units = "bedplate-ipsec-attic.service bedplate-ipsec-attic-dial.service"
-    assert node.run(f"systemctl is-active {units}").split() == ["active", "active"]
-    assert node.run("systemctl show -P MainPID bedplate-ipsec-attic.service") != first
-    node.run("sudo systemctl stop bedplate-ipsec-attic.service")
-    node.run("sudo rm -r /etc/bedplate/ipsec /etc/systemd/system/bedplate-ipsec-*; sudo systemctl daemon-reload")
-
-
 def test_tunnels_are_laid_once_and_stay(node: Node) -> None:
-    """Sent over SSH: charons, BGP and the handover run; sent again it changes nothing; a boot brings all of it back."""
+    """Sent over SSH: charon and BGP run; sent again it changes nothing; a boot brings all of it back."""
     first = laid(node, SITE)
     second = laid(node, SITE)
     node.restart()
-    names = [charon.name for charon in SITE.charons]
-    node.run(f"systemctl is-active --wait {_units(names)} || sleep 10")
+    node.run(f"systemctl is-active --wait {_UNITS} || sleep 10")
 
     assert "/etc/frr/frr.conf" in first["written"]
     assert not any(second.values())
-    assert set(node.run(f"systemctl is-active {_units(names)} frr bedplate-handover").split()) == {"active"}
-    assert node.run("nft list table inet bedplate_handover").count("redirect") == 2 * len(names)
-    assert node.run("vtysh -c 'show bgp neighbors'").count("BGP neighbor is") == len(names)
+    assert set(node.run(f"systemctl is-active {_UNITS} frr").split()) == {"active"}
+    assert node.run("vtysh -c 'show bgp neighbors'").count("BGP neighbor is") == len(SITE.tunnels)
     assert node.run("find /etc/bedplate/ipsec -name swanctl.conf ! -perm 600") == ""
 
 
-def test_prometheus_is_told_of_every_tunnel_of_the_gateways_files(node: Node) -> None:
-    """By the unit, with its own rights: of daemons that answer, and of one that was ended, whose tunnel is down."""
+def test_a_charon_that_is_killed_comes_back_and_is_looked_after(node: Node) -> None:
+    """By its units: systemd restarts the daemon, and the service that dials runs beside it."""
     laid(node, SITE)
-    gone, *others = (charon.name for charon in SITE.charons)
-    until(lambda: _listen(node, gone, *others), 30, "a charon does not listen")
-    node.run(f"systemctl stop bedplate-ipsec-{gone}.service; systemctl start bedplate-vpn-metrics.service")
-    told = node.run("cat /var/lib/prometheus/node-exporter/bedplate-vpn.prom").splitlines()
-    node.run(f"systemctl start bedplate-ipsec-{gone}.service")
+    first = _pid(node)
 
-    assert f'bedplate_tunnels_answering{{charon="{gone}"}} 0' in told
-    assert {f'bedplate_tunnels_answering{{charon="{name}"}} 1' for name in others} <= set(told)
-    assert {f'bedplate_tunnel_up{{tunnel="{each.name}"}} 0' for each in SITE.tunnels} <= set(told)
-    assert {f'bedplate_tunnel_bgp_up{{tunnel="{each.name}"}} 0' for each in SITE.tunnels} <= set(told)
+    node.run(f"systemctl kill -s KILL {SERVICE}")
+    sleep(6)
+
+    assert node.run(f"systemctl is-active {_UNITS}").split() == ["active", "active"]
+    assert _pid(node) != first
 
 
-def _listen(node: Node, *charons: str) -> bool:
-    there = " && ".join(f"test -S /run/bedplate-ipsec/{charon}.vici" for charon in charons)
-    return node.run(f"{there} && echo there || true") != ""
+def test_prometheus_is_told_of_every_tunnel_of_the_gateways_files(node: Node) -> None:
+    """By the unit, with its own rights: while charon answers, and while it does not, all tunnels are down."""
+    laid(node, SITE)
+    until(lambda: _listens(node), 30, "charon does not listen")
+    answering = _metrics(node)
+    node.run(f"systemctl stop {SERVICE}")
+    silent = _metrics(node)
+    node.run(f"systemctl start {_UNITS}")
+
+    for told, number in ((answering, 1), (silent, 0)):
+        assert f'bedplate_tunnels_answering{{charon="tunnels"}} {number}' in told
+        assert {f'bedplate_tunnel_up{{tunnel="{each.name}"}} 0' for each in SITE.tunnels} <= set(told)
+        assert {f'bedplate_tunnel_bgp_up{{tunnel="{each.name}"}} 0' for each in SITE.tunnels} <= set(told)
+
+
+def _metrics(node: Node) -> list[str]:
+    node.run("systemctl start bedplate-vpn-metrics.service")
+    return node.run("cat /var/lib/prometheus/node-exporter/bedplate-vpn.prom").splitlines()
+
+
+def _listens(node: Node) -> bool:
+    return node.run("test -S /run/bedplate-ipsec/tunnels.vici && echo there || true") != ""
 
 
 def test_a_gateway_shows_where_the_page_says_to_look(node: Node) -> None:
     """Associations, BGP's peers, what the guard counts, and why: each by the page's own command."""
     laid(node, SITE)
-    charon = SITE.charons[0].name
-    listed = spoken("vpn-sites.md", "swanctl --list-sas --uri unix:///run/bedplate-ipsec/<charon>.vici")
-    until(lambda: _listen(node, charon), 30, "it does not listen")
+    listed = spoken("vpn-sites.md", "swanctl --list-sas --uri unix:///run/bedplate-ipsec/tunnels.vici")
+    until(lambda: _listens(node), 30, "charon does not listen")
 
-    node.run(listed.replace("<charon>", charon))
+    node.run(listed)
     bgp = node.run(spoken("vpn-sites.md", "vtysh -c 'show bgp summary'"))
     rules = node.run(spoken("vpn-sites.md", "nft list table inet bedplate_guard"))
     journal = node.run(spoken("vpn-sites.md", "journalctl -u 'bedplate-ipsec-*'") + " --no-pager")
 
-    assert bgp.count("\n169.254.") == len(SITE.charons), bgp
+    assert bgp.count("\n169.254.") == len(SITE.tunnels), bgp
     assert "counter packets" in rules
-    assert f"Started bedplate-ipsec-{charon}" in journal
+    assert "Started bedplate-ipsec-tunnels" in journal
 
 
 def test_a_tunnel_that_leaves_the_plan_leaves_the_gateway(node: Node) -> None:
-    """Its charon, its peer in BGP and its handover go; the other charons are the processes that they were."""
+    """Its device and its peer in BGP are deleted, and charon is restarted without it."""
     laid(node, SITE)
-    gone, *others = SITE.charons
-    before = _pids(node, [each.name for each in others])
+    gone, *others = SITE.tunnels
 
-    done = laid(node, replace(SITE, tunnels=SITE.tunnels[1:]))
+    laid(node, replace(SITE, tunnels=SITE.tunnels[1:]))
 
-    assert f"/etc/systemd/system/bedplate-ipsec-{gone.name}.service" in done["removed"]
-    assert _pids(node, [each.name for each in others]) == before
-    assert node.run(f"systemctl is-active bedplate-ipsec-{gone.name} || true").strip() == "inactive"
+    devices = node.run("ls /sys/class/net").split()
+    assert gone.device not in devices
+    assert {each.device for each in others} <= set(devices)
     assert node.run("vtysh -c 'show bgp neighbors'").count("BGP neighbor is") == len(others)
 
 
@@ -155,12 +144,11 @@ def test_a_gateway_with_its_tunnels_keeps_every_promise(node: Node, operator: Op
 def test_each_fault_breaks_its_own_promise(node: Node, operator: Operator) -> None:
     """Seven ways in which a gateway may be wrong, each seen by the rule that is about it."""
     laid(node, SITE)
-    charon = SITE.charons[0].name
     # FRR first: whenever it starts, it has packets led on again.
     node.run(
         "systemctl disable -q --now frr; nft delete table inet bedplate_guard;ip route flush proto 98;"
         "sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.ip_forward=0;"
-        f"systemctl stop bedplate-ipsec-{charon}; chmod 640 /etc/bedplate/ipsec/{charon}/swanctl.conf"
+        f"systemctl stop {SERVICE}; chmod 640 /etc/bedplate/ipsec/tunnels/swanctl.conf"
     )
 
     found = _outcomes(operator)
@@ -181,9 +169,5 @@ def _outcomes(operator: Operator) -> dict[str, str]:
     return {each["rule"]: each["outcome"] for each in judged["verdicts"]}
 
 
-def _units(names: list[str]) -> str:
-    return " ".join(f"bedplate-ipsec-{name}.service bedplate-ipsec-{name}-dial.service" for name in names)
-
-
-def _pids(node: Node, names: list[str]) -> list[str]:
-    return [node.run(f"systemctl show -P MainPID bedplate-ipsec-{name}.service") for name in names]
+def _pid(node: Node) -> str:
+    return node.run(f"systemctl show -P MainPID {SERVICE}")

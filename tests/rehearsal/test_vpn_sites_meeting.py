@@ -14,7 +14,6 @@ from tests.support.declared import declared
 from tests.support.meeting import AwsSide, SiteSide, differences, neighbours_told
 from tests.support.settings_text import read_settings
 from tests.support.site_side import LAB, cellar
-from vpn.sites.engine import Engine
 from vpn.sites.files import files_of
 
 # AWS's own number where nobody chose one (EC2 API: CreateVpnGateway).
@@ -77,9 +76,9 @@ def _numbers(graph: tuple[Entry, ...]) -> dict[str, int]:
     }
 
 
-def site_sides(plan: FleetPlan, engine: Engine) -> dict[str, SiteSide]:
+def site_sides(plan: FleetPlan) -> dict[str, SiteSide]:
     """Return the site's ends by the same names, as its text says them."""
-    files = files_of(cellar(engine, plan))
+    files = files_of(cellar(plan))
     asn, neighbours = neighbours_told(next(file.text for file in files if file.path.name == "frr.conf"))
     rows = [row.split() for file in files if file.path.name == "table" for row in file.text.splitlines()]
     inside = {row[0]: row[2] for row in rows}
@@ -88,11 +87,10 @@ def site_sides(plan: FleetPlan, engine: Engine) -> dict[str, SiteSide]:
     return {name: SiteSide(name, one, inside[name], neighbours, asn) for name, one in connections.items()}
 
 
-@pytest.mark.parametrize("engine", [pytest.param(one, id=one.value) for one in Engine])
 @pytest.mark.parametrize("name", PLANS)
-def test_both_ends_meet(name: str, engine: Engine) -> None:
+def test_both_ends_meet(name: str) -> None:
     """Every tunnel has two ends, and they agree on all that must agree."""
-    theirs, ours = aws_sides(name), site_sides(PLANS[name], engine)
+    theirs, ours = aws_sides(name), site_sides(PLANS[name])
 
     assert set(theirs) == set(ours)
     assert {one: differences(theirs[one], ours[one]) for one in ours} == dict.fromkeys(ours, ())
@@ -148,7 +146,7 @@ PLANTED = {
 @pytest.mark.parametrize(("change", "told"), PLANTED.values(), ids=PLANTED)
 def test_ends_that_differ_are_told(change: Callable[[AwsSide, SiteSide], tuple[AwsSide, SiteSide]], told: str) -> None:
     """One difference, planted at either end, is found and told."""
-    aws, site = aws_sides("transit")[f"{REGION}-1"], site_sides(SMALL, Engine.KERNEL)[f"{REGION}-1"]
+    aws, site = aws_sides("transit")[f"{REGION}-1"], site_sides(SMALL)[f"{REGION}-1"]
 
     found = differences(*change(aws, site))
 

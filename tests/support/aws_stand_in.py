@@ -8,11 +8,11 @@ with it says how AWS itself behaves.
 import signal
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
-from pathlib import Path
 
 from tests.support.lab_router import LabRouter
 from tests.support.netlab import LabHost
 from tests.support.netlab_program import LabProgram, until
+from tests.support.userspace import tun_device
 from vpn.sites.gateway import Gateway
 from vpn.sites.proof import SharedKey
 from vpn.sites.tunnel import Tunnel
@@ -113,7 +113,7 @@ class AwsStandIn:
         env = {"STRONGSWAN_CONF": str(folder / "strongswan.conf"), "SWANCTL_DIR": str(folder)}
         daemon = self.host.start("/usr/sbin/charon-systemd", log=f"{tunnel.name}.out", env=env)
         until(socket.exists, 15, f"{tunnel.name} does not listen")
-        device = self._device(daemon)
+        device = tun_device(daemon)
         self.host.run("ip", "link", "set", device, "mtu", "1400", "up")
         assert tunnel.far.inside is not None
         self.host.run("ip", "address", "add", str(tunnel.far.inside), "dev", device)
@@ -123,11 +123,6 @@ class AwsStandIn:
     def lose(self, tunnel: Tunnel) -> None:
         """Let AWS's end of one tunnel go without a word."""
         self.daemons[tunnel.name].end(signal.SIGKILL)
-
-    def _device(self, daemon: LabProgram) -> str:
-        infos = Path(f"/proc/{daemon.pid}/fdinfo").iterdir()
-        (found,) = (line.split()[1] for info in infos for line in info.read_text().splitlines() if "iff:" in line)
-        return found
 
     def _ports(self, number: int) -> tuple[int, int]:
         return self.first_port + 2 * number, self.first_port + 2 * number + 1

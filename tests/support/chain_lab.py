@@ -17,7 +17,6 @@ from tests.support.laptop_lab import HERE, MACHINE, THERE, LaptopLab
 from tests.support.netlab import LabHost
 from tests.support.netlab_program import until
 from tests.support.site_side import LAB, cellar
-from vpn.sites.engine import Engine
 from vpn.sites.gateway import Gateway
 
 REGION = "us-west-2"
@@ -62,5 +61,5 @@ class ChainLab(LaptopLab):
 
 def _gateway() -> Gateway:
     """Return the site's gateway, with its tunnels to one region alone."""
-    whole = cellar(Engine.DAEMON)
+    whole = cellar()
     return replace(whole, tunnels=tuple(one for one in whole.tunnels if one.name.startswith(REGION)))

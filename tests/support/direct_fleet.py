@@ -6,7 +6,6 @@ from tests.support.declared import plan_of_text
 from tests.support.site_side import ends_of
 from vpn.sites.aws import site_gateway
 from vpn.sites.direct import direct_tunnels
-from vpn.sites.engine import Engine
 from vpn.sites.gateway import Gateway
 from vpn.sites.proof import PlaceProofs, SharedKey
 
@@ -55,7 +54,7 @@ def one_secret(near: str, far: str) -> SharedKey:
     return SharedKey(f"key of {' and '.join(sorted((near, far)))}".encode())
 
 
-def direct_gateway(plan: FleetPlan, name: str, engine: Engine, proofs: PlaceProofs = one_secret) -> Gateway:
+def direct_gateway(plan: FleetPlan, name: str, proofs: PlaceProofs = one_secret) -> Gateway:
     """Return a site's gateway with all its tunnels, AWS's ends of which are made up."""
     site = site_of(plan, name)
-    return site_gateway(plan, site, ends_of(plan), engine, tuple(direct_tunnels(plan, site, proofs)))
+    return site_gateway(plan, site, ends_of(plan), tuple(direct_tunnels(plan, site, proofs)))

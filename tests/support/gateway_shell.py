@@ -16,16 +16,14 @@ _SHELL = """#!{python} -S
 import os, pwd, sys
 host, command = sys.argv[-2:]
 folder = os.path.join({hosts!r}, host)
-keeper = ["sudo -n bedplate-vpn " + verb for verb in ("take", "lay", "keep", "status")]
-if command not in (*keeper, "sudo -n sh"):
+keeper = ["sudo -n bedplate-vpn " + verb for verb in ("take", "lay", "status")]
+if command not in keeper:
     sys.exit(f"{{command}}: not found")
 if not os.path.isdir(folder):
     sys.stderr.write(f"ssh: connect to host {{host}} port 22: Connection timed out\\n")
     sys.exit(255)
 os.environ["PYTHONPATH"] = {root!r}
 os.environ["GATEWAY"] = folder
-if command == "sudo -n sh":
-    os.execvp("sh", ["sh"])
 owner = pwd.getpwuid(os.getuid()).pw_name
 places = ["--settings", folder, "--sockets", "/nowhere", "--owner", owner, "--memory", folder, "--root", folder]
 keeper = [sys.executable, "-S", "-m", "vpn.keeper", *places, command.split()[-1]]

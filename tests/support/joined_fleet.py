@@ -6,7 +6,6 @@ from itertools import combinations
 from bedplate.plan import FleetPlan, Record
 from bedplate.plan.joint import joined_regions
 from tests.support.declared import plan_of_text
-from vpn.sites.engine import Engine
 from vpn.sites.gateway import Gateway
 from vpn.sites.proof import PlaceProofs, SharedKey
 from vpn.sites.regions import region_gateway
@@ -53,7 +52,7 @@ def shared_keys(plan: FleetPlan, word: str = "key") -> PlaceProofs:
     return lambda near, far: keys[frozenset((near, far))]
 
 
-def gateway_of(region: str, engine: Engine, plan: FleetPlan | None = None, word: str = "key") -> Gateway:
+def gateway_of(region: str, plan: FleetPlan | None = None, word: str = "key") -> Gateway:
     """Return the gateway of one of the joined regions; another word makes another key."""
     plan = plan or joined_plan()
-    return region_gateway(plan, region, shared_keys(plan, word))(engine)
+    return region_gateway(plan, region, shared_keys(plan, word))

@@ -16,7 +16,6 @@ from tests.support.lab_pair import RACK, Pair, one_key, pair
 from tests.support.netlab_probe import capture, packets, pinging
 from tests.support.netlab_program import until
 from tests.support.short_lives import short_lived
-from vpn.sites.engine import Engine
 from vpn.sites.tunnel import MTU
 
 # Shortened from hours, so that every run sees several of each.
@@ -34,7 +33,7 @@ _HEADERS = 28
 
 def main() -> None:
     """Tell all of it."""
-    with pair(one_key(), short_lived(IKE_SECONDS, CHILD_SECONDS), engine=Engine.KERNEL) as made:
+    with pair(one_key(), short_lived(IKE_SECONDS, CHILD_SECONDS), in_kernel=True) as made:
         made.start()
         made.wait(60)
         told = {"wire": _wire(made), "faults": {name: _suffered(made, fault) for name, fault in _DONE.items()}}

@@ -19,7 +19,6 @@ from tests.support.netlab import Lab, LabHost, checked
 from tests.support.netlab_probe import capture, packets, pinging
 from tests.support.netlab_program import until
 from vpn.sites.carry import shipment_text
-from vpn.sites.engine import PROBE, Engine
 from vpn.sites.gateway import Gateway
 
 DESK, RACK = "192.168.40.21", "10.64.32.9"
@@ -43,7 +42,7 @@ class KernelSite:
 
     def lay(self, gateway: Gateway) -> dict[str, object]:
         """Bring the gateway its tunnels, wait until packets pass, and tell what was done and what there is then."""
-        told = json.loads(checked(["bedplate-vpn", "lay"], shipment_text(gateway, may_change_engine=True), seconds=300))
+        told = json.loads(checked(["bedplate-vpn", "lay"], shipment_text(gateway), seconds=300))
         until(lambda: self.desk.pings(RACK, 1), 60, "nothing passes")
         return {"done": told, **self.state()}
 
@@ -68,7 +67,7 @@ class KernelSite:
 def main() -> None:
     """Tell all of it, in its order."""
     gateway: Gateway = pickle.loads(GATEWAY.read_bytes())  # noqa: S301  our own, of a moment ago
-    told: dict[str, object] = {"probe": checked(["sh"], PROBE), "before": checked(["ip", "-brief", "link"])}
+    told: dict[str, object] = {}
     with _site(gateway) as site:
         site.aws.start()
         told["laid"] = site.lay(gateway)
@@ -76,8 +75,6 @@ def main() -> None:
         until(lambda: site.tellers == len(gateway.tunnels), 40, "one tunnel alone tells of the region")
         told["lost"] = _lost(site)
         told["restarts"] = {how: _restarted(site, how) for how in RESTARTS}
-        told["daemon"] = site.lay(replace(gateway, engine=Engine.DAEMON))
-        told["kernel"] = site.lay(gateway)
         told["fewer"] = site.lay(replace(gateway, tunnels=gateway.tunnels[1:]))
         told["bounds"] = _bounded(site)
     sys.stdout.write(json.dumps(told))

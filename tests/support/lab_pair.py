@@ -13,7 +13,6 @@ from ipaddress import IPv4Address, IPv4Network
 from tests.support.lab_gateway import Amend, LabGateway, as_rendered
 from tests.support.netlab import Lab, LabHost
 from tests.support.netlab_program import until
-from vpn.sites.engine import Engine
 from vpn.sites.pair import Peer, Proofs, joined
 from vpn.sites.proof import Proof, SharedKey
 from vpn.sites.rendered import RenderedFile
@@ -81,7 +80,7 @@ def one_key(secret: bytes = b"one key for both") -> Proofs:
 
 @contextmanager
 def pair(
-    proofs: Proofs, amend: Amend = as_rendered, caller: Amend = as_rendered, engine: Engine = Engine.DAEMON
+    proofs: Proofs, amend: Amend = as_rendered, caller: Amend = as_rendered, *, in_kernel: bool = False
 ) -> Iterator[Pair]:
     """Give the laboratory, wired, with nothing started yet; texts are amended for both, or for who dials alone."""
     with Lab("pair") as lab:
@@ -94,8 +93,13 @@ def pair(
         _stand_behind(lab, rack, attic, ATTIC, RACK)
         yield Pair(
             lab,
-            LabGateway(cellar, joined(CELLAR, (ATTIC,), proofs, engine), lambda file: caller(_with(file, amend(file)))),
-            LabGateway(attic, joined(ATTIC, (CELLAR,), proofs, engine), amend),
+            LabGateway(
+                cellar,
+                joined(CELLAR, (ATTIC,), proofs),
+                lambda file: caller(_with(file, amend(file))),
+                in_kernel=in_kernel,
+            ),
+            LabGateway(attic, joined(ATTIC, (CELLAR,), proofs), amend, in_kernel=in_kernel),
             internet,
             desk,
             rack,

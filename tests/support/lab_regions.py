@@ -24,7 +24,6 @@ from tests.support.netlab import Lab, LabHost
 from tests.support.netlab_program import until
 from vpn.laptops.guard import guard_rules
 from vpn.laptops.server import device
-from vpn.sites.engine import Engine
 from vpn.sites.gateway import Gateway
 from vpn.sites.proof import PlaceProofs
 from vpn.sites.regions import region_gateway
@@ -74,7 +73,7 @@ class LabRegion:
 
     def bring(self, proofs: PlaceProofs) -> None:
         """Bring the gateway what it proves itself by, as the keeper does: the charon reads it as it runs."""
-        self.gateway.gateway = region_gateway(self.plan, self.name, proofs)(Engine.DAEMON)
+        self.gateway.gateway = region_gateway(self.plan, self.name, proofs)
         self.gateway.lay()
         self.gateway.load()
 
@@ -109,7 +108,7 @@ def regions_lab(plan: FleetPlan, proofs: PlaceProofs | None = None) -> Iterator[
     with Lab("regions") as lab:
         internet = lab.host("internet")
         known_by = proofs or shared_keys(plan)
-        gateways = {name: region_gateway(plan, name, known_by)(Engine.DAEMON) for name in (WEST, NORTH)}
+        gateways = {name: region_gateway(plan, name, known_by) for name in (WEST, NORTH)}
         made = {name: _region(lab, plan, gateway, internet) for name, gateway in gateways.items()}
         internet.forward()
         yield RegionsLab(made[WEST], made[NORTH], _laptop(lab, plan, made[WEST]), internet)

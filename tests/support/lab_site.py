@@ -13,7 +13,6 @@ from tests.support.lab_router import LabRouter
 from tests.support.netlab import Lab, LabHost
 from tests.support.netlab_program import until
 from tests.support.site_side import LAB, cellar
-from vpn.sites.engine import Engine
 
 DESK, RACK = "192.168.40.21", "10.64.32.9"
 REGION = "us-west-2"
@@ -70,7 +69,7 @@ def reach_internet(lab: Lab, internet: LabHost, host: LabHost) -> None:
 
 def opposite_aws(lab: Lab, near: LabHost, internet: LabHost, desk: LabHost) -> SiteLab:
     """Return the laboratory of a site that is wired: AWS's stand-in and a machine behind it stand at the other end."""
-    gateway = cellar(Engine.DAEMON)
+    gateway = cellar()
     gateway = replace(gateway, tunnels=tuple(one for one in gateway.tunnels if one.name.startswith(REGION)))
     far, rack = lab.host("aws"), lab.host("rack")
     lab.wire((internet, "a0", "203.0.113.1/24"), (far, "wan0", f"{gateway.tunnels[0].far.outside}/24"))

@@ -23,7 +23,7 @@ from tests.support.lab_gateway import LabGateway
 from tests.support.lab_router import LabRouter
 from tests.support.netlab import Lab, LabHost, LabTrouble
 from tests.support.netlab_program import until
-from vpn.sites.engine import Engine
+from tests.support.userspace import with_handover
 from vpn.sites.gateway import Gateway
 from vpn.sites.proof import PlaceProofs
 
@@ -61,7 +61,7 @@ class LabSite:
         (node,) = (each for each in standing_nodes(self.plan) if each.name == name)
         self.gateway.lay()
         self.gateway.ground()
-        self.gateway.host.load_rules(ruleset(node.doors, node.duties))
+        self.gateway.host.load_rules(with_handover(ruleset(node.doors, node.duties)))
 
     def start(self) -> None:
         """Hand each peer to its charon, and start charons and BGP, as the gateway's units do."""
@@ -182,7 +182,7 @@ def _site(lab: Lab, plan: FleetPlan, gateway: Gateway, name: str, gate: LabHost)
 
 def first_only(plan: FleetPlan, name: str, proofs: PlaceProofs) -> Gateway:
     """Return a site's gateway with one tunnel to AWS, and its direct ones."""
-    gateway = direct_gateway(plan, name, Engine.DAEMON, proofs)
+    gateway = direct_gateway(plan, name, proofs)
     return replace(gateway, tunnels=tuple(one for one in gateway.tunnels if one.name != f"{REGION}-2"))
 
 

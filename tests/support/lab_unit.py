@@ -18,9 +18,9 @@ class LabUnit:
         """The variables that its commands see."""
         return dict(pair.split("=", 1) for line in self.values.get("Environment", ()) for pair in line.split())
 
-    def commands(self, key: str, pid: int = 0) -> list[list[str]]:
-        """Return the commands under a key, such as ExecStartPost, of a daemon with that number."""
-        return [line.replace("$MAINPID", str(pid)).split() for line in self.values.get(key, ())]
+    def commands(self, key: str) -> list[list[str]]:
+        """Return the commands under a key, such as ExecStartPost."""
+        return [line.split() for line in self.values.get(key, ())]
 
 
 def read_unit(text: str) -> LabUnit:

@@ -10,10 +10,9 @@ from tests.support.site_side import cellar
 from vpn.keeper.place import Place
 from vpn.keeper.shipment import Shipment, parse_shipment
 from vpn.sites.carry import shipment_text
-from vpn.sites.engine import Engine
 from vpn.sites.gateway import Gateway
 
-KERNEL, DAEMON = cellar(Engine.KERNEL), cellar(Engine.DAEMON)
+SITE = cellar()
 TOGETHER = "bedplate-ipsec-tunnels"
 FIRST = "us-west-2-1"
 
@@ -26,9 +25,9 @@ def gateway_place(folder: Path, patch: pytest.MonkeyPatch) -> Place:
     return Place(memory=root / "var/lib/bedplate-vpn", root=root)
 
 
-def shipment(gateway: Gateway, *, may_change_engine: bool = False) -> Shipment:
+def shipment(gateway: Gateway) -> Shipment:
     """Return what is sent to a gateway."""
-    found = parse_shipment(shipment_text(gateway, may_change_engine=may_change_engine))
+    found = parse_shipment(shipment_text(gateway))
     assert found
     return found
 

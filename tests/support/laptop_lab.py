@@ -131,7 +131,7 @@ class LaptopLab:
             for file in (
                 *settings.glob("*.crt"),
                 *settings.glob("*.key"),
-                *settings.glob("*.marks"),
+                *settings.glob("*.version"),
                 settings / "crl.pem",
             ):
                 file.unlink()

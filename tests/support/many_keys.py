@@ -1,11 +1,11 @@
-"""Shared keys of random bytes, and a charon with a tunnel for each."""
+"""Shared keys of random bytes, and a gateway with a tunnel for each."""
 
+from dataclasses import replace
 from random import Random
 
 from bedplate.tunnel_key import SHORTEST_KEY
 from tests.support.site_side import cellar
-from vpn.sites.engine import Engine
-from vpn.sites.gateway import Charon
+from vpn.sites.gateway import Gateway
 from vpn.sites.proof import SharedKey
 from vpn.sites.tunnel import Tunnel
 
@@ -20,10 +20,11 @@ def random_keys(number: int) -> list[bytes]:
     return long + [dice.randbytes(dice.randint(SHORTEST_KEY, 64)) for _ in range(number - len(trouble))]
 
 
-def keyed(keys: list[bytes]) -> Charon:
-    """Return a charon with a tunnel for each key."""
-    (first, *_) = cellar(Engine.KERNEL).tunnels
-    return Charon("all", tuple(_keyed(first, number, key) for number, key in enumerate(keys)))
+def keyed(keys: list[bytes]) -> Gateway:
+    """Return a gateway with a tunnel for each key."""
+    gateway = cellar()
+    first = gateway.tunnels[0]
+    return replace(gateway, tunnels=tuple(_keyed(first, number, key) for number, key in enumerate(keys)))
 
 
 def _keyed(tunnel: Tunnel, number: int, key: bytes) -> Tunnel:

@@ -26,6 +26,13 @@ def gateways_at(folder: Path, names: Mapping[str, str], patch: pytest.MonkeyPatc
     return {place: site_gateway_at(folder / "hosts" / name) for place, name in names.items()}
 
 
+def lose_credentials(patch: pytest.MonkeyPatch) -> None:
+    """Remove the credentials that moto sets."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        patch.delenv(name, raising=False)
+    patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
 def secrets_on(gateway: Path) -> dict[str, str]:
     """Return the keys that lie on a gateway, by their connection."""
     texts = (each.read_text() for each in gateway.glob("etc/bedplate/ipsec/*/swanctl.conf"))

@@ -6,7 +6,6 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import TunnelPlan
 from tests.support.declared import EXAMPLES, plan_of
 from vpn.sites.aws import AwsEnd, AwsEnds, site_gateway
-from vpn.sites.engine import Engine
 from vpn.sites.gateway import Gateway
 from vpn.sites.proof import SharedKey
 
@@ -28,6 +27,6 @@ def _outside(tunnel: TunnelPlan) -> IPv4Address:
     return _FIRST + int(tunnel.inside.network_address) // 4 % 128
 
 
-def cellar(engine: Engine, plan: FleetPlan = LAB) -> Gateway:
+def cellar(plan: FleetPlan = LAB) -> Gateway:
     """Return the gateway of the larger example's site."""
-    return site_gateway(plan, plan.sites[0], ends_of(plan), engine)
+    return site_gateway(plan, plan.sites[0], ends_of(plan))

@@ -22,6 +22,7 @@ from tests.support.joined_fleet import NORTH, PUBLIC, WEST
 from tests.support.joined_fleet import TEXT as REGIONS
 from tests.support.lab_pair import CELLAR as CELLAR_PEER
 from tests.support.page import told_yaml
+from tests.support.pair_desk import lose_credentials
 from tests.support.papers import open_office
 from vpn.entry import Begun
 from vpn.key_store import FOLDER, FolderKeys
@@ -69,23 +70,13 @@ def _begin_anew(fleet: Path, ago: timedelta) -> None:
 
 
 def _charon(fleet: Path, site: str) -> Path:
-    """Return the folder of the charon of the direct tunnel on a site's gateway."""
-    (other,) = SITES.keys() - {site}
-    return fleet.parent / "hosts" / SITES[site] / f"etc/bedplate/ipsec/{other}-site"
+    """Return the folder of charon's files on a site's gateway."""
+    return fleet.parent / "hosts" / SITES[site] / "etc/bedplate/ipsec/tunnels"
 
 
 def _certificate(fleet: Path, site: str) -> x509.Certificate:
     (file,) = (_charon(fleet, site) / "x509").iterdir()
     return x509.load_pem_x509_certificate(file.read_bytes())
-
-
-def _to_aws(fleet: Path) -> dict[Path, str]:
-    """Return the settings of all tunnels to AWS on both gateways."""
-    return {file: file.read_text() for file in (fleet.parent / "hosts").glob(f"*/etc/bedplate/ipsec/{REGION}-*/*.conf")}
-
-
-def _nobody_asks() -> None:
-    raise AssertionError("AWS was asked")
 
 
 def _revoked(fleet: Path, site: str) -> set[int]:
@@ -108,9 +99,8 @@ def test_each_gateway_gets_papers_of_its_own_once(fleet: Path, capsys: pytest.Ca
         text = (folder / "swanctl.conf").read_text()
         names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         assert names.get_values_for_type(x509.DNSName) == [f"tunnels.{site}.rooms.internal"]
-        assert f"id = tunnels.{other}.rooms.internal" in text
+        assert f"id = tunnels.{other}.rooms.internal\n      auth = pubkey" in text
         assert "revocation = strict" in text
-        assert "psk" not in text
         assert [each.stat().st_mode & 0o777 for each in (folder / "private").iterdir()] == [0o600]
         assert len(list((folder / "x509ca").iterdir())) == len(list((folder / "x509crl").iterdir())) == 1
     keys = [next((_charon(fleet, site) / "private").iterdir()).read_text() for site in SITES]
@@ -151,21 +141,22 @@ def test_past_the_half_of_its_life_a_certificate_is_renewed(
         assert (end > before + DAY) is is_renewed
 
 
-def test_a_sync_asks_aws_for_nothing(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A timer's machine needs no credentials: papers are renewed and brought, and tunnels to AWS stay as they are."""
+def test_a_sync_that_cannot_ask_aws_leaves_gateways_as_they_are(
+    fleet: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A gateway gets all its files or none, those of its tunnels to AWS too; the message names the credentials."""
     _begun(fleet, 50 * DAY)
     assert run(["vpn", "tunnels", str(fleet)]) == 0
-    before = _to_aws(fleet)
     issued = _certificate(fleet, ATTIC)
-    file = folder_of(fleet).keys / "tunnels.attic.rooms.internal.pem"
-    file.unlink()
-    monkeypatch.setattr("bedplate.account.door.open_door", _nobody_asks)
+    (folder_of(fleet).keys / "tunnels.attic.rooms.internal.pem").unlink()
 
-    assert run(["vpn", "sync", str(fleet)]) == 0
+    with monkeypatch.context() as patch:
+        lose_credentials(patch)
+        status = run(["vpn", "sync", str(fleet)])
 
-    assert _certificate(fleet, ATTIC) != issued
-    assert before
-    assert _to_aws(fleet) == before
+    assert "credentials" in capsys.readouterr().err
+    assert status not in {0, 2}
+    assert _certificate(fleet, ATTIC) == issued
 
 
 def test_new_keys_revoke_the_old(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,11 +169,11 @@ def test_new_keys_revoke_the_old(fleet: Path, capsys: pytest.CaptureFixture[str]
 
     assert run(["vpn", "tunnels", str(fleet), "--new-keys"]) == 0
 
-    for site, other in ((ATTIC, CELLAR), (CELLAR, ATTIC)):
+    for site, name in SITES.items():
         assert _certificate(fleet, site).serial_number not in old.values()
         assert _revoked(fleet, site) == set(old.values())
-        told = [call for call in calls_of(fleet.parent / "hosts" / SITES[site]) if "enable" not in call]
-        assert told == [f"systemctl try-reload-or-restart bedplate-ipsec-{other}-site.service"]
+        told = [call for call in calls_of(fleet.parent / "hosts" / name) if "enable" not in call]
+        assert told == ["systemctl try-reload-or-restart bedplate-ipsec-tunnels.service"]
     assert "revoked" in capsys.readouterr().out
 
 
@@ -264,7 +255,7 @@ def test_regions_know_each_other_by_certificates(tmp_path: Path, monkeypatch: py
     assert run(["vpn", "tunnels", str(file)]) == 0
 
     for region, other in ((WEST, NORTH), (NORTH, WEST)):
-        folder = hosts[region] / "etc/bedplate/ipsec" / other
+        folder = hosts[region] / "etc/bedplate/ipsec/tunnels"
         assert f"id = laptops.{other}.pair.internal" in (folder / "swanctl.conf").read_text()
         made = x509.load_pem_x509_certificate((folder / f"x509/{other}.crt").read_bytes())
         assert made.subject.rfc4514_string() == f"CN=laptops.{region}.pair.internal"

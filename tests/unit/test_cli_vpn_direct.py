@@ -13,7 +13,7 @@ from bedplate.cli import run
 from tests.support.direct_fleet import ATTIC, CELLAR, JOINS, LOFT, REGION, TEXT
 from tests.support.gateway_tools import calls_of, site_gateway_at
 from tests.support.page import spoken, told_blocks
-from tests.support.pair_desk import begun_file, gateways_at, secrets_on
+from tests.support.pair_desk import begun_file, gateways_at, lose_credentials, secrets_on
 
 NAMES = {ATTIC: "door.attic", CELLAR: "gate.cellar"}
 PAIR = f"{ATTIC} and {CELLAR}"
@@ -41,20 +41,10 @@ def _make_links() -> None:
         boto3.client("secretsmanager", REGION).create_secret(Name=name, SecretString=json.dumps(told))
 
 
-def _lose_credentials(patch: pytest.MonkeyPatch) -> None:
-    """Take away what moto gives in the place of an operator's credentials."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
-        patch.delenv(name, raising=False)
-    patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-
-
-@pytest.mark.parametrize("engine", ["kernel", "daemon"])
 def test_a_direct_tunnel_waits_for_nothing_of_aws(
-    engine: str, fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before `links` is up it is brought to both, by one key of 384 bits; what is missing is named, with status 6."""
-    for gateway in gateways.values():
-        (gateway / "kernel").touch() if engine == "kernel" else None
     capsys.readouterr()
 
     assert run(["vpn", "tunnels", str(fleet)]) == 6
@@ -72,10 +62,8 @@ def test_a_direct_tunnel_waits_for_nothing_of_aws(
 def test_tunnels_to_aws_come_beside_it(
     fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Once `links` is up: all three on each, BGP speaks through each, and no charon that has its own is told anew."""
+    """Once `links` is up: all three on each, and BGP speaks through each."""
     run(["vpn", "tunnels", str(fleet)])
-    for gateway in gateways.values():
-        calls_of(gateway)
     _make_links()
 
     assert run(["vpn", "tunnels", str(fleet)]) == 0
@@ -85,8 +73,6 @@ def test_tunnels_to_aws_come_beside_it(
     assert all(f"{name}: 3 tunnels, nothing to change" in capsys.readouterr().out for name in [NAMES[ATTIC]])
     for site, other in ((ATTIC, CELLAR), (CELLAR, ATTIC)):
         assert secrets_on(gateways[site]).keys() == {f"{REGION}-1", f"{REGION}-2", f"{other}-site"}
-        told = [call for call in calls_of(gateways[site]) if "enable" not in call]
-        assert not [call for call in told if f"bedplate-ipsec-{other}-site" in call]
         assert "neighbor 169.254.64." in (gateways[site] / "etc/frr/frr.conf").read_text()
 
 
@@ -107,79 +93,36 @@ def test_a_connection_that_is_not_made_costs_the_other_sites_theirs_no_more(
     assert secrets_on(gateways[ATTIC]).keys() == {f"{REGION}-1", f"{REGION}-2", f"{CELLAR}-site"}
 
 
-@pytest.mark.parametrize("engine", ["kernel", "daemon"])
-def test_without_credentials_direct_tunnels_are_brought_and_those_to_aws_stay(
-    engine: str,
-    fleet: Path,
-    gateways: dict[str, Path],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+def test_without_credentials_gateways_keep_what_they_have(
+    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Status 6, and it is named what stays as it is; a new key of the direct tunnel ends none of those to AWS."""
-    for gateway in gateways.values():
-        (gateway / "kernel").touch() if engine == "kernel" else None
+    """A gateway gets all its files or none: no gateway is reached, and the message names the credentials."""
     _make_links()
     run(["vpn", "tunnels", str(fleet)])
     before = {site: secrets_on(gateway) for site, gateway in gateways.items()}
     for gateway in gateways.values():
         calls_of(gateway)
-    _lose_credentials(monkeypatch)
+    lose_credentials(monkeypatch)
     capsys.readouterr()
 
-    assert run(["vpn", "tunnels", str(fleet), "--new-keys"]) == 6
-
-    told = capsys.readouterr()
-    assert all(f"{name}: 3 tunnels, 1 file written" in told.out for name in NAMES.values())
-    assert all(f"{name}: its tunnels to AWS stay as they are: " in told.err for name in NAMES.values())
-    for site, other in ((ATTIC, CELLAR), (CELLAR, ATTIC)):
-        changed = dict(secrets_on(gateways[site]).items() ^ before[site].items())
-        assert changed.keys() == {f"{other}-site"}
-        charon = "tunnels" if engine == "kernel" else f"{other}-site"
-        calls = [call for call in calls_of(gateways[site]) if "enable" not in call]
-        assert calls == [f"systemctl try-reload-or-restart bedplate-ipsec-{charon}.service"]
-
-
-def test_without_credentials_a_gateway_without_tunnels_gets_its_direct_one(
-    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It has none to AWS that could stay; the next run with credentials brings those beside it."""
-    _make_links()
-    with monkeypatch.context() as patch:
-        _lose_credentials(patch)
-        assert run(["vpn", "tunnels", str(fleet)]) == 6
-    alone = {site: secrets_on(gateway).keys() for site, gateway in gateways.items()}
-
-    assert run(["vpn", "tunnels", str(fleet)]) == 0
-
-    assert alone == {ATTIC: {"cellar-site"}, CELLAR: {"attic-site"}}
-    assert all(len(secrets_on(gateway)) == 3 for gateway in gateways.values())
-
-
-def test_another_accounts_credentials_are_asked_for_nothing_more(
-    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Both accounts are named, with status 6: what is direct was brought, and no key of theirs was read."""
-    _make_links()
-    other = TEXT.replace('"123456789012"', '"111122223333"')
-    fleet.write_text(other, encoding="utf-8")
-
-    assert run(["vpn", "tunnels", str(fleet)]) == 6
-
-    assert "the fleet file names account 111122223333" in capsys.readouterr().err
-    assert [set(secrets_on(gateway)) for gateway in gateways.values()] == [{"cellar-site"}, {"attic-site"}]
-
-
-def test_a_fleet_without_direct_tunnels_needs_credentials(
-    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing could be done: it is said what is lacking, and no gateway is reached."""
-    fleet.write_text(TEXT.replace(JOINS, ""), encoding="utf-8")
-    _lose_credentials(monkeypatch)
-
-    assert run(["vpn", "tunnels", str(fleet)]) not in {0, 6}
+    assert run(["vpn", "tunnels", str(fleet)]) != 0
 
     assert "credentials" in capsys.readouterr().err
+    assert {site: secrets_on(gateway) for site, gateway in gateways.items()} == before
     assert not any(calls_of(gateway) for gateway in gateways.values())
+
+
+def test_another_accounts_credentials_bring_nothing(
+    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message names both accounts; no key is read, and no gateway gets one."""
+    _make_links()
+    fleet.write_text(TEXT.replace('"123456789012"', '"111122223333"'), encoding="utf-8")
+
+    assert run(["vpn", "tunnels", str(fleet)]) == 2
+
+    assert "the fleet file names account 111122223333" in capsys.readouterr().err
+    assert not any(secrets_on(gateway) for gateway in gateways.values())
 
 
 def test_sites_that_are_parted_lose_their_tunnel(fleet: Path, gateways: dict[str, Path]) -> None:

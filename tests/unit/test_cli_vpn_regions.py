@@ -36,13 +36,10 @@ def _record(file: Path, public: dict[str, IPv4Address]) -> None:
     record_doors(lock_path(file), "pair", public, {})
 
 
-@pytest.mark.parametrize("engine", ["kernel", "daemon"])
 def test_both_ends_get_their_tunnel_once(
-    engine: str, fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+    fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One key between the two, 384 bits long, and routes to what lies behind the other; again, nothing changes."""
-    for gateway in gateways.values():
-        (gateway / "kernel").touch() if engine == "kernel" else None
     capsys.readouterr()
 
     assert run(["vpn", "tunnels", str(fleet)]) == 0
@@ -55,8 +52,7 @@ def test_both_ends_get_their_tunnel_once(
     assert "+ a key" not in second
     (key,) = all_secrets(gateways.values())
     assert len(key) == 96
-    charon = "tunnels" if engine == "kernel" else WEST
-    row = (gateways[NORTH] / f"etc/bedplate/ipsec/{charon}/table").read_text().split()
+    row = (gateways[NORTH] / "etc/bedplate/ipsec/tunnels/table").read_text().split()
     assert (row[0], *row[2:]) == (WEST, "-", "1400", "10.64.0.0/16,10.121.0.0/22", "dials", "10.121.0.1")
     assert not (gateways[NORTH] / "etc/frr/frr.conf").exists()
 
@@ -94,7 +90,7 @@ def test_of_two_regions_one_dials_the_other_where_it_was_recorded(fleet: Path, g
 def test_new_keys_take_the_place_of_old_ones(
     fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both charons read them as they run, and no tunnel that stands is taken down."""
+    """Both ends read them as they run, and no tunnel that stands is taken down."""
     run(["vpn", "tunnels", str(fleet)])
     before = all_secrets(gateways.values())
     for gateway in gateways.values():
@@ -107,9 +103,9 @@ def test_new_keys_take_the_place_of_old_ones(
     assert f"+ a key between {PAIR}\n" in capsys.readouterr().out
     after = all_secrets(gateways.values())
     assert (len(after), before & after) == (1, set())
-    for region, other in ((WEST, NORTH), (NORTH, WEST)):
-        told = [call for call in calls_of(gateways[region]) if "enable" not in call]
-        assert told == [f"systemctl try-reload-or-restart bedplate-ipsec-{other}.service"]
+    for gateway in gateways.values():
+        told = [call for call in calls_of(gateway) if "enable" not in call]
+        assert told == ["systemctl try-reload-or-restart bedplate-ipsec-tunnels.service"]
 
 
 def test_a_gateway_whose_address_is_not_recorded_is_named(

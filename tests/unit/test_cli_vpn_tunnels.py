@@ -17,7 +17,7 @@ from bedplate.cli import run
 from tests.support.declared import EXAMPLES, plan_of
 from tests.support.gateway_shell import shell_to
 from tests.support.gateway_tools import calls_of, site_gateway_at
-from tests.support.page import ROOT, spoken, told_blocks
+from tests.support.page import ROOT, told_blocks
 from tests.support.site_side import LAB
 
 NAME = "gate.cellar"
@@ -62,12 +62,8 @@ def _change_key(region: str, key: str) -> None:
     _secrets().put_secret_value(SecretId=f"lab/tunnels/cellar/{region}", SecretString=json.dumps(told))
 
 
-@pytest.mark.parametrize("engine", ["kernel", "daemon"])
-def test_tunnels_are_carried_once(engine: str, lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Keys, connections, units and BGP, by who encrypts there; the second run changes nothing and says so."""
-    if engine == "kernel":
-        (gate / "kernel").touch()
-
+def test_tunnels_are_carried_once(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Keys, connections, units and BGP; the second run changes nothing and says so."""
     assert run(["vpn", "tunnels", str(lab)]) == 0
     first = capsys.readouterr().out
     calls_of(gate)
@@ -78,10 +74,9 @@ def test_tunnels_are_carried_once(engine: str, lab: Path, gate: Path, capsys: py
     assert "files written" in first
     assert f"{NAME}: {2 * len(REGIONS)} tunnels, nothing to change" in second
     assert [call for call in calls_of(gate) if "enable" not in call] == []
-    settings = list((gate / "etc/bedplate/ipsec").glob("*/swanctl.conf"))
-    assert len(settings) == (1 if engine == "kernel" else 2 * len(REGIONS))
-    assert sum(f"{KEY}".encode().hex() in each.read_text() for each in settings) == len(settings)
-    assert {each.stat().st_mode & 0o777 for each in settings} == {0o600}
+    settings = gate / "etc/bedplate/ipsec/tunnels/swanctl.conf"
+    assert KEY.encode().hex() in settings.read_text()
+    assert settings.stat().st_mode & 0o777 == 0o600
     assert "router bgp" in (gate / "etc/frr/frr.conf").read_text()
 
 
@@ -112,16 +107,16 @@ def test_no_key_is_told_or_passed_as_an_argument(lab: Path, gate: Path, capsys: 
 
 
 def test_a_key_that_aws_changed_is_carried(lab: Path, gate: Path) -> None:
-    """One charon's settings are another; the others are not told anything."""
+    """Charon reads it as it runs."""
     run(["vpn", "tunnels", str(lab)])
     calls_of(gate)
     _change_key(REGIONS[0], "another.key")
 
     assert run(["vpn", "tunnels", str(lab)]) == 0
 
-    service = f"bedplate-ipsec-{REGIONS[0]}-1.service"
-    assert b"another.key".hex() in (gate / f"etc/bedplate/ipsec/{REGIONS[0]}-1/swanctl.conf").read_text()
-    assert [call for call in calls_of(gate) if "enable" not in call] == [f"systemctl try-reload-or-restart {service}"]
+    assert b"another.key".hex() in (gate / "etc/bedplate/ipsec/tunnels/swanctl.conf").read_text()
+    told = [call for call in calls_of(gate) if "enable" not in call]
+    assert told == ["systemctl try-reload-or-restart bedplate-ipsec-tunnels.service"]
 
 
 def test_one_key_for_two_tunnels_is_carried_nowhere(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,25 +163,6 @@ def test_a_gateway_that_refuses_keeps_what_it_has(lab: Path, gate: Path, capsys:
 
     assert f"{NAME}: it refused, with status 2: there is no bedplate-guard.service here" in capsys.readouterr().err
     assert not (gate / "etc/bedplate").exists()
-
-
-def test_a_kernel_that_answers_otherwise_changes_nothing_unasked(
-    lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Status 6 and the option that does it; with the option all charons are others."""
-    run(["vpn", "tunnels", str(lab)])
-    (gate / "kernel").touch()
-    capsys.readouterr()
-
-    assert run(["vpn", "tunnels", str(lab)]) == 6
-    told = capsys.readouterr().err
-    words = shlex.split(spoken("vpn-sites.md", "bedplate vpn tunnels --change-engine"))[1:]
-    assert run([*words, str(lab)]) == 0
-
-    assert f"{NAME}: it refused, with status 2: charon encrypted here, and now the kernel would" in told
-    assert "--change-engine does it" in told
-    assert "do what it says" in told
-    assert [each.parent.name for each in (gate / "etc/bedplate/ipsec").glob("*/swanctl.conf")] == ["tunnels"]
 
 
 def test_another_account_is_asked_for_no_key(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,6 @@
 
 from ipaddress import IPv4Address, IPv4Network
 
-import pytest
-
 from bedplate.picture import picture
 from bedplate.plan import FleetPlan
 from bedplate.plan.joint import is_led, pairs
@@ -12,15 +10,14 @@ from bedplate.plan.nodes import standing_nodes
 from bedplate.report.plan import plan_lines
 from tests.support.direct_fleet import ATTIC, CELLAR, JOINS, LOFT, REGION, TEXT, direct_gateway, direct_plan
 from vpn.sites.bgp import bgp_of
-from vpn.sites.engine import Engine
 from vpn.sites.tunnel import Tunnel
 
 PLAN = direct_plan()
 HIDDEN = direct_plan(TEXT.replace("asn: 65010", "asn: 65010, behind_nat: true"))
 
 
-def _direct(plan: FleetPlan, site: str, engine: Engine = Engine.KERNEL) -> Tunnel:
-    return next(one for one in direct_gateway(plan, site, engine).tunnels if one.name.endswith("-site"))
+def _direct(plan: FleetPlan, site: str) -> Tunnel:
+    return next(one for one in direct_gateway(plan, site).tunnels if one.name.endswith("-site"))
 
 
 def test_a_joint_is_one_tunnel_whichever_site_says_it() -> None:
@@ -55,16 +52,15 @@ def test_one_of_two_dials() -> None:
         }
 
 
-@pytest.mark.parametrize("engine", list(Engine))
-def test_both_ends_mean_the_same_tunnel(engine: Engine) -> None:
+def test_both_ends_mean_the_same_tunnel() -> None:
     """Each calls itself what the other expects, at its public address, with the two addresses of one block."""
-    near, far = (_direct(PLAN, site, engine) for site in (ATTIC, CELLAR))
+    near, far = (_direct(PLAN, site) for site in (ATTIC, CELLAR))
 
     assert (near.near, near.far) == (far.far, far.near)
     assert near.near.identity == "tunnels.attic.rooms.internal"
     assert near.far.outside == IPv4Address("8.20.30.40")
     assert near.number == far.number
-    assert {each.number for each in direct_gateway(PLAN, ATTIC, engine).tunnels} > {near.number}
+    assert {each.number for each in direct_gateway(PLAN, ATTIC).tunnels} > {near.number}
     assert near.near.inside is not None
     assert near.far.inside is not None
     assert {near.near.inside.ip, near.far.inside.ip} == set(PLAN.directs[0].inside.hosts())
@@ -72,7 +68,7 @@ def test_both_ends_mean_the_same_tunnel(engine: Engine) -> None:
 
 def test_the_direct_way_is_preferred_to_that_by_aws() -> None:
     """BGP believes of the far site's own blocks what it tells itself, before what a region tells of them."""
-    told = bgp_of(direct_gateway(PLAN, ATTIC, Engine.KERNEL))
+    told = bgp_of(direct_gateway(PLAN, ATTIC))
     assert told
     lines = told.text.splitlines()
 

@@ -1,25 +1,27 @@
 """The role `guard`: a gateway lets nothing for another gateway out in the clear, tunnels or none."""
 
+import pytest
+from pyinfra.api.exceptions import DeployError
+
 from bedplate.plan.nodes import standing_nodes
 from roles.catalog import names_of, roles_of
-from roles.guard.role import BGP_DAEMONS, HANDOVER_SERVICE, SERVICE, Guard
+from roles.guard.role import BGP_DAEMONS, SERVICE, Guard
 from tests.support.joined_fleet import gateway_of, joined_plan
 from tests.support.lab_unit import read_unit
 from tests.support.recorded import Recorded
 from tests.support.recorder import Recorder
 from tests.support.site_side import LAB, cellar
-from vpn.sites.engine import Engine
-from vpn.sites.files import HANDOVER, LAST_ROUTES, files_of
+from vpn.sites.files import LAST_ROUTES, files_of
 
 RULES = "/etc/bedplate/guard/guard.nft"
-GUARD = Guard(cellar(Engine.KERNEL).elsewhere, speaks_bgp=True)
+GUARD = Guard(cellar().elsewhere, speaks_bgp=True)
 
 
 def test_the_guard_is_that_of_the_gateways_tunnels(system: Recorded) -> None:
     """Rules, settings and scripts are the very files that the gateway has with its tunnels."""
     played = Recorder(system).play(GUARD)
 
-    whole = {str(file.path): file.text for file in files_of(cellar(Engine.DAEMON))}
+    whole = {str(file.path): file.text for file in files_of(cellar())}
     for path in (
         RULES,
         "/etc/bedplate/guard/last-routes",
@@ -69,13 +71,13 @@ def test_bgp_runs_with_its_daemon(system: Recorded) -> None:
     assert not again.step("BGP by what is written now").commands
 
 
-def test_the_handover_is_loaded_at_boot_once_there_is_one(system: Recorded) -> None:
-    """Its unit is enabled by the role, and passes over a gateway that has no tunnels yet."""
-    played = Recorder(system).play(GUARD)
+@pytest.mark.parametrize("missing", [("xfrm_interface",), ("esp4", "xfrm_interface")])
+def test_a_kernel_without_ipsec_stops_the_apply(missing: tuple[str, ...], system: Recorded) -> None:
+    """Before anything is changed; the message names the package to install."""
+    lacking = system.but({"roles.guard.kernel.KernelLacks": ("6.8.0-1030-aws", *missing)})
 
-    unit = played.written(f"/etc/systemd/system/{HANDOVER_SERVICE}")
-    assert f"ConditionPathExists={HANDOVER}\n" in unit
-    assert any("enable" in line and HANDOVER_SERVICE in line for line in played.commands)
+    with pytest.raises(DeployError, match=f"{' and '.join(missing)}.*install linux-modules-extra-6.8.0-1030-aws"):
+        Recorder(lacking).play(GUARD)
 
 
 def test_only_gateways_of_tunnels_have_it() -> None:
@@ -95,6 +97,6 @@ def test_a_gateway_whose_routes_follow_from_the_plan_speaks_no_bgp(system: Recor
 
     played = Recorder(system).play(guard)
 
-    whole = {str(file.path): file.text for file in files_of(gateway_of("us-west-2", Engine.KERNEL))}
+    whole = {str(file.path): file.text for file in files_of(gateway_of("us-west-2"))}
     assert played.written(RULES) == whole[RULES]
     assert not [line for line in (*played.commands, *played.names) if "frr" in line.lower() or "bgp" in line.lower()]

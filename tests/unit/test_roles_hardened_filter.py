@@ -126,12 +126,3 @@ def test_only_where_people_work_are_containers_led_out(duty: Duty) -> None:
     refused = "tcp dport 2049 counter reject with tcp reset"
     wanted = ["ct state established,related accept", published, refused, *bridges, "counter drop"]
     assert rules == (wanted if duty in HOSTS else [])
-
-
-@pytest.mark.parametrize("duty", sorted(Duty))
-def test_only_gateways_of_tunnels_take_what_was_handed_over(duty: Duty) -> None:
-    """What was dialled at the ports of IKE and moved to a charon's own is let in there, by UDP, and nowhere else."""
-    moved = [line for line in chain(ruleset((), frozenset({duty})), "input") if "dnat" in line]
-
-    rules = [f"meta l4proto udp ct status dnat ct original proto-dst {port} accept" for port in (500, 4500)]
-    assert moved == (rules if duty in {Duty.TUNNELS, Duty.JOINT} else [])

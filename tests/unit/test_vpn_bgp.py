@@ -7,7 +7,6 @@ import pytest
 from tests.support.site_side import cellar
 from vpn.keeper.bgp import Neighbour, neighbours, spoken
 from vpn.sites.bgp import bgp_of
-from vpn.sites.engine import Engine
 
 NAMED = [("169.254.64.1", "us-west-2-1"), ("169.254.64.5", "us-west-2-2")]
 # As FRR 8.4.4 prints both, with the word that it leaves at the end of the second.
@@ -43,7 +42,7 @@ def test_neighbours_of_daemons_that_say_nothing_are_down(told: str) -> None:
 
 def test_neighbours_are_those_of_the_gateways_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the product writes it, each by its tunnel; a gateway without such a file has none."""
-    site = cellar(Engine.KERNEL)
+    site = cellar()
     file, written = tmp_path / "frr.conf", bgp_of(site)
     assert written
     file.write_text(written.text)

@@ -72,7 +72,7 @@ def test_every_gateway_is_sent_the_whole_book() -> None:
         },
         "cut": ["eve"],
         "revoked": {"2b": "ada.laptop"},
-        "marks": [],
+        "version": 0,
     }
 
 

@@ -26,7 +26,6 @@ from vpn.keeper.status import Status
 from vpn.keeper.tunnels import Tunnel, carried
 from vpn.wanted import Wanted, WantedTunnel, wanted
 
-_SWALLOWED = ", and what is for it is swallowed: charon encrypts here, and tells nobody that there is no way"
 NOW, DAY = 1_795_262_400, 86_400
 ADA = Session("ada.laptop", "10.121.4.2", 2_300_000, 510, NOW - 7300, NOW - 2)
 BOB = Session("bob.desk", "10.121.6.3", 90, 80, NOW - 40, None)
@@ -162,13 +161,9 @@ def test_a_fleet_without_an_authority_has_no_newest_list() -> None:
     [
         (None, [f"True: it was not brought the tunnel {NORTH}: `bedplate vpn tunnels`"]),
         ((replace(WEST, name=NORTH, age=None),), [f"True: the tunnel {NORTH} is down"]),
-        (
-            (replace(WEST, name=NORTH, age=None, charon=NORTH),),
-            [f"True: the tunnel {NORTH} is down{_SWALLOWED}"],
-        ),
         ((replace(WEST, name=NORTH),), []),
     ],
-    ids=["none", "down", "down-where-charon-encrypts", "well"],
+    ids=["none", "down", "well"],
 )
 def test_a_gateway_that_joins_regions_is_judged_by_its_tunnels(
     tunnels: tuple[Tunnel, ...] | None, told: list[str]

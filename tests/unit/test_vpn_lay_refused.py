@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.laid import KERNEL, gateway_place, lying_in, shipment
+from tests.support.laid import SITE, gateway_place, lying_in, shipment
 from vpn.keeper.lay import lay
 from vpn.keeper.place import Place
 from vpn.keeper.shipment import parse_shipment
@@ -26,7 +26,7 @@ def test_rules_that_would_not_load_change_nothing(place: Place) -> None:
     before = lying_in(place)
 
     with pytest.raises(Refusal, match="no packet filter"):
-        lay(place, shipment(KERNEL))
+        lay(place, shipment(SITE))
 
     after = lying_in(place)
     after.pop("/calls")
@@ -38,7 +38,7 @@ def test_a_gateway_without_the_role_is_refused(place: Place) -> None:
     (place.root / "etc/systemd/system/bedplate-guard.service").unlink()
 
     with pytest.raises(Refusal, match="apply the role guard first"):
-        lay(place, shipment(KERNEL))
+        lay(place, shipment(SITE))
 
     assert not (place.root / "etc/bedplate").exists()
 
@@ -57,7 +57,7 @@ def test_a_gateway_without_the_role_is_refused(place: Place) -> None:
 def test_what_bedplate_never_sends_is_refused(spoil: Callable[[str], str], place: Place) -> None:
     """A line that was cut is one; nothing is written, and no word of it is told."""
     with pytest.raises(Refusal) as caught:
-        lay(place, parse_shipment(spoil(shipment_text(KERNEL))))
+        lay(place, parse_shipment(spoil(shipment_text(SITE))))
 
     assert "key" not in str(caught.value)
     assert not (place.root / "etc/bedplate").exists()

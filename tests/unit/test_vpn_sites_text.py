@@ -1,4 +1,4 @@
-"""The text that a site's gateway runs by: whole, for both ways to encrypt, and only its own secrets in it."""
+"""The text that a site's gateway runs by: whole, and only its own secrets in it."""
 
 from dataclasses import replace
 
@@ -9,13 +9,10 @@ from bedplate.spec.site import Dials
 from tests.conftest import Expect
 from tests.support.settings_text import read_settings
 from tests.support.site_side import LAB, cellar, ends_of
-from vpn.sites.engine import Engine
 from vpn.sites.files import files_of
 from vpn.sites.gateway import Gateway
 from vpn.sites.proof import Papers, SharedKey
 from vpn.sites.rendered import PRIVATE
-
-ENGINES = [pytest.param(engine, id=engine.value) for engine in Engine]
 
 
 def _whole(gateway: Gateway) -> str:
@@ -26,29 +23,29 @@ def _with_site(dials: Dials) -> FleetPlan:
     return replace(LAB, sites=tuple(replace(site, dials=dials) for site in LAB.sites))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_the_text_is_as_expected(engine: Engine, expect: Expect) -> None:
+def test_the_text_is_as_expected(expect: Expect) -> None:
     """Every file of the larger example's gateway is known to the letter."""
-    expect(f"vpn/cellar-{engine.value}.txt", _whole(cellar(engine)))
+    expect("vpn/cellar.txt", _whole(cellar()))
 
 
 def test_a_region_more_changes_nothing_of_the_others() -> None:
-    """What serves one tunnel is the same text whether or not the site has tunnels to another region."""
+    """The connection of one tunnel is the same whether or not the site has tunnels to another region."""
     fewer = replace(LAB, tunnels=tuple(one for one in LAB.tunnels if one.region != "us-west-2"))
-    all_files = {file.path: file.text for file in files_of(cellar(Engine.DAEMON))}
+    whole, part = _connections(cellar()), _connections(cellar(fewer))
 
-    few_files = {file.path: file.text for file in files_of(cellar(Engine.DAEMON, fewer))}
+    assert part
+    assert part.items() < whole.items()
 
-    own = [path for path in few_files if "us-east-1" in str(path)]
-    assert own
-    assert all(all_files[path] == few_files[path] for path in own)
-    assert not [path for path in few_files if "us-west-2" in str(path)]
+
+def _connections(gateway: Gateway) -> dict[str, object]:
+    files = {file.path.name: file.text for file in files_of(gateway)}
+    return dict(read_settings(files["swanctl.conf"])["connections"])
 
 
 def test_one_end_dials() -> None:
     """A gateway whose site dials opens its tunnels and keeps them open; one that AWS dials waits, and says so."""
     for dials, action, who in ((Dials.SITE, "start", "dials"), (Dials.AWS, "none", "waits")):
-        files = {file.path.name: file.text for file in files_of(cellar(Engine.KERNEL, _with_site(dials)))}
+        files = {file.path.name: file.text for file in files_of(cellar(_with_site(dials)))}
 
         connections = read_settings(files["swanctl.conf"])["connections"]
 
@@ -60,12 +57,13 @@ def test_one_end_dials() -> None:
 
 def test_keys_are_for_root_alone() -> None:
     """A file that holds a key is for root to read, and no file shows its text, or a value its key, when printed."""
-    gateway = cellar(Engine.DAEMON)
+    gateway = cellar()
     keys = {each.proof.text for each in gateway.tunnels if isinstance(each.proof, SharedKey)}
 
     holding = [file for file in files_of(gateway) if any(key in file.text for key in keys)]
 
-    assert len(holding) == len(gateway.tunnels) == len(keys)
+    assert len(holding) == 1
+    assert len(keys) == len(gateway.tunnels)
     assert {file.mode for file in holding} == {PRIVATE}
     assert not any(key in repr((gateway, holding, ends_of(LAB))) for key in (*keys, "key.of"))
 
@@ -73,7 +71,7 @@ def test_keys_are_for_root_alone() -> None:
 def test_papers_lie_where_swanctl_looks() -> None:
     """Of certificates, each authority and each list is a file of its own, and all of them are demanded."""
     papers = Papers("mine\n", "key\n", ("issuing\n", "root\n"), ("issued\n", "authorities\n"))
-    gateway = cellar(Engine.KERNEL)
+    gateway = cellar()
     (first, *_) = gateway.tunnels
     files = {str(file.path): file for file in files_of(replace(gateway, tunnels=(replace(first, proof=papers),)))}
 
@@ -98,20 +96,17 @@ def test_a_key_that_is_soon_guessed_is_refused(secret: bytes) -> None:
     assert SharedKey(b"eight.ok").text == "0x65696768742e6f6b"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_charon_that_does_not_start_is_tried_until_it_does(engine: Engine) -> None:
+def test_a_charon_that_does_not_start_is_tried_until_it_does() -> None:
     """Or systemd gives up, for good, after five times within ten seconds."""
-    texts = [file.text for file in files_of(cellar(engine))]
+    (text,) = (file.text for file in files_of(cellar()) if "ExecStart=/usr/sbin/charon-systemd" in file.text)
 
-    services = [text for text in texts if "ExecStart=/usr/sbin/charon-systemd" in text]
-    assert len(services) == len(cellar(engine).charons)
-    assert all("\nRestart=always\n" in text and "\nStartLimitIntervalSec=0\n" in text for text in services)
+    assert "\nRestart=always\n" in text
+    assert "\nStartLimitIntervalSec=0\n" in text
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_no_tunnel_stands_without_its_guard(engine: Engine) -> None:
+def test_no_tunnel_stands_without_its_guard() -> None:
     """Where the guard did not load at boot nothing may be led elsewhere, and so no charon starts."""
-    texts = [file.text for file in files_of(cellar(engine)) if "ExecStart=/usr/sbin/charon-systemd" in file.text]
+    texts = [file.text for file in files_of(cellar()) if "ExecStart=/usr/sbin/charon-systemd" in file.text]
 
     assert texts
     assert all("\nRequires=bedplate-guard.service\n" in text for text in texts)

@@ -9,7 +9,6 @@ from tests.support.direct_fleet import ATTIC, CELLAR, direct_gateway, direct_pla
 from tests.support.joined_fleet import NORTH, WEST, gateway_of, joined_plan
 from tests.support.nodes import lab_node
 from tests.support.site_side import LAB, cellar
-from vpn.sites.engine import Engine
 from vpn.wanted import WantedTunnel, wanted
 
 GATE = lab_node("gate.cellar")
@@ -19,7 +18,7 @@ def test_a_site_is_to_have_the_tunnels_that_it_is_brought() -> None:
     """By the same names: whichever a gateway lacks is told by its own."""
     found = wanted(LAB, GATE, 7)
 
-    assert [each.name for each in found.tunnels] == [each.name for each in cellar(Engine.KERNEL).tunnels]
+    assert [each.name for each in found.tunnels] == [each.name for each in cellar().tunnels]
     assert found.number == 7
 
 
@@ -46,7 +45,7 @@ def test_joined_sites_are_to_tell_each_other_of_themselves() -> None:
 
     found = wanted(plan, node, None).tunnels
 
-    assert [each.name for each in found] == [each.name for each in direct_gateway(plan, CELLAR, Engine.KERNEL).tunnels]
+    assert [each.name for each in found] == [each.name for each in direct_gateway(plan, CELLAR).tunnels]
     assert found[-1] == WantedTunnel(f"{ATTIC}-site", (site_of(plan, ATTIC).lan,))
 
 
@@ -65,5 +64,5 @@ def test_a_joined_region_is_to_have_a_tunnel_to_each_other_and_no_bgp() -> None:
     found = wanted(joined_plan(), node, None)
 
     assert found.tunnels == (WantedTunnel(NORTH),)
-    assert [each.name for each in gateway_of(WEST, Engine.KERNEL).tunnels] == [NORTH]
+    assert [each.name for each in gateway_of(WEST).tunnels] == [NORTH]
     assert wanted(joined_plan(), replace(node, duties=frozenset({Duty.LAPTOPS})), 1).tunnels == ()

@@ -7,15 +7,13 @@ from pathlib import Path
 from tests.support.many_keys import KEYS, keyed, random_keys
 from tests.support.vici_ear import ear
 from vpn.sites.charon import connections_of, settings_of
-from vpn.sites.engine import Engine
 from vpn.sites.rendered import STANDARD
 
 
 def test_swanctl_reads_keys_back(tmp_path: Path) -> None:
     """Of 10,000 keys of random bytes, the real swanctl hands each to the daemon as it was."""
     keys = random_keys(KEYS)
-    for file in (settings_of, connections_of):
-        made = file(keyed(keys), Engine.KERNEL, STANDARD)
+    for made in (settings_of(STANDARD), connections_of(keyed(keys), STANDARD)):
         (tmp_path / made.path.name).write_text(made.text)
     env = {**os.environ, "SWANCTL_DIR": str(tmp_path), "STRONGSWAN_CONF": str(tmp_path / "strongswan.conf")}
 

@@ -161,7 +161,7 @@ def test_a_gateway_that_is_revoked_is_put_out() -> None:
     with pair(papers_for(office)) as made:
         made.start()
         made.wait()
-        lists = made.attic.host.folder / "etc/cellar/x509crl/cellar-1.crl"
+        lists = made.attic.host.folder / "etc/tunnels/x509crl/cellar-1.crl"
         lists.write_text(replace(office, revoked=frozenset({serial_of(CELLAR)})).listed(number=2))
         made.attic.load()
         stood = made.desk.pings(RACK)

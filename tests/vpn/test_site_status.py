@@ -29,9 +29,9 @@ def test_a_tunnel_is_told_by_what_it_carries() -> None:
         sites.cellar.swanctl("--terminate", "--ike", "attic", "--force")
         sites.attic.kill()
         until(lambda: _ages(answers(files, sockets)) == [None], 20, "the tunnel is not told to be down")
-        assert answers(files, sockets).charons == {"attic": True}
+        assert answers(files, sockets).charons == {"tunnels": True}
         sites.cellar.kill()
-        assert answers(files, sockets) == Answers({"attic": False}, (Tunnel("attic", None, 0, 0, None, "attic"),))
+        assert answers(files, sockets) == Answers({"tunnels": False}, (Tunnel("attic", None, 0, 0, None, "tunnels"),))
 
 
 def _ages(told: Answers) -> list[int | None]:

@@ -1,4 +1,4 @@
-"""`bedplate-vpn take | lay | keep | status | metrics FILE`: what an operator asks of a gateway, and its timer."""
+"""`bedplate-vpn take | lay | status | metrics FILE`: what an operator asks of a gateway, and its timer."""
 
 import argparse
 import json
@@ -33,7 +33,7 @@ def main() -> int:
 def _do(asked: argparse.Namespace, place: Place) -> None:
     if asked.what == "take":
         sys.stdout.write(json.dumps(take(place, parse_book(sys.stdin.read()))))
-    elif asked.what in {"lay", "keep"}:
+    elif asked.what == "lay":
         sys.stdout.write(json.dumps(lay(place, parse_shipment(sys.stdin.read()))))
     elif asked.what == "status":
         sys.stdout.write(json.dumps(status(place).document()))
@@ -53,7 +53,6 @@ def _arguments() -> argparse.Namespace:
     what = parser.add_subparsers(dest="what", required=True)
     what.add_parser("take", help="put the book on standard input in force")
     what.add_parser("lay", help="put the files of tunnels on standard input in force")
-    what.add_parser("keep", help="the same, and far ends of tunnels that it does not tell stay as they are here")
     what.add_parser("status", help="print how this gateway is, as JSON")
     what.add_parser("metrics", help="write how this gateway is for Prometheus").add_argument("file", type=Path)
     return parser.parse_args()

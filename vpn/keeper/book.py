@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .certificate import check_identity
-from .history import check_history, remember_history
 from .identity import NAMES, fresh_identity, put_identity
 from .owed import Owed, note, read_owed
 from .place import TRANSPORTS, Place
@@ -25,7 +24,6 @@ from .trouble import Refusal
 
 # A file called DEFAULT would let everybody in.
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,99}", re.ASCII)
-_MARK = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _SERIAL = re.compile(r"[0-9a-f]{1,40}", re.ASCII)
 _ADDRESS = re.compile(r"ifconfig-push [0-9.]+ [0-9.]+\n", re.ASCII)
 
@@ -35,7 +33,7 @@ class Book:
     """What the operator's machine sends: `laptops` holds the file of each laptop by transport and name.
 
     `revoked` holds the serials, in hexadecimal, that count no more, with the name of the laptop each was given to.
-    `identity` holds the gateway's certificate and keys, where they are sent along; `marks` are those of the journal.
+    `identity` holds the gateway's certificate and keys, where they are sent along. `version` grows with each change.
     """
 
     crl: str
@@ -43,7 +41,7 @@ class Book:
     cut: tuple[str, ...]
     identity: Mapping[str, str] | None = None
     revoked: Mapping[str, str] = field(default_factory=dict)
-    marks: tuple[str, ...] = ()
+    version: int = 0
 
 
 def parse_book(text: str) -> Book:
@@ -52,11 +50,11 @@ def parse_book(text: str) -> Book:
         told = json.loads(text)
         laptops = {each: told["laptops"][each] for each in TRANSPORTS}
         identity = told.get("identity") and {name: str(told["identity"][name]) for name in NAMES}
-        marks = tuple(told.get("marks", ()))
-        book = Book(told["crl"], laptops, tuple(told["cut"]), identity, told.get("revoked", {}), marks)
+        version = int(told["version"])
+        book = Book(told["crl"], laptops, tuple(told["cut"]), identity, told.get("revoked", {}), version)
         names = {*book.cut, *book.revoked.values(), *(name for files in book.laptops.values() for name in files)}
         files = [file for each in book.laptops.values() for file in each.values()]
-        judged = ((_NAME, names), (_ADDRESS, files), (_SERIAL, book.revoked), (_MARK, marks))
+        judged = ((_NAME, names), (_ADDRESS, files), (_SERIAL, book.revoked))
         whole = all(pattern.fullmatch(each) for pattern, texts in judged for each in texts)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise Refusal(f"that is no book of laptops: {error!r}") from None
@@ -69,12 +67,12 @@ def take(place: Place, book: Book) -> dict[str, object]:
     """Put the book in force, end the sessions of whoever it lets in no more, and return what was done.
 
     The list comes first and the sessions last: whoever is cut off finds the door shut. Raises Refusal, before
-    anything is changed, for a book whose journal does not go on where that of the one in force had come, for keys that
-    do not agree, and for a list that is over or has not begun, older than the one in force, or of another authority. A
-    new certificate is taken up by daemons that start anew, which laptops notice for seconds.
+    anything is changed, for a book that is older than the one in force, for keys that do not agree, and for a list that
+    is over or has not begun, older than the one in force, or of another authority. A new certificate is taken up by
+    daemons that start anew, which laptops notice for seconds.
     """
     with _alone(place):
-        check_history(place, book.marks, is_with_keys=book.identity is not None)
+        _check_version(place, book)
         return _taken(place, book)
 
 
@@ -91,11 +89,25 @@ def _taken(place: Place, book: Book) -> dict[str, object]:
             if identity:
                 put_identity(place, identity)
             put_list(place)
-        remember_history(place, book.marks)
+        put(place.version, f"{book.version}\n")
         for transport in TRANSPORTS:
             _replace_files(place.addresses(transport), book.laptops[transport])
         ended = settle(place, owed, {each: book.laptops[each].keys() for each in TRANSPORTS})
     return {"number": revoked.number, "cut": ended, "renewed": identity is not None}
+
+
+def _check_version(place: Place, book: Book) -> None:
+    """Refuse a book with a lower version than the one in force; the versions of a new authority start again."""
+    known = int(place.version.read_text()) if place.version.exists() else 0
+    if book.version < known and not _has_new_authority(place, book):
+        raise Refusal(
+            f"the access list that was sent (version {book.version}) is older than the one in force (version {known})."
+            " Get the newest fleet.pki (git pull), then `bedplate vpn sync`"
+        )
+
+
+def _has_new_authority(place: Place, book: Book) -> bool:
+    return book.identity is not None and book.identity[place.trusted.name] != place.trusted.read_text()
 
 
 def _ending(place: Place, book: Book, new: AbstractSet[int]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""The units of tunnels, told what has changed: the guard first, and no charon that nothing has changed for."""
+"""The units of tunnels, told what has changed: the guard first, and charon only if something of its own changed."""
 
 import re
 import subprocess
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from .shipment import BGP, GUARD, HANDOVER, IPSEC, KERNEL, LAST_ROUTES, UNIT_PREFIX, UNITS, WATCH, Shipment
+from .shipment import BGP, CHARON, DIAL, GUARD, KERNEL, LAST_ROUTES, SERVICE, SETTINGS, TABLE, UNITS, WATCH, Shipment
 from .trouble import Refusal, Unfinished
 
-GUARD_UNIT, HANDOVER_UNIT, BGP_UNIT = "bedplate-guard.service", "bedplate-handover.service", "frr.service"
+GUARD_UNIT, BGP_UNIT = "bedplate-guard.service", "frr.service"
 _KINDS = (".service", ".timer")
 _SECONDS = 25
 _LONGEST = 160
@@ -32,18 +32,15 @@ def stop(paths: Iterable[str]) -> None:
         _run("systemctl", "disable", "--now", *units)
 
 
-def tell(changed: AbstractSet[str], anew: AbstractSet[str], shipment: Shipment) -> None:
-    """Have everything that runs take the files that changed; the charons of `anew` only a new start helps."""
+def tell(changed: AbstractSet[str], *, is_anew: bool) -> None:
+    """Have everything that runs take the files that changed; `is_anew` restarts charon."""
     if {GUARD, LAST_ROUTES} & changed:
         _run("systemctl", "reload-or-restart", GUARD_UNIT)
-    if HANDOVER in changed:
-        _run("systemctl", "reload-or-restart", HANDOVER_UNIT)
     if KERNEL in changed:
         _run("systemctl", "restart", "systemd-sysctl.service")
     if any(path.startswith(UNITS) for path in changed):
         _run("systemctl", "daemon-reload")
-    for charon in shipment.charons:
-        _tell_charon(charon, changed, anew)
+    _tell_charon(changed, is_anew=is_anew)
     if BGP in changed:
         _run("systemctl", "reload-or-restart", BGP_UNIT)
 
@@ -56,31 +53,30 @@ def start(shipment: Shipment) -> tuple[str, ...]:
     return tuple(unit for unit, state in zip(units, told, strict=True) if state != "active")
 
 
-def drop_devices(connections: Iterable[str]) -> None:
-    """Take away the kernel's devices that no connection sends by: of tunnels that went, or that charon encrypts now."""
-    wanted = {f"ipsec{number}" for text in connections for number in _SENT_BY.findall(text)}
+def drop_devices(connections: str) -> None:
+    """Delete the XFRM interfaces that no connection uses."""
+    wanted = {f"ipsec{number}" for number in _SENT_BY.findall(connections)}
     for device in _XFRM.findall(_ask("ip", "-brief", "link", "show", "type", "xfrm")):
         if device not in wanted:
             _run("ip", "link", "delete", device)
 
 
-def _tell_charon(charon: str, changed: AbstractSet[str], anew: AbstractSet[str]) -> None:
-    service = f"{UNIT_PREFIX}{charon}"
-    if charon in anew or {f"{IPSEC}{charon}/strongswan.conf", f"{UNITS}{service}.service"} & changed:
-        _run("systemctl", "try-restart", f"{service}.service")
-    elif any(path.startswith(f"{IPSEC}{charon}/") for path in changed):
-        _run("systemctl", "try-reload-or-restart", f"{service}.service")
+def _tell_charon(changed: AbstractSet[str], *, is_anew: bool) -> None:
+    if is_anew or {SETTINGS, f"{UNITS}{SERVICE}"} & changed:
+        _run("systemctl", "try-restart", SERVICE)
+    elif any(path.startswith(CHARON) for path in changed):
+        _run("systemctl", "try-reload-or-restart", SERVICE)
     # It reads the table when it starts, and is a process of the script that there was then.
-    if {f"{UNITS}{service}-dial.service", f"{IPSEC}{charon}/table", WATCH} & changed:
-        _run("systemctl", "try-restart", f"{service}-dial.service")
+    if {f"{UNITS}{DIAL}", TABLE, WATCH} & changed:
+        _run("systemctl", "try-restart", DIAL)
 
 
 def _units(shipment: Shipment) -> Iterator[str]:
-    yield from (GUARD_UNIT, HANDOVER_UNIT)
+    yield GUARD_UNIT
     if BGP in shipment.paths:
         yield BGP_UNIT
-    for charon in shipment.charons:
-        yield from (f"{UNIT_PREFIX}{charon}.service", f"{UNIT_PREFIX}{charon}-dial.service")
+    if shipment.has_tunnels:
+        yield from (SERVICE, DIAL)
 
 
 def _run(*command: str) -> None:

@@ -12,28 +12,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from . import charons, tree
-from .kept import filled
 from .place import Place
-from .shipment import GUARD, HANDOVER, IPSEC, TOGETHER, UNITS, File, Shipment, charon_of
+from .shipment import CHARON, CONNECTIONS, GUARD, TABLE, UNITS, File, Shipment
 from .trouble import Refusal
-
-_RULES = (GUARD, HANDOVER)
 
 
 def lay(place: Place, shipment: Shipment | None) -> dict[str, tuple[str, ...]]:
     """Put a shipment in force, and return what was written, taken away and started: nothing the second time.
 
-    Raises Refusal, before anything is changed, for what bedplate never sends, where the role is not in force, for a
-    tunnel that is to stay and is not here, and where somebody else would encrypt from now on and whoever sends it does
-    not say that this is meant.
+    Raises Refusal, before anything is changed, for what bedplate never sends, and where the role is not in force.
     """
     if shipment is None:
         raise Refusal("these are no files of tunnels, or not all: nothing was changed")
     _check_ground(place.root)
     place.memory.mkdir(parents=True, exist_ok=True)
     with _alone(place.memory):
-        shipment = filled(place.root, shipment)
-        _check_engine(tree.charons_at(place.root), shipment)
         written = tree.differing(place.root, shipment.files)
         gone = tree.left_over(place.root, shipment)
         unfinished = _unfinished(place.unfinished)
@@ -47,30 +40,23 @@ def _change(
     place: Place, shipment: Shipment, written: tuple[File, ...], gone: tuple[str, ...], unfinished: AbstractSet[str]
 ) -> None:
     changed = {file.path for file in written} | unfinished
-    # Of what was written by one that did not finish, nobody knows any more what it replaced.
-    unsure = {charon_of(path) for path in unfinished}
-    anew = {each for each in shipment.charons if each in unsure or _loses(place.root, shipment, each)}
+    # What an unfinished run replaced is not known any more.
+    is_anew = any(path.startswith(CHARON) for path in unfinished) or _loses_a_tunnel(place.root, shipment)
     tree.replace(place.root, (_note(place, {*changed, *gone}), *written), _judge)
     charons.stop(gone)
     tree.remove(place.root, gone)
-    charons.drop_devices(file.text for file in shipment.files if _is_connections(file.path))
-    charons.tell(changed | set(gone), anew, shipment)
+    charons.drop_devices(shipment.text(CONNECTIONS))
+    charons.tell(changed | set(gone), is_anew=is_anew)
     place.unfinished.unlink()
 
 
-def _loses(root: Path, shipment: Shipment, charon: str) -> bool:
-    """Tell whether a charon's table loses a line: a tunnel that stands is not taken down by new settings."""
-    path = f"{IPSEC}{charon}/table"
-    kept = {line for file in shipment.files if file.path == path for line in file.text.splitlines()}
-    return not set(tree.text_at(root, path).splitlines()) <= kept
-
-
-def _is_connections(path: str) -> bool:
-    return path.startswith(IPSEC) and path.endswith("/swanctl.conf")
+def _loses_a_tunnel(root: Path, shipment: Shipment) -> bool:
+    """Tell whether the table loses a line: new settings alone do not take a tunnel down."""
+    return not set(tree.text_at(root, TABLE).splitlines()) <= set(shipment.text(TABLE).splitlines())
 
 
 def _judge(new: Path, file: File) -> None:
-    if file.path in _RULES:
+    if file.path == GUARD:
         charons.check_rules(new)
 
 
@@ -83,20 +69,8 @@ def _unfinished(path: Path) -> frozenset[str]:
 
 
 def _check_ground(root: Path) -> None:
-    for unit in (charons.GUARD_UNIT, charons.HANDOVER_UNIT):
-        if not (root / UNITS.lstrip("/") / unit).is_file():
-            raise Refusal(f"there is no {unit} here: apply the role guard first")
-
-
-def _check_engine(there: tuple[str, ...], shipment: Shipment) -> None:
-    was, will = TOGETHER in there, TOGETHER in shipment.charons
-    if there and shipment.charons and was != will and not shipment.may_change_engine:
-        told = (
-            "charon encrypted here, and now the kernel would" if will else "the kernel encrypted here, and can no more"
-        )
-        raise Refusal(
-            f"{told}: every tunnel would go down and start anew; nothing was changed. --change-engine does it"
-        )
+    if not (root / UNITS.lstrip("/") / charons.GUARD_UNIT).is_file():
+        raise Refusal(f"there is no {charons.GUARD_UNIT} here: apply the role guard first")
 
 
 @contextmanager

@@ -27,9 +27,9 @@ class Place:
         return self.settings / "crl.pem"
 
     @property
-    def history(self) -> Path:
-        """How far the journal had come that the book in force came out of."""
-        return self.settings / "journal.marks"
+    def version(self) -> Path:
+        """The version of the book in force."""
+        return self.settings / "book.version"
 
     @property
     def seen(self) -> Path:

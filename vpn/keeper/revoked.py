@@ -68,8 +68,8 @@ def _check(place: Place, told: RevokedList, before: RevokedList) -> None:
         raise Refusal(f"list {told.number} of revoked certificates is older than the one in force, {before.number}")
     if told.number == before.number and fresh_file(place).read_bytes() != place.crl.read_bytes():
         raise Refusal(
-            f"two lists of revoked certificates have the number {told.number}, the one in force and the one that was"
-            " sent: two have signed apart. `bedplate vpn join`, then `bedplate vpn sync`"
+            f"two different lists of revoked certificates have the number {told.number}: the one in force was signed in"
+            " another copy of fleet.pki. Get that copy (git pull), then `bedplate vpn sync`"
         )
 
 

@@ -7,19 +7,20 @@ from dataclasses import dataclass, field
 IPSEC = "/etc/bedplate/ipsec/"
 UNITS = "/etc/systemd/system/"
 UNIT_PREFIX = "bedplate-ipsec-"
-GUARD, HANDOVER = "/etc/bedplate/guard/guard.nft", "/etc/bedplate/guard/handover.nft"
+SERVICE, DIAL = f"{UNIT_PREFIX}tunnels.service", f"{UNIT_PREFIX}tunnels-dial.service"
+GUARD = "/etc/bedplate/guard/guard.nft"
 WATCH = "/usr/local/lib/bedplate/ipsec-watch"
 LAST_ROUTES = "/etc/bedplate/guard/last-routes"
 KERNEL = "/etc/sysctl.d/60-bedplate-gateway.conf"
 BGP = "/etc/frr/frr.conf"
-# The one charon that serves all tunnels where the kernel encrypts; where it does not, each tunnel has its own.
-TOGETHER = "tunnels"
+CHARON = f"{IPSEC}tunnels/"
+SETTINGS, CONNECTIONS, TABLE = f"{CHARON}strongswan.conf", f"{CHARON}swanctl.conf", f"{CHARON}table"
 _WORD = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 # Whoever sends may do anything here already; what they send by mistake is still not to lie where it does not belong.
 _OURS = re.compile(
     "|".join(
         (
-            *map(re.escape, (GUARD, LAST_ROUTES, HANDOVER, KERNEL, BGP)),
+            *map(re.escape, (GUARD, LAST_ROUTES, KERNEL, BGP)),
             rf"{IPSEC}{_WORD}(/{_WORD}){{1,2}}",
             rf"{UNITS}{UNIT_PREFIX}{_WORD}\.(service|timer)",
             r"/usr/local/lib/bedplate/ipsec-(devices|look|watch)",
@@ -40,25 +41,10 @@ class File:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A tunnel whose far end is to stay as it is here, and the words that stand for its address and key in files."""
-
-    tunnel: str
-    address: str
-    key: str
-
-
-@dataclass(frozen=True)
 class Shipment:
-    """Every file of a gateway, in the order in which they are to lie there.
-
-    `may_change_engine` says that whoever sends it knows that somebody else may encrypt there than did before. `kept`
-    are tunnels of which the sender does not know the far end.
-    """
+    """Every file of a gateway, in the order in which they are to lie there."""
 
     files: tuple[File, ...]
-    may_change_engine: bool = False
-    kept: tuple[Kept, ...] = ()
 
     @property
     def paths(self) -> frozenset[str]:
@@ -66,14 +52,13 @@ class Shipment:
         return frozenset(file.path for file in self.files)
 
     @property
-    def charons(self) -> tuple[str, ...]:
-        """The names of the charons that they are for."""
-        return tuple(sorted({charon_of(path) for path in self.paths} - {""}))
+    def has_tunnels(self) -> bool:
+        """Whether they are for a gateway with tunnels."""
+        return TABLE in self.paths
 
-
-def charon_of(path: str) -> str:
-    """Return the charon to whose folder a file belongs; nothing for a file of another folder."""
-    return path.removeprefix(IPSEC).partition("/")[0] if path.startswith(IPSEC) else ""
+    def text(self, path: str) -> str:
+        """Return the text of a file, empty where it was not sent."""
+        return next((file.text for file in self.files if file.path == path), "")
 
 
 def parse_shipment(text: str) -> Shipment | None:
@@ -81,12 +66,9 @@ def parse_shipment(text: str) -> Shipment | None:
     try:
         told = json.loads(text)
         files = tuple(File(str(one["path"]), str(one["text"]), int(one["mode"])) for one in told["files"])
-        kept = tuple(Kept(str(one["tunnel"]), str(one["address"]), str(one["key"])) for one in told.get("kept", ()))
     except (ValueError, TypeError, KeyError):
         return None
-    may_change = told.get("may_change_engine") is True
-    is_whole = files and all(map(_is_ours, files)) and all(each.address and each.key for each in kept)
-    return Shipment(files, may_change, kept) if is_whole else None
+    return Shipment(files) if files and all(map(_is_ours, files)) else None
 
 
 def _is_ours(file: File) -> bool:

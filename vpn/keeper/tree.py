@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from .shipment import IPSEC, UNIT_PREFIX, UNITS, File, Shipment, charon_of
+from .shipment import IPSEC, UNIT_PREFIX, UNITS, File, Shipment
 
 _NEW = ".new"
 
@@ -15,16 +15,10 @@ def differing(root: Path, files: Iterable[File]) -> tuple[File, ...]:
 
 
 def left_over(root: Path, shipment: Shipment) -> tuple[str, ...]:
-    """Return the paths of charons' files and units here that were not sent."""
+    """Return the paths of charon's files and units here that were not sent."""
     found = [*_at(root, IPSEC).rglob("*"), *_at(root, UNITS).glob(f"{UNIT_PREFIX}*")]
     paths = {f"/{each.relative_to(root)}" for each in found if not each.is_dir()}
     return tuple(sorted(paths - shipment.paths))
-
-
-def charons_at(root: Path) -> tuple[str, ...]:
-    """Return the names of the charons whose files lie here."""
-    found = (each for each in _at(root, IPSEC).rglob("*") if each.is_file())
-    return tuple(sorted({charon_of(f"/{each.relative_to(root)}") for each in found}))
 
 
 def replace(root: Path, files: Iterable[File], judge: Callable[[Path, File], None]) -> None:
@@ -45,7 +39,7 @@ def replace(root: Path, files: Iterable[File], judge: Callable[[Path, File], Non
 
 
 def remove(root: Path, paths: Iterable[str]) -> None:
-    """Take files away, and the folders of charons that are empty then."""
+    """Delete files, and charon's folders that are empty then."""
     for path in paths:
         _at(root, path).unlink(missing_ok=True)
     folders = [each for each in _at(root, IPSEC).rglob("*") if each.is_dir()]

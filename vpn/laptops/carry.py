@@ -53,7 +53,7 @@ NONE_REVOKED: Mapping[int, str] = MappingProxyType({})
 class Book:
     """Whom gateways let in from now on: the list of revoked certificates (PEM), and every laptop that stays.
 
-    `marks` say how far the journal had come (`Journal.marks`): a gateway that knows more, or other, refuses the book.
+    `version` is the number of lines of the journal: a gateway refuses a book with a lower version than it has.
     `keys` holds what gateways prove themselves by, by place; a gateway of which it says nothing keeps what it has.
     `revoked` holds the serials of certificates that those laptops had before: a session may still be by one of them.
     """
@@ -62,7 +62,7 @@ class Book:
     laptops: tuple[Laptop, ...]
     keys: Mapping[str, GatewayKeys] = field(default_factory=lambda: NO_KEYS)
     revoked: Mapping[int, str] = field(default_factory=lambda: NONE_REVOKED)
-    marks: tuple[str, ...] = ()
+    version: int = 0
 
     def with_keys(self, found: Mapping[str, GatewayKeys | BedplateError]) -> tuple["Book", Mapping[str, BedplateError]]:
         """Return the book with the keys that are fit to be sent, and why the others are not, by place."""
@@ -131,6 +131,6 @@ def book_text(gateway: LaptopGateway, book: Book, cut: Iterable[str] = ()) -> st
     """Return what one gateway is sent."""
     laptops = {str(transport): address_files(gateway, transport, book.laptops) for transport in Transport}
     revoked = {f"{serial:x}": name for serial, name in book.revoked.items()}
-    told = {"crl": book.crl, "laptops": laptops, "cut": sorted(cut), "revoked": revoked, "marks": book.marks}
+    told = {"crl": book.crl, "laptops": laptops, "cut": sorted(cut), "revoked": revoked, "version": book.version}
     keys = book.keys.get(gateway.place)
     return json.dumps(told | ({"identity": dict(keys.files)} if keys else {}))

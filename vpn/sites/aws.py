@@ -11,28 +11,25 @@ from bedplate.checks.site import AWS_ASN
 from bedplate.plan.beyond import behind, beyond, has_transit, transit_asn
 from bedplate.plan.fleet import FleetPlan, SitePlan, TunnelPlan
 from bedplate.spec.site import Dials
-from vpn.sites.engine import Engine
 from vpn.sites.gateway import Gateway
 from vpn.sites.inside import number_of
-from vpn.sites.proof import Kept, SharedKey
+from vpn.sites.proof import SharedKey
 from vpn.sites.tunnel import End, Tunnel
 
 
 @dataclass(frozen=True, slots=True)
 class AwsEnd:
-    """AWS's end of one tunnel, as AWS made it up: where it is dialled, and the key; or words for both."""
+    """AWS's end of one tunnel, as AWS made it up: where it is dialled, and the key."""
 
     outside: IPv4Address
-    key: SharedKey | Kept = field(repr=False)
+    key: SharedKey = field(repr=False)
 
 
 # Both tunnels of each connection, first and second, by the site and the region.
 AwsEnds = Mapping[tuple[str, str], tuple[AwsEnd, AwsEnd]]
 
 
-def site_gateway(
-    plan: FleetPlan, site: SitePlan, ends: AwsEnds, engine: Engine, direct: tuple[Tunnel, ...] = ()
-) -> Gateway:
+def site_gateway(plan: FleetPlan, site: SitePlan, ends: AwsEnds, direct: tuple[Tunnel, ...] = ()) -> Gateway:
     """Return a site's gateway; KeyError when AWS's ends of one of its connections are not told."""
     return Gateway(
         name=site.gateway,
@@ -40,7 +37,6 @@ def site_gateway(
         blocks=tuple(each.block for each in behind(plan, site.name)),
         elsewhere=_elsewhere(plan, site.name),
         tunnels=(*_tunnels(plan, site, ends), *direct),
-        engine=engine,
         asn=site.asn,
     )
 

@@ -4,32 +4,18 @@ Never opens a way to a gateway itself, and asks AWS nothing; what a gateway miss
 """
 
 import json
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
 from bedplate.errors import BedplateError, PartError
-from vpn.answer import ASK, parse_status
-from vpn.sites.engine import PROBE, Engine, engine_told
 from vpn.sites.files import files_of
 from vpn.sites.gateway import Gateway
-from vpn.sites.proof import Kept
 
-ASK_ENGINE = "sudo -n sh"
-LAY, KEEP = "sudo -n bedplate-vpn lay", "sudo -n bedplate-vpn keep"
+LAY = "sudo -n bedplate-vpn lay"
 _DONE = ("written", "removed", "started")
 _FIX = "apply the roles keeper and guard to it"
-
-# What a gateway is, once it is known who encrypts there.
-Known = Callable[[Engine], Gateway]
-
-
-@dataclass(frozen=True, slots=True)
-class Keeping:
-    """What makes a gateway of whose tunnels some are not known: it keeps those that it holds, by their names."""
-
-    made: Callable[[Engine, Container[str]], Gateway]
 
 
 class Way(Protocol):
@@ -41,9 +27,8 @@ class Way(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """What came of it at one gateway: who encrypts there, its tunnels, the files and units that were not so before."""
+    """What was changed at one gateway: its number of tunnels, the files and units that were changed."""
 
-    engine: Engine
     tunnels: int
     written: tuple[str, ...]
     removed: tuple[str, ...]
@@ -71,17 +56,12 @@ class CarriedTunnels:
             raise PartError(f"not every gateway has its tunnels: {told}", where=first.where, fix=fix)
 
 
-def carry_tunnels(
-    gateways: Mapping[str, Known | Keeping], way: Callable[[str], Way], *, may_change_engine: bool = False
-) -> CarriedTunnels:
-    """Ask every gateway who encrypts there, and send it its files; all at once, by the name of the machine.
-
-    A gateway where somebody else would encrypt than did refuses them unless that may change: all tunnels start anew.
-    """
+def carry_tunnels(gateways: Mapping[str, Gateway], way: Callable[[str], Way]) -> CarriedTunnels:
+    """Send every gateway its files; all at once, by the name of the machine."""
 
     def send(name: str) -> Laid | BedplateError:
         try:
-            return _sent(gateways[name], way(name), may_change_engine=may_change_engine)
+            return _sent(gateways[name], way(name))
         except BedplateError as error:
             return error
 
@@ -93,35 +73,16 @@ def carry_tunnels(
     )
 
 
-def shipment_text(gateway: Gateway, *, may_change_engine: bool = False) -> str:
-    """Return what a gateway is sent; it holds keys, and words for those that the gateway is to keep."""
+def shipment_text(gateway: Gateway) -> str:
+    """Return what a gateway is sent; it holds keys."""
     files = [{"path": str(file.path), "text": file.text, "mode": file.mode} for file in files_of(gateway)]
-    return json.dumps({"files": files, "may_change_engine": may_change_engine, "kept": _kept(gateway)})
+    return json.dumps({"files": files})
 
 
-def _kept(gateway: Gateway) -> list[dict[str, str]]:
-    """Return the tunnels whose far ends are to stay, with the words for these in the files."""
-    return [
-        {"tunnel": tunnel.name, "address": str(tunnel.far.outside), "key": tunnel.proof.text}
-        for tunnel in gateway.tunnels
-        if isinstance(tunnel.proof, Kept)
-    ]
-
-
-def _sent(known: Known | Keeping, way: Way, *, may_change_engine: bool) -> Laid:
-    try:
-        engine = engine_told(way.run(ASK_ENGINE, PROBE))
-    except ValueError:
-        raise PartError("it does not say who encrypts there", fix=_FIX) from None
-    gateway = known.made(engine, _held(way)) if isinstance(known, Keeping) else known(engine)
-    told = way.run(KEEP if _kept(gateway) else LAY, shipment_text(gateway, may_change_engine=may_change_engine))
+def _sent(gateway: Gateway, way: Way) -> Laid:
+    told = way.run(LAY, shipment_text(gateway))
     try:
         done = {each: tuple(map(str, json.loads(told)[each])) for each in _DONE}
     except (ValueError, KeyError, TypeError):
         raise PartError("it answered something else than was asked", fix=_FIX) from None
-    return Laid(engine, len(gateway.tunnels), **done)
-
-
-def _held(way: Way) -> frozenset[str]:
-    """Return the names of the tunnels that a gateway's own files tell of."""
-    return frozenset(each.name for each in parse_status(way.run(ASK, "")).tunnels or ())
+    return Laid(len(gateway.tunnels), **done)

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from vpn.sites import pace
-from vpn.sites.engine import Engine
-from vpn.sites.gateway import Charon
+from vpn.sites.gateway import Gateway
 from vpn.sites.proof import Papers
 from vpn.sites.rendered import PRIVATE, Places, RenderedFile
 from vpn.sites.template import filled
@@ -14,46 +13,27 @@ from vpn.sites.tunnel import Tunnel
 # Only what IKEv2 with AES-GCM, groups of elliptic curves, keys and certificates needs: what is not loaded has no fault.
 _PLUGINS = (
     "random nonce openssl pem pkcs1 pkcs8 x509 revocation constraints pubkey hmac kdf gcm drbg vici "
-    "kernel-libipsec kernel-netlink socket-default updown counters"
+    "kernel-netlink socket-default updown counters"
 )
-# Any table that no administrator uses.
-_TABLE = 45_000
 
 
-def settings_of(charon: Charon, engine: Engine, places: Places) -> RenderedFile:
+def settings_of(places: Places) -> RenderedFile:
     """Return what charon itself reads."""
-    in_kernel = engine is Engine.KERNEL
-    text = filled(
-        "strongswan.conf.j2",
-        charon=charon,
-        plugins=_PLUGINS.replace("kernel-libipsec ", "") if in_kernel else _PLUGINS,
-        pace=pace,
-        in_kernel=in_kernel,
-        table=_TABLE,
-        socket=places.socket(charon.name),
-        log=places.log,
-    )
-    return RenderedFile(places.folder(charon.name) / "strongswan.conf", text, PRIVATE)
+    text = filled("strongswan.conf.j2", plugins=_PLUGINS, pace=pace, places=places)
+    return RenderedFile(places.folder / "strongswan.conf", text, PRIVATE)
 
 
-def connections_of(charon: Charon, engine: Engine, places: Places) -> RenderedFile:
+def connections_of(gateway: Gateway, places: Places) -> RenderedFile:
     """Return the connections and the shared keys, as swanctl reads them."""
-    text = filled(
-        "swanctl.conf.j2",
-        charon=charon,
-        pace=pace,
-        in_kernel=engine is Engine.KERNEL,
-        has_papers=_has_papers,
-        cacerts=_cacerts,
-    )
-    return RenderedFile(places.folder(charon.name) / "swanctl.conf", text, PRIVATE)
+    text = filled("swanctl.conf.j2", gateway=gateway, pace=pace, has_papers=_has_papers, cacerts=_cacerts)
+    return RenderedFile(places.folder / "swanctl.conf", text, PRIVATE)
 
 
-def papers_of(charon: Charon, places: Places) -> Iterator[RenderedFile]:
+def papers_of(gateway: Gateway, places: Places) -> Iterator[RenderedFile]:
     """Yield the certificates, keys and revocation lists, where swanctl looks for them."""
-    for tunnel in charon.tunnels:
+    for tunnel in gateway.tunnels:
         if isinstance(tunnel.proof, Papers):
-            yield from _papers(tunnel.name, tunnel.proof, places.folder(charon.name))
+            yield from _papers(tunnel.name, tunnel.proof, places.folder)
 
 
 def _papers(name: str, papers: Papers, folder: PurePosixPath) -> Iterator[RenderedFile]:

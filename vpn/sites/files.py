@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from pathlib import Path, PurePosixPath
 
-from vpn.guard.guard import Handover, guard_text, handover_text
+from vpn.guard.guard import guard_text
 from vpn.guard.last_routes import last_routes_text
 from vpn.sites.bgp import bgp_of
 from vpn.sites.charon import connections_of, papers_of, settings_of
-from vpn.sites.gateway import Charon, Gateway
+from vpn.sites.gateway import Gateway
 from vpn.sites.rendered import PROGRAM, STANDARD, Places, RenderedFile
 from vpn.sites.tunnel import MTU, Tunnel
 from vpn.sites.units import units_of
@@ -17,23 +17,12 @@ _HERE = Path(__file__).parent
 _SCRIPTS = ("ipsec-devices", "ipsec-look", "ipsec-watch")
 GUARD = PurePosixPath("/etc/bedplate/guard/guard.nft")
 LAST_ROUTES = PurePosixPath("/etc/bedplate/guard/last-routes")
-HANDOVER = PurePosixPath("/etc/bedplate/guard/handover.nft")
 KERNEL = PurePosixPath("/etc/sysctl.d/60-bedplate-gateway.conf")
 
 
 def files_of(gateway: Gateway, places: Places = STANDARD) -> tuple[RenderedFile, ...]:
-    """Return every file of a gateway, the guard first: nothing is to pass before it stands."""
+    """Return every file of a gateway, the guard first: nothing may pass before it is loaded."""
     return tuple(_files(gateway, places))
-
-
-def handovers_of(gateway: Gateway) -> tuple[Handover, ...]:
-    """Return who is handed to which charon: none where one charon has the ports of IKE to itself."""
-    return tuple(
-        Handover(tunnel.far.outside, charon.ports)
-        for charon in gateway.charons
-        if charon.is_moved
-        for tunnel in charon.tunnels
-    )
 
 
 def ground_of(elsewhere: tuple[IPv4Network, ...], places: Places = STANDARD) -> Iterator[RenderedFile]:
@@ -47,21 +36,20 @@ def ground_of(elsewhere: tuple[IPv4Network, ...], places: Places = STANDARD) -> 
 
 def _files(gateway: Gateway, places: Places) -> Iterator[RenderedFile]:
     yield from ground_of(gateway.elsewhere, places)
-    yield RenderedFile(HANDOVER, handover_text(handovers_of(gateway)))
-    for charon in gateway.charons:
-        yield settings_of(charon, gateway.engine, places)
-        yield from papers_of(charon, places)
-        yield connections_of(charon, gateway.engine, places)
-        yield RenderedFile(places.table(charon.name), _table(charon))
-        yield from units_of(gateway, charon, places)
+    if gateway.tunnels:
+        yield settings_of(places)
+        yield from papers_of(gateway, places)
+        yield connections_of(gateway, places)
+        yield RenderedFile(places.table, _table(gateway))
+        yield from units_of(gateway, places)
     told = bgp_of(gateway)
     if told:
         yield told
 
 
-def _table(charon: Charon) -> str:
+def _table(gateway: Gateway) -> str:
     """Return the tunnels as the scripts read them: name, number, inside address, MTU, fixed routes, who dials, echo."""
-    return "".join(f"{_row(tunnel)}\n" for tunnel in charon.tunnels)
+    return "".join(f"{_row(tunnel)}\n" for tunnel in gateway.tunnels)
 
 
 def _row(tunnel: Tunnel) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
-from vpn.sites.engine import Engine
 from vpn.sites.gateway import Gateway
 from vpn.sites.proof import Proof
 from vpn.sites.tunnel import End, Tunnel
@@ -33,7 +32,7 @@ class Peer:
 Proofs = Callable[[Peer, Peer], Proof]
 
 
-def joined(near: Peer, others: Iterable[Peer], proofs: Proofs, engine: Engine) -> Gateway:
+def joined(near: Peer, others: Iterable[Peer], proofs: Proofs) -> Gateway:
     """Return a gateway with a tunnel to each other one."""
     fars = tuple(far for far in others if far != near)
     return Gateway(
@@ -42,7 +41,6 @@ def joined(near: Peer, others: Iterable[Peer], proofs: Proofs, engine: Engine) -
         blocks=near.blocks,
         elsewhere=tuple(block for far in fars for block in far.blocks),
         tunnels=tuple(_tunnel(near, far, proofs(near, far)) for far in fars),
-        engine=engine,
     )
 
 

@@ -40,17 +40,7 @@ class Papers:
     revoked: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The key that lies on a gateway already, where nobody could be asked for it: the gateway itself puts it in.
-
-    `text` is the word that stands in its place in the files.
-    """
-
-    text: str
-
-
-Proof = SharedKey | Papers | Kept
+Proof = SharedKey | Papers
 # By what the gateway of one place, named first, and that of another know each other; raises BedplateError where what
 # is kept for them does not serve.
 PlaceProofs = Callable[[str, str], Proof]

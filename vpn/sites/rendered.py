@@ -27,17 +27,20 @@ class Places:
     lib: PurePosixPath
     log: PurePosixPath | None = None
 
-    def folder(self, charon: str) -> PurePosixPath:
-        """Return the folder of one charon's files."""
-        return self.etc / charon
+    @property
+    def folder(self) -> PurePosixPath:
+        """The folder of charon's files."""
+        return self.etc / "tunnels"
 
-    def table(self, charon: str) -> PurePosixPath:
-        """Return the file in which the scripts find one charon's tunnels."""
-        return self.folder(charon) / "table"
+    @property
+    def table(self) -> PurePosixPath:
+        """The file in which the scripts find the tunnels."""
+        return self.folder / "table"
 
-    def socket(self, charon: str) -> str:
-        """Return where one charon takes its orders, as swanctl calls it."""
-        return f"unix://{self.run / charon}.vici"
+    @property
+    def socket(self) -> str:
+        """The control socket of charon, as swanctl names it."""
+        return f"unix://{self.run}/tunnels.vici"
 
 
 STANDARD = Places(

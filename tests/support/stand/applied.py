@@ -15,7 +15,7 @@ from tests.support.stand.carried import laid
 from tests.support.stand.node import Node
 from tests.support.stand.operator import Operator
 from tests.support.stand.stand import Stand
-from vpn.sites.engine import Engine
+from tests.support.stand.userspace import substitute_ipsec
 
 MACHINES = {
     "titan-03.cellar": "192.168.40.23",  # people log in here
@@ -86,9 +86,10 @@ def applied_lab(folder: Path) -> Iterator[Lab]:
         fleet = folder / "fleet.yaml"
         operator = Operator(stand, fleet)
         lab = Lab(stand, operator, fleet, {name: stand.boot(name, at) for name, at in MACHINES.items()}, {})
+        substitute_ipsec(lab.nodes["gate.cellar"])
         lab.write(_text(stand.key.with_name("operator.pub").read_text()))
         first = operator.changes(*MACHINES)
-        laid(lab.nodes["gate.cellar"], cellar(Engine.DAEMON, plan_of(fleet)))
+        laid(lab.nodes["gate.cellar"], cellar(plan_of(fleet)))
         yield replace(lab, first=first)
 
 
