@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.lab_pair import ATTIC, CELLAR, one_key
 from tests.support.netlab_program import until
-from tests.support.page import spoken, told_commands
+from tests.support.page import told_commands
 from tests.support.site_side import cellar
 from tests.support.stand.carried import laid
 from tests.support.stand.lab import recorded_lab
@@ -114,17 +114,16 @@ def _listen(node: Node, *charons: str) -> bool:
     return node.run(f"{there} && echo there || true") != ""
 
 
-def test_a_gateway_shows_where_the_page_says_to_look(node: Node) -> None:
-    """Associations, BGP's peers, what the guard counts, and why: each by the page's own command."""
+def test_operator_commands_show_the_state_of_a_gateway(node: Node) -> None:
+    """Security associations, BGP peers, the counters of the guard and the log of each charon are visible."""
     laid(node, SITE)
     charon = SITE.charons[0].name
-    listed = spoken("vpn-sites.md", "swanctl --list-sas --uri unix:///run/bedplate-ipsec/<charon>.vici")
     until(lambda: _listen(node, charon), 30, "it does not listen")
 
-    node.run(listed.replace("<charon>", charon))
-    bgp = node.run(spoken("vpn-sites.md", "vtysh -c 'show bgp summary'"))
-    rules = node.run(spoken("vpn-sites.md", "nft list table inet bedplate_guard"))
-    journal = node.run(spoken("vpn-sites.md", "journalctl -u 'bedplate-ipsec-*'") + " --no-pager")
+    node.run(f"swanctl --list-sas --uri unix:///run/bedplate-ipsec/{charon}.vici")
+    bgp = node.run("vtysh -c 'show bgp summary'")
+    rules = node.run("nft list table inet bedplate_guard")
+    journal = node.run("journalctl -u 'bedplate-ipsec-*' --no-pager")
 
     assert bgp.count("\n169.254.") == len(SITE.charons), bgp
     assert "counter packets" in rules

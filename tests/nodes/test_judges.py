@@ -85,11 +85,6 @@ def test_each_failure_that_is_left_has_its_reason(fresh: Seen, hardened: Seen) -
     assert {rule: hardened.cis.results.get(rule) for rule in hardened.cis.failed ^ set(known)} == {}
 
 
-def test_a_reason_that_is_missing_is_seen() -> None:
-    """A row without its reason is no row."""
-    assert _reasons("| `a` | it is so because of that |\n| `b` | |\n") == {"a": "it is so because of that"}
-
-
 def _seen(node: Node) -> Seen:
     audit = (str(ROOT / PROGRAMS / "ssh-audit"), str(node.address))
     policy = node.desk.run(audit[0], "--no-colors", "--policy", POLICY, audit[1]).stdout
