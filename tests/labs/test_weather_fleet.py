@@ -17,6 +17,8 @@ from bedplate.rehearsal.weather import FAIR, Fault, Trouble, Weather
 from tests.support.inventory import inventory
 from tests.support.sketch import group, laptops, sketch
 
+pytestmark = pytest.mark.nightly
+
 
 @dataclass(frozen=True, slots=True)
 class Made:

@@ -27,6 +27,8 @@ from tests.support.virtual.code import bring_code
 from tests.support.virtual.gateway import MASKED, STOPPED, with_tunnels
 from vpn.sites.engine import Engine
 
+pytestmark = pytest.mark.nightly
+
 NAME = "gate.cellar"
 SITE = cellar(Engine.KERNEL)
 ONE_REGION = replace(SITE, tunnels=tuple(one for one in SITE.tunnels if one.name.startswith(REGION)))

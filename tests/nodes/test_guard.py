@@ -20,6 +20,8 @@ from vpn.sites.engine import PROBE, Engine, engine_told
 from vpn.sites.files import files_of
 from vpn.sites.pair import joined
 
+pytestmark = pytest.mark.nightly
+
 NAME = "gate.cellar"
 ROLES = ("--role", "guard", "--role", "keeper")
 

@@ -22,6 +22,8 @@ from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 from tests.support.virtual.user_mode import user_mode
 
+pytestmark = pytest.mark.nightly
+
 GUARD, TIMER = "/usr/local/sbin/bedplate-storage-guard", "bedplate-storage-guard.timer"
 STRANGER = "198.51.100.7"
 # Seconds of silence after which the guard takes a mount off, here; without it, the mount waits for ever.

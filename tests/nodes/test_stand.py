@@ -14,6 +14,8 @@ from tests.support.stand.node import Node
 from tests.support.stand.room import make_room
 from tests.support.stand.stand import Stand
 
+pytestmark = pytest.mark.nightly
+
 # Boots a machine, says by which mark it is known, and waits to be killed.
 FORGETFUL = """
 import sys

@@ -8,6 +8,8 @@ import pytest
 from tests.support.netlab import Lab, LabHost
 from tests.support.netlab_probe import capture, packets, pinging
 
+pytestmark = pytest.mark.nightly
+
 NEAR, FAR = "192.0.2.1", "192.0.2.2"
 
 
