@@ -36,16 +36,6 @@ def client_key(server_key: str, name: str) -> str:
     return _pem(_CLIENT, key + _wrapped(_unpacked(server_key, _SERVER), key + metadata))
 
 
-def name_in(client: str, server_key: str) -> str:
-    """Return the name that a laptop's key is bound to; InputError when it is of another server's key."""
-    wrapped = _unpacked(client, _CLIENT)[_CLIENT_KEY:]
-    key, tag = _unpacked(server_key, _SERVER), wrapped[:_TAG]
-    plain = _crypted(key, tag, wrapped[_TAG:-2])
-    if not hmac.compare_digest(tag, _tag(key, plain)):
-        raise InputError("the tls-crypt-v2 key belongs to other gateways", fix="renew the laptop's certificate")
-    return plain[_CLIENT_KEY + 1 :].decode()
-
-
 def _wrapped(key: bytes, plain: bytes) -> bytes:
     tag = _tag(key, plain)
     return tag + _crypted(key, tag, plain) + _length(plain)

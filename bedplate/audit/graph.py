@@ -22,10 +22,6 @@ class Graph:
         for kind in kinds:
             yield from self._kinds.get(kind, ())
 
-    def by_urn(self, urn: str) -> Node | None:
-        """Return the resource of that URN."""
-        return self._urns.get(urn)
-
     def targets(self, node: Node, key: str, *kinds: str, ident: str = "") -> tuple[Node, ...]:
         """Return what a property refers to: by its value (or `ident`), or by dependency where that cannot be seen."""
         value = ident or node.inputs.get(key)

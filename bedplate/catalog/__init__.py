@@ -1,7 +1,7 @@
 """Dated facts about AWS, with typed readers: regions, instance types, where they are offered, list prices.
 
 What changes when AWS changes lives in `data/`, one fact a line under its date and source, never in logic.
-Every reader has its writer beside it: refreshed facts keep the form, and a diff shows what AWS changed.
+What `bedplate catalog refresh` renews has its writer beside its reader: the form stays, a diff shows what AWS changed.
 """
 
 from bedplate.catalog.catalog import Catalog

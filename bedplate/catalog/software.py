@@ -1,12 +1,12 @@
 """What the image of a node is made of, as text: driver branches, the GPUs they run, versions of Kubernetes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 
 from bedplate.catalog.sheet import ABSENT
 
-OPEN, CLOSED = "open", "closed"
+OPEN = "open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,6 @@ def read_drivers(rows: Iterable[str]) -> dict[str, DriverFacts]:
     }
 
 
-def write_drivers(drivers: Mapping[str, DriverFacts]) -> tuple[str, ...]:
-    """Return one row a branch, oldest first."""
-    return tuple(
-        f"{name}\t{write_kernel(facts.kernel) if facts.kernel else ABSENT}\t{facts.ends or ABSENT}"
-        for name, facts in sorted(drivers.items())
-    )
-
-
 def read_chips(rows: Iterable[str]) -> dict[str, ChipFacts]:
     """Return the GPUs by name."""
     cells = (row.split("\t") for row in rows)
@@ -68,20 +60,7 @@ def read_chips(rows: Iterable[str]) -> dict[str, ChipFacts]:
     }
 
 
-def write_chips(chips: Mapping[str, ChipFacts]) -> tuple[str, ...]:
-    """Return one row a GPU, by name."""
-    return tuple(
-        f"{name}\t{facts.generation}\t{facts.first}\t{OPEN if facts.open else CLOSED}"
-        for name, facts in sorted(chips.items())
-    )
-
-
 def read_releases(rows: Iterable[str]) -> dict[str, date]:
     """Return the day on which each minor version of Kubernetes gets its last patch, oldest version first."""
     cells = (row.split("\t") for row in rows)
     return {version: date.fromisoformat(ends) for version, ends in cells}
-
-
-def write_releases(releases: Mapping[str, date]) -> tuple[str, ...]:
-    """Return one row a minor version, oldest first."""
-    return tuple(f"{version}\t{releases[version]}" for version in sorted(releases, key=read_kernel))

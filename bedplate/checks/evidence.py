@@ -50,11 +50,6 @@ class Evidence:
         return part not in self.lost
 
 
-def evidence_of(fleet: Fleet, catalog: Catalog, today: date) -> Evidence:
-    """Return the evidence of a fleet that comes from no file: it declares what it holds."""
-    return Evidence(fleet, catalog, Declared(fleet.model_dump(exclude_unset=True)), today)
-
-
 def _below(value: object, name: str) -> object:
     """Return the value of a mapping by its key, or of a list by its index; None where there is none."""
     if isinstance(value, tuple):

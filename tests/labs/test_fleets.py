@@ -25,7 +25,14 @@ from tests.support.reached import NAMES, graph_of, plan_named, report_of
 Walked = tuple[FleetPlan, Fabric]
 
 
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in NAMES])
+# All tests of a fleet run in one process; those of the lab on each push, all others at night.
+_FLEETS = [
+    pytest.param(name, marks=[pytest.mark.xdist_group(name), *([] if name == "lab" else [pytest.mark.nightly])])
+    for name in NAMES
+]
+
+
+@pytest.fixture(scope="module", params=_FLEETS)
 def fleet(request: pytest.FixtureRequest) -> str:
     """Give the name of each fleet in turn."""
     return str(request.param)

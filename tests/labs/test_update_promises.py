@@ -17,7 +17,7 @@ from tests.support.lived import Apart, Lived, Row, apart, edited, living, rows
 from tests.support.observed import observed
 
 # Its fleets are made once, by the one worker that has all of them.
-pytestmark = pytest.mark.xdist_group("promises")
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("promises")]
 TABLES = {
     "groups": rows("groups.yaml"),
     "stores": rows("stores.yaml"),

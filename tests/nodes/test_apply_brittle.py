@@ -27,6 +27,8 @@ from tests.support.stand.lab import BENCH, LabFolder
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
+pytestmark = pytest.mark.nightly
+
 ALL = "all at once"
 TRIAL = "Packet filter and sshd, on trial"
 # What the exporter's package brings by itself: found in its place when its turn comes.

@@ -8,6 +8,8 @@ import pytest
 from tests.support.stand.lab import BENCH, QUICK, LabFolder, wait_for
 from tests.support.stand.node import Node
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.mark.usefixtures("drifted")
 def test_a_cut_wire_is_told_and_the_next_apply_makes_it_good(lab_of_one: LabFolder, node: Node) -> None:

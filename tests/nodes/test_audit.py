@@ -11,6 +11,8 @@ from tests.support.stand.node import Node
 from tests.support.stand.operator import ROOT, Operator
 from tests.support.stand.stand import Stand
 
+pytestmark = pytest.mark.nightly
+
 RULE = "the-node-knows-its-name"
 
 

@@ -12,6 +12,8 @@ from tests.support.stand.layer import baked
 from tests.support.stand.operator import ROOT
 from tests.support.stand.overlay import mounted
 
+pytestmark = pytest.mark.nightly
+
 # What a bake does: pyinfra in a root, with the install stage alone.
 DEPLOY = """
 from roles.catalog import roles_of

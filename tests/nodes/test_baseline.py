@@ -11,6 +11,8 @@ from tests.support.stand.node import Node
 from tests.support.stand.operator import Operator
 from tests.support.stand.stand import Stand
 
+pytestmark = pytest.mark.nightly
+
 NAME = "titan-01.cellar"
 # A repository like Debian's own for security, signed by a key that was made here; packages are stand-ins.
 REPOSITORY = """

@@ -25,6 +25,8 @@ from tests.support.stand.deploying import deployed
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
+pytestmark = pytest.mark.nightly
+
 NAME = "workbench-cpu-1.us-west-2"
 LAB = plan_of(EXAMPLES / "lab.yaml")
 DATASETS, RESULTS = "lab-datasets-111122223333-us-west-2", "lab-results-111122223333-us-west-2"

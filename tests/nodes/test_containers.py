@@ -13,6 +13,8 @@ from tests.support.stand.command import CommandError
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
+pytestmark = pytest.mark.nightly
+
 WORKBENCH, WORKER = "titan-03.cellar", "titan-01.cellar"
 BRIDGE = IPv4Interface("172.17.0.1/16")
 PUBLISHED = 8080

@@ -28,6 +28,8 @@ from tests.support.stand.userspace import stop_substituting, substitute_ipsec
 from tests.support.virtual.code import bring_code
 from tests.support.virtual.gateway import MASKED, STOPPED, with_tunnels
 
+pytestmark = pytest.mark.nightly
+
 NAME = "gate.cellar"
 SITE = cellar()
 ONE_REGION = replace(SITE, tunnels=tuple(one for one in SITE.tunnels if one.name.startswith(REGION)))

@@ -9,6 +9,8 @@ from tests.support.stand.lab import LabFolder, lab_folder
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
+pytestmark = pytest.mark.nightly
+
 NAME = "titan-01.cellar"
 # What an installer leaves: nobody who may become root, and no program by which anybody could.
 _BARE = "userdel --remove ubuntu; rm /etc/sudoers.d/*; SUDO_FORCE_REMOVE=yes apt-get purge --yes --quiet sudo"

@@ -21,6 +21,8 @@ from tests.support.stand.lab import BEDPLATE, LabFolder, lab_folder
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
+pytestmark = pytest.mark.nightly
+
 NAME, FULL_NAME = "workbench-cpu-1.us-west-2", "workbench-cpu-1.us-west-2.lab.internal"
 ADDRESS = "10.64.33.7"
 # This machine's own loopback, as it is seen through slirp4netns.

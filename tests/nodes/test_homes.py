@@ -27,6 +27,8 @@ from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 from tests.support.virtual.user_mode import user_mode
 
+pytestmark = pytest.mark.nightly
+
 MIB = 1 << 20
 DISKS = ("/dev/disk/by-id/test-a", "/dev/disk/by-id/test-b")
 # There is no udev, which takes half of a boot.

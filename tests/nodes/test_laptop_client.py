@@ -1,5 +1,6 @@
 """A profile as people's desktops take it: imported by NetworkManager on a booted machine, and dialled."""
 
+import shlex
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
@@ -8,12 +9,15 @@ import pytest
 from tests.support.laptop_plans import RESOLVERS, lab_gateways
 from tests.support.page import told_commands
 from tests.support.stand.gateways import GATE, PUBLIC, LaptopGateways, open_device
+from tests.support.stand.mirror import APT_INSTALL
 from tests.support.stand.node import Node
+
+pytestmark = pytest.mark.nightly
 
 DEVICE, ADDRESS = "desktop", "192.168.43.9"
 COMMANDS = tuple(line for line in told_commands("vpn.md") if line.startswith("nmcli"))
 IMPORT, SPLIT, UP = COMMANDS
-INSTALL = "DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends network-manager-openvpn"
+INSTALL = f"DEBIAN_FRONTEND=noninteractive {shlex.join(APT_INSTALL)} network-manager-openvpn"
 # What a desktop has: its own network is NetworkManager's.
 OWN_NETWORK = (
     "nmcli connection add type ethernet ifname eth0 con-name own ipv6.method disabled ipv4.method manual "

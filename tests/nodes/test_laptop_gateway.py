@@ -6,7 +6,7 @@ from time import time
 import pytest
 
 from tests.support.netlab_program import LabProgram, until
-from tests.support.page import spoken, told_commands
+from tests.support.page import told_commands
 from tests.support.planted import Rule, Where, planted
 from tests.support.stand.gateways import GATE, HOME, LaptopGateways, open_device
 from tests.support.stand.looked import FOUND, looked
@@ -71,7 +71,7 @@ def test_a_gateway_serves_again_after_a_boot(gateways: LaptopGateways) -> None:
 
     until(lambda: home.run("systemctl is-active bedplate-laptops@udp || true").strip() == "active", 60, "it serves")
 
-    assert "chain forward" in home.run(spoken("vpn.md", "nft list table inet bedplate_laptops"))
+    assert "chain forward" in home.run("nft list table inet bedplate_laptops")
 
 
 def test_systemd_syncs_each_day_for_who_is_not_root(gateways: LaptopGateways) -> None:
@@ -81,11 +81,11 @@ def test_systemd_syncs_each_day_for_who_is_not_root(gateways: LaptopGateways) ->
     units = node.root / "home/ubuntu/.config/systemd/user"
     gateways.signed("timer", "--write", str(units))
     node.run("chown -R ubuntu: /home/ubuntu/.config")
-    node.run(spoken("vpn.md", "loginctl enable-linger") + " ubuntu")
+    node.run("loginctl enable-linger ubuntu")
 
     done = node.ssh(enable)
     due = node.ssh('date +%s -d "$(systemctl --user show -P NextElapseUSecRealtime bedplate-vpn-lab.timer)"')
-    status = node.ssh(spoken("vpn.md", "systemctl --user status bedplate-vpn-lab") + " --no-pager")
+    status = node.ssh("systemctl --user status bedplate-vpn-lab --no-pager")
 
     assert done.returncode == 0, done.stderr
     assert 0 < int(due.stdout) - time() <= 25 * 3600

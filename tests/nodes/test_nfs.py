@@ -22,6 +22,8 @@ from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 from tests.support.virtual.user_mode import user_mode
 
+pytestmark = pytest.mark.nightly
+
 GUARD, TIMER = "/usr/local/sbin/bedplate-storage-guard", "bedplate-storage-guard.timer"
 # A host of the LAN that is no machine of the plan.
 STRANGER = "192.168.40.99"

@@ -13,6 +13,8 @@ from tests.support.stand.fresh import make_key
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
+pytestmark = pytest.mark.nightly
+
 NAME = "titan-01.cellar"
 # As the role `hardened` has it; this machine has the role `people` alone.
 READS_KEYS = "printf 'AuthorizedKeysFile /etc/ssh/authorized_keys.d/%%u .ssh/authorized_keys\\n'"

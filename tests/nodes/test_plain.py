@@ -14,6 +14,8 @@ from tests.support.stand.node import Node
 from tests.support.stand.operator import ROOT
 from tests.support.stand.stand import Stand
 
+pytestmark = pytest.mark.nightly
+
 _PYINFRA, _PYTEST = (str(Path(sys.executable).with_name(name)) for name in ("pyinfra", "pytest"))
 
 

@@ -8,6 +8,8 @@ from tests.support.stand.command import CommandError
 from tests.support.stand.node import Node
 from tests.support.stand.stand import Stand
 
+pytestmark = pytest.mark.nightly
+
 # Stand-ins: two versions of what is wanted, and one that would replace a package of the distribution.
 ARCHIVE = """
 export GNUPGHOME=/srv/keys; mkdir -p -m 700 $GNUPGHOME; mkdir -p /srv/archive; cd /srv/archive

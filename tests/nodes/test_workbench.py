@@ -19,6 +19,8 @@ from tests.support.stand.node import Node
 from tests.support.stand.operator import Operator
 from tests.support.stand.stand import Stand
 
+pytestmark = pytest.mark.nightly
+
 NAME = "workbench-cpu-1.us-west-2"
 ROLES = ("--role", "baseline", "--role", "people", "--role", "workbench", "--role", "monitoring")
 # What an image of the cloud has: at each boot it would set the machine's name back.

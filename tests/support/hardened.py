@@ -1,9 +1,7 @@
 """What a node in memory answers to the questions of the role `hardened`, beside those about files."""
 
-import hashlib
 from collections.abc import Mapping
 
-from roles.hardened.trial import Trial
 from tests.support.disk import Disk
 from tests.support.recorded import Lines, Recorded
 from tests.support.recorder import Recorder
@@ -60,11 +58,6 @@ def fresh(table: Recorded) -> Recorder:
 def again(table: Recorded, disk: Disk, answers: Mapping[str, Lines] | None = None) -> Recorder:
     """Return the machine after an apply that was confirmed, but for other answers."""
     return Recorder(table.but({**_CLOSED, **_texts(disk), **(answers or {})}), disk)
-
-
-def sums(trial: Trial) -> tuple[str, ...]:
-    """Return the SHA-256 of what a trial is about."""
-    return tuple(hashlib.sha256(text.encode()).hexdigest() for text in (trial.packets, trial.sshd))
 
 
 def _texts(disk: Disk) -> Mapping[str, Lines]:

@@ -21,12 +21,6 @@ def told_blocks(page: str) -> tuple[list[str], ...]:
     return tuple(list(block_commands(block)) for block in blocks)
 
 
-def spoken(page: str, command: str) -> str:
-    """Return a command of a page's prose as it stands there; AssertionError where it does not."""
-    assert command in prose_commands(page_text(page)), f"docs/{page} does not tell of {command}"
-    return command
-
-
 def told_yaml(page: str, word: str) -> str:
     """Return the part of a fleet file that a page shows, with a word in it; StopIteration where it shows none."""
     blocks = (block for block in page_text(page).split("```")[1::2] if block.startswith("yaml\n"))

@@ -20,7 +20,6 @@ TWELVE = (
     *("us-east-1", "us-east-2", "us-west-1", "us-west-2", "ca-central-1", "sa-east-1"),
     *("eu-west-1", "eu-west-2", "eu-central-1", "eu-north-1", "ap-northeast-1", "ap-southeast-2"),
 )
-Graph = list[dict[str, Any]]
 
 
 def _fleet(regions: Mapping[str, Sequence[str]], **parts: Any) -> Fleet:  # noqa: ANN401  raw values, as sketch takes them

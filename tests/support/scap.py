@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.stand.command import call
-from tests.support.stand.mirror import mirror_here
+from tests.support.stand.mirror import APT_GET, mirror_here
 
 _PACKAGE, _VERSION = "ssg-debderived", "0.1.76-1"
 _SHA256 = "dd41637d94ac0f9f3cb5cbb41a6ce17d8f0739673291bdb1763c3f16bc8dbee7"
@@ -75,8 +75,8 @@ def _package(folder: Path) -> Path:
         f"-oDir::Cache={state / 'cache'}",
         "-oAPT::Sandbox::User=root",
     )
-    call("apt-get", *own, "--quiet", "update", seconds=300)
-    call("env", "--chdir", str(folder), "apt-get", *own, "--quiet", "download", f"{_PACKAGE}={_VERSION}", seconds=300)
+    call(*APT_GET, *own, "update", seconds=300)
+    call("env", "--chdir", str(folder), *APT_GET, *own, "download", f"{_PACKAGE}={_VERSION}", seconds=300)
     package = folder / f"{_PACKAGE}_{_VERSION}_all.deb"
     assert hashlib.sha256(package.read_bytes()).hexdigest() == _SHA256, f"{package} is another than the one known"
     return package

@@ -17,10 +17,6 @@ def _record(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
     return settled([one for one in found if one["Name"].startswith(inputs["name"])])
 
 
-def _zone_name(aws: Aws, ident: str, _inputs: Mapping[str, Any]) -> object:
-    return str(aws.call("route53", "get_hosted_zone", Id=ident)["HostedZone"]["Name"]).rstrip(".")
-
-
 def _home(ident: str, inputs: Mapping[str, Any]) -> object:
     return inputs["zoneId"]
 

@@ -1,33 +1,18 @@
-"""The text of the catalogue: it reads back, and the shipped files are as their writer leaves them."""
+"""The text of the catalogue: it reads back, and the files that a refresh renews are as their writer leaves them."""
 
 import pytest
 
-from bedplate.catalog.facts import AcceleratorFacts, GpuFacts, InstanceFacts, RegionFacts
+from bedplate.catalog.facts import AcceleratorFacts, GpuFacts, InstanceFacts
 from bedplate.catalog.instances import read_instances, write_instances
 from bedplate.catalog.offers import read_offers, write_offers
 from bedplate.catalog.prices import read_prices, write_prices
-from bedplate.catalog.regions import read_regions, write_regions
 from bedplate.catalog.sheet import read_sheet, write_sheet
 from bedplate.catalog.shipped import FOLDER, shipped
-from bedplate.catalog.software import (
-    read_chips,
-    read_drivers,
-    read_releases,
-    write_chips,
-    write_drivers,
-    write_releases,
-)
-from bedplate.catalog.timezones import read_time_zones, write_time_zones
 
 REWRITTEN = {
     "instances": lambda rows: write_instances(read_instances(rows).values()),
     "offers": lambda rows: write_offers(read_offers(rows)),
     "prices": lambda rows: write_prices(read_prices(rows)),
-    "drivers": lambda rows: write_drivers(read_drivers(rows)),
-    "gpus": lambda rows: write_chips(read_chips(rows)),
-    "kubernetes": lambda rows: write_releases(read_releases(rows)),
-    "timezones": lambda rows: write_time_zones(read_time_zones(rows)),
-    "regions": lambda rows: write_regions(read_regions(rows).values()),
 }
 
 TYPES = (
@@ -72,16 +57,6 @@ def test_other_columns_are_refused() -> None:
     """Cells are known by their place, so a file with other columns must not be read at all."""
     with pytest.raises(ValueError, match="the columns must be type, arch"):
         read_instances(["type\tvcpus", "m5.large\t2"])
-
-
-def test_regions_read_back() -> None:
-    """A region keeps its zones, its place and whether it must be enabled."""
-    regions = (
-        RegionFacts("xx-north-1", ("xx-north-1a", "xx-north-1c"), opt_in=True, place="São Paulo"),
-        RegionFacts("xx-south-1", ("xx-south-1b",), opt_in=False),
-    )
-
-    assert tuple(read_regions(write_regions(regions)).values()) == regions
 
 
 def test_a_family_alike_is_one_row_a_region() -> None:

@@ -4,7 +4,7 @@ from datetime import date
 from typing import Any
 
 from bedplate.catalog import load_catalog
-from bedplate.checks.evidence import evidence_of
+from bedplate.checks.evidence import Declared, Evidence
 from bedplate.checks.room import check_room
 from tests.support.sketch import group, sketch
 
@@ -18,7 +18,8 @@ def told(*ladder: dict[str, Any], most: int) -> list[str]:
         blocks={"us-west-2": "10.64.0.0/20"},
         groups={"train": group(*ladder, types=["p5.48xlarge"], nodes={"min": 0, "max": most})},
     )
-    return [fault.code for fault in check_room(evidence_of(fleet, load_catalog(), date(2026, 11, 21)))]
+    declared = Declared(fleet.model_dump(exclude_unset=True))
+    return [fault.code for fault in check_room(Evidence(fleet, load_catalog(), declared, date(2026, 11, 21)))]
 
 
 def held(number: int, machines: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from bedplate.errors import InputError
 from tests.support.needs import need_program
-from vpn.tls_crypt import client_key, name_in, new_server_key
+from vpn.tls_crypt import client_key, new_server_key
 
 SERVER = new_server_key()
 
@@ -17,20 +17,9 @@ def _payload(text: str) -> bytes:
     return base64.b64decode("".join(text.splitlines()[1:-1]))
 
 
-def test_a_laptops_key_is_bound_to_its_name() -> None:
-    """A gateway that unwraps it reads whose it is."""
-    assert name_in(client_key(SERVER, "ada.laptop"), SERVER) == "ada.laptop"
-
-
 def test_two_laptops_share_no_key() -> None:
     """Nor does one laptop twice."""
     assert client_key(SERVER, "ada.laptop") != client_key(SERVER, "ada.laptop")
-
-
-def test_a_key_for_other_gateways_is_refused() -> None:
-    """It would be dropped without a word by the real ones."""
-    with pytest.raises(InputError, match="other gateways"):
-        name_in(client_key(new_server_key(), "ada.laptop"), SERVER)
 
 
 @pytest.mark.parametrize(
@@ -53,4 +42,3 @@ def test_keys_are_as_long_as_openvpns_own(tmp_path: Path) -> None:
 
     assert len(_payload(server.read_text())) == len(_payload(SERVER))
     assert len(_payload(client.read_text())) == len(_payload(client_key(SERVER, "ada.laptop")))
-    assert name_in(client.read_text(), server.read_text()) == "ada.laptop"

@@ -21,7 +21,7 @@ WIRES = ("gate", "aws", "west", "laptop0", "laptop1")
 PING = ("ping", "-n", "-c", "2", "-i", "0.1", "-W", "1")
 # Of docs/vpn-sites.md's promises, for a line that was cut and a charon that was started again.
 SOON = 5
-pytestmark = pytest.mark.xdist_group("chain")
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("chain")]
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,8 @@ from tests.support.lab_sites import SitesLab, sites_lab
 from tests.support.netlab_probe import capture, packets, pinging
 from tests.support.netlab_program import until
 
-pytestmark = pytest.mark.xdist_group("direct")
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("direct")]
 CLEAR = "net 192.168.40.0/22 or net 192.168.60.0/24"
-TO_AWS = "host 203.0.113.250 or net 203.0.113.0/24"
 # From the table of promises in docs/vpn-sites.md: BGP's hold of 12 s, and a machine that does other things as well.
 MOST_SECONDS = 15
 

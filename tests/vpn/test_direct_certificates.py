@@ -14,7 +14,7 @@ from tests.support.lab_sites import LabSite, SitesLab, first_only, sites_lab
 from tests.support.netlab_probe import capture, packets
 from tests.support.netlab_program import until
 
-pytestmark = pytest.mark.xdist_group("direct-certificates")
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("direct-certificates")]
 PLAN = direct_plan(TEXT + "vpn: {tunnels: {auth: certificates}}\n")
 CLEAR = "net 192.168.40.0/22 or net 192.168.60.0/24"
 

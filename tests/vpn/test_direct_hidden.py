@@ -12,7 +12,7 @@ from tests.support.lab_sites import SitesLab, sites_lab
 from tests.support.netlab_probe import capture, packets
 from tests.support.netlab_program import until
 
-pytestmark = pytest.mark.xdist_group("direct-hidden")
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("direct-hidden")]
 # The second in the alphabet, which would wait: hidden, it dials.
 PLAN = direct_plan(TEXT.replace("asn: 65010", "asn: 65010, behind_nat: true"))
 CLEAR = "net 192.168.40.0/22 or net 192.168.60.0/24 or net 192.0.2.0/24"

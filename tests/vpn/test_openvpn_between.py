@@ -10,7 +10,7 @@ from tests.support.laptop_plans import met_gateways
 ADA, BOB, EVE = "ada.laptop", "bob.desk", "eve.phone"
 # By the slots of the three, at the gateway that each dials, over the transport that it takes.
 ADA_IS, BOB_IS, EVE_IS = "10.121.0.2", "10.121.2.3", "10.121.4.4"
-pytestmark = pytest.mark.xdist_group("laptops-between")
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("laptops-between")]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from vpn.laptops.guard import laptop_rules
 
 ADA, BOB = "ada.laptop", "bob.laptop"
 HOME = PLACES[0]
-pytestmark = pytest.mark.xdist_group("laptops-faults")
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("laptops-faults")]
 
 
 @dataclass(frozen=True)

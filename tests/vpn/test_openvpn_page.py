@@ -18,7 +18,7 @@ APPLIES = "bedplate node apply gate.cellar laptops.us-west-2"
 ADA = "ada.laptop"
 _NAMES = (f"{region}-{number}" for region in ("us-west-2", "us-east-1", "eu-north-1") for number in (1, 2))
 NO_TUNNELS = f"error: gate.cellar: it was not brought the tunnels {', '.join(_NAMES)}: `bedplate vpn tunnels`"
-pytestmark = pytest.mark.xdist_group("laptops-reach")
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("laptops-reach")]
 
 
 @pytest.fixture

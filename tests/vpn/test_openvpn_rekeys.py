@@ -13,7 +13,7 @@ ADA = "ada.laptop"
 SECONDS, RUN_SECONDS = 6, 28
 MOST_LOST = 0.002
 RENEWED = "TLS: soft reset"
-pytestmark = pytest.mark.xdist_group("laptops-between")
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("laptops-between")]
 
 
 def _short(text: str) -> str:

@@ -16,7 +16,7 @@ from tests.support.netlab_program import until
 from tests.support.standing_regions import INSIDE, MOST_SECONDS, seen_of_pings, standing_regions
 from vpn.keeper.answering import answers
 
-pytestmark = pytest.mark.xdist_group("regions")
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("regions")]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from tests.support.netlab_probe import capture, packets
 from tests.support.netlab_program import until
 from tests.support.standing_regions import INSIDE, MOST_SECONDS, seen_of_pings, standing_regions
 
-pytestmark = pytest.mark.xdist_group("regions-certificates")
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("regions-certificates")]
 PLAN = joined_plan(text=TEXT.replace("vpn:\n", "vpn:\n  tunnels: {auth: certificates}\n"))
 
 

@@ -10,6 +10,8 @@ from tests.support.papers import open_office, papers_for
 from tests.support.skewed import skewed
 from vpn.sites.pair import Proofs
 
+pytestmark = pytest.mark.nightly
+
 
 def _papers() -> Proofs:
     return papers_for(open_office(datetime.now(UTC)))

@@ -12,7 +12,7 @@ from tests.support.netlab_probe import capture, megabits, packets
 from tests.support.netlab_program import until
 from vpn.guard.last_routes import PROTOCOL
 
-pytestmark = pytest.mark.xdist_group("one-arm")
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("one-arm")]
 INSIDE = "net 10.0.0.0/8 or net 192.168.0.0/16"
 # In the internet, and no end of a tunnel.
 INTERNET = "203.0.113.1"

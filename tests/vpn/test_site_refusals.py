@@ -16,6 +16,8 @@ from vpn.sites.proof import Papers, Proof, SharedKey
 from vpn.sites.rendered import RenderedFile
 from vpn.subject import Use
 
+pytestmark = pytest.mark.nightly
+
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
 # Certificates and lists last for 90 days and are valid for 5 minutes before they are made.
 STRONG_IKE, STRONG_ESP = "aes256gcm16-prfsha384-ecp384", "aes256gcm16-ecp384"

@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from time import sleep
 
+import pytest
+
 from tests.support.first_turn import first_turn
 from tests.support.lab_gateway import Amend
 from tests.support.lab_pair import RACK, Pair, one_key, pair
@@ -12,6 +14,8 @@ from tests.support.netlab_probe import Answers, pinging, steady_loss
 from tests.support.short_lives import short_lived
 from vpn.sites import pace
 from vpn.sites.rendered import RenderedFile
+
+pytestmark = pytest.mark.nightly
 
 # Shortened from hours, so that a run sees many.
 IKE_SECONDS, CHILD_SECONDS, RUN_SECONDS = 14, 5, 40

@@ -13,8 +13,7 @@ from bedplate.rehearsal.placement import structure
 from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Aws
 
-# Inputs that are not launch data, by what they belong to: the template, a version of it, or none but the provider.
-_OWN = ("name", "namePrefix", "tags")
+# Inputs of a version of the template that are not launch data.
 _VERSION = ("defaultVersion", "description", "updateDefaultVersion")
 _LAUNCH = (
     "blockDeviceMappings",

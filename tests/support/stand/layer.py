@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.support.stand.baked import ARCHIVED, INSTALLED
 from tests.support.stand.command import call
-from tests.support.stand.mirror import RELEASE, Mirror, mirror_here
+from tests.support.stand.mirror import APT_GET, APT_INSTALL, RELEASE, Mirror, mirror_here
 from tests.support.stand.overlay import mounted
 
 _BARE = (
@@ -61,8 +61,8 @@ def _bootstrap(root: Path, mirror: Mirror) -> None:
     for authority in mirror.authorities:
         shutil.copy(authority, root / "usr/local/share/ca-certificates" / authority.name)
     inside(root, "update-ca-certificates")
-    inside(root, "apt-get", "update", "--quiet")
-    inside(root, "apt-get", "upgrade", "--yes", "--quiet")
+    inside(root, *APT_GET, "update")
+    inside(root, *APT_GET, "upgrade", "--yes")
     forget_identity(root)
 
 
@@ -72,9 +72,8 @@ def _bake(root: Path, below: tuple[Path, ...]) -> None:
         policy = whole / "usr/sbin/policy-rc.d"
         policy.write_text("#!/bin/sh\nexit 101\n")  # a bake starts no service
         policy.chmod(0o755)
-        install = ("apt-get", "install", "--yes", "--quiet", "--no-install-recommends")
-        inside(whole, *install, *INSTALLED)
-        inside(whole, *install, "--download-only", *ARCHIVED)
+        inside(whole, *APT_INSTALL, *INSTALLED)
+        inside(whole, *APT_INSTALL, "--download-only", *ARCHIVED)
         policy.unlink()
         forget_identity(whole)
     root.rmdir()

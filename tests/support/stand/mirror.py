@@ -10,6 +10,9 @@ from pathlib import Path
 from tests.support.stand.command import call
 
 RELEASE = "bookworm"
+# A lost download is tried again, and an index that stays lost is an error: by default `apt-get update` only warns.
+APT_GET = ("apt-get", "--quiet", "-oAcquire::Retries=5", "-oAPT::Update::Error-Mode=any")
+APT_INSTALL = (*APT_GET, "install", "--yes", "--no-install-recommends")
 _DEBIAN = "http://deb.debian.org/debian"
 _SECURITY = "http://deb.debian.org/debian-security"
 # Settings of apt that say how to reach a mirror; what else this machine prefers is its own matter.

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from roles.guard.role import BGP_PACKAGES, PACKAGES
 from tests.support.stand.layer import forget_identity, inside, kept
+from tests.support.stand.mirror import APT_INSTALL
 from tests.support.stand.overlay import mounted
 from tests.support.virtual.kernel import with_kernel
 
@@ -34,7 +35,7 @@ def with_tunnels() -> tuple[Path, ...]:
 def _make(root: Path, below: tuple[Path, ...], packages: tuple[str, ...]) -> None:
     scratch = root.with_suffix(".scratch")
     with mounted(below, scratch) as whole:
-        inside(whole, "apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *packages)
+        inside(whole, *APT_INSTALL, *packages)
         inside(whole, "systemctl", "disable", "--quiet", "strongswan", "frr")
         forget_identity(whole)
     root.rmdir()

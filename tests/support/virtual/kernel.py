@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.support.netlab import LabHost
 from tests.support.stand.command import call
 from tests.support.stand.layer import bare, forget_identity, inside, kept
+from tests.support.stand.mirror import APT_INSTALL
 from tests.support.stand.overlay import mounted
 from tests.support.virtual.line import Line
 from tests.support.virtual.machine import VirtualMachine
@@ -40,7 +41,7 @@ def emulated(disk: Path, host: LabHost, address: IPv4Address, line: Line) -> Vir
 def _make(folder: Path, below: tuple[Path, ...]) -> None:
     scratch = folder.with_suffix(".scratch")
     with mounted(below, scratch) as root:
-        inside(root, "apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *_PACKAGES)
+        inside(root, *APT_INSTALL, *_PACKAGES)
         inside(root, "systemctl", "disable", "--quiet", *_IDLE)
         forget_identity(root)
         (image,) = (root / "boot").glob("vmlinuz-*")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.support.netlab import LabHost
 from tests.support.stand.layer import bare, forget_identity, inside, kept
+from tests.support.stand.mirror import APT_INSTALL
 from tests.support.stand.overlay import mounted
 from tests.support.virtual.line import Line
 from tests.support.virtual.machine import MASKS, VirtualMachine
@@ -87,8 +88,7 @@ def _kernel() -> Path:
 def _make(folder: Path, below: tuple[Path, ...]) -> None:
     scratch = folder.with_suffix(".scratch")
     with mounted(below, scratch) as root:
-        install = ("apt-get", "install", "--yes", "--quiet", "--no-install-recommends")
-        inside(root, *install, *_PACKAGES)
+        inside(root, *APT_INSTALL, *_PACKAGES)
         inside(root, "systemctl", "disable", "--quiet", *_WAITING)
         shutil.move(root / _PROGRAM, folder / "linux")
         (version,) = (root / _MODULES).iterdir()
@@ -97,7 +97,7 @@ def _make(folder: Path, below: tuple[Path, ...]) -> None:
         shutil.copy(_FIRST, root / "usr/local/sbin/first")
         (root / "usr/local/sbin/first").chmod(0o755)
         inside(root, "apt-get", "clean")
-        inside(root, *install, "--download-only", *_ARCHIVED)
+        inside(root, *APT_INSTALL, "--download-only", *_ARCHIVED)
         forget_identity(root)
     (scratch / "upper").rename(folder / "root")
     shutil.rmtree(scratch)
