@@ -100,7 +100,9 @@ class People(Role):
 
     def _first(self, standing: Standing) -> tuple[Shipped, ...]:
         text = first_keys(self.accounts)
-        return tuple(Shipped(f"Administrators in {file}", file, text) for file in key_files(standing, self.first))
+        files_of_keys = key_files(standing, self.first)
+        # A home's owner may have made a symlink of it.
+        return tuple(Shipped(f"Administrators in {file}", file, text, replaces_symlink=True) for file in files_of_keys)
 
     def _homes(self) -> Iterator[OperationMeta]:
         if self.homes:
