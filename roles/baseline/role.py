@@ -17,6 +17,7 @@ from roles.baseline.hosts import hosts
 from roles.baseline.kernel import AT_WORK, EVERYWHERE, Setting, kernel_file, set_kernel
 from roles.baseline.limits import JOURNAL, JOURNALD, LIMITS, MANAGER
 from roles.baseline.locale import speak
+from roles.baseline.network import NETWORKD, restart_networkd
 from roles.baseline.sources import sign_sources
 from roles.baseline.swap import swap_off, without_swap_at_boot
 from roles.baseline.upgrades import upgrades
@@ -60,15 +61,16 @@ class Baseline(Role):
         if not self.node.is_named_by_ec2:
             ship(Shipped("Host name of the next boot", "/etc/hostname", f"{self.node.host}\n"))
         clock = clock_file(self.node.ground, host.get_fact(LinuxName))
-        return ship(clock, JOURNAL, kernel_file(self.settings), MANAGER)
+        return ship(clock, JOURNAL, kernel_file(self.settings), MANAGER, NETWORKD)
 
     def activate(self, changes: Changes) -> None:
         """Take the name at once, and let daemons read what has changed."""
         if not self.node.is_named_by_ec2:
             server.hostname(name="Host name", hostname=self.node.host)
-        clock, journal, settings, manager = (changes[at : at + 1] for at in range(4))
+        clock, journal, settings, manager, network = (changes[at : at + 1] for at in range(5))
         keep_time(clock)
         systemd.service(name="Journal takes its limits", service=JOURNALD, restarted=True, _if=any_changed(*journal))
         set_kernel(self.settings, settings)
         systemd.daemon_reload(name="Services take their limits", _if=any_changed(*manager))
+        restart_networkd(network)
         swap_off()

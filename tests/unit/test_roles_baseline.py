@@ -158,3 +158,15 @@ def test_sessions_and_services_have_one_language(entry: Entry) -> None:
 
     assert played.written("/etc/locale.conf") == "LANG=C.UTF-8\n"
     assert played.disk.entries["/etc/default/locale"] == Entry("link", "../locale.conf", mode=777)
+
+
+def test_a_running_networkd_reads_its_settings() -> None:
+    """It is restarted when they change, only then, and only where it runs."""
+    disk = Disk.of({})
+
+    first = Recorder(UBUNTU, disk).play(Baseline(METAL))
+    second = Recorder(UBUNTU, disk).play(Baseline(METAL))
+
+    step = "Restart systemd-networkd"
+    assert first.step(step).commands == ("systemctl try-restart systemd-networkd.service",)
+    assert not second.step(step).changed
