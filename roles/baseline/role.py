@@ -9,7 +9,7 @@ from pyinfra.operations import server, systemd
 from pyinfra.operations.util import any_changed
 
 from bedplate.plan.node import Duty, NodePlan
-from roles.base import Changes, Role
+from roles.base import Changes, DiskSpace, Role
 from roles.baseline.clock import clock_file, keep_time
 from roles.baseline.first_boot import keep_names
 from roles.baseline.greeting import greeting
@@ -33,6 +33,7 @@ class Baseline(Role):
 
     node: NodePlan
     name: ClassVar[str] = "baseline"
+    space: ClassVar[DiskSpace] = DiskSpace(programs=130, state=140)
 
     @property
     def settings(self) -> tuple[Setting, ...]:

@@ -11,7 +11,7 @@ from typing import ClassVar
 from pyinfra.operations import server, systemd
 from pyinfra.operations.util import any_changed
 
-from roles.base import Changes, Role
+from roles.base import Changes, DiskSpace, Role
 from roles.packages import install
 from roles.shipped import Shipped, ship
 from roles.template import text_of
@@ -49,6 +49,7 @@ class Guard(Role):
     elsewhere: tuple[IPv4Network, ...]
     speaks_bgp: bool
     name: ClassVar[str] = "guard"
+    space: ClassVar[DiskSpace] = DiskSpace(programs=40, state=10)
 
     def install(self) -> None:
         """Install the packet filter, and the daemons of tunnels."""

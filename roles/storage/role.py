@@ -11,7 +11,7 @@ from pyinfra.operations.util import any_changed
 
 from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.node import Mount, MountKind, Share
-from roles.base import Changes, Role
+from roles.base import Changes, DiskSpace, Role
 from roles.drop_ins import removed
 from roles.due import carry_out
 from roles.packages import install
@@ -47,6 +47,7 @@ class Storage(Role):
     region: str = ""
     holds_role: bool = True
     name: ClassVar[str] = "storage"
+    space: ClassVar[DiskSpace] = DiskSpace(programs=410, state=20, temporary=24)
 
     def install(self) -> None:
         """Install the client of NFS, the tunnel's program and the server, as far as the node needs them."""

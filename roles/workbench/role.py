@@ -10,7 +10,7 @@ from pyinfra.operations.util import any_changed
 
 from bedplate.plan.accounts import Account
 from bedplate.plan.node import Hardware
-from roles.base import Changes, Role
+from roles.base import Changes, DiskSpace, Role
 from roles.packages import install
 from roles.shipped import Shipped, ship
 from roles.template import text_of
@@ -37,6 +37,7 @@ class Workbench(Role):
     gpus: Hardware | None
     disks: tuple[str, ...] = ()
     name: ClassVar[str] = "workbench"
+    space: ClassVar[DiskSpace] = DiskSpace(programs=860, state=180, temporary=24)
 
     def install(self) -> None:
         """Install tools: the distribution's, and the two that it lacks or has too old."""
