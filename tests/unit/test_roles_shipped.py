@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -70,7 +71,10 @@ def test_only_what_differs_is_placed_anew(wrong: Entry) -> None:
     assert disk.entries["/etc/sample/two"] == Entry(content="2\n", mode=600)
 
 
-LINKED = {"/etc/sample/one": Entry("link", "/home/ada/one", mode=777), "/home/ada/one": "1\n"}
+LINKED: Mapping[str, str | Entry] = {
+    "/etc/sample/one": Entry("link", "/home/ada/one", mode=777),
+    "/home/ada/one": "1\n",
+}
 
 
 def test_a_symlink_is_refused() -> None:
