@@ -5,6 +5,7 @@ Install needs no running systemd, so the bake of an image runs the same code as 
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from pyinfra.api.operation import OperationMeta
@@ -13,10 +14,21 @@ Changes = Sequence[OperationMeta]
 NO_CHANGES: Changes = ()
 
 
+@dataclass(frozen=True, slots=True)
+class DiskSpace:
+    """Disk space in MiB: `programs` below /usr, `state` below /var, `temporary` below /tmp."""
+
+    programs: int = 0
+    state: int = 0
+    temporary: int = 0
+
+
 class Role(ABC):
     """One service on a node; subclasses are frozen dataclasses of what the plan says about it."""
 
     name: ClassVar[str]
+    space: ClassVar[DiskSpace] = DiskSpace()
+    """What `install` needs at most: installed sizes and archives of apt on Debian 12, with a third more."""
 
     @abstractmethod
     def install(self) -> None:

@@ -6,13 +6,13 @@ What a repository holds beyond its pins is never taken from it, not even in a ne
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from urllib.parse import urlsplit
 
 from pyinfra.operations import apt
 from pyinfra.operations.util import any_changed
 
 from roles.base import Changes
-from roles.openpgp import fingerprints
 from roles.shipped import Shipped, ship
 
 _NEVER, _WANTED = -1, 990
@@ -28,9 +28,9 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """An archive; `key` is its public key in armour, `fingerprint` that key's, from a source of its own.
+    """An archive; `key` is its public key in armour, `key_sum` the SHA-256 of that text.
 
-    Raises ValueError where the key is another.
+    Raises ValueError where the key does not have this sum.
     """
 
     name: str
@@ -38,13 +38,13 @@ class Repository:
     suites: tuple[str, ...]
     components: tuple[str, ...]
     key: str
-    fingerprint: str
+    key_sum: str
     pins: tuple[Pin, ...]
 
     def __post_init__(self) -> None:
-        found = fingerprints(self.key)
-        if found != (self.fingerprint.replace(" ", "").upper(),):
-            raise ValueError(f"{self.name} is to be signed by {self.fingerprint}, and its key is {', '.join(found)}")
+        found = sha256(self.key.encode()).hexdigest()
+        if found != self.key_sum:
+            raise ValueError(f"{self.name}: the key has the SHA-256 {found}, not {self.key_sum}")
 
     @property
     def files(self) -> tuple[Shipped, Shipped, Shipped]:

@@ -286,7 +286,7 @@ attach_volume() {
 
 # Only what is surely blank is formatted: 2 is how blkid says that it found nothing.
 mount_volume() {
-  local found=0 device
+  local found=0 device unit
   device=$(device)
   blkid --probe "$device" >/dev/null || found=$?
   case $found in
@@ -295,7 +295,15 @@ mount_volume() {
     *) fail "blkid cannot tell what is on $VOLUME ($found)" ;;
   esac
   install -d -m 0700 "$ROOT/var/lib/etcd"
-  printf '%s /var/lib/etcd ext4 noatime,nofail 0 2\n' "$device" >>"$ROOT/etc/fstab"
+  # While the volume is not mounted, nothing can write to the root disk in its place.
+  chattr +i "$ROOT/var/lib/etcd"
+  # Without `nofail`, boot waits for the volume. With it, systemd orders no service after the mount.
+  printf '%s /var/lib/etcd ext4 noatime,x-systemd.device-timeout=300 0 2\n' "$device" >>"$ROOT/etc/fstab"
+  for unit in containerd kubelet; do
+    install -d "$ROOT/etc/systemd/system/$unit.service.d"
+    printf '[Unit]\nRequiresMountsFor=/var/lib/etcd\n' >"$ROOT/etc/systemd/system/$unit.service.d/60-bedplate-etcd.conf"
+  done
+  systemctl daemon-reload
   mount "$ROOT/var/lib/etcd"
 }
 

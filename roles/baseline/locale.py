@@ -1,6 +1,6 @@
 """Languages and the zone of time: logs of every node sort together, and what a laptop brings along is understood."""
 
-from pyinfra.operations import server
+from pyinfra.operations import files, server
 from pyinfra.operations.util import any_changed
 
 from roles.base import Changes
@@ -15,4 +15,9 @@ def speak() -> Changes:
     made = ship(Shipped("Locales", "/etc/locale.gen", f"{_KNOWN} UTF-8\n"))
     server.shell(name="Make the locales", commands=["locale-gen"], _if=any_changed(*made))
     server.timezone(name="Times in UTC", timezone="Etc/UTC")
-    return (*made, *ship(Shipped("Language", "/etc/default/locale", "LANG=C.UTF-8\n")))
+    language = ship(Shipped("Language", "/etc/locale.conf", "LANG=C.UTF-8\n"))
+    # PAM reads this path, systemd 253 and later the file above. Ubuntu 24.04 has this link; Debian 12 has a file.
+    link = files.link(
+        name="Language of sessions", path="/etc/default/locale", target="../locale.conf", force=True, force_backup=False
+    )
+    return (*made, *language, link)

@@ -9,7 +9,7 @@ from pyinfra.operations import server, systemd
 from pyinfra.operations.util import any_changed
 
 from bedplate.plan.node import Duty, NodePlan
-from roles.base import Changes, Role
+from roles.base import Changes, DiskSpace, Role
 from roles.baseline.clock import clock_file, keep_time
 from roles.baseline.first_boot import keep_names
 from roles.baseline.greeting import greeting
@@ -17,6 +17,7 @@ from roles.baseline.hosts import hosts
 from roles.baseline.kernel import AT_WORK, EVERYWHERE, Setting, kernel_file, set_kernel
 from roles.baseline.limits import JOURNAL, JOURNALD, LIMITS, MANAGER
 from roles.baseline.locale import speak
+from roles.baseline.network import NETWORKD, restart_networkd
 from roles.baseline.sources import sign_sources
 from roles.baseline.swap import swap_off, without_swap_at_boot
 from roles.baseline.upgrades import upgrades
@@ -32,6 +33,7 @@ class Baseline(Role):
 
     node: NodePlan
     name: ClassVar[str] = "baseline"
+    space: ClassVar[DiskSpace] = DiskSpace(programs=130, state=140)
 
     @property
     def settings(self) -> tuple[Setting, ...]:
@@ -60,15 +62,16 @@ class Baseline(Role):
         if not self.node.is_named_by_ec2:
             ship(Shipped("Host name of the next boot", "/etc/hostname", f"{self.node.host}\n"))
         clock = clock_file(self.node.ground, host.get_fact(LinuxName))
-        return ship(clock, JOURNAL, kernel_file(self.settings), MANAGER)
+        return ship(clock, JOURNAL, kernel_file(self.settings), MANAGER, NETWORKD)
 
     def activate(self, changes: Changes) -> None:
         """Take the name at once, and let daemons read what has changed."""
         if not self.node.is_named_by_ec2:
             server.hostname(name="Host name", hostname=self.node.host)
-        clock, journal, settings, manager = (changes[at : at + 1] for at in range(4))
+        clock, journal, settings, manager, network = (changes[at : at + 1] for at in range(5))
         keep_time(clock)
         systemd.service(name="Journal takes its limits", service=JOURNALD, restarted=True, _if=any_changed(*journal))
         set_kernel(self.settings, settings)
         systemd.daemon_reload(name="Services take their limits", _if=any_changed(*manager))
+        restart_networkd(network)
         swap_off()

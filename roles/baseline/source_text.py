@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 _LINE = re.compile(r"\s*(?P<kind>deb(?:-src)?)\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<rest>[^\s#]+\s+[^\s#].*)")
 _FIELD = re.compile(r"(?P<name>[A-Za-z-]+)\s*:")
-# What apt takes for a no, in small letters.
-_OFF = frozenset({"no", "false", "without", "off", "disable", "0"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,23 +21,9 @@ class SourceLine:
     rest: str
 
     @property
-    def uri(self) -> str:
-        """Where the archive is."""
-        return self._words[0]
-
-    @property
     def suite(self) -> str:
         """The release, or a folder that ends in a slash."""
-        return self._words[1]
-
-    @property
-    def components(self) -> frozenset[str]:
-        """The parts of the archive."""
-        return frozenset(self._words[2:])
-
-    @property
-    def _words(self) -> list[str]:
-        return self.rest.partition("#")[0].split()
+        return self.rest.partition("#")[0].split()[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +31,6 @@ class Stanza:
     """A source of the newer form: its lines, each behind the name of its field in small letters, none for a remark."""
 
     rows: tuple[tuple[str, str], ...]
-
-    @property
-    def is_on(self) -> bool:
-        """Whether apt asks it at all."""
-        return _OFF.isdisjoint(word.lower() for word in self.words("enabled"))
 
     def words(self, field: str) -> tuple[str, ...]:
         """Return the words of a field, which may go on over lines; of two fields of a name the last counts."""

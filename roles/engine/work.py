@@ -1,6 +1,6 @@
 """The work on one node: plan what is to change, change it, and let a change that might shut us out be confirmed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from time import monotonic, sleep
 
@@ -12,8 +12,8 @@ from pyinfra.context import ctx_host
 from bedplate.nodes.event import Event, Kind, Step, Trouble
 from bedplate.plan.node import NodePlan
 from roles.base import Role
-from roles.engine import room
 from roles.engine.crew import Lost, NodeHost
+from roles.engine.disk_space import ASK, lack_of_space
 from roles.engine.foretelling import count_as_change, foretell, name_of
 from roles.engine.line import Line, Opening
 from roles.engine.trouble import BY_HAND, work_trouble
@@ -36,6 +36,8 @@ class Work:
     began: float = field(default_factory=monotonic)
     only: frozenset[str] | None = None
     """The roles that are wanted; None for all."""
+    installs: tuple[tuple[Role, frozenset[str]], ...] = ()
+    """Each role with the keys of the operations that its install declared."""
     behind: dict[str, Trouble] = field(default_factory=dict)
     """What failed of that which nothing else waits for, by the name of its operation."""
 
@@ -56,7 +58,7 @@ class Work:
         """Let the roles look at the node and say what is to be; raises Trouble."""
         self.only = only
         with ctx_host.use(self.host):
-            self._guarded("looking at it", lambda: deploy(self.roles(self.host.data.node), only=only))
+            self._guarded("looking at it", self._deploy)
 
     def changes(self) -> tuple[str, ...]:
         """Return the keys of the operations that would change something now."""
@@ -72,10 +74,11 @@ class Work:
 
     def carry_out(self, is_stopped: Callable[[], bool]) -> None:
         """Do what is to be done where there is room; raises Trouble at a failure, or at the end if nothing waits."""
-        if not self.changes():
+        changes = self.changes()
+        if not changes:
             self._end(0)
             return
-        self._look_for_room()
+        self._check_disk_space(changes)
         with ctx_host.use(self.host):
             changed = sum([self._one(key, is_stopped) for key in list(self.host.op_hash_order)])
         self.host.connector.line.finish(self._done())
@@ -83,10 +86,13 @@ class Work:
             raise trouble
         self._end(changed)
 
-    def _look_for_room(self) -> None:
-        """Refuse to begin what the node's disk has no room for."""
-        wanted = {role.name for role in self.roles(self.host.data.node) if self.only is None or role.name in self.only}
-        lack = room.lack(self.host.connector.ask(room.ASK).out, wanted)
+    def _deploy(self) -> None:
+        self.installs = deploy(self.roles(self.host.data.node), only=self.only)
+
+    def _check_disk_space(self, changes: Collection[str]) -> None:
+        """Raise Trouble where the disk lacks the space that the roles with something to install declare."""
+        needs = [role.space for role, keys in self.installs if not keys.isdisjoint(changes)]
+        lack = lack_of_space(self.host.connector.ask(ASK).out, needs)
         if lack:
             raise lack
 

@@ -12,7 +12,7 @@ from pyinfra.context import host
 from pyinfra.operations import server, systemd
 from pyinfra.operations.util import any_changed
 
-from roles.base import Changes, Role
+from roles.base import Changes, DiskSpace, Role
 from roles.guard.kernel import KernelLacks, check_kernel
 from roles.packages import install
 from roles.shipped import Shipped, ship
@@ -48,6 +48,7 @@ class Guard(Role):
     elsewhere: tuple[IPv4Network, ...]
     speaks_bgp: bool
     name: ClassVar[str] = "guard"
+    space: ClassVar[DiskSpace] = DiskSpace(programs=40, state=10)
 
     def install(self) -> None:
         """Install the packet filter, and the daemons of tunnels."""

@@ -3,7 +3,6 @@
 from functools import partial
 
 from bedplate.plan.accounts import PEOPLE_IDS
-from roles.hardened.pam import COMMON, with_auth, with_generated_auth
 from roles.shipped import Shipped
 from roles.template import text_of
 from roles.texts import Edit, with_line, with_words
@@ -27,7 +26,7 @@ _LOGIN_DEFS = {
     "UID_MAX": str(PEOPLE_IDS[0] - 1),
     "GID_MAX": str(PEOPLE_IDS[0] - 1),
 }
-_SU = ("auth       sufficient pam_rootok.so", f"auth       required   pam_wheel.so use_uid group={SU_GROUP}")
+SU_AUTH = f"auth       required   pam_wheel.so use_uid group={SU_GROUP}"
 
 EDITS = (
     Edit("/etc/login.defs", partial(with_words, words=_LOGIN_DEFS)),
@@ -35,9 +34,8 @@ EDITS = (
     Edit("/etc/default/useradd", partial(with_line, instead_of=r"#?\s*INACTIVE=", line="INACTIVE=30")),
     Edit("/etc/profile", partial(with_line, instead_of=r"\s*umask\s", line=f"umask {_UMASK}")),
     Edit("/etc/bash.bashrc", partial(with_line, instead_of=r"\s*umask\s", line=f"umask {_UMASK}")),
-    Edit("/etc/pam.d/su", partial(with_auth, auth=_SU)),
-    Edit("/etc/pam.d/su-l", partial(with_auth, auth=("auth\t\tinclude\t\tsu",))),
-    Edit(f"/etc/pam.d/{COMMON}", with_generated_auth),
+    # The distribution has this line as a comment, below pam_rootok.
+    Edit("/etc/pam.d/su", partial(with_line, instead_of=r"#?\s*auth\s+required\s+pam_wheel\.so", line=SU_AUTH)),
 )
 
 

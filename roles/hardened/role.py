@@ -10,7 +10,7 @@ from pyinfra.operations.util import any_changed
 
 from bedplate.plan.door import Rule
 from bedplate.plan.node import Duty
-from roles.base import Changes, Role
+from roles.base import Changes, DiskSpace, Role
 from roles.hardened import auditing, emergency, identity, kernel, logins, memory, modes, passwords, sshd
 from roles.hardened import filter as packet_filter
 from roles.hardened.trial import Trial
@@ -48,6 +48,7 @@ class Hardened(Role):
     duties: frozenset[Duty]
     fabric: bool = False
     name: ClassVar[str] = "hardened"
+    space: ClassVar[DiskSpace] = DiskSpace(programs=80, state=16)
 
     def install(self) -> None:
         """Install the guards of the system, and take away what lets others in past them."""

@@ -10,7 +10,7 @@ from pyinfra.operations import files, systemd
 from pyinfra.operations.util import any_changed
 
 from bedplate.plan.node_doors import EXPORTER_PORT
-from roles.base import Changes, Role
+from roles.base import Changes, DiskSpace, Role
 from roles.monitoring.address import NOBODY, PrivateAddress
 from roles.packages import install
 from roles.running import keep_running
@@ -28,6 +28,7 @@ class Monitoring(Role):
 
     address: IPv4Address | None
     name: ClassVar[str] = "monitoring"
+    space: ClassVar[DiskSpace] = DiskSpace(programs=20, state=8)
 
     def install(self) -> None:
         """Install the exporter, which starts by itself: until its address is known it listens to its own machine."""

@@ -11,7 +11,7 @@ from pyinfra.operations import files, server, systemd
 from pyinfra.operations.util import any_changed
 
 from bedplate.plan.laptops import LaptopGateway, Transport
-from roles.base import Changes, Role
+from roles.base import Changes, DiskSpace, Role
 from roles.packages import install
 from roles.shipped import Shipped, ship
 from roles.template import text_of
@@ -30,6 +30,7 @@ class OpenVpn(Role):
 
     gateway: LaptopGateway
     name: ClassVar[str] = "openvpn"
+    space: ClassVar[DiskSpace] = DiskSpace(programs=8, state=4)
 
     def install(self) -> None:
         """Install the daemon, and what its packet filter and its certificates are read by."""

@@ -1,9 +1,9 @@
 """What is to be done about a node's accounts, from what they are and what the plan wants: decides, and does nothing."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from bedplate.plan.accounts import PEOPLE_IDS, Account, Accounts
+from roles.due import Due
 from roles.people.standing import LINGER, Login, Standing
 
 HOMES = "/home"
@@ -21,14 +21,6 @@ _END_SESSIONS = (
     "for each in /proc/[0-9]*; do "
     '[ "$(cat $each/loginuid 2>/dev/null)" != {uid} ] || kill -KILL ${{each#/proc/}} 2>/dev/null || true; done'
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """One thing to do, by what an operator reads, and the commands that do it."""
-
-    name: str
-    commands: tuple[str, ...]
 
 
 def dues(accounts: Accounts, standing: Standing) -> Iterator[Due]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pyinfra.api.facts import FactBase
 
 from bedplate.plan.accounts import Accounts
-from roles.people.due import Due
+from roles.due import Due
 
 
 class HomesIn(FactBase[Mapping[str, int]]):

@@ -6,8 +6,9 @@ Decides, and does nothing. Whoever applies by one of them is not cut off: the ne
 from collections.abc import Iterator
 
 from bedplate.plan.accounts import PEOPLE_IDS
+from roles.due import Due
 from roles.hardened.sshd import IMAGE_ACCOUNTS
-from roles.people.due import Due, ended, locking
+from roles.people.due import ended, locking
 from roles.people.standing import Standing
 
 _PEOPLE_FROM = 1000  # login.defs(5), UID_MIN of both distributions

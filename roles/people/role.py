@@ -12,9 +12,10 @@ from pyinfra.operations import files, server
 from bedplate.plan.accounts import Account, Accounts
 from bedplate.plan.first_keys import first_keys
 from roles.base import Changes, Role
+from roles.due import carry_out
 from roles.packages import install
 from roles.people.conflict import refuse_conflicts
-from roles.people.due import Due, dues, endings
+from roles.people.due import dues, endings
 from roles.people.homes import HomesIn, missing_homes
 from roles.people.image import image_endings, key_files, shuttings
 from roles.people.standing import KEYS, Accounted, Standing
@@ -66,13 +67,13 @@ class People(Role):
         # Before anybody is locked out: who applies must not be among them.
         ways = [*trial.keep(), *self._keys(standing), *self._sudo(), *trial.begin()]
         due = (*dues(self.accounts, standing), *shuttings(standing, self.first))
-        return [*ways, *_all(due), *_logins(), *self._homes()]
+        return [*ways, *carry_out(due), *_logins(), *self._homes()]
 
     def activate(self, changes: Changes) -> None:
         """End what people who left still run, now that they can start nothing more."""
         del changes
         standing = host.get_fact(Accounted)
-        _all((*endings(self.accounts, standing), *image_endings(standing, self.first)))
+        carry_out((*endings(self.accounts, standing), *image_endings(standing, self.first)))
 
     def _keys(self, standing: Standing) -> Iterator[OperationMeta]:
         """Yield the keys outside homes, root's own: they count also when the homes are away, and nobody adds any."""
@@ -100,12 +101,14 @@ class People(Role):
 
     def _first(self, standing: Standing) -> tuple[Shipped, ...]:
         text = first_keys(self.accounts)
-        return tuple(Shipped(f"Administrators in {file}", file, text) for file in key_files(standing, self.first))
+        files_of_keys = key_files(standing, self.first)
+        # A home's owner may have made a symlink of it.
+        return tuple(Shipped(f"Administrators in {file}", file, text, replaces_symlink=True) for file in files_of_keys)
 
     def _homes(self) -> Iterator[OperationMeta]:
         if self.homes:
             yield files.directory(name="Folder of homes", path=self.homes, user="root", group="root", mode="755")
-            yield from _all(missing_homes(self.homes, self.accounts, host.get_fact(HomesIn, folder=self.homes)))
+            yield from carry_out(missing_homes(self.homes, self.accounts, host.get_fact(HomesIn, folder=self.homes)))
 
 
 def _keys_of(person: Account) -> Shipped:
@@ -119,7 +122,3 @@ def _logins() -> Iterator[OperationMeta]:
         yield server.shell(
             name="Homes are made at login", commands=["pam-auth-update --package --enable bedplate-home"]
         )
-
-
-def _all(found: Iterable[Due]) -> list[OperationMeta]:
-    return [server.shell(name=due.name, commands=list(due.commands)) for due in found]

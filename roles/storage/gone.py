@@ -1,23 +1,15 @@
 """What was attached to a node and is not to be any more, or comes from elsewhere now: taken off, but never in use."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from shlex import quote
 
+from roles.due import Due
 from roles.storage.attached import Attached
 from roles.storage.found import Found
 from roles.storage.unit import FOLDER
 
 # What a server that is gone may hold up: then the guard takes it off.
 _PATIENTLY = "timeout 60 systemctl stop"
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """One thing to do, by what an operator reads, and the commands that do it."""
-
-    name: str
-    commands: tuple[str, ...]
 
 
 def gone(attached: Iterable[Attached], wanted: frozenset[str], found: Found) -> Iterator[Due]:

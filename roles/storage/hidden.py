@@ -10,7 +10,7 @@ from shlex import quote
 from pyinfra.api.facts import FactBase
 
 from bedplate.plan.accounts import PEOPLE_IDS
-from roles.storage.gone import Due
+from roles.due import Due
 
 ASIDE = "/var/lib/bedplate/home"
 

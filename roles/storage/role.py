@@ -1,6 +1,6 @@
 """The role `storage`: what a node mounts and exports, as units that no lost server can hang."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,8 +11,9 @@ from pyinfra.operations.util import any_changed
 
 from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.node import Mount, MountKind, Share
-from roles.base import Changes, Role
+from roles.base import Changes, DiskSpace, Role
 from roles.drop_ins import removed
+from roles.due import carry_out
 from roles.packages import install
 from roles.running import keep_running
 from roles.shipped import Shipped, ship
@@ -20,7 +21,7 @@ from roles.storage.attached import Attached, mounted, shared
 from roles.storage.buckets import install_aws, listed
 from roles.storage.exported import EXPORTS, KernelServes, Server, server_of
 from roles.storage.found import Finding, Found
-from roles.storage.gone import Due, gone
+from roles.storage.gone import gone
 from roles.storage.guard import RELEASE, TIMER, UNITS, guard
 from roles.storage.hidden import OwnHomes, hidden
 from roles.storage.notice import notice
@@ -46,6 +47,7 @@ class Storage(Role):
     region: str = ""
     holds_role: bool = True
     name: ClassVar[str] = "storage"
+    space: ClassVar[DiskSpace] = DiskSpace(programs=410, state=20, temporary=24)
 
     def install(self) -> None:
         """Install the client of NFS, the tunnel's program and the server, as far as the node needs them."""
@@ -63,7 +65,7 @@ class Storage(Role):
     def configure(self) -> Changes:
         """Write units, tunnels and exports; homes that they would hide are moved aside before."""
         attached = tuple(self._attached())
-        _all(hidden([each.path for each in attached], host.get_fact(OwnHomes) if attached else {}))
+        carry_out(hidden([each.path for each in attached], host.get_fact(OwnHomes) if attached else {}))
         for share in self.shares:
             if host.get_fact(Directory, path=share.path) is None:
                 server.shell(name=f"Folder {share.path}", commands=[folder(share)])
@@ -77,7 +79,7 @@ class Storage(Role):
         if units:
             server.shell(name="Units of storage", commands=["systemctl daemon-reload"], _if=any_changed(*units))
         found = host.get_fact(Finding)
-        _all(gone(tuple(self._attached()), self._unit_names, found))
+        carry_out(gone(tuple(self._attached()), self._unit_names, found))
         self._close(found)
         for mount in self._by_tunnel:
             conf, unit = tunnel(mount)
@@ -140,8 +142,3 @@ class Storage(Role):
             server.shell(name="Nothing is exported any more", commands=ends)
         for path in sorted(found.told - {each.path for each in self._shipped()}):
             server.shell(name=f"No {path} any more", commands=[f"rm -f {path}"])
-
-
-def _all(found: Iterable[Due]) -> None:
-    for due in found:
-        server.shell(name=due.name, commands=list(due.commands))

@@ -10,13 +10,12 @@ from pyinfra.operations.util import any_changed
 
 from bedplate.plan.accounts import Account
 from bedplate.plan.node import Hardware
-from roles.base import Changes, Role
+from roles.base import Changes, DiskSpace, Role
 from roles.packages import install
 from roles.shipped import Shipped, ship
 from roles.template import text_of
 from roles.texts import edited
 from roles.workbench import paths
-from roles.workbench.contrib import add_contrib
 from roles.workbench.micromamba import install_micromamba
 from roles.workbench.scratch import Scratch
 from roles.workbench.uv import install_uv
@@ -38,12 +37,13 @@ class Workbench(Role):
     gpus: Hardware | None
     disks: tuple[str, ...] = ()
     name: ClassVar[str] = "workbench"
+    space: ClassVar[DiskSpace] = DiskSpace(programs=860, state=180, temporary=24)
 
     def install(self) -> None:
         """Install tools: the distribution's, and the two that it lacks or has too old."""
-        if self.gpus and host.get_fact(LinuxName) == "Debian":
-            add_contrib()
-        install("Tools", (*TOOLS, "nvtop") if self.gpus else TOOLS)
+        # Debian has nvtop in `contrib` only, which its images do not enable.
+        has_nvtop = self.gpus and host.get_fact(LinuxName) == "Ubuntu"
+        install("Tools", (*TOOLS, "nvtop") if has_nvtop else TOOLS)
         install_uv()
         install_micromamba()
         self._scratch.install()

@@ -101,6 +101,15 @@ def test_the_journal_outlives_a_boot_and_stays_small(host: Host, setting: str, v
     assert [told for key, told in words if key == setting][-1:] == [value]
 
 
+@pytest.mark.parametrize("setting", ["ManageForeignRoutes", "ManageForeignRoutingPolicyRules"])
+def test_networkd_leaves_routes_alone(host: Host, setting: str) -> None:
+    """systemd-networkd deletes no route or rule that another program made."""
+    lines = host.check_output("systemd-analyze cat-config systemd/networkd.conf").splitlines()
+
+    words = [(key.strip(), value.strip()) for key, _, value in (line.partition("=") for line in lines)]
+    assert [value for key, value in words if key == setting][-1:] == ["no"]
+
+
 @concerns(lambda node: node.ground is Ground.CLOUD)
 def test_the_next_boot_leaves_names_alone(host: Host) -> None:
     """cloud-init, where there is one, gives the machine no other name."""

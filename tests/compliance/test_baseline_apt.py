@@ -20,6 +20,9 @@ _DAEMONS = (
     "bedplate-ipsec-tunnels",
     "bedplate-laptops@udp",
     "bedplate-efs-home",
+    "systemd-networkd",
+    "systemd-resolved",
+    "cloud-final",
 )
 _STOOD_ON = (
     "nvidia-headless-595-server-open",

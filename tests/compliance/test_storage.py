@@ -13,7 +13,7 @@ from roles.storage.notice import NOTICE
 from roles.storage.tunnel import tunnel
 from roles.storage.unit import FOLDER, MARK
 from tests.compliance.exports import IN_FORCE, beside
-from tests.compliance.subject import concerns
+from tests.compliance.subject import concerns, on_duty
 from tests.compliance.units import altered
 
 MOUNTS = concerns(lambda node: bool(node.mounts))
@@ -23,6 +23,7 @@ BUCKETS = concerns(lambda node: bool(node.buckets) and Duty.WORKBENCH in node.du
 TOLD = concerns(lambda node: bool(node.mounts or node.shares or (node.buckets and Duty.WORKBENCH in node.duties)))
 COMMONS = concerns(lambda node: any(mounted(mount).opener for mount in node.mounts))
 TUNNELS = concerns(lambda node: any(mount.kind is MountKind.EFS for mount in node.mounts))
+ETCD = "/var/lib/etcd"
 
 
 @MOUNTS
@@ -190,3 +191,18 @@ def test_the_nodes_buckets_are_known_and_no_credential_is(host: Host, node: Node
         f"awscli-{version()}.dist-info"
     )
     assert not host.file("/root/.aws/credentials").exists
+
+
+@on_duty(Duty.CONTROL)
+def test_etcd_on_its_volume(host: Host) -> None:
+    """Etcd's data is on its EBS volume: boot waits for the mount, and so do kubelet and containerd."""
+    words = host.run("findmnt --fstab --noheadings --mountpoint %s -o SOURCE,OPTIONS", ETCD).stdout.split()
+    source, options = words or ("", "")
+    assert source.startswith("/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol"), f"/etc/fstab: no volume at {ETCD}"
+    assert "nofail" not in options.split(","), f"boot does not wait for {ETCD}"
+
+    device = host.run("findmnt --noheadings --mountpoint %s -o SOURCE", ETCD).stdout.strip()
+    assert device == host.check_output("readlink -m %s", source), f"{ETCD} is on {device or 'the root disk'}"
+    for unit in ("containerd.service", "kubelet.service"):
+        told = host.check_output("systemctl show --property=LoadState,RequiresMountsFor %s", unit)
+        assert "LoadState=not-found" in told or ETCD in told, f"{unit} does not require the mount of {ETCD}"

@@ -11,7 +11,7 @@ from roles.workbench.micromamba import BUILDS, NOTE, PATH, VERSION
 from roles.workbench.paths import CUDA, ENVIRONMENT, path_of
 from roles.workbench.scratch import LABEL
 from roles.workbench.uv import version
-from tests.compliance.subject import concerns, on_duty
+from tests.compliance.subject import on_duty
 
 pytestmark = on_duty(Duty.WORKBENCH)
 
@@ -20,12 +20,6 @@ pytestmark = on_duty(Duty.WORKBENCH)
 def test_the_usual_tools_are_there(host: Host, program: str) -> None:
     """Sessions, sources, builds and processes: nobody asks an administrator for these."""
     assert host.exists(program)
-
-
-@concerns(lambda node: node.gpus is not None)
-def test_gpus_can_be_watched(host: Host) -> None:
-    """Nvtop shows who uses which GPU."""
-    assert host.exists("nvtop")
 
 
 def test_uv_is_the_pinned_one(host: Host) -> None:

@@ -25,6 +25,15 @@ NAME = "workbench-cpu-1.us-west-2"
 ROLES = ("--role", "baseline", "--role", "people", "--role", "workbench", "--role", "monitoring")
 # What an image of the cloud has: at each boot it would set the machine's name back.
 CLOUD_INIT = "mkdir -p /etc/cloud/cloud.cfg.d; echo 'preserve_hostname: false' >/etc/cloud/cloud.cfg"
+CONTROL = "control-1.us-west-2"
+# The state that the first boot leaves. A container mounts no disk: a tmpfs has the name of one.
+ETCD = """
+source=/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol0123456789abcdef0
+mkdir -p /dev/disk/by-id /var/lib/etcd
+ln -s ../../nvme1n1 $source
+echo "$source /var/lib/etcd ext4 noatime,x-systemd.device-timeout=300 0 2" >>/etc/fstab
+mount -t tmpfs /dev/nvme1n1 /var/lib/etcd
+"""
 _DEFECTS = planted(Where.CLOUD)
 
 
@@ -54,9 +63,21 @@ def node(stand: Stand, lab: LabFolder, operator: Operator) -> Node:
 
 
 @pytest.fixture(scope="module")
-def found(node: Node, lab: LabFolder, tmp_path_factory: pytest.TempPathFactory) -> dict[Rule, str]:
+def member(stand: Stand, lab: LabFolder) -> Node:
+    """Give a machine of the control plane after its first boot, without roles."""
+    booted = stand.boot(CONTROL, node_of(plan_of(lab.fleet), CONTROL, load_catalog()).address or "")
+    booted.run(ETCD)
+    return booted
+
+
+@pytest.fixture(scope="module")
+def found(node: Node, member: Node, lab: LabFolder, tmp_path_factory: pytest.TempPathFactory) -> dict[Rule, str]:
     """Give what became of each rule about what the cloud alone has."""
-    return looked(lab, node, _DEFECTS, tmp_path_factory.mktemp("planted"))
+    folder = tmp_path_factory.mktemp("planted")
+    told: dict[Rule, str] = {}
+    for at in (node, member):
+        told |= looked(lab, at, {rule: each for rule, each in _DEFECTS.items() if each.on == at.name}, folder)
+    return told
 
 
 def test_a_second_apply_changes_nothing(node: Node, operator: Operator) -> None:

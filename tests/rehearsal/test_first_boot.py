@@ -225,6 +225,28 @@ def test_a_member_mounts_its_volume(place: Place, found: int, *, formatted: bool
     assert [one["InstanceId"] for one in state["Attachments"]] == [machine.facts["instance-id"]]
 
 
+def test_etcd_never_starts_on_the_root_disk(place: Place) -> None:
+    """Boot waits for the volume, kubelet and containerd start after its mount, and the directory below is immutable."""
+    assert LAB.control_plane
+    machine = place.machine()
+    machine.command("blkid", "exit 0")
+    volume = "vol-0123456789abcdef0"
+    device = machine.root / f"dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{volume.replace('-', '')}"
+    device.touch()
+
+    status, log = machine.boot(member_boot(LAB, LAB.control_plane.members[0], volume), "mount_volume")
+
+    assert status == 0, log
+    assert (machine.root / "etc/fstab").read_text() == (
+        f"{device} /var/lib/etcd ext4 noatime,x-systemd.device-timeout=300 0 2\n"
+    )
+    for unit in ("containerd", "kubelet"):
+        drop_in = machine.root / f"etc/systemd/system/{unit}.service.d/60-bedplate-etcd.conf"
+        assert drop_in.read_text() == "[Unit]\nRequiresMountsFor=/var/lib/etcd\n"
+    folder = f"{machine.root}/var/lib/etcd"
+    assert machine.noted == [f"chattr +i {folder}", "systemctl daemon-reload", f"mount {folder}"]
+
+
 def test_only_what_is_signed_is_answered(place: Place) -> None:
     """The stand-in refuses a signature that is a digit off, so that what passes it is signed well."""
     machine = place.machine()

@@ -79,7 +79,7 @@ class Disk:
     def answer(self, fact: type, arguments: Mapping[str, Any]) -> object:
         """Return what a node with this disk would answer, in the form of the processed fact."""
         if fact is Marks:
-            return {each: _mark(self.entries[each]) for each in arguments["paths"] if self._is_file(each)}
+            return {each: _mark(self.entries[each]) for each in arguments["paths"] if self._has_mark(each)}
         entry = self.entries.get(arguments["path"].rstrip("/") or "/")
         if fact in _FACT_OF:
             return _described(entry, _FACT_OF[fact])
@@ -101,8 +101,8 @@ class Disk:
                 plain = [word for word in words if not word.startswith("-")]
                 _COMMANDS[verb](self, [*plain, given] if verb == "head" else plain)
 
-    def _is_file(self, path: str) -> bool:
-        return path in self.entries and self.entries[path].kind == "file"
+    def _has_mark(self, path: str) -> bool:
+        return path in self.entries and self.entries[path].kind in {"file", "link"}
 
     def _folders(self, path: str) -> None:
         while path not in self.entries:
@@ -183,6 +183,8 @@ def _described(entry: Entry | None, kind: str) -> dict[str, object] | bool | Non
 
 
 def _mark(entry: Entry) -> str:
+    if entry.kind == "link":
+        return "symlink"
     return f"{entry.mode} {entry.user}:{entry.group} {hashlib.sha256(entry.content.encode()).hexdigest()}"
 
 

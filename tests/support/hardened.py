@@ -7,16 +7,10 @@ from tests.support.recorded import Lines, Recorded
 from tests.support.recorder import Recorder
 
 LOGIN_DEFS = "#\n# Who is who.\nUMASK\t\t022\n#HOME_MODE\t0700\nPASS_MAX_DAYS\t99999\nENCRYPT_METHOD SHA512\n"
-SU = "auth       sufficient pam_rootok.so\n@include common-auth\n"
-COMMON_AUTH = """# here are the per-package modules (the "Primary" block)
-auth\trequisite\tpam_faillock.so preauth
-auth\t[success=2 default=ignore]\tpam_unix.so nullok try_first_pass
-auth\t[default=die]\tpam_faillock.so authfail
-auth\trequisite\tpam_deny.so
-auth\trequired\tpam_permit.so
-# and here are more per-package modules (the "Additional" block)
-auth\toptional\tpam_cap.so
-# end of pam-auth-update config
+SU = """auth       sufficient pam_rootok.so
+# auth       required   pam_wheel.so
+# auth       required   pam_wheel.so deny group=nosu
+@include common-auth
 """
 FRESH: Mapping[str, str] = {
     "/etc/login.defs": LOGIN_DEFS,
@@ -24,8 +18,6 @@ FRESH: Mapping[str, str] = {
     "/etc/profile": "unset i\n",
     "/etc/bash.bashrc": "# System-wide .bashrc file\n",
     "/etc/pam.d/su": SU,
-    "/etc/pam.d/su-l": "auth\t\tinclude\t\tsu\n",
-    "/etc/pam.d/common-auth": COMMON_AUTH,
     "/etc/ssh/sshd_config": "Include /etc/ssh/sshd_config.d/*.conf\n",
     "/etc/crontab": "# m h dom mon dow user command\n",
     "/etc/fstab": "/dev/vda1 / ext4 defaults 0 1\n",
@@ -33,7 +25,6 @@ FRESH: Mapping[str, str] = {
 _FACT = "roles.hardened."
 _OPEN: Mapping[str, Lines] = {
     f"{_FACT}trial.InForce": None,
-    f"{_FACT}passwords.Guarded": None,
     f"{_FACT}memory.Remountable": ("rw,nosuid,nodev",),
     f"{_FACT}identity.Strength": ("rsa 3072", "short 12"),
     f"{_FACT}modes.Modes": ("644 root /etc/ssh/sshd_config", "640 shadow /etc/shadow"),
@@ -41,7 +32,7 @@ _OPEN: Mapping[str, Lines] = {
 }
 _CLOSED: Mapping[str, Lines] = {
     f"{_FACT}trial.InForce": ("yes",),
-    f"{_FACT}passwords.Guarded": ("yes",),
+    "server.Groups": ("sugroup:x:998:",),
     f"{_FACT}memory.Remountable": None,
     f"{_FACT}identity.Strength": ("rsa 4096", "short 0"),
     f"{_FACT}modes.Modes": ("600 root /etc/ssh/sshd_config", "640 shadow /etc/shadow"),

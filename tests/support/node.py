@@ -12,7 +12,7 @@ from tests.support.front_door import FrontDoor
 from tests.support.metadata import metadata_service
 
 # Commands that would change this machine: stand-ins that note how they were called.
-_NOTED = ("hostnamectl", "systemctl", "mkfs.ext4", "mount", "groupadd", "useradd")
+_NOTED = ("hostnamectl", "systemctl", "mkfs.ext4", "chattr", "mount", "groupadd", "useradd")
 _FOLDERS = (
     "etc/cloud/cloud.cfg.d",
     "etc/ssh/sshd_config.d",

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from bedplate.nodes.event import Kind, Step
-from roles.engine import connector, room
+from roles.base import DiskSpace
+from roles.engine import connector
 from tests.support.engine_work import Notebook, carried_out, order_of
 
 BUSY = pytest.mark.parametrize(
@@ -71,21 +73,33 @@ def test_a_failure_says_what_to_do(said: str, told: str, tmp_path: Path) -> None
     assert events[-1].seconds > 0
 
 
-def test_a_node_without_room_is_refused_before_anything_is_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing of the order is done, and nothing is remembered as begun; a look tells the changes all the same."""
-    for need in ("LEAST", "OTHERS"):
-        monkeypatch.setattr(room, need, room.Need(10**9, 1))
+@dataclass(frozen=True, slots=True)
+class Large(Notebook):
+    """A role whose packages fit on no disk."""
 
-    foretold = carried_out(order_of(tmp_path, check=True), Notebook(tmp_path / "node"))
-    events = carried_out(order_of(tmp_path), Notebook(tmp_path / "node"))
+    space: ClassVar[DiskSpace] = DiskSpace(programs=10**9)
+
+
+def test_a_node_without_disk_space_is_refused_before_an_operation_begins(tmp_path: Path) -> None:
+    """Nothing of the order is done, and nothing is remembered as begun; `--check` reports the changes all the same."""
+    foretold = carried_out(order_of(tmp_path, check=True), Large(tmp_path / "node"))
+    events = carried_out(order_of(tmp_path), Large(tmp_path / "node"))
 
     assert foretold[-1].step is Step.DONE
     assert [(event.step, event.kind) for event in events] == [(Step.TROUBLE, Kind.REFUSED)]
-    assert "are needed" in events[-1].words
+    assert "MiB required" in events[-1].words
     assert not (tmp_path / "node").exists()
     assert not (tmp_path / "memory").exists()
+
+
+def test_only_a_role_with_something_to_install_needs_its_space(tmp_path: Path) -> None:
+    """Packages take space once: a new setting of a node that has them needs next to none."""
+    carried_out(order_of(tmp_path), Notebook(tmp_path / "node"))
+
+    events = carried_out(order_of(tmp_path), Large(tmp_path / "node", "two\n"))
+
+    assert events[-1].step is Step.DONE
+    assert (tmp_path / "node" / "settings").read_text() == "two\n"
 
 
 def test_a_defect_of_a_role_is_told_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

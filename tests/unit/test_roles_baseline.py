@@ -147,3 +147,26 @@ def test_a_setting_that_was_changed_by_hand_is_set_back(value: str, *, runs: boo
     played = Recorder(table.but({"roles.sysctl.Settable": values}), disk).play(Baseline(METAL))
 
     assert played.step("Kernel settings hold").changed is runs
+
+
+@pytest.mark.parametrize(
+    "entry", [Entry("link", "../locale.conf", mode=777), Entry(content="LANG=de_DE.UTF-8\n")], ids=["ubuntu", "debian"]
+)
+def test_sessions_and_services_have_one_language(entry: Entry) -> None:
+    """Systemd reads /etc/locale.conf, PAM /etc/default/locale: on Ubuntu 24.04 a symlink to it, on every node then."""
+    played = Recorder(UBUNTU, Disk.of({"/etc/default/locale": entry})).play(Baseline(METAL))
+
+    assert played.written("/etc/locale.conf") == "LANG=C.UTF-8\n"
+    assert played.disk.entries["/etc/default/locale"] == Entry("link", "../locale.conf", mode=777)
+
+
+def test_a_running_networkd_reads_its_settings() -> None:
+    """It is restarted when they change, only then, and only where it runs."""
+    disk = Disk.of({})
+
+    first = Recorder(UBUNTU, disk).play(Baseline(METAL))
+    second = Recorder(UBUNTU, disk).play(Baseline(METAL))
+
+    step = "Restart systemd-networkd"
+    assert first.step(step).commands == ("systemctl try-restart systemd-networkd.service",)
+    assert not second.step(step).changed

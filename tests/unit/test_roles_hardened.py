@@ -14,8 +14,7 @@ from roles.hardened.modes import Modes, wanted
 from roles.hardened.role import Hardened
 from roles.hardened.trial import CONFIRM, SCRIPT
 from roles.template import text_of
-from tests.support.disk import Entry
-from tests.support.hardened import COMMON_AUTH, again, fresh
+from tests.support.hardened import again, fresh
 from tests.support.recorded import Lines, Recorded, recorded
 
 SSH = Rule("ssh-from-cellar", "SSH from the cellar", IPv4Network("192.168.40.0/22"), "tcp", 22)
@@ -65,7 +64,6 @@ def test_a_second_run_changes_nothing(table: Recorded) -> None:
             ("/run/systemd/system/bedplate-filter.service.d",),
             "Units of the packet filter are as they are written",
         ),
-        ("hardened.passwords.Guarded", None, "PAM guards passwords"),
         ("hardened.memory.Remountable", ("rw,nosuid",), "No programs in shared memory"),
         ("hardened.identity.Strength", ("rsa 3072", "short 0"), "Host key of 4096 bits"),
         ("hardened.identity.Strength", ("rsa", "short 0"), "Host key of 4096 bits"),
@@ -74,7 +72,7 @@ def test_a_second_run_changes_nothing(table: Recorded) -> None:
         ("sysctl.Settable", ("kernel.sysrq=1",), "Kernel refuses strangers"),
         ("sysctl.Settable", ("net.ipv6.conf.eth0.accept_ra=1",), "Kernel refuses strangers"),
     ],
-    ids=["filter", "drop-in", "passwords", "memory", "weak-key", "no-key", "primes", "modes", "kernel", "interface"],
+    ids=["filter", "drop-in", "memory", "weak-key", "no-key", "primes", "modes", "kernel", "interface"],
 )
 def test_what_was_changed_by_hand_is_mended(fact: str, answer: Lines, mended: str) -> None:
     """Each drift is mended by one operation, and nothing else is done."""
@@ -239,19 +237,22 @@ def test_the_confirmation_is_the_program_that_the_role_ships() -> None:
     assert f"{SCRIPT} confirm" == CONFIRM
 
 
-def test_a_back_door_of_pam_is_shut() -> None:
-    """One outside the part that is generated goes by itself; one within has that part written anew."""
-    door = "auth sufficient pam_permit.so\n"
-    disk = fresh(DEBIAN).play(ROLE).disk
-    disk.write("/etc/pam.d/su", Entry(content=door + disk.read("/etc/pam.d/su")))
-    disk.write("/etc/pam.d/common-auth", Entry(content=door + COMMON_AUTH))
+def test_su_asks_for_the_group_without_members() -> None:
+    """The distribution's line of pam_wheel is set below pam_rootok; its other comments of that module go."""
+    played = fresh(DEBIAN).play(ROLE)
 
-    outside = again(DEBIAN, disk).play(ROLE, stages=LATER)
-    disk.write(
-        "/etc/pam.d/common-auth",
-        Entry(content=COMMON_AUTH.replace("auth\trequisite\tpam_f", f"{door}auth\trequisite\tpam_f")),
+    assert played.written("/etc/pam.d/su") == (
+        "auth       sufficient pam_rootok.so\n"
+        "auth       required   pam_wheel.so use_uid group=sugroup\n"
+        "@include common-auth\n"
     )
-    within = again(DEBIAN, disk).play(ROLE, stages=LATER)
 
-    assert outside.changes == ["/etc/pam.d/su", "/etc/pam.d/common-auth"]
-    assert within.changes == ["PAM asks who somebody is"]
+
+def test_pam_takes_the_profiles_when_one_has_changed() -> None:
+    """pam-auth-update runs once for new profiles, and not again."""
+    first = fresh(DEBIAN).play(ROLE)
+    disk = first.disk
+    second = again(DEBIAN, disk).play(ROLE, stages=LATER)
+
+    assert first.step("PAM guards passwords").commands == ("DEBIAN_FRONTEND=noninteractive pam-auth-update --package",)
+    assert not second.step("PAM guards passwords").changed

@@ -2,13 +2,15 @@
 
 import os
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
+from bedplate.errors import InputError
 from roles.base import Changes, Role
 from roles.packages import install
 from roles.shipped import Marks, Shipped, ship, written
@@ -29,6 +31,7 @@ class Sample(Role):
     """A role of two files and two packages."""
 
     packages: tuple[str, ...] = ("bash",)
+    first: Shipped = ONE
     name: ClassVar[str] = "sample"
 
     def install(self) -> None:
@@ -37,7 +40,7 @@ class Sample(Role):
 
     def configure(self) -> Changes:
         """Put the files in place."""
-        return ship(ONE, TWO)
+        return ship(self.first, TWO)
 
     def activate(self, changes: Changes) -> None:
         """Start nothing."""
@@ -68,11 +71,27 @@ def test_only_what_differs_is_placed_anew(wrong: Entry) -> None:
     assert disk.entries["/etc/sample/two"] == Entry(content="2\n", mode=600)
 
 
-def test_a_link_is_replaced_and_its_target_left() -> None:
-    """Somebody's link never leads a file of root's elsewhere."""
-    disk = Disk.of({"/etc/sample/one": Entry("link", "/home/ada/one", mode=777), "/home/ada/one": "1\n"})
+LINKED: Mapping[str, str | Entry] = {
+    "/etc/sample/one": Entry("link", "/home/ada/one", mode=777),
+    "/home/ada/one": "1\n",
+}
 
-    Recorder(DEBIAN, disk).play(Sample())
+
+def test_a_symlink_is_refused() -> None:
+    """A distribution's own symlink, as /etc/default/locale on Ubuntu, is not replaced by a file."""
+    disk = Disk.of(LINKED)
+
+    with pytest.raises(InputError, match="/etc/sample/one is a symlink"):
+        Recorder(DEBIAN, disk).play(Sample())
+
+    assert disk.entries["/etc/sample/one"].kind == "link"
+
+
+def test_a_symlink_is_replaced_where_the_role_asks_for_it() -> None:
+    """Its target stays as it was: a symlink cannot redirect a file of root's."""
+    disk = Disk.of(LINKED)
+
+    Recorder(DEBIAN, disk).play(Sample(first=replace(ONE, replaces_symlink=True)))
 
     assert disk.entries["/etc/sample/one"].kind == "file"
     assert disk.read("/home/ada/one") == "1\n"
@@ -91,7 +110,7 @@ def test_marks_are_what_a_real_shell_says(tmp_path: Path) -> None:
 
     owner = f"{odd.owner()}:{odd.group()}"
     mark = Shipped("", "", "1\n", mode="640").mark.replace("root:root", owner)
-    assert fact.process(told.splitlines()) == {str(odd): mark}
+    assert fact.process(told.splitlines()) == {str(odd): mark, str(tmp_path / "link"): "symlink"}
 
 
 def test_a_path_with_a_backslash_is_known_again(tmp_path: Path) -> None:

@@ -129,3 +129,9 @@ def test_only_the_plans_blocks_are_believed(stands: SiteLab) -> None:
     assert "192.168.40.0/22" in given
     assert "10.121.4.0/22" in given
     assert "10.64.0.0/16" not in given
+
+
+def test_bgps_routes_use_no_next_hop_objects(stands: SiteLab) -> None:
+    """systemd-networkd 255 deletes next-hop objects of others, and the kernel deletes the routes that use them."""
+    assert "via" in stands.routes
+    assert "nhid" not in stands.routes
