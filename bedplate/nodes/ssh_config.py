@@ -84,7 +84,7 @@ def _of_all(known_hosts: Path, login: Login) -> Iterator[tuple[str, str]]:
     yield "UserKnownHostsFile", _quoted(known_hosts)
     yield "GlobalKnownHostsFile", "none"
     yield "StrictHostKeyChecking", "yes"
-    # Whoever is on the way may answer for the DNS; what it tells counts when AWS itself has said so (ADR 21).
+    # Whoever is on the way may answer for the DNS; what it tells counts when AWS itself has said so (ADR 8).
     yield "VerifyHostKeyDNS", "no"
     # A key that a server offers beside its own is not one that somebody has compared.
     yield "UpdateHostKeys", "no"

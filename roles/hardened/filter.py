@@ -19,7 +19,7 @@ HOSTS = frozenset({Duty.WORKBENCH})
 # A pod's or a container's own program speaks to no file server: volumes are mounted by the machine's kernel.
 PODS = frozenset({Duty.WORKER, Duty.CONTROL})
 # Who may speak to a file server: root, in whose name the kernel mounts, and stunnel, by an id that systemd lends it.
-# Whoever else asks there could claim to be anybody, for the server believes its clients (ADR 27).
+# Whoever else asks there could claim to be anybody, for the server believes its clients (ADR 15).
 # Source: systemd.exec(5), `DynamicUser=`.
 FILES, MOUNTERS = f"tcp dport {NFS}", "0, 61184-65519"
 # What the kernel holds of it, and what it would hold of the text on stdin, tried in a network of its own: no rule that

@@ -1,6 +1,6 @@
 """Administrators' keys and rights on trial: an apply that would shut its own operator out of a node takes them back.
 
-As `roles.hardened.trial` does for the packet filter and sshd (ADR 17); `bedplate-trial-people`, shipped beside, says
+As `roles.hardened.trial` does for the packet filter and sshd (ADR 12); `bedplate-trial-people`, shipped beside, says
 what happens on the node. People without rights are no way in for an apply, and theirs are not tried.
 """
 
