@@ -12,6 +12,8 @@ from tests.support.specimen import Given, Specimen
 from tests.support.specimens_network import NETWORK
 from tests.support.world import World
 
+pytestmark = pytest.mark.nightly
+
 SPECIMENS: dict[str, Specimen] = {each.token.rpartition(":")[2]: each for each in reversed(NETWORK)}
 # Types of two packages may have one name: those of transit gateways come last in it, and go by another here.
 SPECIMENS |= {
