@@ -122,7 +122,7 @@ def test_operator_commands_show_the_state_of_a_gateway(node: Node) -> None:
 def test_a_tunnel_that_leaves_the_plan_leaves_the_gateway(node: Node) -> None:
     """Its device and its peer in BGP are deleted, and charon is restarted without it."""
     laid(node, SITE)
-    gone, *others = SITE.tunnels
+    _, *others = SITE.tunnels
 
     laid(node, replace(SITE, tunnels=SITE.tunnels[1:]))
 

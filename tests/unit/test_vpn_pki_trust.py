@@ -103,7 +103,11 @@ def test_a_root_is_the_one_that_signed_the_authority(change: Callable[[PkiFolder
         pki_in(rooted)
 
 
-@pytest.mark.parametrize("text", ["", certificate_text(ROOT.certificate), certificate_text(EVIL.certificate)])
+@pytest.mark.parametrize(
+    "text",
+    ["", certificate_text(ROOT.certificate), certificate_text(EVIL.certificate)],
+    ids=["empty", "root", "foreign"],
+)
 def test_a_twin_is_signed_by_the_issuing_key(text: str, rooted: PkiFolder) -> None:
     """It is what daemons trust, and is not in the journal: nobody else can make one."""
     rooted.twin.write_text(text)
