@@ -79,7 +79,7 @@ judge: $(READY) $(JUDGES_READY)  ## Check the stacks of examples/lab.yaml with c
 	$(BIN)/pytest tests/judges
 
 fuzz: $(READY)  ## Check 20,000 random fleets, half of them with one seeded fault; the tests check a few hundred
-	$(BIN)/pytest tests/unit/test_checks_property.py -n $(TEST_WORKERS) --hypothesis-profile long
+	$(BIN)/pytest tests/unit/test_checks_random.py -n $(TEST_WORKERS) --hypothesis-profile long
 
 check: lint types  ## Lint, import layers and types
 
@@ -96,7 +96,7 @@ format: $(READY)  ## Format every file and fix what ruff can fix
 	$(BIN)/ruff check --fix .
 
 docs: $(READY)  ## Generate docs/checks.md and docs/updates.md
-	$(BIN)/python -c 'from bedplate.report.page import checks_page; print(checks_page(), end="")' > docs/checks.md
+	$(BIN)/python -c 'from bedplate.report.diagnostics import checks_page; print(checks_page(), end="")' > docs/checks.md
 	$(BIN)/python -c 'from bedplate.report.updates import updates_page; print(updates_page(), end="")' > docs/updates.md
 
 bench: $(READY)  ## Measure speed and memory (docs/benchmarks.md); needs root

@@ -6,10 +6,8 @@ import pulumi
 
 from bedplate.errors import BedplateError
 from bedplate.load import FleetFaults
-from bedplate.report.errors import error_lines
-from bedplate.report.faults import fault_lines
-from stacks.live import order
-from stacks.program import declare
+from bedplate.report.diagnostics import error_lines, fault_lines
+from stacks.program import declare, order
 
 ROOT = Path(__file__).resolve().parent
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from bedplate.catalog import load_catalog
 from bedplate.load import load_fleet
 from bedplate.lock import lock_path, record_plan
-from tests.support.declared import EXAMPLES
-from tests.support.stand.layer import baked, inside
-from tests.support.stand.overlay import mounted
-from tests.support.stand.stand import Stand
+from tests.testlab.machines.container import mounted
+from tests.testlab.machines.layers import baked, inside
+from tests.testlab.machines.stand import Stand
+from tests.testlab.rehearsal.programs import EXAMPLES
 
 ROOT = Path(__file__).parents[1]
 MANY = int(os.environ.get("BENCH_NODES", "10"))

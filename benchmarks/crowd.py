@@ -15,12 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.opening import opened, planned
-from bedplate.nodes.engine import Engine, working
-from bedplate.nodes.event import Step
-from bedplate.nodes.order import Order, Target
+from bedplate.cli.fleet import opened, planned
+from bedplate.nodes.apply import Engine, Order, Step, Target, working
 from bedplate.plan.nodes import node_of
-from tests.support.stand.stand import Stand
+from tests.testlab.machines.stand import Stand
 
 MANY, BAR = 50, 300
 LAB = Path(__file__).parents[1] / "examples/lab.yaml"
@@ -61,7 +59,7 @@ def _most(engine: Engine) -> float:
 
 def _command() -> float:
     """Return what a command holds that has planned the fleet and shows what happens."""
-    import bedplate.cli.node_progress  # noqa: F401, PLC0415  what `node apply` has loaded by then
+    import bedplate.cli.node_apply  # noqa: F401, PLC0415  what `node apply` has loaded by then
 
     planned(opened(LAB))
     return _figure(Path("/proc/self/status"), "VmHWM")

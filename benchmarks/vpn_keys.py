@@ -16,16 +16,13 @@ from resource import RUSAGE_CHILDREN, getrusage
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from tests.support.pace import clock_pace, pace
-from vpn.entry import Begun
-from vpn.key_store import FOLDER, FolderKeys
-from vpn.lists import read_list
-from vpn.pki import Pki, begin, open_pki
-from vpn.pki_folder import PkiFolder, folder_of
-from vpn.revocation import Reason
+from tests.testlab.run import clock_pace, pace
+from vpn.authority import Reason
+from vpn.certificates import laptop
+from vpn.journal import Begun
+from vpn.pki import FOLDER, FolderKeys, Pki, PkiFolder, begin, folder_of, open_pki, read_list
 from vpn.signing import add, revoke
-from vpn.standing import standing
-from vpn.subject import laptop
+from vpn.status import standing
 
 ROOT = Path(__file__).parents[1]
 MOST_START_S, MOST_ALL_S, MOST_TIMES = 0.3, 10.0, 2.0

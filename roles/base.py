@@ -4,11 +4,13 @@ Install needs no running systemd, so the bake of an image runs the same code as 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pyinfra.api.operation import OperationMeta
+from pyinfra.context import host
+from pyinfra.operations import server
 
 Changes = Sequence[OperationMeta]
 NO_CHANGES: Changes = ()
@@ -41,3 +43,43 @@ class Role(ABC):
     @abstractmethod
     def activate(self, changes: Changes) -> None:
         """Start what is to run, and restart what reads what has changed."""
+
+
+STAGES = ("install", "configure", "activate")
+
+
+def deploy(
+    roles: tuple[Role, ...], only: Collection[str] | None = None, stages: Collection[str] | None = None
+) -> tuple[tuple[Role, frozenset[str]], ...]:
+    """Declare to pyinfra the operations of the wanted roles, stage by stage; None wants all.
+
+    Return each role with the keys of the operations that its install declared.
+    """
+    wanted = [role for role in roles if only is None or role.name in only]
+    chosen = STAGES if stages is None else stages
+    installs: list[tuple[Role, frozenset[str]]] = []
+    if "install" in chosen:
+        for role in wanted:
+            before = frozenset(host.op_hash_order)
+            role.install()
+            installs.append((role, frozenset(host.op_hash_order) - before))
+    changes: dict[str, Changes] = {}
+    if "configure" in chosen:
+        changes = {role.name: role.configure() for role in wanted}
+    if "activate" in chosen:
+        for role in wanted:
+            role.activate(changes.get(role.name, NO_CHANGES))
+    return tuple(installs)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """One thing to do: the name that an operator reads, and the commands that do it."""
+
+    name: str
+    commands: tuple[str, ...]
+
+
+def carry_out(dues: Iterable[Due]) -> list[OperationMeta]:
+    """Declare one operation for each."""
+    return [server.shell(name=due.name, commands=list(due.commands)) for due in dues]

@@ -1,9 +1,15 @@
 """Which node gets which roles: a pure function of its plan, in the order in which they take effect."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
 
-from bedplate.nodes.deployer import FIRST
-from bedplate.plan.node import Duty, Ground, NodePlan
+from bedplate.catalog import load_catalog
+from bedplate.load import load_fleet
+from bedplate.lock import lock_path, read_lock, refuse_unrecorded
+from bedplate.nodes.ssh import FIRST
+from bedplate.plan import plan_fleet
+from bedplate.plan.nodes import Duty, Ground, NodePlan, standing_nodes
 from roles.base import Role
 from roles.baseline.role import Baseline
 from roles.guard.role import Guard
@@ -11,7 +17,7 @@ from roles.hardened.role import Hardened
 from roles.keeper.role import Keeper
 from roles.monitoring.role import Monitoring
 from roles.openvpn.role import OpenVpn
-from roles.people.due import HOMES
+from roles.people.accounts import HOMES
 from roles.people.role import People
 from roles.storage.role import Storage
 from roles.workbench.role import Workbench
@@ -45,3 +51,14 @@ def _roles(node: NodePlan) -> Iterator[Role]:
 def names_of(node: NodePlan) -> tuple[str, ...]:
     """Return the names of a node's roles."""
     return tuple(role.name for role in _roles(node))
+
+
+@cache
+def machines(file: Path) -> Mapping[str, NodePlan]:
+    """Return the machines that always stand; raises FleetFaults, or InputError for what the lock does not hold yet."""
+    catalog = load_catalog()
+    loaded = load_fleet(file, catalog)
+    record = read_lock(lock_path(file), loaded.fleet.name)
+    plan = loaded.judge(plan_fleet(loaded.fleet, record, catalog), catalog)
+    refuse_unrecorded(plan, file)
+    return {node.name: node for node in standing_nodes(plan)}

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from pyinfra.context import host
 
-from roles.catalog import roles_of
-from roles.fleet_file import machines
-from roles.stages import deploy
+from roles.base import deploy
+from roles.catalog import machines, roles_of
 
 
 def _told(name: str) -> list[str] | None:

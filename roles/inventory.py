@@ -10,9 +10,8 @@ from pathlib import Path
 
 from bedplate.errors import BedplateError
 from bedplate.load import FleetFaults
-from bedplate.report.errors import error_lines
-from bedplate.report.faults import fault_lines
-from roles.fleet_file import machines
+from bedplate.report.diagnostics import error_lines, fault_lines
+from roles.catalog import machines
 
 _file = Path(os.environ.get("BEDPLATE_FLEET", "fleet.yaml"))
 try:

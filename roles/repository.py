@@ -13,7 +13,7 @@ from pyinfra.operations import apt
 from pyinfra.operations.util import any_changed
 
 from roles.base import Changes
-from roles.shipped import Shipped, ship
+from roles.files import Shipped, ship
 
 _NEVER, _WANTED = -1, 990
 

@@ -5,34 +5,23 @@ from dataclasses import dataclass
 import pulumi
 
 from bedplate.catalog import load_catalog
-from bedplate.plan.beyond import asks_here, has_transit
 from bedplate.plan.fleet import FleetPlan, RegionPlan
-from bedplate.plan.interfaces import pool_interfaces
-from bedplate.plan.pool import PoolPlan
-from stacks.alarms import AlarmTopic
-from stacks.bucket import StoreBucket
-from stacks.control_plane import ControlMachines, ControlParts
-from stacks.egress import NatEgress
-from stacks.endpoints import ServiceEndpoints
-from stacks.files import FilesParts, SharedFiles
-from stacks.firewall import ControlFirewall, NodeFirewall, StorageFirewall
-from stacks.first_boot import first_boot
-from stacks.forwarding import Forwarding, forwarded
-from stacks.image import image_of
-from stacks.key import FleetKey
-from stacks.laptop_gateway import LaptopGateway, gateway_parts
-from stacks.name_office import NameOffice
-from stacks.names import SHARED
-from stacks.network import Network
-from stacks.permissions import CONTROL, GATEWAY
-from stacks.pool import Pool, PoolParts
-from stacks.provider import in_region
-from stacks.reference import stack_of
-from stacks.resolver import InboundResolver
-from stacks.role import profile_of
-from stacks.template import NodeBase, Start
-from stacks.transit import Transit
-from stacks.zone import PrivateZone
+from bedplate.plan.links import asks_here, has_transit
+from bedplate.plan.pools import PoolPlan, pool_interfaces
+from stacks.alarms.alarms import AlarmTopic
+from stacks.compute.machines import ControlMachines, ControlParts, LaptopGateway, gateway_parts
+from stacks.compute.pool import Pool, PoolParts
+from stacks.compute.template import NodeBase, Start, first_boot, image_of
+from stacks.dns.resolver import Forwarding, InboundResolver, forwarded
+from stacks.dns.zone import NameOffice, PrivateZone
+from stacks.identity.policy import FleetKey
+from stacks.identity.roles import CONTROL, GATEWAY, profile_of
+from stacks.network.firewall import ControlFirewall, NodeFirewall, StorageFirewall
+from stacks.network.transit import Transit
+from stacks.network.vpc import NatEgress, Network, ServiceEndpoints
+from stacks.options import SHARED, in_region, stack_of
+from stacks.storage.buckets import StoreBucket
+from stacks.storage.files import FilesParts, SharedFiles
 
 
 def declare_region(plan: FleetPlan, region: RegionPlan) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support.offline import kept_in, shut_off
+from tests.testlab.run import kept_in, shut_off
 
 # `make fuzz`: as many random fleets as a release deserves.
 settings.register_profile("long", max_examples=10_000)

@@ -4,8 +4,7 @@ What changes when AWS changes lives in `data/`, one fact a line under its date a
 What `bedplate catalog refresh` renews has its writer beside its reader: the form stays, a diff shows what AWS changed.
 """
 
-from bedplate.catalog.catalog import Catalog
+from bedplate.catalog.catalog import Catalog, load_catalog
 from bedplate.catalog.facts import AcceleratorFacts, GpuFacts, InstanceFacts, RegionFacts
-from bedplate.catalog.shipped import load_catalog
 
 __all__ = ["AcceleratorFacts", "Catalog", "GpuFacts", "InstanceFacts", "RegionFacts", "load_catalog"]

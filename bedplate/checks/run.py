@@ -1,36 +1,29 @@
 """All checks of a fleet, in the order of its file."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from bedplate.checks.block import check_overlaps, check_ranges, check_sizes
-from bedplate.checks.budget import check_budget
-from bedplate.checks.certified import check_certified
+from bedplate.catalog.nearest import nearest
+from bedplate.checks.addresses import check_overlaps, check_ranges, check_sizes
+from bedplate.checks.catalogue import RULES
 from bedplate.checks.cluster import check_control_plane, check_laptops, check_workers
-from bedplate.checks.driver import check_driver
-from bedplate.checks.endpoint import check_endpoints
-from bedplate.checks.evidence import Evidence
-from bedplate.checks.fault import Fault
-from bedplate.checks.group import check_groups
-from bedplate.checks.interconnect import check_interconnect, check_out_of_reach
-from bedplate.checks.join import check_joins
-from bedplate.checks.kind import check_kinds
-from bedplate.checks.label import check_labels
-from bedplate.checks.ladder import check_ladders
-from bedplate.checks.market import check_markets
-from bedplate.checks.mount import check_mounts
-from bedplate.checks.name import check_names
-from bedplate.checks.name_server import check_name_servers
-from bedplate.checks.offer import check_offers
-from bedplate.checks.person import check_people
-from bedplate.checks.region import check_home, check_regions
-from bedplate.checks.reservation import check_blocks, check_reservations
-from bedplate.checks.room import check_room
-from bedplate.checks.site import check_gateways, check_sites
-from bedplate.checks.store import check_stores
-from bedplate.checks.tag import check_tags
-from bedplate.checks.tenure import check_tenure
-from bedplate.checks.version import check_versions
-from bedplate.checks.volume import check_volumes
+from bedplate.checks.context import Evidence
+from bedplate.checks.diagnostics import Fault, fault
+from bedplate.checks.groups import check_groups, check_kinds, check_labels, check_tags, check_volumes
+from bedplate.checks.images import check_driver, check_versions
+from bedplate.checks.ladders import check_blocks, check_ladders, check_markets, check_offers, check_reservations
+from bedplate.checks.lifetimes import check_budget, check_tenure
+from bedplate.checks.names import check_certified, check_names
+from bedplate.checks.people import check_people
+from bedplate.checks.regions import (
+    check_endpoints,
+    check_home,
+    check_interconnect,
+    check_out_of_reach,
+    check_regions,
+    check_room,
+)
+from bedplate.checks.sites import check_gateways, check_joins, check_name_servers, check_sites
+from bedplate.checks.storage import check_mounts, check_stores
 
 Checker = Callable[[Evidence], Iterator[Fault]]
 
@@ -77,3 +70,30 @@ def check_fleet(evidence: Evidence) -> Iterator[Fault]:
     """Yield every fault that the checks find, allowed ones too."""
     for check in CHECKERS:
         yield from check(evidence)
+
+
+def excused(faults: Iterable[Fault], allow: Mapping[str, str], *, is_whole: bool) -> Iterator[Fault]:
+    """Yield the faults that the file does not allow, and what is wrong with its exceptions.
+
+    An exception that no fault needs is told where the file `is_whole`, so that every check has seen all of it.
+    """
+    met = set()
+    for told in faults:
+        met.add(told.code)
+        if told.code not in allow or not RULES[told.code].allowable:
+            yield told
+    for code, reason in allow.items():
+        yield from _faults_of(code, reason)
+        rule = RULES.get(code)
+        if is_whole and rule and rule.allowable and not rule.late and code not in met:
+            yield fault("W703", f"allow.{code}", f"nothing in this file breaks {code}")
+
+
+def _faults_of(code: str, reason: str) -> Iterator[Fault]:
+    if code not in RULES:
+        near = nearest(code, RULES)
+        yield fault("E701", f"allow.{code}", "there is no rule of this code", f"write {near}" if near else "")
+    elif not RULES[code].allowable:
+        yield fault("E702", f"allow.{code}", f"{code} {RULES[code].name} cannot be allowed")
+    if not reason.strip():
+        yield fault("E704", f"allow.{code}", "the exception has no reason")

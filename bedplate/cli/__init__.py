@@ -13,7 +13,7 @@ import typer
 from bedplate.cli.app import app
 from bedplate.cli.output import tell
 from bedplate.errors import BedplateError
-from bedplate.report.errors import defect_lines, error_lines, usage_lines
+from bedplate.report.diagnostics import defect_lines, error_lines, usage_lines
 
 INTERRUPTED = 130
 
@@ -50,7 +50,7 @@ def _invoke(arguments: Sequence[str]) -> int:
 
 def _told(error: BedplateError) -> Iterable[str]:
     from bedplate.load import FleetFaults
-    from bedplate.report.faults import refusal_lines
+    from bedplate.report.diagnostics import refusal_lines
 
     return refusal_lines(error.faults) if isinstance(error, FleetFaults) else error_lines(error)
 

@@ -6,36 +6,17 @@ from typing import Annotated
 import typer
 
 from bedplate import __version__
-from bedplate.cli.audit_graph import audit_graph
-from bedplate.cli.catalog import refresh
-from bedplate.cli.check import check
-from bedplate.cli.cost import cost
-from bedplate.cli.diff import diff
-from bedplate.cli.graph import graph
-from bedplate.cli.image import record
-from bedplate.cli.node_apply import apply
-from bedplate.cli.node_audit import audit
-from bedplate.cli.node_bootstrap import bootstrap
-from bedplate.cli.node_list import list as list_nodes
-from bedplate.cli.node_ssh_config import ssh_config
-from bedplate.cli.node_trust import trust
+from bedplate.cli.catalog import record, refresh
+from bedplate.cli.graph import audit_graph, graph, reach
+from bedplate.cli.node import bootstrap, list_nodes, ssh_config, trust
+from bedplate.cli.node_apply import apply, audit
 from bedplate.cli.output import show
-from bedplate.cli.plan import plan
-from bedplate.cli.quotas import quotas
-from bedplate.cli.reach import reach
+from bedplate.cli.plan import check, cost, diff, plan, quotas, schema
 from bedplate.cli.rehearse import rehearse
-from bedplate.cli.schema import schema
-from bedplate.cli.vpn_add import add, renew
-from bedplate.cli.vpn_guard import guard
-from bedplate.cli.vpn_init import init
-from bedplate.cli.vpn_list import list as list_certificates
-from bedplate.cli.vpn_record import record as record_doors
-from bedplate.cli.vpn_revoke import revoke
-from bedplate.cli.vpn_show import show as show_profile
-from bedplate.cli.vpn_status import status
-from bedplate.cli.vpn_sync import sync
-from bedplate.cli.vpn_timer import timer
-from bedplate.cli.vpn_tunnels import tunnels
+from bedplate.cli.vpn import add, guard, init, list_certificates, renew, revoke
+from bedplate.cli.vpn import record as record_doors
+from bedplate.cli.vpn import show as show_profile
+from bedplate.cli.vpn_tunnels import status, sync, timer, tunnels
 
 EXAMPLES: tuple[tuple[Callable[..., int], str], ...] = (
     (check, "bedplate check examples/lab.yaml"),
@@ -97,7 +78,9 @@ for command, example in EXAMPLES:
 for noun, (meaning, verbs) in NOUNS.items():
     group = typer.Typer(help=meaning, rich_markup_mode=None)
     for command, example in verbs:
-        group.command(epilog=f"Example: {example}")(command)
+        # Python has a `list` of its own, so these functions are called after what they list.
+        verb = "list" if command.__name__.startswith("list_") else None
+        group.command(verb, epilog=f"Example: {example}")(command)
     # A group of one verb is still a group.
     group.callback()(lambda: None)
     app.add_typer(group, name=noun)

@@ -8,7 +8,8 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import IO
+from pathlib import Path
+from typing import IO, Annotated
 
 import typer
 
@@ -89,3 +90,12 @@ def _lead_nowhere(stream: IO[str]) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
+
+
+DEFAULT_FLEET = Path("fleet.yaml")
+
+FleetFile = Annotated[Path, typer.Argument(metavar="FLEET", help="The fleet file.")]
+Parts = Annotated[
+    list[str] | None, typer.Option("--stack", metavar="PART", help="shared, a region, or links; repeatable.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]

@@ -5,20 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, Parts
-from bedplate.cli.output import show, show_document
+from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, Parts, show, show_document
 from bedplate.errors import InputError, PartError, ViolationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bedplate.audit.fault import StackFault
-    from bedplate.cli.later import Later
-    from bedplate.cli.waves import Waves
+    from bedplate.cli.stacks import Later, Waves
+    from bedplate.graph.audit.rules import StackFault
     from bedplate.plan import FleetPlan
-    from bedplate.plan.origin import Origin
+    from bedplate.plan.document import Origin
     from bedplate.rehearsal.faults import Fault
-    from bedplate.rehearsal.report import Report
+    from bedplate.rehearsal.rehearse import Report
 
 ACCOUNT_OF_PROGRAMS = "123456789012"
 _FAULTS = "region-down:REGION or no-capacity:TYPE@ZONE"
@@ -77,7 +75,7 @@ def _check_place(what: str, name: str, known: "Iterable[str]") -> None:
 
 def _list_types(*, json: bool) -> int:
     from bedplate.rehearsal.kinds import KINDS
-    from bedplate.report.types import type_lines, types_document
+    from bedplate.report.rehearsal import type_lines, types_document
 
     if json:
         show_document(types_document(KINDS))
@@ -87,9 +85,9 @@ def _list_types(*, json: bool) -> int:
 
 
 def _rehearse_program(file: Path, region: str, faults: "tuple[Fault, ...]", *, json: bool) -> int:
-    from bedplate.cli.program import program_stack
-    from bedplate.plan.origin import unknown_origin
-    from bedplate.report.exports import export_lines
+    from bedplate.cli.stacks import program_stack
+    from bedplate.plan.document import unknown_origin
+    from bedplate.report.rehearsal import export_lines
 
     report = _act(ACCOUNT_OF_PROGRAMS, ((program_stack(file, region),),), (), faults)
     _print(report, unknown_origin, json=json)
@@ -102,13 +100,11 @@ def _rehearse_fleet(
     path: Path, asked: tuple[str, ...], changed: Path | None, injected: tuple[str, ...], *, json: bool
 ) -> int:
     from bedplate.catalog import load_catalog
-    from bedplate.cli.later import later_fleet
-    from bedplate.cli.opening import opened, planned, tracing
-    from bedplate.cli.verdict import judged
-    from bedplate.cli.waves import waves
+    from bedplate.cli.fleet import opened, planned, tracing
+    from bedplate.cli.stacks import judged, later_fleet, waves
     from bedplate.plan import bill
-    from bedplate.report.outlook import next_line, outlook_lines
-    from bedplate.report.price import price_lines
+    from bedplate.report.cost import price_lines
+    from bedplate.report.rehearsal import next_line, outlook_lines
 
     loaded = opened(path)
     plan = planned(loaded)
@@ -139,11 +135,11 @@ def _print(
     json: bool,
 ) -> None:
     """Print what a rehearsal came to, and what the checks say of it where they were asked."""
-    from bedplate.plan.origin import unknown_origin
-    from bedplate.rehearsal.report import document
-    from bedplate.report.audit import judgement_lines, traced_fault_document
-    from bedplate.report.diff import diff_document, diff_lines
+    from bedplate.plan.document import unknown_origin
+    from bedplate.rehearsal.rehearse import document
+    from bedplate.report.graph import judgement_lines, traced_fault_document
     from bedplate.report.rehearsal import rehearsal_lines
+    from bedplate.report.updates import diff_document, diff_lines
 
     if json:
         status = {"ok": _status(report, faults or ()) == 0, "faults": traced_fault_document(faults or (), origin)}
@@ -161,7 +157,7 @@ def _status(report: "Report", faults: "Iterable[StackFault]") -> int:
 
     And 6 when only an injected fault kept something from being created.
     """
-    from bedplate.checks.fault import Level
+    from bedplate.checks.diagnostics import Level
 
     if report.real_failures:
         return InputError.exit_code

@@ -1,20 +1,169 @@
 """The two questions about a fleet file: which fleet is it, and what is wrong with it."""
 
-from collections.abc import Iterable
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from ipaddress import IPv4Network
+from itertools import accumulate, islice
 from pathlib import Path
 
 from bedplate.catalog import Catalog
-from bedplate.checks.fault import Fault, Level
-from bedplate.checks.image import check_images
-from bedplate.checks.rules import applying, fault
+from bedplate.checks.catalogue import RULES, applying
+from bedplate.checks.context import Declared, Evidence
+from bedplate.checks.diagnostics import Fault, Level, fault
+from bedplate.checks.images import check_images
+from bedplate.checks.people import Secret, secrets_in
+from bedplate.checks.run import check_fleet, excused
 from bedplate.errors import InputError
-from bedplate.load.reading import Reading, read_fleet
+from bedplate.load.model import Modelling, model, standing
+from bedplate.load.source import read_source, today
+from bedplate.load.yaml import MOST_FAULTS, Composer, Node, Place, Unreadable, place_after
 from bedplate.plan import FleetPlan
-from bedplate.plan.fault import PlanFault, PlanFaults
 from bedplate.plan.planner import plan_fleet
-from bedplate.plan.record import Record
+from bedplate.plan.record import PlanFault, PlanFaults, Record
 from bedplate.spec import Fleet
+from bedplate.spec.base import shown
+
+HIDDEN = "(hidden)"
+_SECRET = frozenset({"E501", "E502"})
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A key or a value of the file; `text` is the whole of it, `secret` the part that must not be told."""
+
+    text: str
+    secret: str
+    told: Fault
+
+
+def secret_words(text: str, tree: Node | None, most: int) -> tuple[Word, ...]:
+    """Return at most so many words that hold a secret: keys and values of the tree, then comments of the text."""
+    inside = tuple(islice(_in_tree(tree), most)) if tree else ()
+    known = {word.secret for word in inside}
+    return (*inside, *(word for word in islice(_in_text(text), most) if word.secret not in known))
+
+
+def cover(told: Fault, words: tuple[Word, ...]) -> Fault:
+    """Return the fault without any of the secrets in its key, its message or its fix."""
+    rule = RULES[told.code]
+    if told.code not in _SECRET and any(told.key == word.told.key for word in words if word.told.key):
+        told = replace(told, message=f"{HIDDEN} breaks the rule {rule.name}", fix=rule.fix)
+    texts = [told.key, told.message, told.fix]
+    for word in words:
+        for form in (shown(word.text), word.text, shown(word.secret), word.secret):
+            texts = [text.replace(form, HIDDEN) for text in texts]
+    return replace(told, key=texts[0], message=texts[1], fix=texts[2])
+
+
+def _in_tree(tree: Node) -> Iterator[Word]:
+    """Look through all keys and values at once: one after the other, a large file would take seconds."""
+    spots = tuple(_spots(tree))
+    starts = tuple(accumulate((len(text) + 1 for text, _, _ in spots), initial=0))
+    joined = "\n".join(text for text, _, _ in spots)
+    for secret in secrets_in(joined):
+        text, key, place = spots[bisect_right(starts, secret.start) - 1]
+        yield Word(text, joined[secret.start : secret.end], place.of(_fault(secret, key)))
+
+
+def _spots(tree: Node) -> Iterator[tuple[str, str, Place]]:
+    for node in tree.walk():
+        if isinstance(node.value, str):
+            yield node.value, node.key, node.place
+        for name, child in zip(node.names, node.children, strict=True):
+            if isinstance(name, str):
+                yield name, child.key, child.named
+
+
+def _in_text(text: str) -> Iterator[Word]:
+    for secret in secrets_in(text):
+        found = text[secret.start : secret.end]
+        yield Word(found, found, place_after(text[: secret.start]).of(_fault(secret, "")))
+
+
+def _fault(secret: Secret, key: str) -> Fault:
+    return fault(secret.code, key, f"this looks like {secret.kind}")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A file's faults in its order, and the fleet, if any could be made of it.
+
+    `nodes` are the values of the file by their keys in the fleet, which differ where a list has lost an item.
+    """
+
+    path: Path
+    faults: tuple[Fault, ...]
+    nodes: Mapping[str, Node]
+    fleet: Fleet | None = None
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether the file is refused."""
+        return any(told.level is Level.ERROR for told in self.faults)
+
+    def placed(self, told: Fault) -> Fault:
+        """Return a fault of the fleet with its place in the file: of its key, or the nearest above that is there."""
+        key = self._nearest(told.key)
+        node = self.nodes[key]
+        place = node.named if RULES[told.code].at_key else node.told_at
+        return replace(place.of(told), key=node.key + told.key.removeprefix(key), file=str(self.path))
+
+    def where(self, key: str) -> str:
+        """Return `lab.yaml:57:9 groups.train`: where a key stands, or the nearest above that is there."""
+        node = self.nodes[self._nearest(key)]
+        return f"{self.path}:{node.told_at.line}:{node.told_at.column} {node.key}"
+
+    def _nearest(self, key: str) -> str:
+        while key not in self.nodes:
+            key = key.rpartition(".")[0]
+        return key
+
+
+def read_fleet(path: Path, catalog: Catalog) -> Reading:
+    """Return the reading of a file; a file that cannot be read is one with faults."""
+    try:
+        text = read_source(path)
+    except Unreadable as stop:
+        return Reading(path, (replace(stop.fault, file=str(path)),), {})
+    return _read_text(path, text, catalog)
+
+
+def _read_text(path: Path, text: str, catalog: Catalog) -> Reading:
+    composer = Composer(text)
+    try:
+        tree = composer.compose()
+    except Unreadable as stop:
+        faults = (*composer.faults, stop.fault)
+        return Reading(path, tuple(_covered(path, text, None, faults)), {})
+    modelling = model(tree, composer.faults)
+    reading = Reading(path, (), dict(standing(modelling.tree)), modelling.fleet)
+    found = map(reading.placed, islice(_checked(tree, modelling, catalog), MOST_FAULTS + 1))
+    return replace(reading, faults=tuple(_covered(path, text, tree, (*modelling.faults, *found))))
+
+
+def _checked(tree: Node, modelling: Modelling, catalog: Catalog) -> Iterator[Fault]:
+    """Yield what the checks find in the fleet that is left of a tree, and what the file does not allow of it."""
+    if modelling.fleet:
+        evidence = Evidence(modelling.fleet, catalog, Declared(tree.plain_mapping()), today(), modelling.lost)
+        stand_ins = modelling.stand_ins
+        found = (told for told in check_fleet(evidence) if told.key.partition(".")[0] not in stand_ins)
+        yield from excused(found, modelling.fleet.allow, is_whole=not modelling.lost)
+
+
+def _covered(path: Path, text: str, tree: Node | None, faults: Iterable[Fault]) -> Iterator[Fault]:
+    """Yield the faults in the order of the file, each once, without secrets, and not more than anybody reads."""
+    words = secret_words(text, tree, MOST_FAULTS)
+    once = {(told.code, told.key): told for told in reversed([*(word.told for word in words), *faults])}
+    ordered = sorted(once.values(), key=lambda told: (told.line, told.column, told.code))
+    for told in ordered[:MOST_FAULTS]:
+        yield replace(cover(told, words), file=str(path))
+    if len(ordered) > MOST_FAULTS:
+        last = ordered[MOST_FAULTS]
+        message = f"there are more faults than {MOST_FAULTS}"
+        yield replace(fault("E020", "", message), file=str(path), line=last.line, column=last.column)
+
 
 _NO_RECORD = Record({})
 
@@ -99,3 +248,49 @@ def _late(reading: Reading, fleet: Fleet, plan: FleetPlan, catalog: Catalog) -> 
 def _placed(reading: Reading, refused: Iterable[PlanFault]) -> tuple[Fault, ...]:
     told = (fault(each.code, each.key, each.message, each.fix) for each in refused)
     return tuple(sorted(map(reading.placed, told), key=lambda one: (one.line, one.column)))
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """The name of a fleet, those of its people, and the places of their laptops' gateways."""
+
+    fleet: str
+    people: tuple[str, ...]
+    gateways: tuple[str, ...]
+
+
+def read_users(path: Path) -> Users | None:
+    """Return who uses the fleet of a file, or None where the file is not one that can be read so far."""
+    try:
+        composer = Composer(read_source(path))
+        tree = composer.compose()
+    except Unreadable:
+        return None
+    fleet, people = tree.child("name"), tree.child("people")
+    if composer.faults or fleet is None or not isinstance(fleet.value, str):
+        return None
+    return Users(fleet.value, _names(people), tuple(_gateways(tree)))
+
+
+def _names(people: Node | None) -> tuple[str, ...]:
+    return tuple(people.value) if people is not None and isinstance(people.value, dict) else ()
+
+
+def _gateways(tree: Node) -> Iterator[str]:
+    """Yield the place of each gateway, as far as the file says one."""
+    below: Node | None = tree
+    for key in ("vpn", "laptops", "gateways"):
+        below = below.child(key) if below else None
+    for gateway in below.children if below else ():
+        place = gateway.child("region") or gateway.child("site")
+        if place is not None and isinstance(place.value, str):
+            yield place.value
+
+
+def read_pools(lock: Path, places: Iterable[str]) -> tuple[IPv4Network, ...]:
+    """Return the pool of each of these places, or none where one of them is not known."""
+    try:
+        blocks = json.loads(read_source(lock))["blocks"]
+        return tuple(IPv4Network(str(blocks[f"pool/{place}"])) for place in places)
+    except (Unreadable, ValueError, LookupError, TypeError, RecursionError):
+        return ()

@@ -3,10 +3,11 @@
 import os
 import re
 import stat
+from datetime import UTC, date, datetime
 from pathlib import Path
 
-from bedplate.load.node import Place, place_after
-from bedplate.load.refusal import Unreadable
+from bedplate.errors import InputError
+from bedplate.load.yaml import Place, Unreadable, place_after
 
 LARGEST = 1024 * 1024
 _KINDS = {
@@ -81,3 +82,18 @@ def _decode(data: bytes) -> str:
         message = f"the file holds the character U+{ord(unseen[0]):04X}"
         raise Unreadable("E007", message, place_after(text[: unseen.start()]))
     return text
+
+
+# How builds are told to act as of a moment: https://reproducible-builds.org/specs/source-date-epoch/, read 2026-11.
+EPOCH = "SOURCE_DATE_EPOCH"
+
+
+def today() -> date:
+    """Return the day in UTC, or that of SOURCE_DATE_EPOCH where it is set; InputError when that is no moment."""
+    told = os.environ.get(EPOCH)
+    if told is None:
+        return datetime.now(UTC).date()
+    try:
+        return datetime.fromtimestamp(int(told), UTC).date()
+    except (ValueError, OverflowError, OSError):
+        raise InputError(f"{EPOCH} is no number of seconds since 1970", fix=f"unset {EPOCH}") from None

@@ -13,9 +13,10 @@ from bedplate.lock.file import (
     record_host_keys,
     record_images,
     record_plan,
+    refuse_names,
+    refuse_unrecorded,
     renew_images,
 )
-from bedplate.lock.unrecorded import refuse_names, refuse_unrecorded
 
 __all__ = [
     "LockRefused",

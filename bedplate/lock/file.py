@@ -2,19 +2,19 @@
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
+from shlex import quote
 
 from bedplate.catalog import Catalog
-from bedplate.checks.rules import fault
+from bedplate.checks.diagnostics import fault
 from bedplate.errors import InputError
 from bedplate.hold import held
-from bedplate.lock.entry import NotALockError
-from bedplate.lock.text import lock_text, parse_lock
+from bedplate.lock.format import NotALockError, lock_text, parse_lock
 from bedplate.plan import FleetPlan, Record, plan_fleet
-from bedplate.plan.release import release
+from bedplate.plan.allocation import release
 from bedplate.spec import Fleet
 from bedplate.writer import told_plainly, write_whole
 
@@ -143,3 +143,24 @@ def _text(path: Path) -> str:
             return stream.read(_LARGEST + 1).decode()
         except UnicodeDecodeError as error:
             raise NotALockError(f"it is no text: {error}") from None
+
+
+# Of a file that has no lock yet, all is missing: the plan lists it.
+_TOLD = 8
+
+
+def refuse_unrecorded(plan: FleetPlan, fleet_file: Path) -> None:
+    """Raise InputError where a node would get a block, an address, a user's or a group's id that the lock lacks."""
+    refuse_names((*plan.news, *plan.new_addresses, *plan.new_people, *plan.new_groups), fleet_file)
+
+
+def refuse_names(names: Iterable[str], fleet_file: Path) -> None:
+    """Raise InputError that names the first of these, where there are any, and says how they are recorded."""
+    missing = tuple(names)
+    if missing:
+        more = (f"and {len(missing) - _TOLD} more",) if len(missing) > _TOLD else ()
+        raise InputError(
+            f"not recorded in {lock_path(fleet_file).name}: {', '.join((*missing[:_TOLD], *more))}",
+            where=str(fleet_file),
+            fix=f"run `bedplate plan --write {quote(str(fleet_file))}` first, and commit the lock",
+        )

@@ -3,22 +3,75 @@
 The checks lie in tests/compliance, and can be run without us; here is only how they are started and what they found.
 """
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import bedplate
-from bedplate.nodes.event import Event, Kind, Step, event_of
-from bedplate.nodes.ssh_config import Login
-from bedplate.nodes.verdict import Findings, Outcome, findings_of
+from bedplate.nodes.apply import Event, Kind, Step, event_of
+from bedplate.nodes.ssh import Login
 
-CHECKS = Path(bedplate.__file__).parents[1] / "tests" / "compliance"
+
+class Outcome(StrEnum):
+    """What became of a rule on a node."""
+
+    KEPT = "kept"
+    VIOLATED = "violated"
+    UNJUDGED = "not judged"
+    UNSEEN = "not seen"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One rule on one node: `promise` is its sentence, `words` say what is otherwise, or why nobody could tell."""
+
+    role: str
+    rule: str
+    promise: str
+    outcome: Outcome
+    words: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """A node's verdicts; `apart` counts the rules that do not concern it, `unreached` says why there may be none."""
+
+    node: str
+    verdicts: tuple[Verdict, ...] = ()
+    apart: int = 0
+    unreached: str = ""
+    seconds: float = 0.0
+
+    def of(self, outcome: Outcome) -> tuple[Verdict, ...]:
+        """Return the verdicts of an outcome."""
+        return tuple(verdict for verdict in self.verdicts if verdict.outcome is outcome)
+
+    def text(self) -> str:
+        """Return the findings as a JSON document."""
+        return json.dumps(asdict(self))
+
+
+def findings_of(text: str) -> tuple[Findings, ...]:
+    """Return the findings of a list of such documents."""
+    return tuple(_findings(told) for told in json.loads(text))
+
+
+def _findings(told: dict[str, Any]) -> Findings:
+    verdicts = (Verdict(**{**each, "outcome": Outcome(each["outcome"])}) for each in told["verdicts"])
+    return Findings(**{**told, "verdicts": tuple(verdicts)})
+
+
+CHECKS = Path(bedplate.__file__).parent / "compliance"
 # Each is a process of 90 MB that mostly waits for its machine.
 _AT_A_TIME = 8
 

@@ -1,13 +1,15 @@
 """Which machines an operator means, by their names, their site, or all that always stand."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from shlex import quote
 
 from bedplate.catalog.catalog import Catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
+from bedplate.nodes.ssh import FIRST
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.node import NodePlan
-from bedplate.plan.nodes import node_of, standing_nodes
+from bedplate.plan.nodes import MARK, Ground, NodePlan, admin_keys, node_of, standing_nodes
 
 
 def named(plan: FleetPlan, names: Iterable[str], catalog: Catalog) -> Iterator[NodePlan]:
@@ -49,3 +51,20 @@ def _whole(plan: FleetPlan, name: str) -> str:
 def _one_of(name: str, known: Sequence[str]) -> str:
     near = nearest(name, known)
     return f"write {near}" if near else f"one of {', '.join(known)}" if known else "it has none"
+
+
+_SCRIPT = Path(__file__).with_name("bootstrap.sh")
+
+
+def bootstrap(node: NodePlan) -> str:
+    """Return the script of a machine. Raises InputError for one of the cloud, or where nobody could log in."""
+    if node.ground is Ground.CLOUD:
+        raise InputError(
+            f"{node.name} is a machine of the cloud", fix="its group starts it, and its first boot names it"
+        )
+    keys = admin_keys(node.accounts)
+    if not keys:
+        raise InputError("the fleet file has no administrator", fix="give somebody under `people` `admin: true`")
+    words = {"NAME": node.name, "FULL_NAME": node.full_name, "ACCOUNT": FIRST, "MARK": MARK, "KEYS": "\n".join(keys)}
+    head = (f"{name}={quote(value)}" for name, value in words.items())
+    return "\n".join(("#!/bin/sh", *head, _SCRIPT.read_text(encoding="utf-8")))

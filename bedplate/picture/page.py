@@ -1,15 +1,203 @@
 """The page: what the fleet is, its addresses, its places, its ladders, and what the signs mean."""
 
-from bedplate.picture.ladders import ladders
-from bedplate.picture.legend import legend
-from bedplate.picture.marks import Mark, Part, Rect, Text, stacked
-from bedplate.picture.measure import Face, fitted
-from bedplate.picture.paint import painted
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from itertools import groupby
+
+from bedplate.picture.layout import (
+    ROW,
+    TOKEN_GAP,
+    Cell,
+    Drawn,
+    Segment,
+    Shape,
+    Word,
+    cell_marks,
+    cell_width,
+    flowing,
+    in_columns,
+    marks,
+    spread,
+)
 from bedplate.picture.places import places
-from bedplate.picture.supernet import supernet_map
-from bedplate.picture.table import Word, cell_marks
+from bedplate.picture.svg import MARKETS, TO, Anchor, Face, Icon, Mark, Part, Rect, Sign, Text, fitted, painted, stacked
 from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.pools import PoolPlan
+from bedplate.plan.space import Span, is_nested, span_of
 from bedplate.spec.network import Egress
+
+ASIDE, LADDERS_GAP = 340.0, 14.0
+
+
+def ladders(plan: FleetPlan, room: float) -> Part:
+    """Return the groups below one another, each with its rungs; rungs of one number stand below one another."""
+    groups = [tuple(pools) for _, pools in groupby(plan.pools, key=lambda pool: pool.group)]
+    widest = max(cell_width(rung) for pools in groups for rung in _rungs(pools))
+    return stacked((_ladder(pools, room, widest) for pools in groups), LADDERS_GAP)
+
+
+def _ladder(pools: tuple[PoolPlan, ...], room: float, widest: float) -> Part:
+    first = pools[0]
+    rungs = in_columns(tuple(_rungs(pools)), room - ASIDE, widest)
+    types = ", ".join(first.types)
+    facts = Word(_facts(first), Face.NOTE)
+    name = fitted(first.group, Face.STRONG, ASIDE - LADDERS_GAP - TOKEN_GAP - facts.width)
+    words: tuple[Mark, ...] = (
+        *cell_marks((Word(name, Face.STRONG), facts), 0, ROW / 2),
+        Text(0, ROW + 10, fitted(types, Face.NOTE, ASIDE - LADDERS_GAP), Face.NOTE, title=types),
+    )
+    return Part(room, max(rungs.height, 2 * ROW - 4), (*words, *rungs.at(ASIDE, 0)))
+
+
+def _facts(pool: PoolPlan) -> str:
+    fabric = f", {pool.fabric.value}" if pool.fabric else ""
+    return f"{pool.min}{TO}{pool.max} for {pool.use.value}{fabric}"
+
+
+def _rungs(pools: tuple[PoolPlan, ...]) -> Iterator[Cell]:
+    """Yield the rungs by their numbers; pools that differ in their zone alone are one rung."""
+    alike = groupby(pools, key=lambda pool: (pool.market, pool.region, pool.offer.reservation))
+    for number, ((market, region, _), same) in enumerate(alike, start=1):
+        rung = tuple(same)
+        sign = Shape(MARKETS[market], title=f"{market.value}: {', '.join(pool.name for pool in rung)}")
+        yield (Word(str(number), Face.NOTE), sign, Word(region), Word(_zones(rung), Face.NOTE))
+
+
+def _zones(rung: tuple[PoolPlan, ...]) -> str:
+    """Return the letters of the zones of a rung whose pools keep to one each."""
+    if any(len(pool.zones) > 1 for pool in rung):
+        return ""
+    return "".join(zone.removeprefix(pool.region) for pool in rung for zone in pool.zones)
+
+
+MEANINGS = {
+    Sign.DISC: "on demand",
+    Sign.RING: "spot",
+    Sign.SQUARE: "reservation",
+    Sign.DIAMOND: "capacity block",
+    Sign.HOUSE: "home region",
+    Sign.FILES: "file system",
+    Sign.BUCKET: "bucket",
+    Sign.NAMES: "a site's own names",
+    Sign.LAPTOP: "laptop gateway",
+    Sign.TUNNELS: "two tunnels",
+    Sign.GATEWAY: "site gateway",
+}
+
+
+def legend(marks: tuple[Mark, ...], room: float) -> Part:
+    """Return the meaning of each sign among the marks."""
+    used = {mark.sign: mark.role for mark in marks if isinstance(mark, Icon)}
+    cells = [(Shape(sign, used[sign]), Word(words, Face.NOTE)) for sign, words in MEANINGS.items() if sign in used]
+    return flowing(cells, room)
+
+
+BANDS, GUTTER, SUPERNET_GAP = 8, 104.0, 6.0
+HIGH, LOW = 40.0, 22.0
+ROLES = {"region": "region", "site": "site", "pods": "pods", "services": "services", "pool": "laptops"}
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A stretch of the supernet that is drawn in one line."""
+
+    span: Span
+    segments: tuple[Segment, ...]
+
+
+def supernet_map(plan: FleetPlan, room: float) -> Part:
+    """Return the map, and below it what the fleet has outside its supernet."""
+    whole = span_of(plan.supernet)
+    bands = _bands(whole, tuple(_segments(plan)))
+    drawn = [_band(band, room) for band in bands]
+    outside = tuple(_outside(plan))
+    if outside:
+        drawn.append(_captioned("outside it", outside, room))
+    return stacked(drawn, SUPERNET_GAP)
+
+
+def _segments(plan: FleetPlan) -> Iterator[Segment]:
+    known = {**plan.record.blocks, **plan.blocks}
+    for path, block in known.items():
+        if not is_nested(path) and block.subnet_of(plan.supernet):
+            kind, _, place = path.partition("/")
+            role = ROLES[kind] if path in plan.blocks else "held"
+            name = _name(kind, place) if path in plan.blocks else f"held for {place or kind}"
+            yield Segment(span_of(block), role, (name, str(block)), f"{name} {block}")
+
+
+def _name(kind: str, place: str) -> str:
+    return f"laptops, {place}" if kind == "pool" else place or kind
+
+
+def _bands(whole: Span, segments: tuple[Segment, ...]) -> Iterator[Band]:
+    """Yield the eighths of the supernet; neighbours that one block fills, or none, come as one band."""
+    step = max(whole.size // BANDS, 1)
+    eighths = [Span(first, first + step) for first in range(whole.first, whole.end, step)]
+    inside = [(eighth, tuple(one for one in segments if _meet(one.span, eighth))) for eighth in eighths]
+    for _, run in groupby(enumerate(inside), key=lambda item: _likeness(item[0], *item[1])):
+        rows = [row for _, row in run]
+        yield Band(Span(rows[0][0].first, rows[-1][0].end), rows[0][1])
+
+
+def _meet(one: Span, other: Span) -> bool:
+    return one.first < other.end and other.first < one.end
+
+
+def _likeness(number: int, eighth: Span, held: tuple[Segment, ...]) -> object:
+    """Return what neighbouring eighths share when they may be drawn as one."""
+    if not held:
+        return "free"
+    is_whole = held[0].span.first <= eighth.first and eighth.end <= held[0].span.end
+    return held[0].span if is_whole else number
+
+
+def _band(band: Band, room: float) -> Part:
+    inner = room - GUTTER
+    height = HIGH if band.segments else LOW
+    drawn = spread(band.segments, band.span, inner)
+    frame = Rect(0, 0, inner, height, "free", 2)
+    first = Text(0, height / 2 + 4, str(IPv4Address(band.span.first)), Face.FAINT)
+    body = Part(inner, height, (frame, *marks(drawn, height), *_free(band, inner)))
+    row = Part(room, height, (first, *body.at(GUTTER, 0)))
+    captions = in_columns([_caption(one) for one in drawn if not one.is_named], inner)
+    below = Part(room, captions.height, captions.at(GUTTER, 0))
+    return stacked((row, below), 2) if captions.marks else row
+
+
+def _free(band: Band, inner: float) -> Iterable[Mark]:
+    if band.segments:
+        return ()
+    words = f"{band.span.size:,} addresses free"
+    return (Text(inner / 2, LOW / 2 + 4, words, Face.LABEL, Anchor.MIDDLE),)
+
+
+def _caption(one: Drawn) -> Cell:
+    name, block = one.segment.lines
+    return (Shape(Sign.SWATCH, one.segment.role), Word(name), Word(block, Face.CODE))
+
+
+def _captioned(words: str, cells: Sequence[Cell], room: float) -> Part:
+    row = flowing(cells, room - GUTTER)
+    return Part(room, row.height, (Text(0, 14, words, Face.LABEL), *row.at(GUTTER, 0)))
+
+
+def _outside(plan: FleetPlan) -> Iterator[Cell]:
+    for site in plan.sites:
+        if not site.lan.subnet_of(plan.supernet):
+            yield (Shape(Sign.SWATCH, "site"), Word(site.name), Word(str(site.lan), Face.CODE))
+    insides = [*(each.inside for each in plan.tunnels), *(each.inside for each in plan.directs)]
+    if insides:
+        yield (Shape(Sign.TUNNELS, "door"), Word(f"insides of {len(insides)} tunnels"), _range(insides))
+
+
+def _range(blocks: Iterable[IPv4Network]) -> Word:
+    """Return the addresses from the first to the last of some blocks."""
+    known = sorted(blocks)
+    first, last = known[0].network_address, known[-1].broadcast_address
+    return Word(f"{first} to {last}", Face.CODE)
+
 
 WIDTH, MARGIN, GAP, HEAD = 1152.0, 32.0, 30.0, 14.0
 ROOM = WIDTH - 2 * MARGIN

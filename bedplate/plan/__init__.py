@@ -4,13 +4,12 @@ Addresses are `ipaddress` types throughout; every block that is allotted lies in
 another, and none that the lock knows has moved.
 """
 
-from bedplate.plan.allot import allot
-from bedplate.plan.bill import Bill, bill
+from bedplate.plan.allocation import allot
+from bedplate.plan.cost import Bill, bill
 from bedplate.plan.document import plan_document
-from bedplate.plan.fault import PlanFault, PlanFaults
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.planner import plan_fleet
-from bedplate.plan.record import Record
+from bedplate.plan.record import PlanFault, PlanFaults, Record
 
 __all__ = [
     "Bill",

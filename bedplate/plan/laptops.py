@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
 
-from bedplate.plan.beyond import asks_here
 from bedplate.plan.fleet import FleetPlan, LaptopPool
-from bedplate.plan.intent import Kind, Spot, carries, spots
-from bedplate.spec.pool import room
+from bedplate.plan.links import asks_here
+from bedplate.plan.reachability import Kind, Spot, carries, spots
+from bedplate.spec.address import room
 
 # What the name of every gateway's certificate begins with, and no laptop's.
 NAME_PREFIX = "gateway."

@@ -1,18 +1,22 @@
 """From a fleet file, its lock and the catalogue to the plan: every name and address decided."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
 
 from bedplate.catalog import Catalog
-from bedplate.plan import paths
-from bedplate.plan.accounts import accounts
-from bedplate.plan.allot import allot
-from bedplate.plan.direct import dialler, joined_sites
-from bedplate.plan.endpoints import endpoint_services
+from bedplate.catalog.facts import Arch
+from bedplate.plan import space
+from bedplate.plan.allocation import TUNNEL_NUMBERS, allot, dialler, joined_sites
+from bedplate.plan.cost import GATEWAY_TYPE
 from bedplate.plan.fleet import (
+    BucketPlan,
     ControlPlane,
     DirectPlan,
+    ExportPlan,
+    FilesPlan,
     FleetPlan,
     LaptopPool,
     NameServersPlan,
@@ -20,15 +24,186 @@ from bedplate.plan.fleet import (
     SitePlan,
     TunnelPlan,
     ZonePlan,
+    accounts,
+    members,
 )
-from bedplate.plan.member import members
-from bedplate.plan.pools import pools
+from bedplate.plan.pools import Offer, PoolPlan, Tenure, Volume, bucket_name, pool_name
 from bedplate.plan.record import Record
-from bedplate.plan.stores import buckets, exports, files
-from bedplate.plan.want import TUNNEL_NUMBERS
 from bedplate.spec import Fleet
-from bedplate.spec.site import Site
-from bedplate.spec.vpn import TunnelAuth
+from bedplate.spec.groups import Group, Rung
+from bedplate.spec.network import Endpoint, TunnelAuth
+from bedplate.spec.sites import EfsStore, NfsStore, S3Store, Site
+
+
+def files(fleet: Fleet) -> tuple[FilesPlan, ...]:
+    """Return the EFS file systems, in the order of the file."""
+    return tuple(
+        FilesPlan(store=name, region=store.region, mount=store.mount)
+        for name, store in fleet.storage.items()
+        if isinstance(store, EfsStore)
+    )
+
+
+def buckets(fleet: Fleet) -> tuple[BucketPlan, ...]:
+    """Return a bucket for each region of each S3 store, in the order of the file."""
+    return tuple(
+        BucketPlan(
+            store=name,
+            region=region,
+            name=bucket_name(fleet.name, name, fleet.account, region),
+            expire_days=store.expire_days,
+            readers=store.readers,
+        )
+        for name, store in fleet.storage.items()
+        if isinstance(store, S3Store)
+        for region in store.regions
+    )
+
+
+def exports(fleet: Fleet) -> tuple[ExportPlan, ...]:
+    """Return the folders that sites' machines export over NFS, in the order of the file."""
+    return tuple(
+        ExportPlan(
+            store=name,
+            site=store.site,
+            machine=store.machine,
+            export=store.export,
+            mount=store.mount,
+            clients=store.clients,
+        )
+        for name, store in fleet.storage.items()
+        if isinstance(store, NfsStore)
+    )
+
+
+# As they follow `com.amazonaws.<region>.` in an endpoint's service name. A pull from ECR asks its API and its
+# registry. Session Manager needs no `ec2messages` any more: the agent asks `ssmmessages` alone, nodes may use no
+# other, and newer regions have no such endpoint. Source: AWS Systems Manager user guide, VPC endpoints, 2026-11.
+SERVICES: Mapping[Endpoint, tuple[str, ...]] = MappingProxyType(
+    {
+        Endpoint.ECR: ("ecr.api", "ecr.dkr"),
+        Endpoint.SSM: ("ssm", "ssmmessages"),
+        Endpoint.STS: ("sts",),
+        Endpoint.LOGS: ("logs",),
+    }
+)
+
+
+def endpoint_services(fleet: Fleet) -> tuple[str, ...]:
+    """Return the services that every region has endpoints of, in the order of the file."""
+    return tuple(service for each in dict.fromkeys(fleet.network.endpoints) for service in SERVICES[each])
+
+
+IMAGE_ID = re.compile(r"ami-([0-9a-f]{8}|[0-9a-f]{17})", re.ASCII)
+# Canonical's names of the architectures in its public parameters.
+# Source: https://documentation.ubuntu.com/aws/aws-how-to/instances/find-ubuntu-images/, read 2026-11.
+_CANONICAL: dict[str, str] = {"x86_64": "amd64", "arm64": "arm64"}
+_PARAMETER = "/aws/service/canonical/ubuntu/server/24.04/stable/current/{arch}/hvm/ebs-gp3/ami-id"
+
+
+def architecture(types: tuple[str, ...], catalog: Catalog) -> Arch:
+    """Return the architecture of a pool's types; a type that the catalogue does not know counts as x86_64."""
+    facts = (catalog.types.get(name) for name in types)
+    return next((fact.arch for fact in facts if fact is not None), "x86_64")
+
+
+def image_parameter(arch: str) -> str:
+    """Return the public parameter in which Canonical names its newest image, the same in every region."""
+    return _PARAMETER.format(arch=_CANONICAL[arch])
+
+
+def image_places(plan: FleetPlan, catalog: Catalog) -> tuple[str, ...]:
+    """Return every `region/architecture` in which pools, laptop gateways or the control plane have machines."""
+    used = {f"{region}/{architecture(types, catalog)}" for region, types in _machines(plan)}
+    return tuple(sorted(used))
+
+
+def unrecorded_images(plan: FleetPlan, catalog: Catalog) -> tuple[str, ...]:
+    """Return the places of which the lock remembers no image."""
+    return tuple(place for place in image_places(plan, catalog) if place not in plan.record.images)
+
+
+def indispensable_images(plan: FleetPlan, catalog: Catalog) -> tuple[str, ...]:
+    """Return the places of which the lock remembers no image, and where a parameter cannot stand for it.
+
+    Auto Scaling takes none where it chooses types by what they have. Source: its user guide, "Use AWS Systems Manager
+    parameters instead of AMI IDs in launch templates", limitations.
+    """
+    chosen = {f"{pool.region}/{architecture(pool.types, catalog)}" for pool in plan.pools if pool.offer.similar}
+    return tuple(sorted(chosen - plan.record.images.keys()))
+
+
+def _machines(plan: FleetPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
+    yield from ((pool.region, pool.types) for pool in plan.pools)
+    regions = {region.name for region in plan.regions}
+    yield from ((gateway.place, (GATEWAY_TYPE,)) for gateway in plan.laptops if gateway.place in regions)
+    if plan.control_plane:
+        yield plan.home.name, (plan.control_plane.type,)
+
+
+def pools(fleet: Fleet, catalog: Catalog) -> tuple[PoolPlan, ...]:
+    """Return the pools of all groups, in the order of the file."""
+    return tuple(pool for name, group in fleet.groups.items() for pool in group_pools(name, group, fleet, catalog))
+
+
+def group_pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iterator[PoolPlan]:
+    """Yield one group's pools, the minimum in the first; KeyError where a rung's region is not the fleet's.
+
+    Each may hold the group's maximum, or what its reservation holds: which rung grows, and how far, is decided
+    while the fleet runs, by where capacity is found. A rung with a zone and another with its region come to that
+    zone's pool once, as the first of the two has it.
+    """
+    places: dict[str, tuple[int, Rung, tuple[str, ...]]] = {}
+    for position, rung in enumerate(group.ladder):
+        for place, zones in _places(group, rung, fleet.regions[rung.region].zones, catalog):
+            places.setdefault(pool_name(name, rung, place), (position, rung, zones))
+    for number, (pool, (position, rung, zones)) in enumerate(places.items()):
+        yield PoolPlan(
+            name=pool,
+            group=name,
+            use=group.use,
+            region=rung.region,
+            zones=zones,
+            offer=_offer(group, rung),
+            min=0 if number else group.nodes.min,
+            max=min(group.nodes.max, rung.reserved or group.nodes.max),
+            most=group.nodes.max,
+            volume=Volume(group.disk, group.disk_throughput, group.disk_iops),
+            fabric=group.fabric,
+            tenure=Tenure(group.owner or fleet.owner, group.expires, group.schedule),
+            labels=group.labels,
+            taints=group.taints,
+            rung=position,
+        )
+
+
+def _offer(group: Group, rung: Rung) -> Offer:
+    return Offer(
+        market=rung.market,
+        types=group.types,
+        similar=group.similar,
+        reservation=rung.reservation,
+        max_price=rung.max_price,
+        ends=datetime.fromisoformat(rung.ends) if rung.ends else None,
+    )
+
+
+def _places(
+    group: Group, rung: Rung, zones: tuple[str, ...], catalog: Catalog
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if rung.zone is not None:
+        yield rung.zone, (rung.zone,)
+        return
+    offering = tuple(zone for zone in zones if _is_offered(group.types, rung.region, zone, catalog))
+    if group.fabric is None:
+        yield rung.region, offering
+    else:
+        yield from ((zone, (zone,)) for zone in offering)
+
+
+def _is_offered(types: tuple[str, ...], region: str, zone: str, catalog: Catalog) -> bool:
+    return any(name not in catalog.types or zone in catalog.offered(name, region) for name in types)
+
 
 Blocks = Mapping[str, IPv4Network]
 
@@ -47,8 +222,8 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         egress=fleet.network.egress,
         regions=regions,
         sites=_sites(fleet),
-        pods=blocks.get(paths.PODS),
-        services=blocks.get(paths.SERVICES),
+        pods=blocks.get(space.PODS),
+        services=blocks.get(space.SERVICES),
         laptops=_laptops(fleet, blocks),
         tunnels=_tunnels(fleet, blocks),
         pools=pools(fleet, catalog),
@@ -73,9 +248,9 @@ def _regions(fleet: Fleet, blocks: Blocks) -> tuple[RegionPlan, ...]:
         RegionPlan(
             name=name,
             home=region.home,
-            block=blocks[paths.region_path(name)],
+            block=blocks[space.region_path(name)],
             zones=tuple(
-                ZonePlan(zone, blocks[paths.edge_path(name, zone)], blocks[paths.nodes_path(name, zone)])
+                ZonePlan(zone, blocks[space.edge_path(name, zone)], blocks[space.nodes_path(name, zone)])
                 for zone in region.zones
             ),
         )
@@ -123,12 +298,12 @@ def _laptops(fleet: Fleet, blocks: Blocks) -> tuple[LaptopPool, ...]:
     if asked is None:
         return ()
     places = dict.fromkeys(gateway.region or gateway.site or "" for gateway in asked.gateways)
-    return tuple(LaptopPool(place, blocks[paths.pool_path(place)], asked.between) for place in places)
+    return tuple(LaptopPool(place, blocks[space.pool_path(place)], asked.between) for place in places)
 
 
 def _tunnels(fleet: Fleet, blocks: Blocks) -> tuple[TunnelPlan, ...]:
     return tuple(
-        TunnelPlan(site, region, number, blocks[paths.tunnel_path(site, region, number)])
+        TunnelPlan(site, region, number, blocks[space.tunnel_path(site, region, number)])
         for site in fleet.sites
         for region in fleet.regions
         for number in TUNNEL_NUMBERS
@@ -137,5 +312,5 @@ def _tunnels(fleet: Fleet, blocks: Blocks) -> tuple[TunnelPlan, ...]:
 
 def _directs(fleet: Fleet, blocks: Blocks) -> tuple[DirectPlan, ...]:
     return tuple(
-        DirectPlan(pair, dialler(fleet, pair), blocks[paths.direct_path(*pair)]) for pair in joined_sites(fleet)
+        DirectPlan(pair, dialler(fleet, pair), blocks[space.direct_path(*pair)]) for pair in joined_sites(fleet)
     )

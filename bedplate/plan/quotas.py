@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from bedplate.catalog import Catalog
-from bedplate.catalog.quotas import QuotaFacts
-from bedplate.plan.beyond import has_transit
-from bedplate.plan.door import WORKER_PORTS, control_rules, has_workers, node_rules, storage_rules
+from bedplate.catalog.tables import QuotaFacts
+from bedplate.plan.cost import Standing, laptop_gateways, nat_gateways, resolvers, standing, standing_volumes
+from bedplate.plan.firewall import WORKER_PORTS, control_rules, has_workers, node_rules, storage_rules
 from bedplate.plan.fleet import FleetPlan, RegionPlan
-from bedplate.plan.pool import PoolPlan, together
-from bedplate.plan.standing import Standing, laptop_gateways, nat_gateways, resolvers, standing, standing_volumes
-from bedplate.spec.group import Market
+from bedplate.plan.links import has_transit
+from bedplate.plan.pools import PoolPlan, together
+from bedplate.spec.groups import Market
 from bedplate.spec.network import Egress
 
 # What the account was granted, by region and quota code; empty where nobody could ask.

@@ -10,8 +10,7 @@ from types import MappingProxyType
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.facts import Arch, InstanceFacts
-from bedplate.plan.interfaces import Adapter, interfaces
-from bedplate.plan.pool import PoolPlan
+from bedplate.plan.pools import Adapter, PoolPlan, interfaces
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ZONE = "topology.kubernetes.io/zone"
@@ -102,3 +101,32 @@ def _least(each: list[Registration]) -> dict[str, str]:
 
 def _quantity(text: str) -> int:
     return int(text.removesuffix("Gi"))
+
+
+AUTOSCALER = "k8s.io/cluster-autoscaler"
+ENABLED = f"{AUTOSCALER}/enabled"
+LABEL, TAINT, RESOURCE = (f"{AUTOSCALER}/node-template/{word}/" for word in ("label", "taint", "resources"))
+# A tag names one taint a key: of several, the one that keeps most pods away says it.
+_EFFECTS = ("PreferNoSchedule", "NoSchedule", "NoExecute")
+
+
+def from_zero_tags(fleet: str, told: Registration) -> dict[str, str]:
+    """Return the tags by which the autoscaler of a fleet finds a group, and knows what its nodes will be."""
+    return {
+        ENABLED: "true",
+        f"{AUTOSCALER}/{fleet}": "owned",
+        **_under(LABEL, told.labels),
+        **_under(TAINT, _taints(told.taints)),
+        **_under(RESOURCE, told.resources),
+    }
+
+
+def _under(prefix: str, values: Mapping[str, str]) -> dict[str, str]:
+    return {f"{prefix}{key}": value for key, value in values.items()}
+
+
+def _taints(taints: tuple[str, ...]) -> dict[str, str]:
+    """Return `value:effect` by key."""
+    parted = sorted((taint.rpartition(":") for taint in taints), key=lambda parts: _EFFECTS.index(parts[2]))
+    keyed = ((*name.partition("="), effect) for name, _, effect in parted)
+    return {key: f"{value}:{effect}" for key, _, value, effect in keyed}

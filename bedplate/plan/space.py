@@ -4,9 +4,13 @@ Works on the edges of intervals, never on single addresses, so a /0 costs no mor
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network
+
+from bedplate.plan.record import PlanFault, Record
+from bedplate.spec import Fleet
 
 ADDRESS_BITS = 32
 
@@ -91,3 +95,193 @@ class Space:
             if first >= gap.first:
                 return IPv4Network((first, prefix))
         return None
+
+
+PODS = "pods"
+SERVICES = "services"
+
+
+def region_path(region: str) -> str:
+    """Return the path of a region's VPC block."""
+    return f"region/{region}"
+
+
+def edge_path(region: str, zone: str) -> str:
+    """Return the path of a zone's edge subnet."""
+    return f"region/{region}/zone/{zone}/edge"
+
+
+def nodes_path(region: str, zone: str) -> str:
+    """Return the path of a zone's node subnet."""
+    return f"region/{region}/zone/{zone}/nodes"
+
+
+def site_path(site: str) -> str:
+    """Return the path of a site's LAN."""
+    return f"site/{site}"
+
+
+def pool_path(place: str) -> str:
+    """Return the path of the laptop pool of the gateway in a region or on a site."""
+    return f"pool/{place}"
+
+
+def tunnel_path(site: str, region: str, number: int) -> str:
+    """Return the path of one tunnel's inside /30."""
+    return f"tunnel/{site}/{region}/{number}"
+
+
+def direct_path(site: str, other: str) -> str:
+    """Return the path of the inside /30 of the tunnel between two sites, which are named in the alphabet's order."""
+    return f"tunnel/{site}/{other}"
+
+
+def is_nested(path: str) -> bool:
+    """Tell whether the block lies inside another path's block: a subnet in its region."""
+    return "/zone/" in path
+
+
+def is_under(path: str, root: str) -> bool:
+    """Tell whether a path is the root or lies below it, by whole words."""
+    return path == root or path.startswith(f"{root}/")
+
+
+def leads_to(path: str, region: str) -> bool:
+    """Tell whether a path is of a tunnel to the region of that path, or of the laptop pool in it."""
+    kind, *names = path.split("/")
+    ends = {"tunnel": names[1:2], "pool": names}.get(kind, [])
+    return region in map(region_path, ends)
+
+
+SLOTS = 7
+NODES_BITS, EDGE_BITS = 3, 8  # how much longer their prefixes are than the region's
+# A VPC is /16 to /28, and so is a subnet: https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html
+VPC_WIDEST, SUBNET_NARROWEST = 16, 28
+REGION_WIDEST, REGION_NARROWEST = VPC_WIDEST, SUBNET_NARROWEST - EDGE_BITS
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A zone's two subnets."""
+
+    edge: IPv4Network
+    nodes: IPv4Network
+
+
+def fits(region: IPv4Network) -> bool:
+    """Tell whether subnets that AWS takes can be cut from a region's block."""
+    return REGION_WIDEST <= region.prefixlen <= REGION_NARROWEST
+
+
+def slot(region: IPv4Network, number: int) -> Slot:
+    """Return the subnets of one of a region's seven places for a zone, counted from 0."""
+    first = int(region.network_address)
+    edge, nodes = region.prefixlen + EDGE_BITS, region.prefixlen + NODES_BITS
+    return Slot(
+        edge=IPv4Network((first + number * block_size(edge), edge)),
+        nodes=IPv4Network((first + (number + 1) * block_size(nodes), nodes)),
+    )
+
+
+def nodes_space(region: IPv4Network) -> tuple[IPv4Network, ...]:
+    """Return the part of a region's block that is for nodes, whatever zones it has: all but the edges' eighth."""
+    edges = next(region.subnets(prefixlen_diff=NODES_BITS))
+    return tuple(sorted(region.address_exclude(edges)))
+
+
+def free_slots(region: IPv4Network, held: tuple[IPv4Network, ...]) -> Iterator[Slot]:
+    """Yield the places that touch no subnet ever recorded in this region, lowest first."""
+    space = Space(held)
+    for number in range(SLOTS):
+        candidate = slot(region, number)
+        if _is_free(space, candidate.edge) and _is_free(space, candidate.nodes):
+            yield candidate
+
+
+def zone_blocks(
+    name: str, region: IPv4Network, zones: tuple[str, ...], held: Mapping[str, IPv4Network]
+) -> dict[str, IPv4Network] | None:
+    """Return the subnets of a region's zones by path, or None when no place is left for a new one.
+
+    `held` is what the lock knows below this region; what it knows keeps its place.
+    """
+    free = free_slots(region, tuple(held.values()))
+    blocks: dict[str, IPv4Network] = {}
+    for zone in dict.fromkeys(zones):
+        edge, nodes = edge_path(name, zone), nodes_path(name, zone)
+        if edge in held and nodes in held:
+            blocks |= {edge: held[edge], nodes: held[nodes]}
+            continue
+        fresh = next(free, None)
+        if fresh is None:
+            return None
+        blocks |= {edge: held.get(edge, fresh.edge), nodes: held.get(nodes, fresh.nodes)}
+    return blocks
+
+
+def _is_free(space: Space, block: IPv4Network) -> bool:
+    span: Span = span_of(block)
+    return space.free(span) == span.size
+
+
+Blocks = Mapping[str, IPv4Network]
+
+
+@dataclass(frozen=True, slots=True)
+class Subnets:
+    """Subnets by the path of their region, and the faults of the regions that got none."""
+
+    of_region: dict[str, Blocks]
+    faults: tuple[PlanFault, ...]
+
+
+def subnets(fleet: Fleet, record: Record, blocks: Blocks) -> Subnets:
+    """Return the subnets of each region that has a block."""
+    held = _held(record)
+    found: dict[str, Blocks] = {}
+    faults: list[PlanFault] = []
+    for name, region in fleet.regions.items():
+        path = region_path(name)
+        block = blocks.get(path)
+        if block is None:
+            continue
+        zones = zone_blocks(name, block, region.zones, held[path]) if fits(block) else None
+        if zones is None:
+            faults.append(_refusal(fleet, name, block))
+        else:
+            found[path] = zones
+    return Subnets(found, tuple(faults))
+
+
+def _held(record: Record) -> defaultdict[str, dict[str, IPv4Network]]:
+    held: defaultdict[str, dict[str, IPv4Network]] = defaultdict(dict)
+    for path, block in record.blocks.items():
+        if is_nested(path):
+            held[path.partition("/zone/")[0]][path] = block
+    return held
+
+
+def _refusal(fleet: Fleet, name: str, block: IPv4Network) -> PlanFault:
+    if fits(block):
+        return _no_slot(name, block)
+    declared = fleet.regions[name].block is not None
+    return _misfit(f"regions.{name}.block" if declared else "network.region_size", block.prefixlen)
+
+
+def _no_slot(name: str, block: IPv4Network) -> PlanFault:
+    return PlanFault(
+        code="E235",
+        key=f"regions.{name}.zones",
+        message=f"{block} has places for {SLOTS} zones; those of the file and of the lock together are more",
+        fix=f"fewer zones, or release one that is gone: `--release {region_path(name)}/zone/...`",
+    )
+
+
+def _misfit(key: str, prefix: int) -> PlanFault:
+    if prefix < REGION_WIDEST:
+        why, fix = f"AWS takes no VPC wider than /{REGION_WIDEST}", f"/{REGION_WIDEST}"
+    else:
+        edge = prefix + EDGE_BITS
+        why = f"two subnets a zone do not fit: an edge would be /{edge}, and AWS takes none smaller than /28"
+        fix = f"/{REGION_NARROWEST} or wider"
+    return PlanFault(code="E234", key=key, message=f"a region's block cannot be /{prefix}: {why}", fix=fix)

@@ -1,19 +1,187 @@
 """What becomes of one resource in a run: made, left alone, changed in place, replaced or deleted."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
-from bedplate.rehearsal.difference import REGION, Difference, difference
-from bedplate.rehearsal.kind import Kind
+from bedplate.rehearsal import wire
+from bedplate.rehearsal.kind import Change, Kind
 from bedplate.rehearsal.provider import AwsProvider, Checked, kind_of
-from bedplate.rehearsal.providers import Providers
-from bedplate.rehearsal.refusal import Refusal
-from bedplate.rehearsal.registration import Registration
-from bedplate.rehearsal.snapshot import Entry
-from bedplate.rehearsal.step import PROTECTED, PROTECTED_IN_PLACE, Op, Step
-from bedplate.rehearsal.succession import PROVIDER, Follower, goes_first, must_follow, unignored
-from bedplate.rehearsal.wire import Secret, holds_secret
+from bedplate.rehearsal.registration import Providers, Registration
+from bedplate.rehearsal.state import PROTECTED, PROTECTED_IN_PLACE, Entry, Op, Refusal, Step
+from bedplate.rehearsal.wire import UNKNOWN, Secret, holds_secret, holds_unknown, masked, reveal
+
+# An input of every regional type, and none of the kinds' tables: a resource never moves.
+REGION: Final = "region"
+# The provider makes no difference between them.
+_EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Changed values by path, the inputs they belong to, and which of those force a replacement."""
+
+    paths: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    replace_keys: tuple[str, ...] = ()
+
+
+def difference(
+    kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any], also_replace: tuple[str, ...] = ()
+) -> Difference:
+    """Compare inputs as the provider does; `also_replace` are the program's own replace_on_changes paths."""
+    paths = tuple(sorted(_changes(kind, old, new)))
+    parsed = {path: wire.parse(path) for path in paths}
+    keys = tuple(sorted({str(parts[0]) for parts in parsed.values()}))
+    patterns = [wire.parse(pattern) for pattern in also_replace]
+    wished = {str(parts[0]) for parts in parsed.values() if any(wire.matches(one, parts) for one in patterns)}
+    replacing = {REGION, *wished, *(key for key, change in kind.inputs.items() if change is Change.REPLACES)}
+    forced = tuple(key for key in keys if key in replacing)
+    return Difference(paths, keys, forced)
+
+
+def _changes(kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for key in {*old, *new}:
+        before, after = reveal(old.get(key)), reveal(new.get(key))
+        if after is None and key in kind.computed:
+            continue
+        if key in kind.sets:
+            before, after = _ordered(before), _ordered(after)
+        yield from _paths(key, before, after)
+
+
+def _paths(path: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN401  # any JSON values
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in {*before, *after}:
+            step = f".{key}" if key.isidentifier() else f'["{key}"]'
+            yield from _paths(path + step, before.get(key), after.get(key))
+    elif isinstance(before, list) and isinstance(after, list):
+        for n in range(max(len(before), len(after))):
+            yield from _paths(f"{path}[{n}]", _item(before, n), _item(after, n))
+    elif before != after and not (before in _EMPTY and after in _EMPTY):
+        yield path
+
+
+def _item(items: list[Any], n: int) -> Any:  # noqa: ANN401  # any JSON value
+    return items[n] if n < len(items) else None
+
+
+def _ordered(value: Any) -> Any:  # noqa: ANN401  # any JSON value
+    if isinstance(value, list) and not holds_unknown(value):
+        return sorted(value, key=lambda item: json.dumps(masked(item), sort_keys=True))
+    return value
+
+
+def needs(entry: Entry) -> frozenset[str]:
+    """Return the URNs that must outlive an entry: what it depends on, its parent, its provider."""
+    provider = entry.provider.rpartition("::")[0]
+    return frozenset(filter(None, (*entry.dependencies, entry.parent, provider, entry.deleted_with)))
+
+
+def deletion_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Return entries with dependents first, the latest first among equals.
+
+    A replaced entry and its replacement have one URN: what needs one of them goes before both.
+    """
+    return tuple(_waves(list(entries)))
+
+
+def _waves(rest: list[Entry]) -> Iterator[Entry]:
+    while rest:
+        needed = frozenset[str]().union(*map(needs, rest))
+        # Resources of different runs may need each other in a circle: they go together.
+        wave = [entry for entry in rest if entry.urn not in needed] or rest
+        yield from reversed(wave)
+        going = set(map(id, wave))
+        rest = [entry for entry in rest if id(entry) not in going]
+
+
+def making_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Return entries with dependents last."""
+    return tuple(reversed(deletion_order(entries)))
+
+
+def dependents(urn: str, entries: Mapping[str, Entry], without: Collection[str] = frozenset()) -> tuple[Entry, ...]:
+    """Return the entries that depend on `urn`, directly or through others, in the order they were made.
+
+    Those `without` are left out, and what depends on `urn` through them alone.
+    """
+    reached = {urn}
+    found = []
+    for entry in entries.values():
+        if entry.urn not in without and entry.urn != urn and not reached.isdisjoint(entry.dependencies):
+            reached.add(entry.urn)
+            found.append(entry)
+    return tuple(found)
+
+
+def closure(urns: Iterable[str], entries: Mapping[str, Entry]) -> frozenset[str]:
+    """Return `urns` and everything that must live for them to live."""
+    reached: set[str] = set()
+    waiting = [urn for urn in urns if urn in entries]
+    while waiting:
+        urn = waiting.pop()
+        if urn not in reached:
+            reached.add(urn)
+            waiting.extend(found for found in needs(entries[urn]) if found in entries)
+    return frozenset(reached)
+
+
+# What the engine gives as the reason when a resource moves to a provider of another region.
+PROVIDER = "provider"
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """A resource deleted because one it depends on goes first, and which of its inputs would replace it."""
+
+    entry: Entry
+    keys: tuple[str, ...]
+
+
+def goes_first(asked: Registration, old: Entry, kind: Kind, found: Difference) -> bool:
+    """Whether a resource is deleted before its replacement: as the program says, else as the provider does.
+
+    The provider deletes first what AWS allows only once, and what keeps a name that the program chose. It has no say
+    when a resource moves to another provider.
+    """
+    if asked.delete_first is not None:
+        return asked.delete_first
+    if PROVIDER in found.replace_keys:
+        return False
+    named = kind.naming is not None and kind.naming.key not in (*old.defaults, *found.keys)
+    return kind.delete_first or named
+
+
+def must_follow(gone: Entry, entries: Mapping[str, Entry], settled: Collection[str]) -> tuple[Follower, ...]:
+    """Return the dependents that cannot outlive a resource deleted first, in the order they were made.
+
+    They are those that a new value of what they took from it would replace. What the program has declared already
+    is `settled`: it no longer depends on a resource that comes after it.
+    """
+    doomed = {gone.urn}
+    found = []
+    for entry in dependents(gone.urn, entries, settled):
+        moved = [key for key, on in entry.property_dependencies.items() if not doomed.isdisjoint(on)]
+        if entry.is_in_cloud and (keys := _replacing(entry, moved)):
+            doomed.add(entry.urn)
+            found.append(Follower(entry, keys))
+    return tuple(found)
+
+
+def unignored(asked: Registration, old: Entry | None) -> Mapping[str, Any]:
+    """Return the inputs asked for, with what the program ignores as it was."""
+    inputs = asked.inputs
+    if old is not None:
+        for path in asked.ignore_changes:
+            inputs = wire.restored(inputs, old.inputs, wire.parse(path))
+    return inputs
+
+
+def _replacing(entry: Entry, moved: list[str]) -> tuple[str, ...]:
+    unknown = {**entry.inputs, **dict.fromkeys(moved, UNKNOWN)}
+    return difference(kind_of(entry.type), entry.inputs, unknown).replace_keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,19 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bedplate.rehearsal import urn as urns
-from bedplate.rehearsal.aliases import earlier_urns
-from bedplate.rehearsal.change import Changer, from_registration
-from bedplate.rehearsal.difference import REGION
-from bedplate.rehearsal.hiding import RUN
-from bedplate.rehearsal.order import closure, deletion_order, making_order, needs
-from bedplate.rehearsal.providers import Providers, provider_id
-from bedplate.rehearsal.refusal import Refusal
-from bedplate.rehearsal.registration import Registration
-from bedplate.rehearsal.snapshot import Entry, Snapshot
-from bedplate.rehearsal.step import Failure, Op, Step
-from bedplate.rehearsal.unknown import holds_unknown
-from bedplate.rehearsal.wire import secret_texts
+from bedplate.rehearsal import state as urns
+from bedplate.rehearsal.change import REGION, Changer, closure, deletion_order, from_registration, making_order, needs
+from bedplate.rehearsal.registration import Providers, Registration, earlier_urns, provider_id
+from bedplate.rehearsal.state import RUN, Entry, Failure, Op, Refusal, Snapshot, Step
+from bedplate.rehearsal.wire import holds_unknown, secret_texts
 
 
 @dataclass(slots=True)

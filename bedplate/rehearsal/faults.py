@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from bedplate.rehearsal.refusal import Refusal
+from bedplate.rehearsal.state import Refusal
 
 NO_ENDPOINT = "RequestError"  # the AWS SDK for Go's code when a request gets no answer
 NO_CAPACITY = "InsufficientInstanceCapacity"

@@ -10,8 +10,8 @@ from typing import Any
 from botocore.model import Shape, StructureShape
 
 from bedplate.rehearsal.kind import Props
-from bedplate.rehearsal.refusal import Unsupported
 from bedplate.rehearsal.simulation import Aws
+from bedplate.rehearsal.state import Unsupported
 
 
 def placed(

@@ -10,15 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bedplate.rehearsal import quotas, schema, schema_check
+from bedplate.rehearsal import kind as schema_check
+from bedplate.rehearsal import quotas, schema
 from bedplate.rehearsal.kind import Complaint, Kind, Naming
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.kinds.tag_limits import tag_complaints
-from bedplate.rehearsal.ledger import Ledger
-from bedplate.rehearsal.refusal import Refusal, Unsupported
+from bedplate.rehearsal.kinds.limits import tag_complaints
 from bedplate.rehearsal.simulation import Aws, Simulation
-from bedplate.rehearsal.unknown import UNKNOWN, holds_unknown
-from bedplate.rehearsal.wire import Secret, reveal, secret_texts
+from bedplate.rehearsal.state import Ledger, Refusal, Unsupported
+from bedplate.rehearsal.wire import UNKNOWN, Secret, holds_unknown, reveal, secret_texts
 
 # Provider inputs that the simulation honours, or that say how to log in, which it has no need of. All others,
 # `endpoints` first among them, are refused.

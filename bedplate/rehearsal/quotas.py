@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from bedplate.rehearsal.refusal import Refusal
+from bedplate.rehearsal.state import Refusal
 
 _RESOLVER_PAGE = "Amazon Route 53 quotas, Route 53 VPC Resolver"
 _VPC_PAGE = "Amazon VPC user guide, Amazon VPC quotas"

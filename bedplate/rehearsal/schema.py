@@ -10,13 +10,20 @@ import json
 import re
 import typing
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 import pulumi_aws
 from pulumi import _types
 
-from bedplate.rehearsal.refusal import Unsupported
-from bedplate.rehearsal.sdk import leaf
+from bedplate.rehearsal.state import Unsupported
+
+
+def leaf(package: str, name: str) -> ModuleType:
+    """Return a leaf module, `leaf("pulumi_aws.ec2", "vpc")`, after its package was loaded whole."""
+    hasattr(importlib.import_module(package), "outputs")
+    return importlib.import_module(f"{package}.{name}")
+
 
 _NEXT_WORD: typing.Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 

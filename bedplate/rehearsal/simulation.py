@@ -3,13 +3,15 @@
 moto's back ends are plain dictionaries without locks, so calls are made one at a time.
 """
 
+import gc
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, Never
+from typing import Any, Final, Never
 
 import boto3
 from botocore.client import BaseClient
@@ -18,14 +20,58 @@ from botocore.exceptions import ClientError, ParamValidationError
 from botocore.model import StructureShape
 from moto import mock_aws
 
-from bedplate.rehearsal.alone import alone
-from bedplate.rehearsal.ambient import no_ambient_aws
-from bedplate.rehearsal.collector import seldom_collected
 from bedplate.rehearsal.faults import Faults
-from bedplate.rehearsal.moto_launches import failing_launches
-from bedplate.rehearsal.moto_repairs import mended
-from bedplate.rehearsal.moto_stock import bring, empty_stock, hold_images
-from bedplate.rehearsal.refusal import Refusal
+from bedplate.rehearsal.moto import bring, empty_stock, failing_launches, hold_images, mended
+from bedplate.rehearsal.state import Refusal
+
+FILES = ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE")
+
+
+@contextmanager
+def no_ambient_aws() -> Iterator[None]:
+    """Hide credentials, profiles and endpoints for as long as the context lasts, those in ~/.aws included."""
+    ambient = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("AWS_")}
+    os.environ |= dict.fromkeys(FILES, os.devnull)
+    try:
+        yield
+    finally:
+        for name in FILES:
+            os.environ.pop(name, None)
+        os.environ.update(ambient)
+
+
+_running = threading.Lock()
+_held_by: list[int] = []
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Hold the process's one simulation; RuntimeError in a thread that holds it already."""
+    if threading.get_ident() in _held_by:
+        raise RuntimeError("this thread runs a simulation already, and would wait for itself")
+    with _running:
+        _held_by.append(threading.get_ident())
+        try:
+            yield
+        finally:
+            _held_by.clear()
+
+
+# A rehearsal's heap is large and lives long (the SDK's futures, moto's and botocore's models): at the usual thresholds
+# a third of its time goes into looking through it again and again.
+_SELDOM: Final = (50_000, 20, 100)
+
+
+@contextmanager
+def seldom_collected() -> Iterator[None]:
+    """Collect seldom for as long as the context lasts."""
+    before = gc.get_threshold()
+    gc.set_threshold(*_SELDOM)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
 
 # No retries: in a simulation a refusal is an answer. No configured endpoint: only moto may answer.
 _CONFIG = Config(retries={"total_max_attempts": 1}, ignore_configured_endpoint_urls=True)

@@ -3,22 +3,18 @@
 import sysconfig
 import time
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bedplate.errors import BedplateError
 from bedplate.rehearsal.deployment import Deployment
-from bedplate.rehearsal.evaluation import Program, Setting, evaluate, tidy
-from bedplate.rehearsal.hiding import hidden
-from bedplate.rehearsal.ledger import Ledger
-from bedplate.rehearsal.monitor import Monitor
-from bedplate.rehearsal.providers import DefaultProvider, Providers
-from bedplate.rehearsal.refusal import Refusal
+from bedplate.rehearsal.monitor import Monitor, Program, Setting, evaluate, tidy
+from bedplate.rehearsal.registration import DefaultProvider, Providers
 from bedplate.rehearsal.simulation import Simulation
-from bedplate.rehearsal.snapshot import Snapshot
-from bedplate.rehearsal.step import Failure, Step
+from bedplate.rehearsal.state import Entry, Failure, Ledger, Refusal, Snapshot, Step, hidden
+from bedplate.rehearsal.wire import masked
 
 # Where the frames of an exception lie that are not the program's: here, in Python and in installed packages.
 _OTHERS = {Path(__file__).parents[1], *(Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib"))}
@@ -129,3 +125,26 @@ def _crash(error: BaseException, secrets: Collection[str]) -> Failure:
     if isinstance(error, Refusal):
         return Failure("", error.code, f"{hidden(error.message, secrets)}{where}", error.key)
     return Failure("", type(error).__name__.lstrip("_"), f"{hidden(str(error), secrets)}{where}")
+
+
+def graph(entries: Iterable[Entry]) -> list[dict[str, object]]:
+    """Return one object a resource, in the order of their creation; names of properties are camelCase."""
+    return [_node(entry) for entry in entries]
+
+
+def _node(entry: Entry) -> dict[str, object]:
+    return {
+        "urn": entry.urn,
+        "type": entry.type,
+        "name": entry.name,
+        "parent": entry.parent,
+        "custom": entry.custom,
+        "inputs": masked(dict(entry.inputs)),
+        "id": entry.ident,
+        "outputs": masked(dict(entry.outputs)),
+        "dependencies": list(entry.dependencies),
+        "property_dependencies": {key: list(on) for key, on in entry.property_dependencies.items()},
+        "protect": entry.protect,
+        "provider": entry.provider,
+        "external": entry.external,
+    }

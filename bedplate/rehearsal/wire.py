@@ -3,13 +3,46 @@
 The SDK's own conversion rebuilds resources and awaits outputs; an engine needs neither. Marks are the SDK's.
 """
 
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeGuard, TypeVar, final
 
 from google.protobuf.struct_pb2 import NULL_VALUE, ListValue, Struct, Value
 from pulumi.runtime import rpc
 
-from bedplate.rehearsal.unknown import UNKNOWN, WIRE_MARK
+KnownT = TypeVar("KnownT")
+
+
+@final
+class Unknown:
+    """A value that only making the resource will tell; there is one, `UNKNOWN`."""
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+    def __deepcopy__(self, memo: object) -> "Unknown":
+        return self
+
+
+UNKNOWN: Final = Unknown()
+# How the SDK writes it on the wire.
+WIRE_MARK: Final = rpc.UNKNOWN
+
+
+def is_known(value: KnownT | None) -> TypeGuard[KnownT]:
+    """Whether a value is there and known to its depth."""
+    return value is not None and not holds_unknown(value)
+
+
+def holds_unknown(value: object) -> bool:
+    """Whether a value is unknown or holds something unknown."""
+    if isinstance(value, dict):
+        return any(holds_unknown(item) for item in value.values())
+    if isinstance(value, list):
+        return any(holds_unknown(item) for item in value)
+    return value is UNKNOWN
+
 
 _MARK: Final = rpc._special_sig_key  # noqa: SLF001  # the wire format's constant; a contract test watches it
 _SECRET: Final = rpc._special_secret_sig  # noqa: SLF001
@@ -150,3 +183,47 @@ def holds_secret(value: object) -> bool:
             return any(holds_secret(item) for item in value)
         case _:
             return False
+
+
+_PART = re.compile(r'\["((?:[^"\\]|\\.)*)"\]|\[(\d+|\*)\]|([^.\[\]]+)')
+Parts = tuple[str | int, ...]
+
+
+def parse(path: str) -> Parts:
+    """Return the parts of a path: names, positions, and "*" for every item."""
+    found = _PART.findall(path)
+    return tuple(int(index) if index.isdigit() else index or quoted or plain for quoted, index, plain in found)
+
+
+def matches(pattern: Parts, path: Parts) -> bool:
+    """Whether a path lies at or below what a pattern names."""
+    return len(pattern) <= len(path) and all(p in ("*", q) for p, q in zip(pattern, path, strict=False))
+
+
+def restored(new: Any, old: Any, path: Parts) -> Any:  # noqa: ANN401  # any JSON value
+    """Return `new` with what `path` names as it is in `old`: put back, or taken away where `old` lacks it."""
+    head, rest = path[0], path[1:]
+    if isinstance(new, Mapping) and isinstance(old, Mapping):
+        changed = dict(new)
+        for key in _keys(head, new, old):
+            if key not in old:
+                changed.pop(key, None)
+            elif not rest:
+                changed[key] = old[key]
+            elif key in new:
+                changed[key] = restored(new[key], old[key], rest)
+        return changed
+    if isinstance(new, list) and isinstance(old, list):
+        chosen = range(len(new)) if head == "*" else [head]
+        return [
+            (restored(item, old[n], rest) if rest else old[n]) if n in chosen and n < len(old) else item
+            for n, item in enumerate(new)
+        ]
+    return new
+
+
+def _keys(head: str | int, new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[str]:
+    if head == "*":
+        yield from sorted({*new, *old})
+    else:
+        yield str(head)

@@ -1,14 +1,19 @@
 """What the compliance checks found on machines, as an operator reads it and as a program does."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
+from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from bedplate.nodes.event import Event, Step
-from bedplate.nodes.verdict import Findings, Outcome, Verdict
+from jinja2 import Environment, StrictUndefined
+
+from bedplate.nodes.apply import Event, Step
+from bedplate.nodes.audit import Findings, Outcome, Verdict
 from bedplate.report.columns import WIDTH, aligned, counted
-from bedplate.report.faults import INDENT, wrapped
+from bedplate.report.diagnostics import INDENT, wrapped
 
 _HEADING = ("machine", "kept", "violated", "not judged", "not seen", "not about it", "time")
 _RIGHT = (1, 2, 3, 4, 5, 6)
@@ -104,3 +109,54 @@ def _next(findings: Sequence[Findings]) -> Iterator[str]:
     silent = [each.node for each in findings if each.of(Outcome.UNSEEN)]
     if silent:
         yield f"not seen on {', '.join(silent)}: is a file server gone? Look again when it is back"
+
+
+_TEMPLATE = Path(__file__).with_name("compliance_page.html.j2")
+
+
+def compliance_page(fleet: str, day: str, findings: Iterable[Findings]) -> str:
+    """Return the page; `day` says when the machines were looked at."""
+    told = tuple(findings)
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    return template.render(fleet=fleet, day=day, nodes=told, outcomes=tuple(Outcome), ok=is_compliant(told)) + "\n"
+
+
+# What XML 1.0 cannot hold; a machine may answer anything.
+_UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_ELEMENTS = {Outcome.VIOLATED: "failure", Outcome.UNJUDGED: "skipped", Outcome.UNSEEN: "error"}
+_REACH = "is-reached"
+
+
+def junit(findings: Iterable[Findings]) -> bytes:
+    """Return the file; a machine that was not reached has a case that is an error, as has what it did not answer."""
+    root = Element("testsuites", name="bedplate node audit")
+    for each in findings:
+        _suite(root, each)
+    indent(root)
+    text: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def _suite(root: Element, each: Findings) -> None:
+    lost = bool(each.unreached)
+    failures, skipped, errors = (len(each.of(outcome)) for outcome in _ELEMENTS)
+    told = {"tests": len(each.verdicts) + lost, "failures": failures, "errors": errors + lost, "skipped": skipped}
+    suite = SubElement(root, "testsuite", {"name": each.node, **{key: str(count) for key, count in told.items()}})
+    for verdict in each.verdicts:
+        _case(suite, each.node, verdict)
+    if each.unreached:
+        case = SubElement(suite, "testcase", classname=each.node, name=_REACH, time="0")
+        SubElement(case, "error", message=_plain(each.unreached))
+
+
+def _case(suite: Element, node: str, verdict: Verdict) -> None:
+    place = f"{node}.{verdict.role}"
+    case = SubElement(suite, "testcase", classname=place, name=verdict.rule, time=f"{verdict.seconds:.3f}")
+    name = _ELEMENTS.get(verdict.outcome)
+    if name:
+        SubElement(case, name, message=_plain(verdict.promise)).text = _plain(verdict.words)
+
+
+def _plain(text: str) -> str:
+    return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from bedplate.plan.bill import Bill, Line
+from bedplate.catalog.catalog import Change
+from bedplate.plan.cost import Bill, Line, Span
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.pool import together
-from bedplate.plan.span import Span
+from bedplate.plan.pools import together
+from bedplate.plan.quotas import Granted, Need
 from bedplate.report.columns import aligned, counted
 
 _NUMBERS = (1, 2)
@@ -107,3 +108,108 @@ def _budget(plan: FleetPlan, bill: Bill) -> Iterator[str]:
     yield f"budget: {limit:,} USD a month; the minimum takes {100 * month.min / limit:,.0f} % of it"
     if month.max > limit:
         yield f"        the maximum would use it up in {hours:,.0f} hours"
+
+
+_ENDPOINTS = "interface-endpoint"
+
+
+def price_lines(bill: Bill) -> Iterator[str]:
+    """Yield the hourly list price at minimum and at maximum, what endpoints take of it, and what is left out."""
+    yield (
+        f"list price {bill.hourly.min:,.2f} USD/h at minimum, {bill.hourly.max:,.2f} USD/h at maximum "
+        f"({bill.region}, {bill.date}): `bedplate cost`"
+    )
+    yield from _endpoints(bill)
+    if bill.unknown:
+        yield f"no price known for {', '.join(bill.unknown)}"
+
+
+def _endpoints(bill: Bill) -> Iterator[str]:
+    lines = [line for line in bill.lines if line.what == _ENDPOINTS]
+    usd = sum(line.usd for line in lines)
+    if lines:
+        count = counted(sum(line.count for line in lines), "interface")
+        yield f"endpoints {Span(usd, usd).monthly.min:,.2f} USD/month of it ({count})"
+
+
+_RIGHT = (1, 2, 3, 4)
+_HEADING = ("minimum", "maximum", "new account")
+_HOW = "ask for more: `aws service-quotas request-service-quota-increase`, or the console's Service Quotas"
+
+
+def quota_lines(needs: Iterable[Need], granted: Granted) -> Iterator[str]:
+    """Yield a table a region: what is needed at minimum and maximum, what there is, and the quota's code."""
+    told = tuple(needs)
+    for region, each in groupby(told, key=lambda need: need.region):
+        yield from aligned(_quotas_rows(region, tuple(each), granted), right=_RIGHT if granted else _RIGHT[:-1])
+        yield ""
+    whose = "granted" if granted else "what a new account has"
+    yield f"! {whose} does not hold the minimum, + it does not hold the maximum"
+    yield "a group counts in every region and market of its ladder, for it may come to stand there as a whole"
+    yield _HOW
+
+
+def quota_document(needs: Iterable[Need], granted: Granted) -> dict[str, Any]:
+    """Return the needs as JSON's own types; `granted` is null where the account was not asked."""
+    return {"quotas": [_entry(need, granted) for need in needs]}
+
+
+def short(needs: Iterable[Need], granted: Granted) -> tuple[Need, ...]:
+    """Return the needs that the account's quotas do not even meet at the minimum."""
+    return tuple(need for need in needs if granted.get(_key(need), need.least) < need.least)
+
+
+def _key(need: Need) -> tuple[str, str]:
+    return need.region, need.quota.code
+
+
+def _quotas_rows(region: str, needs: tuple[Need, ...], granted: Granted) -> Iterator[tuple[str, ...]]:
+    yield (region, *_HEADING, *(("granted",) if granted else ()), "code")
+    for need in needs:
+        figures = (f"{need.least:,}", f"{need.most:,}", f"{need.quota.default:,}")
+        there = (_granted(need, granted),) if granted else ()
+        yield (f"{_mark(need, granted)} {need.quota.name}", *figures, *there, need.quota.code)
+
+
+def _granted(need: Need, granted: Granted) -> str:
+    value = granted.get(_key(need))
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def _mark(need: Need, granted: Granted) -> str:
+    """Return ! where the minimum does not fit, + where the maximum does not: in a new account, if nobody was asked."""
+    there = granted.get(_key(need), need.most if granted else need.quota.default)
+    return "!" if there < need.least else "+" if there < need.most else " "
+
+
+def _entry(need: Need, granted: Granted) -> dict[str, Any]:
+    return {
+        "region": need.region,
+        "name": need.quota.name,
+        "service": need.quota.service,
+        "code": need.quota.code,
+        "min": need.least,
+        "max": need.most,
+        "default": need.quota.default,
+        "granted": granted.get(_key(need)),
+    }
+
+
+_RENEWAL_HEADING = ("", "before", "added", "changed", "dropped")
+
+
+def renewal_lines(changes: Iterable[Change], skipped: Iterable[str]) -> Iterator[str]:
+    """Yield a row a kind of fact that changed; `skipped` are the regions that were not asked."""
+    told = [each for each in changes if each.added or each.changed or each.dropped]
+    rows = [(each.what, *(f"{count:,}" for count in _counts(each))) for each in told]
+    yield from (
+        aligned((_RENEWAL_HEADING, *rows), right=(1, 2, 3, 4))
+        if rows
+        else ("AWS tells what the catalogue knew already",)
+    )
+    if names := ", ".join(skipped):
+        yield f"not asked, for the account has not enabled them: {names}"
+
+
+def _counts(change: Change) -> tuple[int, ...]:
+    return change.before, change.added, change.changed, change.dropped

@@ -1,17 +1,32 @@
 """The plan as an operator reads it: who has which addresses, which pools there are, what is new."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from ipaddress import IPv4Network
 from itertools import groupby
+from typing import Any
 
 from bedplate.catalog import Catalog
 from bedplate.plan.fleet import FleetPlan, SitePlan, ZonePlan
-from bedplate.plan.hostnames import API_PORT, api_name
-from bedplate.plan.images import unrecorded_images
-from bedplate.plan.paths import PODS, SERVICES, direct_path, edge_path, is_nested, pool_path, region_path, site_path
-from bedplate.plan.pool import PoolPlan
-from bedplate.plan.zones import SLOTS
+from bedplate.plan.links import API_PORT, api_name
+from bedplate.plan.planner import unrecorded_images
+from bedplate.plan.pools import PoolPlan
+from bedplate.plan.space import (
+    PODS,
+    SERVICES,
+    SLOTS,
+    direct_path,
+    edge_path,
+    is_nested,
+    pool_path,
+    region_path,
+    site_path,
+)
 from bedplate.report.columns import aligned, counted
+from bedplate.report.updates import effect_told
+from bedplate.spec import Fleet
+from bedplate.spec.schema import Schema, fleet_schema
+from bedplate.update.policies import POLICIES, Event
 
 # AWS keeps the first four addresses of a subnet and the last (VPC User Guide, "Subnet sizing").
 KEPT_BY_AWS = 5
@@ -163,3 +178,124 @@ def _group(pools: tuple[PoolPlan, ...]) -> Iterator[str]:
     )
     yield from ("", f"  {first.group}   {' · '.join(facts)}")
     yield from aligned((f"    {pool.name}", pool.market.value, " ".join(pool.zones)) for pool in pools)
+
+
+def summary(fleet: Fleet) -> str:
+    """Return `3 regions, 1 site, 5 groups, 5 stores, 2 people`, leaving out what there is none of."""
+    parts = (
+        (len(fleet.regions), "region", "regions"),
+        (len(fleet.sites), "site", "sites"),
+        (len(fleet.groups), "group", "groups"),
+        (len(fleet.storage), "store", "stores"),
+        (len(fleet.people), "person", "people"),
+    )
+    return ", ".join(counted(*part) for part in parts if part[0])
+
+
+SHOWN = 1
+
+
+def difference_lines(plan: FleetPlan) -> Iterator[str]:
+    """Yield what is not recorded yet and what is held for nobody; one line when the lock agrees."""
+    retired = roots(plan.retired)
+    if retired:
+        yield "no longer in the file, and held until `bedplate plan --write --release PATH` gives it back:"
+        yield from aligned((f"- {path}", str(plan.retired[path])) for path in retired)
+    if fresh := _fresh(plan):
+        yield f"not recorded yet: {', '.join(fresh)}"
+        yield "`bedplate plan --write` records it"
+    elif not retired:
+        yield "fleet.lock holds all of it"
+
+
+def recorded_lines(plan: FleetPlan, released: Mapping[str, IPv4Network]) -> Iterator[str]:
+    """Yield what `--write` has just recorded, and what it gave back."""
+    gone = roots(released)
+    if gone:
+        yield f"given back, and free to be allotted anew: {', '.join(gone)}"
+    if fresh := _fresh(plan):
+        yield f"recorded in fleet.lock: {', '.join(fresh)}"
+    elif not gone:
+        yield "fleet.lock held all of it already"
+
+
+def roots(blocks: Mapping[str, IPv4Network]) -> tuple[str, ...]:
+    """Return the paths without those of subnets whose region is among them."""
+    return tuple(path for path in blocks if not is_nested(path) or _region(path) not in blocks)
+
+
+def named(names: Iterable[str], noun: str) -> str:
+    """Return `3 blocks (a, 2 more)`, the first by name."""
+    told = tuple(names)
+    more = (f"{len(told) - SHOWN} more",) if len(told) > SHOWN else ()
+    return f"{counted(len(told), noun)} ({', '.join((*told[:SHOWN], *more))})"
+
+
+def _region(path: str) -> str:
+    return path.partition("/zone/")[0]
+
+
+def _fresh(plan: FleetPlan) -> tuple[str, ...]:
+    blocks, addresses = roots(plan.news), len(plan.new_addresses)
+    people, groups = len(plan.new_people), len(plan.new_groups)
+    told = {
+        named(blocks, "block"): blocks,
+        counted(addresses, "address", "addresses"): addresses,
+        counted(people, "person", "people"): people,
+        counted(groups, "group"): groups,
+    }
+    return tuple(words for words, count in told.items() if count)
+
+
+def image_lines(places: Iterable[str], before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """Yield a row a place, what is new marked; then what was recorded."""
+    rows = tuple(places)
+    fresh = [place for place in rows if before.get(place) != now[place]]
+    yield from aligned(
+        (f"{'+' if place in fresh else ' '} {place}", now[place], *_former(place, before, fresh)) for place in rows
+    )
+    yield f"recorded in fleet.lock: {counted(len(fresh), 'image')}" if fresh else "fleet.lock held all of it already"
+
+
+def _former(place: str, before: Mapping[str, str], fresh: Iterable[str]) -> tuple[str, ...]:
+    return (f"was {before[place]}",) if place in fresh and place in before else ()
+
+
+KEYWORD = "x-update"
+
+
+def schema_document() -> Schema:
+    """Return the schema; each key tells by event what is done, an entry of a table or list at the key that holds it."""
+    document = deepcopy(fleet_schema())
+    for pattern, key in _keys(document, document, ""):
+        told = dict(_told(pattern))
+        if told:
+            key[KEYWORD] = told
+    return document
+
+
+def _keys(document: Schema, part: Schema, pattern: str) -> Iterator[tuple[str, Schema]]:
+    """Yield every key below a part of the schema, under the pattern by which the policies have it."""
+    for name, key in part.get("properties", {}).items():
+        here = f"{pattern}.{name}".lstrip(".")
+        yield here, key
+        for model, place in _models(document, key, here):
+            yield from _keys(document, model, place)
+
+
+def _models(document: Schema, part: Mapping[str, Any], pattern: str) -> Iterator[tuple[Schema, str]]:
+    """Yield the models that a value may be, or that it holds under names or in a list."""
+    if "$ref" in part:
+        yield document["$defs"][part["$ref"].rpartition("/")[2]], pattern
+    for choice in part.get("oneOf", ()):
+        yield from _models(document, choice, pattern)
+    for held in ("additionalProperties", "items"):
+        if isinstance(part.get(held), dict):
+            yield from _models(document, part[held], f"{pattern}.*")
+
+
+def _told(pattern: str) -> Iterator[tuple[str, str]]:
+    for event in Event:
+        policy = POLICIES.get((pattern, event)) or POLICIES.get((f"{pattern}.*", event))
+        if policy:
+            yield event.value, f"{effect_told(policy)}: {policy.does}"

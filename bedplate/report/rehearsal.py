@@ -1,15 +1,96 @@
 """A rehearsal as an operator reads it: a line a stack, what changed, what failed, and what comes next."""
 
+import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from bedplate.plan.origin import Origin, unknown_origin
-from bedplate.rehearsal import urn as urns
-from bedplate.rehearsal.kind import Support
-from bedplate.rehearsal.report import Phase, Report, StackReport, note, support
-from bedplate.rehearsal.step import PROTECTED, Failure, Op, Step
+from bedplate.plan import FleetPlan
+from bedplate.plan.document import Origin, unknown_origin
+from bedplate.plan.links import API_PORT, api_name, highest, ssh_name, ssh_pools
+from bedplate.rehearsal import state as urns
+from bedplate.rehearsal.kind import Kind, Support
+from bedplate.rehearsal.rehearse import Phase, Report, StackReport, note, support
+from bedplate.rehearsal.state import PROTECTED, Failure, Op, Step
 from bedplate.report.columns import aligned, counted
-from bedplate.report.types import type_name
+
+
+def export_lines(stack: StackReport) -> Iterator[str]:
+    """Yield the name and value of each export, secrets masked; nothing where there is none."""
+    if stack.exports:
+        yield from ("", "what it exports:")
+        yield from aligned((f"  {name}", _exports_told(value)) for name, value in sorted(stack.exports.items()))
+
+
+def _exports_told(value: object) -> str:
+    """Return text as it is, and all else, such as text of many lines, as JSON."""
+    return value if isinstance(value, str) and value.isprintable() else json.dumps(value, ensure_ascii=False)
+
+
+Exports = Mapping[str, Mapping[str, Any]]
+
+
+def outlook_lines(plan: FleetPlan, report: Report) -> Iterator[str]:
+    """Yield the addresses and names of what the rehearsed stacks export."""
+    created = (stack for stack in report.stacks if Phase.CREATE in stack.runs)
+    exports = {stack.name: stack.runs[Phase.CREATE].snapshot.exports for stack in created}
+    yield from ("", "what you would have:")
+    yield from aligned((*_networks(plan, exports), *_machines(plan, exports), *_stores(plan, exports)))
+
+
+def next_line(plan: FleetPlan, report: Report) -> str:
+    """Return the first commands of a real run, and the stacks that follow."""
+    first, *rest = (stack.name for stack in report.stacks if Phase.CREATE in stack.runs)
+    then = f", then {', '.join(rest)}" if rest else ""
+    record = "`bedplate plan --write` to record the addresses, then " if plan.news else ""
+    return f"next: {record}`pulumi up -s {first}`{then}"
+
+
+def _networks(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
+    for region in plan.regions:
+        if made := exports.get(f"{plan.name}.{region.name}"):
+            out = " ".join(("out by", *made["nat_addresses"].values())) if made["nat_addresses"] else "no way out"
+            yield (f"  {region.name}", str(region.block), f"{made['vpc_id']}, {out}")
+
+
+def _machines(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
+    """Yield how to log in to the first machine of each group, and where the Kubernetes API answers."""
+    for pool in ssh_pools(plan):
+        if f"{plan.name}.{pool.region}" in exports:
+            last = highest(plan, pool)
+            more = f", to -{last}" if last > 1 else ""
+            yield (f"  {pool.group}", pool.region, f"ssh {ssh_name(plan, pool, 1)}{more}")
+    if plan.control_plane and f"{plan.name}.{plan.home.name}" in exports:
+        yield ("  kubernetes", plan.home.name, f"https://{api_name(plan)}:{API_PORT}")
+
+
+def _stores(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
+    for files in plan.files:
+        if made := exports.get(f"{plan.name}.{files.region}"):
+            yield (f"  {files.store}", files.region, f"{files.mount} on {made['files'][files.store]['dns_name']}")
+    for bucket in plan.buckets:
+        if f"{plan.name}.{bucket.region}" in exports:
+            yield (f"  {bucket.store}", bucket.region, f"s3://{bucket.name}")
+
+
+def type_name(token: str) -> str:
+    """Return `aws:ec2:Subnet`: a type without the file that its SDK keeps it in."""
+    package, module, name = token.split(":")
+    return f"{package}:{module.partition('/')[0]}:{name}"
+
+
+def type_lines(kinds: Mapping[str, Kind]) -> Iterator[str]:
+    """Yield one line a type, with how far its model can be trusted and what it leaves out, and how many there are."""
+    yield from aligned((type_name(token), kinds[token].support.value, kinds[token].note) for token in sorted(kinds))
+    yield f"{counted(len(kinds), 'type')}; a program that asks for another is refused by its name"
+
+
+def types_document(kinds: Mapping[str, Kind]) -> dict[str, dict[str, dict[str, str]]]:
+    """Return the types, by their full tokens, as `rehearse --types --json` prints them."""
+    return {
+        "types": {token: {"support": kinds[token].support.value, "note": kinds[token].note} for token in sorted(kinds)}
+    }
+
 
 HEAD = ("stack", "created", "again", "changed", "destroyed", "kept", "time")
 FIGURES = (1, 3, 4)

@@ -6,8 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from bedplate.spec.base import refusal
-from bedplate.spec.shown import shown
+from bedplate.spec.base import refusal, shown
 
 _LEADING_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
 _PREFIX = re.compile(r"/(0|[1-9]|[12][0-9]|3[0-2])")
@@ -85,3 +84,12 @@ Prefix = Annotated[
     BeforeValidator(check_prefix),
     WithJsonSchema({"type": "string", "pattern": r"^/\d+$", "examples": ["/22"]}),
 ]
+
+
+# Nobody's in each transport's half: its first address, its last, and the gateway's.
+_NOT_LAPTOPS = 3
+
+
+def room(pool: IPv4Network) -> int:
+    """Return how many laptops have an address of their own, which they have in both halves: by UDP and by TCP."""
+    return pool.num_addresses // 2 - _NOT_LAPTOPS

@@ -4,21 +4,112 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from bedplate.spec.alarms import Alarms
-from bedplate.spec.base import Spec, Table
-from bedplate.spec.budget import Budget
-from bedplate.spec.group import Group
-from bedplate.spec.identity import Identity
-from bedplate.spec.image import Image
-from bedplate.spec.kubernetes import Kubernetes
-from bedplate.spec.network import Network
-from bedplate.spec.person import Person
-from bedplate.spec.region import Region
-from bedplate.spec.site import Site
-from bedplate.spec.storage import Store
-from bedplate.spec.text import AccountId, DomainName, FleetName, Owner, RegionName, Slug, UserName
-from bedplate.spec.version import check_version
-from bedplate.spec.vpn import Vpn
+from bedplate.spec.address import Prefix
+from bedplate.spec.base import Spec, Table, refusal, shown
+from bedplate.spec.groups import Group, Image
+from bedplate.spec.network import Network, Region, Vpn
+from bedplate.spec.sites import Site, Store
+from bedplate.spec.text import (
+    AccountId,
+    DomainName,
+    Email,
+    FleetName,
+    GroupName,
+    InstanceType,
+    KubernetesVersion,
+    Owner,
+    PolicyArn,
+    RegionName,
+    Slug,
+    SshKey,
+    UserName,
+)
+
+
+class Alarms(Spec):
+    """Somebody to tell: the alarms stand without, but ring in AWS's console alone."""
+
+    email: Email = Field(
+        title="E-mail address",
+        description="Who is told when an alarm rings and when it is over; AWS first asks, by mail, once a region.",
+    )
+
+
+class Budget(Spec):
+    """A monthly limit: nothing is stopped when it is reached, somebody is told."""
+
+    monthly: int = Field(ge=1, le=100_000_000, title="Monthly limit", description="US dollars a month.")
+    email: Email = Field(title="E-mail address", description="Who is told, at 80 % spent and when 100 % is foreseen.")
+
+
+class Identity(Spec):
+    """The roles of nodes: what they may do is derived, and this bounds it."""
+
+    permissions_boundary: PolicyArn | None = Field(
+        default=None,
+        title="Permissions boundary",
+        description="A managed policy of the account, set on every role that bedplate makes; some accounts demand one.",
+    )
+
+
+class ControlPlane(Spec):
+    """The machines that run the API servers and etcd, in the home region."""
+
+    type: InstanceType = Field(title="Instance type", description="EC2 instance type of each machine.")
+    count: int = Field(
+        default=3,
+        ge=1,
+        le=7,
+        title="Count",
+        description="How many machines: an odd number, for etcd's quorum.",
+    )
+
+
+class Kubernetes(Spec):
+    """Version, control plane and address space of the cluster."""
+
+    version: KubernetesVersion = Field(
+        title="Version", description="Minor version, quoted: 1.36 is a number, '1.36' a version."
+    )
+    control_plane: ControlPlane = Field(title="Control plane", description="The machines that run it.")
+    pods: Prefix | None = Field(
+        default=None,
+        title="Pod block size",
+        description="Prefix length for pods; left out, an eighth of the supernet.",
+    )
+    services: Prefix = Field(
+        default=20, title="Service block size", description="Prefix length of the block for services."
+    )
+
+
+VERSION = 1
+
+
+def check_version(value: object) -> object:
+    """Return the version; a refusal says how to migrate from an older or to a newer one."""
+    if type(value) is not int:
+        raise refusal("E601", f"{shown(value)} is no format version: a whole number is wanted", "write 1")
+    if value > VERSION:
+        message = f"the file is of format {value}; this bedplate reads format {VERSION}"
+        raise refusal("E601", message, "update bedplate; its CHANGELOG says what the newer format changed")
+    if value < VERSION:
+        message = f"there never was a format {value}; this bedplate reads format {VERSION}"
+        raise refusal("E601", message, "compare the file with examples/minimal.yaml, then write 1")
+    return value
+
+
+class Person(Spec):
+    """An account on every node."""
+
+    admin: bool = Field(default=False, title="Administrator", description="May become root by sudo.")
+    keys: tuple[SshKey, ...] = Field(
+        min_length=1, title="SSH keys", description="Public keys, one line each, without options."
+    )
+    groups: tuple[GroupName, ...] = Field(
+        default=(),
+        title="Groups",
+        description="Groups of the fleet that they belong to, beside their own; made by being named.",
+    )
 
 
 class Fleet(Spec):

@@ -4,14 +4,138 @@ Sources: RFC 1123 section 2.1 for host names, AWS's naming rules for tags, `user
 identifiers as the API returns them.
 """
 
+import re
+from datetime import date, datetime
 from typing import Annotated
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from bedplate.spec.account import RESERVED_USERS
-from bedplate.spec.domain import check_domain
+from bedplate.spec.base import Syntax, refusal, shown
 from bedplate.spec.sshkey import check_key
-from bedplate.spec.syntax import Syntax
+
+LONGEST = 253
+_DOMAIN_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def check_domain(domain: str) -> str:
+    """Return the domain; a refusal that says which rule of RFC 1123 it breaks."""
+    for broken, message in _faults(domain):
+        if broken:
+            raise refusal("E414", message, "write it as lab.internal")
+    return domain
+
+
+def _faults(domain: str) -> tuple[tuple[bool, str], ...]:
+    labels = domain.split(".")
+    bad = next((label for label in labels if not _DOMAIN_LABEL.fullmatch(label)), None)
+    return (
+        (len(domain) > LONGEST, f"the domain has {len(domain)} characters; RFC 1123 allows {LONGEST}"),
+        (bad == "", f"{shown(domain)} has an empty label"),
+        (bad is not None, f"{shown(bad)} is no DNS label: 1 to 63 of a-z, 0-9 and inner hyphens (RFC 1123)"),
+        (len(labels) == 1, f"{shown(domain)} is a single label; a domain has at least two"),
+        (labels[-1].isdecimal(), f"{shown(domain)} ends in digits alone, so it reads as an address"),
+        (labels[-1] in ("localhost", "local"), f".{labels[-1]} is reserved (RFC 6761, RFC 6762)"),
+    )
+
+
+PERMANENT = "permanent"
+_DAY, _MOMENT = "'2027-01-31'", "'2027-01-31T11:30:00Z'"
+_DAY_LENGTH, _MOMENT_LENGTH = len("2027-01-31"), len("2027-01-31T11:30:00Z")
+
+
+def _check_expiry(word: str) -> str:
+    if word != PERMANENT and not _is_day(word):
+        raise refusal("E318", f"{shown(word)} is neither a day nor {PERMANENT}", f"write {_DAY}, or {PERMANENT}")
+    return word
+
+
+def _check_moment(word: str) -> str:
+    if not _is_moment(word):
+        raise refusal("E318", f"{shown(word)} is no moment in UTC", f"write {_MOMENT}")
+    return word
+
+
+def _is_day(word: str) -> bool:
+    try:
+        date.fromisoformat(word)
+    except ValueError:
+        return False
+    return len(word) == _DAY_LENGTH and word.isascii()
+
+
+def _is_moment(word: str) -> bool:
+    try:
+        datetime.fromisoformat(word)
+    except ValueError:
+        return False
+    return len(word) == _MOMENT_LENGTH and word.isascii() and word[10] == "T" and word.endswith("Z")
+
+
+# The day after which machines are not wanted any more, or `permanent`.
+Expiry = Annotated[
+    str,
+    AfterValidator(_check_expiry),
+    WithJsonSchema({"type": "string", "examples": ["2027-01-31", PERMANENT]}),
+]
+# A moment in UTC, to the second.
+Moment = Annotated[
+    str,
+    AfterValidator(_check_moment),
+    WithJsonSchema({"type": "string", "examples": ["2027-01-31T11:30:00Z"]}),
+]
+
+
+_KUBERNETES_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY = rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_KUBERNETES_NAME}"
+_LABEL_HOW = "letters, digits and inner -_. up to 63, before it a domain and a slash at will"
+# Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/, "Syntax and character set".
+LabelKey = Annotated[str, Syntax("E320", "label key", _LABEL_KEY, _LABEL_HOW, "lab.example/team", 317, "Kubernetes")]
+LabelValue = Annotated[
+    str,
+    Syntax(
+        "E320",
+        "label value",
+        f"({_KUBERNETES_NAME})?",
+        "letters, digits and inner -_. up to 63",
+        "vision",
+        63,
+        "Kubernetes",
+    ),
+]
+Taint = Annotated[
+    str,
+    Syntax(
+        "E321",
+        "taint",
+        rf"{_LABEL_KEY}(=({_KUBERNETES_NAME})?)?:(NoSchedule|PreferNoSchedule|NoExecute)",
+        "a label key, = and a value, a colon, and NoSchedule, PreferNoSchedule or NoExecute",
+        "team=vision:NoSchedule",
+        400,
+        "Kubernetes",
+    ),
+]
+KubernetesVersion = Annotated[
+    str, Syntax("E605", "Kubernetes version", r"1\.[0-9]{1,2}", "1, a dot and the minor version", "'1.36'")
+]
+DriverBranch = Annotated[str, Syntax("E606", "driver branch", r"[0-9]{3}", "three digits", "'580'")]
+KernelSeries = Annotated[
+    str, Syntax("E617", "kernel series", r"[1-9][0-9]?\.[0-9]{1,2}", "two numbers and a dot between them", "'6.8'")
+]
+
+
+# Words to a line: Debian's and Ubuntu's base system and its packages; logins and groups of cloud images; services.
+_NAMES = (
+    "root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats nobody",
+    "messagebus syslog uuidd tcpdump sshd landscape pollinate lxd chrony dnsmasq",
+    "systemd-network systemd-resolve systemd-timesync",
+    "ubuntu debian admin ec2-user ssm-user sudo adm wheel dialout",
+    "docker kvm etcd kube openvpn strongswan munge slurm nvidia nvidia-persistenced",
+    "tty disk kmem fax voice cdrom floppy tape audio dip operator src shadow utmp video sasl plugdev staff",
+    "users nogroup input sgx render netdev crontab ssl-cert systemd-journal _ssh _chrony _rpc statd tss polkitd",
+    "prometheus stunnel4 efs rdma bedplate sugroup frr frrvty",
+)
+RESERVED_USERS = frozenset(name for line in _NAMES for name in line.split())
+
 
 _LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 _LABEL_WORDS = "a-z, 0-9 and inner hyphens"

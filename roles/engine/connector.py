@@ -5,25 +5,31 @@ waited for.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import IOBase
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
+from gevent.local import local
 from pyinfra.api.command import StringCommand
+from pyinfra.api.config import Config
+from pyinfra.api.host import Host
+from pyinfra.api.inventory import Inventory
+from pyinfra.api.operation import OperationMeta
+from pyinfra.api.state import State, StateOperationHostData
 from pyinfra.connectors.base import BaseConnector
 from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command_for_host
+from pyinfra.context import ctx_state
 from typing_extensions import Unpack
 
-from roles.engine.line import Line, Result
-from roles.engine.trouble import BUSY, silence
+from bedplate.nodes.apply import Target
+from roles.engine.connection import BUSY, Line, Opening, Result, silence
 
 if TYPE_CHECKING:
     from pyinfra.api.arguments import ConnectorArguments
-    from pyinfra.api.host import Host
-    from pyinfra.api.state import State
+
 
 PACKAGES_SECONDS = 300.0
 """How long another program that installs packages is waited for."""
@@ -191,3 +197,107 @@ def _write(target: str | IOBase, content: bytes) -> None:
         cast("BinaryIO", target).write(content)
     except TypeError:  # a text was asked for
         cast("TextIO", target).write(content.decode())
+
+
+class Lost(Exception):
+    """A question to the node failed: its connector knows what was said."""
+
+
+class NodeHost(Host):
+    """A host whose questions are known as such."""
+
+    connector: NodeConnector
+
+    def get_fact(self, name_or_cls, *args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN201
+        """Ask, as pyinfra does."""
+        with self.connector.asking():
+            return super().get_fact(name_or_cls, *args, **kwargs)
+
+
+class Crew(Inventory):
+    """The node, by our own connector."""
+
+    def make_hosts_and_groups(
+        self, names: Iterable[tuple[str, dict[str, object]]], groups: Mapping[str, object]
+    ) -> None:
+        """Make the hosts; there are no groups."""
+        del groups
+        self.hosts = {}
+        for name, data in names:
+            self.host_data[name] = data
+            self.hosts[name] = NodeHost(name, inventory=self, groups=[], connector_cls=NodeConnector)
+
+
+class Watch(State):
+    """pyinfra's books of one node."""
+
+    @property
+    def node(self) -> NodeHost:
+        """The node itself."""
+        return next(host for host in self.inventory if isinstance(host, NodeHost))
+
+    def fail_hosts(self, hosts_to_fail: set[Host], activated_count: int | None = None) -> None:
+        """Note a node that failed, and end the work on it."""
+        del activated_count
+        if hosts_to_fail:
+            self.failed_hosts.update(hosts_to_fail)
+            self.active_hosts -= hosts_to_fail
+            raise Lost
+
+
+def assemble(target: Target, opening: Opening) -> Watch:
+    """Return pyinfra's state of a node; its line is not open yet."""
+    named = (target.node.name, {"node": target.node, "argv": target.argv, "opening": opening})
+    state = Watch(Crew(([named], {})), Config(PARALLEL=1))  # type: ignore[no-untyped-call]
+    state.is_executing = False
+    return state
+
+
+def stand_apart() -> None:
+    """Let each greenlet of this process have a state of its own; pyinfra keeps one for all."""
+    ctx_state.context._container = local()  # noqa: SLF001  as pyinfra does itself for the host, not for the state
+
+
+def name_of(state: State, host: Host, key: str) -> str:
+    """Return how an operation is called on this node; pyinfra's own table mixes the names of all nodes."""
+    named = state.get_op_data_for_host(host, key).global_arguments.get("name")
+    return str(named or ", ".join(sorted(state.get_op_meta(key).names)))
+
+
+def foretell(state: State, host: Host, unfinished: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the keys of the operations that would change something, those that answer others' changes included.
+
+    What an earlier apply began counts as a change once more.
+    """
+    metas = [state.get_op_data_for_host(host, key).operation_meta for key in host.op_hash_order]
+    try:
+        return tuple(key for key in host.op_hash_order if _would_change(state, host, key, unfinished))
+    finally:
+        for meta in metas:
+            _undo(meta)
+
+
+def count_as_change(meta: OperationMeta) -> None:
+    """Let an operation that found nothing to do pass for a change: it did its work in an apply that was cut off."""
+    meta._commands = ["done before"]  # noqa: SLF001  pyinfra has no way to say so
+
+
+def _would_change(state: State, host: Host, key: str, unfinished: Collection[str]) -> bool:
+    data = state.get_op_data_for_host(host, key)
+    changes = data.operation_meta.will_change and all(asked() for asked in _conditions(data))
+    data.operation_meta.set_complete(
+        success=True, commands=["change"] if changes else [], combined_output=CommandOutput([])
+    )
+    if name_of(state, host, key) in unfinished:
+        count_as_change(data.operation_meta)
+    return changes
+
+
+def _conditions(data: StateOperationHostData) -> list[Callable[[], bool]]:
+    found = data.global_arguments.get("_if")
+    return [] if not found else list(found) if isinstance(found, list) else [found]
+
+
+def _undo(meta: OperationMeta) -> None:
+    """Make an operation as if it had not been looked through."""
+    meta._success, meta._commands, meta._combined_output = None, None, None  # noqa: SLF001  as above

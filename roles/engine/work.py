@@ -1,23 +1,68 @@
 """The work on one node: plan what is to change, change it, and let a change that might shut us out be confirmed."""
 
-from collections.abc import Callable, Collection
+import logging
+import os
+import resource
+import traceback
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from threading import Event as Flag
 from time import monotonic, sleep
+from typing import IO, BinaryIO
 
+import gevent
+from gevent.lock import Semaphore
+from gevent.os import make_nonblocking, nb_read
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.operations import run_host_op
-from pyinfra.api.state import State
-from pyinfra.context import ctx_host
+from pyinfra.api.state import State, StateStage
+from pyinfra.context import ctx_host, ctx_state
 
-from bedplate.nodes.event import Event, Kind, Step, Trouble
-from bedplate.plan.node import NodePlan
-from roles.base import Role
-from roles.engine.crew import Lost, NodeHost
-from roles.engine.disk_space import ASK, lack_of_space
-from roles.engine.foretelling import count_as_change, foretell, name_of
-from roles.engine.line import Line, Opening
-from roles.engine.trouble import BY_HAND, work_trouble
-from roles.stages import deploy
+from bedplate.errors import BedplateError
+from bedplate.nodes.apply import Event, Kind, Order, Step, Trouble, trouble_of
+from bedplate.plan.nodes import NodePlan
+from roles.base import DiskSpace, Role, deploy
+from roles.catalog import roles_of
+from roles.engine.connection import BY_HAND, Line, Opening, work_trouble
+from roles.engine.connector import Lost, NodeHost, assemble, count_as_change, foretell, name_of, stand_apart
+
+_FOLDERS = ("/usr", "/var", "/tmp", "/run")  # noqa: S108  where programs write
+ASK = f"df --portability --block-size=1M {' '.join(_FOLDERS)}"
+# Any change: files are written beside those that they replace. systemd reads units only while 16 MiB of /run are free.
+# Source: systemd 252, RELOAD_DISK_SPACE_MIN.
+_LEAST, _RUNTIME = DiskSpace(8, 8, 8), 16
+
+
+def lack_of_space(told: str, needs: Iterable[DiskSpace]) -> Trouble | None:
+    """Return why the node has too little space, from the output of `ASK`; None if it has enough or df is unreadable."""
+    rows = [line.split() for line in told.splitlines()[1:]]
+    if [len(row) for row in rows] != [6] * len(_FOLDERS):
+        return None
+    needs = (_LEAST, *needs)
+    amounts = (
+        sum(need.programs for need in needs),
+        sum(need.state for need in needs),
+        sum(need.temporary for need in needs),
+        _RUNTIME,
+    )
+    free = {row[5]: int(row[3]) for row in rows}
+    needed: dict[str, int] = {}
+    for row, amount in zip(rows, amounts, strict=True):
+        needed[row[5]] = needed.get(row[5], 0) + amount
+    return _disk_space_trouble(
+        {mount: (free[mount], amount) for mount, amount in needed.items() if free[mount] < amount}
+    )
+
+
+def _disk_space_trouble(short: Mapping[str, tuple[int, int]]) -> Trouble | None:
+    if not short:
+        return None
+    words = "; ".join(
+        f"{mount} has {free:,} MiB free, {amount:,} MiB required" for mount, (free, amount) in short.items()
+    )
+    fix = f"free disk space (`sudo du -xm {' '.join(short)} | sort -n | tail`) or enlarge the disk, then apply again"
+    return Trouble(Kind.REFUSED, f"not enough disk space, nothing was changed: {words}", fix)
+
 
 Tell = Callable[[Event], None]
 # Seconds for which it is tried to come in anew, of the 120 that a change on trial has: sshd takes nobody for a moment
@@ -174,3 +219,106 @@ class Work:
 def stopped_before() -> Trouble:
     """Return how a node is told that was being looked at when it was stopped."""
     return Trouble(Kind.STOPPED, "it was stopped before anything changed", "apply again")
+
+
+# Handshakes are work for the processor; more of them at once only makes each slower.
+_LOGINS = 32
+_FILES = 65536
+
+
+def work_through(
+    order: Order,
+    stopping: BinaryIO,
+    out: IO[str],
+    roles: Callable[[NodePlan], tuple[Role, ...]] = roles_of,
+) -> None:
+    """Carry out an order; each event is a line on `out`, and the end of `stopping` stops it."""
+    _make_quiet()
+    stand_apart()
+
+    def tell(event: Event) -> None:
+        out.write(event.line() + "\n")
+        out.flush()
+
+    shift = _Shift(order, tell)
+    listening = gevent.spawn(_listen, stopping, shift)
+    gevent.sleep(0)
+    opening = Opening("shared" if order.check else "alone", order.who, folder=order.folder, memory=order.memory)
+    states = [assemble(target, opening) for target in order.targets]
+    works = [Work(state, state.node, tell, roles) for state in states]
+    gevent.joinall([gevent.spawn(shift.work, work) for work in works])
+    listening.kill()
+
+
+@dataclass
+class _Shift:
+    """All nodes of an order, of which none waits for another."""
+
+    order: Order
+    tell: Tell
+    stopped: Flag = field(default_factory=Flag)
+    logins: Semaphore = field(default_factory=lambda: Semaphore(_LOGINS))
+    looking: "set[gevent.Greenlet]" = field(default_factory=set)
+    """Those that have changed nothing so far."""
+
+    def work(self, work: Work) -> None:
+        """Do one node from its login to its end."""
+        with ctx_state.use(work.state):
+            try:
+                self._look(work)
+                self._finish(work)
+            except Exception as error:  # noqa: BLE001  one node's end is not the others'
+                ended = trouble_of(work.host.name, _trouble(error))
+                self.tell(replace(ended, seconds=monotonic() - work.began))
+            finally:
+                work.close()
+
+    def stop(self) -> None:
+        """Let no operation begin any more, and wait for no node that is only looked at."""
+        self.stopped.set()
+        for each in self.looking:
+            each.kill(stopped_before(), block=False)
+
+    def _look(self, work: Work) -> None:
+        self.looking.add(gevent.getcurrent())
+        try:
+            work.state.set_stage(StateStage.Prepare)
+            with self.logins:
+                work.open(self.stopped.is_set)
+            work.plan(self.order.only)
+        finally:
+            self.looking.discard(gevent.getcurrent())
+
+    def _finish(self, work: Work) -> None:
+        work.state.set_stage(StateStage.Execute)
+        work.state.is_executing = not self.order.check
+        if self.order.check:
+            work.check()
+        else:
+            work.carry_out(self.stopped.is_set)
+
+
+def _trouble(error: Exception) -> Trouble:
+    if isinstance(error, Trouble):
+        return error
+    if isinstance(error, BedplateError):
+        return Trouble(Kind.FAILED, error.what, error.fix)
+    if os.environ.get("BEDPLATE_TRACEBACK") == "1":
+        traceback.print_exception(error)
+    return Trouble(Kind.DEFECT, f"{type(error).__name__}: {error}", "please report it: it is a fault of bedplate's")
+
+
+def _make_quiet() -> None:
+    """Let nobody but us speak: pyinfra's log goes nowhere, and a crowd of nodes may have as many files as it needs."""
+    log = logging.getLogger("pyinfra")
+    log.addHandler(logging.NullHandler())
+    log.propagate = False
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(_FILES, most), most))
+
+
+def _listen(stopping: BinaryIO, shift: _Shift) -> None:
+    """Wait for the end of our input; a plain read would hold up every greenlet."""
+    make_nonblocking(stopping.fileno())
+    nb_read(stopping.fileno(), 1)
+    shift.stop()

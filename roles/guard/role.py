@@ -4,21 +4,48 @@ It makes no tunnel: those have keys, which no role writes (`bedplate vpn tunnels
 nowhere.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import ClassVar
 
+from pyinfra.api.exceptions import DeployError
+from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import server, systemd
 from pyinfra.operations.util import any_changed
 
 from roles.base import Changes, DiskSpace, Role
-from roles.guard.kernel import KernelLacks, check_kernel
-from roles.packages import install
-from roles.shipped import Shipped, ship
-from roles.template import text_of
-from vpn.sites.files import KERNEL, ground_of
-from vpn.sites.rendered import RenderedFile
+from roles.files import Shipped, ship, text_of
+from roles.system import install
+from vpn.sites.files import KERNEL, RenderedFile, ground_of
+
+_MODULES = ("esp4", "xfrm_interface")
+
+
+class KernelLacks(FactBase[tuple[str, ...]]):
+    """The release of the node's kernel, then the modules for IPsec that it does not have."""
+
+    default = tuple
+
+    def command(self) -> str:
+        """Ask what could be loaded; what is built in counts."""
+        asked = f"for each in {' '.join(_MODULES)}; do modprobe --dry-run --quiet $each || echo $each; done"
+        return f"uname -r; {asked}"
+
+    def process(self, output: Iterable[str]) -> tuple[str, ...]:
+        """Return the lines."""
+        return tuple(line.strip() for line in output)
+
+
+def check_kernel(lacks: tuple[str, ...]) -> None:
+    """Raise DeployError where a module is missing."""
+    if lacks[1:]:
+        raise DeployError(
+            f"the kernel has no module {' and '.join(lacks[1:])}, which tunnels need:"
+            f" install linux-modules-extra-{lacks[0]} (Ubuntu) or another kernel"
+        )
+
 
 SERVICE = "bedplate-guard.service"
 BGP_SERVICE = "frr.service"

@@ -10,9 +10,8 @@ from pyinfra.operations.util import any_changed
 
 import vpn.keeper
 from roles.base import Changes, Role
-from roles.packages import install
-from roles.shipped import Shipped, ship
-from roles.template import text_of
+from roles.files import Shipped, ship, text_of
+from roles.system import install
 
 FOLDER = "/usr/local/lib/bedplate"
 PROGRAM = "/usr/local/sbin/bedplate-vpn"

@@ -1,21 +1,41 @@
 """The role `monitoring`."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import ClassVar
 
+from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.facts.deb import DebPackages
 from pyinfra.operations import files, systemd
 from pyinfra.operations.util import any_changed
 
-from bedplate.plan.node_doors import EXPORTER_PORT
+from bedplate.plan.nodes import EXPORTER_PORT
 from roles.base import Changes, DiskSpace, Role
-from roles.monitoring.address import NOBODY, PrivateAddress
-from roles.packages import install
-from roles.running import keep_running
-from roles.shipped import Shipped, ship
-from roles.template import rendered, text_of
+from roles.files import Shipped, rendered, ship, text_of
+from roles.system import install, keep_running
+
+NOBODY = IPv4Address("127.0.0.1")
+
+
+class PrivateAddress(FactBase[IPv4Address]):
+    """The address from which the node reaches others; loopback where it reaches nobody, never every address."""
+
+    @staticmethod
+    def default() -> IPv4Address:
+        """Return loopback."""
+        return NOBODY
+
+    def command(self) -> str:
+        """Ask for the way to an address of TEST-NET-1 (RFC 5737), which is nobody's: no packet is sent."""
+        return "ip -4 -oneline route get 192.0.2.1 2>/dev/null || true"
+
+    def process(self, output: Iterable[str]) -> IPv4Address:
+        """Take the word after `src`."""
+        words = " ".join(output).split()
+        return IPv4Address(words[words.index("src") + 1]) if "src" in words else NOBODY
+
 
 SERVICE = "prometheus-node-exporter"
 # Whoever has figures of his own writes a file `NAME.prom` here, whole, and root alone may.

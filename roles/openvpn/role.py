@@ -12,12 +12,19 @@ from pyinfra.operations.util import any_changed
 
 from bedplate.plan.laptops import LaptopGateway, Transport
 from roles.base import Changes, DiskSpace, Role
-from roles.packages import install
-from roles.shipped import Shipped, ship
-from roles.template import text_of
-from vpn.laptops.guard import guard_rules
-from vpn.laptops.server import STANDARD, server_conf
-from vpn.laptops.unit import KEYED, SERVICE, USER, daemon_unit, instance, keyed_unit
+from roles.files import Shipped, ship, text_of
+from roles.system import install
+from vpn.laptops.server import (
+    KEYED,
+    SERVICE,
+    STANDARD,
+    USER,
+    daemon_unit,
+    guard_rules,
+    instance,
+    keyed_unit,
+    server_conf,
+)
 
 _UNITS = "/etc/systemd/system"
 GUARD = "bedplate-laptops-guard.service"

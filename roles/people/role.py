@@ -1,6 +1,6 @@
 """The role `people`: accounts, groups, keys, administrators and homes, as the fleet file has them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,19 +9,118 @@ from pyinfra.api.operation import OperationMeta
 from pyinfra.context import host
 from pyinfra.operations import files, server
 
-from bedplate.plan.accounts import Account, Accounts
-from bedplate.plan.first_keys import first_keys
-from roles.base import Changes, Role
-from roles.due import carry_out
-from roles.packages import install
-from roles.people.conflict import refuse_conflicts
-from roles.people.due import dues, endings
-from roles.people.homes import HomesIn, missing_homes
-from roles.people.image import image_endings, key_files, shuttings
-from roles.people.standing import KEYS, Accounted, Standing
-from roles.people.trial import Trial
-from roles.shipped import Marks, Shipped, ship
-from roles.template import rendered, text_of
+from bedplate.plan.fleet import PEOPLE_IDS, Account, Accounts
+from bedplate.plan.nodes import first_keys
+from roles.base import Changes, Due, Role, carry_out
+from roles.files import Marks, Shipped, rendered, ship, text_of
+from roles.hardened.logins import IMAGE_ACCOUNTS
+from roles.people.accounts import KEYS, Accounted, Standing, dues, ended, endings, locking, refuse_conflicts
+from roles.system import install
+
+
+class HomesIn(FactBase[Mapping[str, int]]):
+    """The user id that owns each folder in a folder, by name."""
+
+    default = dict
+
+    def command(self, folder: str) -> str:
+        """Ask for all of them at once."""
+        return f"find {folder} -mindepth 1 -maxdepth 1 -type d -printf '%U %f\\n' 2>/dev/null || true"
+
+    def process(self, output: Iterable[str]) -> Mapping[str, int]:
+        """Part the owner from the name."""
+        return {name: int(uid) for uid, _, name in (line.partition(" ") for line in output)}
+
+
+def missing_homes(folder: str, accounts: Accounts, there: Mapping[str, int]) -> Iterator[Due]:
+    """Yield the homes to make; one that is there is its owner's, whoever that is."""
+    for person in accounts.people:
+        if person.name not in there:
+            # Whole under another name first: somebody may log in at any moment.
+            made, home = f"{folder}/.{person.name}.new", f"{folder}/{person.name}"
+            yield Due(
+                f"Home of {person.name}",
+                (
+                    f"rm -rf {made} && cp -rT /etc/skel {made} && chown -R {person.uid}:{person.uid} {made}",
+                    f"chmod 700 {made} && mv -T {made} {home}",
+                ),
+            )
+
+
+_PEOPLE_FROM = 1000  # login.defs(5), UID_MIN of both distributions
+# A name with a dot is one that sudo does not read: the text counts only after visudo has read it. Source: sudoers(5).
+_NO_GRANTS = (
+    "for file in /etc/sudoers.d/*; do "
+    'if grep -qE "^[[:space:]]*{name}[[:space:]]" "$file"; then '
+    'sed -E "/^[[:space:]]*{name}[[:space:]]/d" "$file" >"$file.new" && visudo --check --quiet --file="$file.new" '
+    '&& chmod 440 "$file.new" && mv -fT "$file.new" "$file" || exit; fi; done'
+)
+
+
+def key_files(standing: Standing, first: str | None) -> tuple[str, ...]:
+    """Return the files of keys, in homes of the image's accounts, that are to hold administrators' keys alone."""
+    return tuple(file for name, file in standing.first.items() if name in (first, standing.by))
+
+
+def shuttings(standing: Standing, first: str | None) -> Iterator[Due]:
+    """Yield what shuts each account of the image that nobody is to come in by."""
+    for name in _strange(standing, first):
+        login, file = standing.logins[name], standing.first.get(name)
+        groups = any(name in group.members for group in standing.groups.values())
+        commands = (
+            *locking(login),
+            *((f"usermod --groups '' {name}",) if groups else ()),
+            *((_NO_GRANTS.format(name=name),) if name in standing.granted else ()),
+            *((f"rm -f '{file}'",) if file else ()),
+        )
+        if commands:
+            yield Due(f"{name} of the image is shut", commands)
+
+
+def image_endings(standing: Standing, first: str | None) -> Iterator[Due]:
+    """Yield the ends of what runs in the names of accounts that are shut, unless their number is somebody else's."""
+    for name in _strange(standing, first):
+        uid = standing.logins[name].uid
+        others = any(login.uid == uid for login in standing.logins.values() if login.name != name)
+        if uid >= _PEOPLE_FROM and uid not in PEOPLE_IDS and not others:
+            yield from ended(name, uid, standing)
+
+
+def _strange(standing: Standing, first: str | None) -> tuple[str, ...]:
+    return tuple(name for name in IMAGE_ACCOUNTS if name in standing.logins and name not in (first, standing.by))
+
+
+SCRIPT = "/usr/local/sbin/bedplate-trial-people"
+# Is there while a trial goes on: what has been kept.
+KEPT = "/var/lib/bedplate/trial-people/paths"
+# Longer than it takes to write a few files and to come in anew.
+SECONDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What lets administrators in, and makes them root."""
+
+    ways: Sequence[Shipped]
+
+    def keep(self) -> Iterator[OperationMeta]:
+        """Yield what keeps the former ones, before any is written."""
+        yield from ship(Shipped("Program of keys on trial", SCRIPT, text_of("people/bedplate-trial-people"), "755"))
+        if self._is_due:
+            paths = " ".join(each.path for each in self.ways)
+            yield server.shell(name="Former ways of administrators", commands=[f"{SCRIPT} keep {SECONDS} {paths}"])
+
+    def begin(self) -> Iterator[OperationMeta]:
+        """Yield what has whoever applies come in anew, now that they are written."""
+        if self._is_due:
+            yield server.shell(name="Ways of administrators, on trial", commands=[f"{SCRIPT} try"])
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether something is to be written, or was, by an apply that was cut off before anybody came in anew."""
+        found = host.get_fact(Marks, paths=(KEPT, *(each.path for each in self.ways)))
+        return KEPT in found or any(found.get(each.path) != each.mark for each in self.ways)
+
 
 SUDOERS = "/etc/sudoers.d/50-bedplate-people"
 # Where sudo does not read: a text counts only after visudo has.

@@ -12,15 +12,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bedplate.errors import BedplateError
-from vpn.entry import Begun
-from vpn.key_store import FOLDER, FolderKeys
-from vpn.pair_keys import make_keys
-from vpn.pki import Pki, begin, open_pki
-from vpn.pki_folder import PkiFolder
-from vpn.revocation import Reason
-from vpn.root import write_new_root
+from vpn.authority import Reason
+from vpn.certificates import laptop
+from vpn.journal import Begun
+from vpn.peers import make_keys
+from vpn.pki import FOLDER, FolderKeys, Pki, PkiFolder, begin, open_pki, write_new_root
 from vpn.signing import add, relist, renew, revoke
-from vpn.subject import laptop
 
 MOMENT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LATER = MOMENT + timedelta(days=60)

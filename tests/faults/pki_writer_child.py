@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 
 from bedplate.errors import HeldError
-from tests.support.authority import NOW, pki_in, unasked
-from vpn.pki_folder import PkiFolder
+from tests.testlab.keys.authority import NOW, pki_in, unasked
+from vpn.certificates import laptop
+from vpn.pki import PkiFolder
 from vpn.signing import add
-from vpn.subject import laptop
 
 
 def refusals(folder: PkiFolder, user: str) -> list[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from bedplate.errors import HeldError
 from bedplate.lock import record_plan
 from bedplate.spec import Fleet
-from tests.support.sketch import catalog, sketch
+from tests.testlab.fleets.sketch import catalog, sketch
 
 
 def refusals(lock: Path, fleet: Fleet) -> list[int]:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from bedplate.lock import read_lock
-from tests.support.oracle import faults
+from tests.testlab.fleets.oracle import faults
 
 ROOT = Path(__file__).parents[2]
 PROCESSES, ROUNDS = 8, 8

@@ -13,16 +13,11 @@ from cryptography import x509
 
 from bedplate.errors import InputError
 from tests.faults.pki_child import LATER, MOMENT, PAIRS, change, root_of
-from tests.support.authority import added, begun_in, pki_in, unasked
-from tests.support.crash import Point, crash_points, die_at
-from tests.support.needs import need_program
-from vpn.bundle import parse_bundle
-from vpn.key_store import AUTHORITY, TLS_CRYPT
-from vpn.lists import deployable_lists
-from vpn.pair_keys import kept_keys, make_keys
-from vpn.pki import bundle_of
-from vpn.pki_folder import NoAuthority, PkiFolder
-from vpn.root import read_root, write_new_root
+from tests.testlab.keys.authority import added, begun_in, pki_in, unasked
+from tests.testlab.run import Point, crash_points, die_at, need_program
+from vpn.certificates import parse_bundle
+from vpn.peers import kept_keys, make_keys
+from vpn.pki import AUTHORITY, TLS_CRYPT, NoAuthority, PkiFolder, bundle_of, deployable_lists, read_root, write_new_root
 from vpn.signing import relist
 
 CHILD = Path(__file__).with_name("pki_child.py")

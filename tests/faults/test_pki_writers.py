@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.authority import begun_in, pki_in, unasked
+from tests.testlab.keys.authority import begun_in, pki_in, unasked
 from vpn.pki import bundle_of
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.writer import write_whole
-from tests.support.crash import Point, crash_points, die_at
-from tests.support.needs import need_program
+from tests.testlab.run import Point, crash_points, die_at, need_program
 
 CHILD = Path(__file__).with_name("write_child.py")
 OLD, NEW, TIMES = b"old-key\n" * 500, "new-key\n", 500

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.needs import need_program, need_root
+from tests.testlab.run import need_program, need_root
 
 CHILD = Path(__file__).with_name("write_child.py")
 OLD = b"old-key\n" * 500

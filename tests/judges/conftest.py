@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bedplate.cli import run
-from tests.support.declared import EXAMPLES
-from tests.support.judged import Verdict, checkov, written
+from tests.testlab.machines.judges import Verdict, checkov, written
+from tests.testlab.rehearsal.programs import EXAMPLES
 
 Node = dict[str, Any]
 

@@ -5,12 +5,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from bedplate.terraform.resource import resources
+from bedplate.graph.terraform import resources
 from tests.conftest import DATA
-from tests.support.audited import codes
-from tests.support.judged import Verdict, checkov, written
-from tests.support.listed import listed, unfound, unlisted
-from tests.support.sown import Node, sown, twin
+from tests.testlab.machines.judges import Verdict, checkov, listed, unfound, unlisted, written
+from tests.testlab.rehearsal.graphs import Node, codes, sown, twin
 
 ROWS: list[dict[str, Any]] = YAML(typ="safe").load(DATA / "judges" / "defects.yaml")
 BLIND: list[dict[str, Any]] = YAML(typ="safe").load(DATA / "judges" / "blind.yaml")

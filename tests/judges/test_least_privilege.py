@@ -6,8 +6,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.conftest import DATA
-from tests.support.judged import policies_of
-from tests.support.sown import Node
+from tests.testlab.machines.judges import policies_of
+from tests.testlab.rehearsal.graphs import Node
 
 USES: list[dict[str, Any]] = YAML(typ="safe").load(DATA / "judges" / "uses.yaml")
 ROLES = sorted({role for each in USES for role in each["roles"]})

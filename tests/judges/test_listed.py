@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.support.judged import Finding
-from tests.support.listed import listed, unfound, unlisted
+from tests.testlab.machines.judges import Finding, listed, unfound, unlisted
 
 PAGE = """
 ### checkov

@@ -6,9 +6,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.conftest import DATA
-from tests.support.judged import Verdict, parliament, policies_of
-from tests.support.listed import listed, unfound, unlisted
-from tests.support.sown import Node
+from tests.testlab.machines.judges import Verdict, listed, parliament, policies_of, unfound, unlisted
+from tests.testlab.rehearsal.graphs import Node
 
 ROWS: list[dict[str, Any]] = YAML(typ="safe").load(DATA / "judges" / "policies.yaml")
 HOLDERS = {"efs.FileSystemPolicy", "iam.Role", "iam.RolePolicy", "kms.Key", "s3.BucketPolicy", "sns.Topic"}

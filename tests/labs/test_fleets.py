@@ -10,17 +10,16 @@ from itertools import islice, permutations
 
 import pytest
 
-from bedplate.cli.verdict import judged
-from bedplate.cli.waves import waves
+from bedplate.cli.stacks import judged, waves
+from bedplate.graph.reach import Fabric, Packet, read_fabric, trip
 from bedplate.plan import FleetPlan
-from bedplate.plan.intent import INTERNET, SSH, Flow, Kind, Spot, carries, reaches, refused_by_gateway, spots
-from bedplate.reach import Fabric, Packet, read_fabric, trip
+from bedplate.plan.reachability import INTERNET, SSH, Flow, Kind, Spot, carries, reaches, refused_by_gateway, spots
 from bedplate.rehearsal.kind import Support
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.report import Phase
-from bedplate.rehearsal.step import Op
-from bedplate.report.outlook import next_line, outlook_lines
-from tests.support.reached import NAMES, graph_of, plan_named, report_of
+from bedplate.rehearsal.rehearse import Phase
+from bedplate.rehearsal.state import Op
+from bedplate.report.rehearsal import next_line, outlook_lines
+from tests.testlab.rehearsal.live import NAMES, graph_of, plan_named, report_of
 
 Walked = tuple[FleetPlan, Fabric]
 

@@ -10,11 +10,9 @@ from _pytest.mark import ParameterSet
 
 from bedplate.catalog import load_catalog
 from bedplate.load import FleetFaults, load_fleet
-from bedplate.update.consequence import Consequence, consequences
-from bedplate.update.effect import Effect
-from bedplate.update.policies import POLICIES
-from tests.support.lived import Apart, Lived, Row, apart, edited, living, rows
-from tests.support.observed import observed
+from bedplate.update.edit import Consequence, consequences
+from bedplate.update.policies import POLICIES, Effect
+from tests.testlab.rehearsal.live import Apart, Lived, Row, apart, edited, living, observed, rows
 
 # Its fleets are made once, by the one worker that has all of them.
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("promises")]

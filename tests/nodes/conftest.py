@@ -4,12 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.needs import need_program, need_root
-from tests.support.stand.applied import Lab, Parting, applied_lab
-from tests.support.stand.gateways import LaptopGateways, laptop_gateways
-from tests.support.stand.lab import BENCH, LabFolder, lab_folder
-from tests.support.stand.node import Node
-from tests.support.stand.stand import Stand
+from tests.testlab.machines.gateways import LaptopGateways, laptop_gateways
+from tests.testlab.machines.lab import BENCH, Lab, LabFolder, Parting, applied_lab, lab_folder
+from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.run import need_program, need_root
 
 # The modules that share what a session makes but once: its lab, and its gateways of laptops.
 _SHARING = {

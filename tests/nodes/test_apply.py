@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.stand.lab import BENCH, QUICK, LabFolder, lab_folder, wait_for
-from tests.support.stand.node import Node
-from tests.support.stand.stand import Stand
+from tests.testlab.machines.lab import BENCH, QUICK, LabFolder, lab_folder, wait_for
+from tests.testlab.machines.stand import Node, Stand
 
 # What an apply changes first: names, settings, packages.
 _STATE = "hostname; ls -lR --full-time /etc /usr/local /opt | sha256sum; dpkg-query --list | sha256sum"

@@ -15,17 +15,14 @@ from pathlib import Path
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.opening import opened, planned
-from bedplate.nodes.event import Event, Kind, Step, event_of
-from bedplate.nodes.order import Order, Target
-from bedplate.plan.node import NodePlan
-from bedplate.plan.nodes import node_of
+from bedplate.cli.fleet import opened, planned
+from bedplate.nodes.apply import Event, Kind, Order, Step, Target, event_of
+from bedplate.plan.nodes import NodePlan, node_of
 from roles.catalog import names_of
-from roles.engine.shift import work_through
-from tests.support.brittle_line import CONFIRMING, ENDING, victims
-from tests.support.stand.lab import BENCH, LabFolder
-from tests.support.stand.node import Node
-from tests.support.stand.stand import Stand
+from roles.engine.work import work_through
+from tests.testlab.fakes.brittle_connection import CONFIRMING, ENDING, victims
+from tests.testlab.machines.lab import BENCH, LabFolder
+from tests.testlab.machines.stand import Node, Stand
 
 pytestmark = pytest.mark.nightly
 
@@ -103,7 +100,7 @@ def test_the_next_apply_changes_nothing(cuts: Cuts, lab_of_one: LabFolder) -> No
 def until_whole(plan: NodePlan, stand: Stand, book: Path, only: frozenset[str] | None) -> Event:
     """Apply over the brittle line until an apply is whole; return its end, or that of one that got no further."""
     inside = ("ip", "netns", "exec", stand.desk.host.namespace)
-    way = (*inside, sys.executable, "-m", "tests.support.brittle_line", str(book))
+    way = (*inside, sys.executable, "-m", "tests.testlab.fakes.brittle_connection", str(book))
     order = Order((Target(plan, (*way, "ssh", "-T", "-F", str(stand.ssh_config), BENCH)),), "ada", only=only)
     while True:
         known = len(victims(book))

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from tests.support.stand.lab import BENCH, QUICK, LabFolder, wait_for
-from tests.support.stand.node import Node
+from tests.testlab.machines.lab import BENCH, QUICK, LabFolder, wait_for
+from tests.testlab.machines.stand import Node
 
 pytestmark = pytest.mark.nightly
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.declared import EXAMPLES
-from tests.support.stand.node import Node
-from tests.support.stand.operator import ROOT, Operator
-from tests.support.stand.stand import Stand
+from tests.testlab.machines.operator import ROOT, Operator
+from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.rehearsal.programs import EXAMPLES
 
 pytestmark = pytest.mark.nightly
 
@@ -67,7 +66,13 @@ def test_without_sudo_nothing_is_judged(node: Node, operator: Operator) -> None:
 def test_the_checks_run_without_us(node: Node, stand: Stand, tmp_path: Path) -> None:
     """A user's CI needs pytest and the fleet file alone; its own JUnit file names node, role and promise."""
     junit = tmp_path / "junit.xml"
-    checks = ("-m", "pytest", str(ROOT / "tests/compliance/test_baseline.py"), f"--hosts=ssh://{node.name}", "--sudo")
+    checks = (
+        "-m",
+        "pytest",
+        str(ROOT / "bedplate/compliance/test_baseline.py"),
+        f"--hosts=ssh://{node.name}",
+        "--sudo",
+    )
     where = (f"--fleet={EXAMPLES / 'lab.yaml'}", f"--ssh-config={stand.ssh_config}", f"--junitxml={junit}")
 
     done = stand.desk.run(sys.executable, *checks, *where)

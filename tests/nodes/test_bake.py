@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.needs import need_root
-from tests.support.stand.layer import baked
-from tests.support.stand.operator import ROOT
-from tests.support.stand.overlay import mounted
+from tests.testlab.machines.container import mounted
+from tests.testlab.machines.layers import baked
+from tests.testlab.machines.operator import ROOT
+from tests.testlab.run import need_root
 
 pytestmark = pytest.mark.nightly
 
 # What a bake does: pyinfra in a root, with the install stage alone.
 DEPLOY = """
 from roles.catalog import roles_of
-from roles.stages import deploy
-from tests.support.nodes import lab_node
+from roles.base import deploy
+from tests.testlab.fleets.variants import lab_node
 
 deploy(roles_of(lab_node("{name}")), stages=["install"])
 """

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.stand.command import CommandError
-from tests.support.stand.lab import recorded_lab
-from tests.support.stand.node import Node
-from tests.support.stand.operator import Operator
-from tests.support.stand.stand import Stand
+from tests.testlab.machines.container import CommandError
+from tests.testlab.machines.lab import recorded_lab
+from tests.testlab.machines.operator import Operator
+from tests.testlab.machines.stand import Node, Stand
 
 pytestmark = pytest.mark.nightly
 

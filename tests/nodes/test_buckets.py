@@ -1,6 +1,6 @@
 """Data sets in S3 on a workbench of the cloud: people read and write them by the machine's role, and no others.
 
-S3, the metadata service and the role's judge are stand-ins (tests/support/object_store.py, tests/support/metadata.py);
+S3, the metadata service and the role's judge are stand-ins (tests/testlab/fakes/buckets.py, tests/testlab/fakes/aws.py);
 AWS's command line, what the role wrote for it, the packet filter and the network between are real.
 """
 
@@ -10,20 +10,19 @@ from hashlib import sha256
 import pytest
 
 from bedplate.rehearsal.simulation import running
-from bedplate.spec.site import Use
-from roles.hardened.filter import ruleset
+from bedplate.spec.sites import Use
+from roles.hardened.firewall import ruleset
 from roles.people.role import People
 from roles.storage.role import Storage
-from stacks.template import HOPS
-from tests.support.declared import EXAMPLES, plan_of
-from tests.support.needs import need_program
-from tests.support.nodes import lab_node
-from tests.support.object_store import ObjectStore
-from tests.support.stand.cloud_side import METADATA, bucket_side, role_side
-from tests.support.stand.command import CommandError
-from tests.support.stand.deploying import deployed
-from tests.support.stand.node import Node
-from tests.support.stand.stand import Stand
+from stacks.compute.template import HOPS
+from tests.testlab.fakes.buckets import ObjectStore
+from tests.testlab.fleets.variants import lab_node
+from tests.testlab.machines.cloud import METADATA, bucket_side, role_side
+from tests.testlab.machines.container import CommandError
+from tests.testlab.machines.operator import deployed
+from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
+from tests.testlab.run import need_program
 
 pytestmark = pytest.mark.nightly
 

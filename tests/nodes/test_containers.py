@@ -7,11 +7,10 @@ from ipaddress import IPv4Interface, IPv4Network
 
 import pytest
 
-from roles.hardened.filter import ruleset
-from tests.support.nodes import lab_node
-from tests.support.stand.command import CommandError
-from tests.support.stand.node import Node
-from tests.support.stand.stand import Stand
+from roles.hardened.firewall import ruleset
+from tests.testlab.fleets.variants import lab_node
+from tests.testlab.machines.container import CommandError
+from tests.testlab.machines.stand import Node, Stand
 
 pytestmark = pytest.mark.nightly
 

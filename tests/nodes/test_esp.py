@@ -12,21 +12,17 @@ from typing import Any
 
 import pytest
 
-from roles.guard.kernel import KernelLacks
-from roles.guard.role import Guard
+from roles.guard.role import Guard, KernelLacks
 from roles.keeper.role import Keeper
-from tests.support.kernel_pair import FAULTS
-from tests.support.kernel_site import GATEWAY, RESTARTS
-from tests.support.lab_site import REGION
-from tests.support.needs import need_program, need_root
-from tests.support.pace import clock_pace
-from tests.support.site_side import cellar
-from tests.support.stand.deploying import deployed
-from tests.support.stand.node import Node
-from tests.support.stand.stand import Stand
-from tests.support.stand.userspace import stop_substituting, substitute_ipsec
-from tests.support.virtual.code import bring_code
-from tests.support.virtual.gateway import MASKED, STOPPED, with_tunnels
+from tests.testlab.fleets.variants import cellar
+from tests.testlab.machines.kernel_pair import FAULTS
+from tests.testlab.machines.kernel_site import GATEWAY, RESTARTS
+from tests.testlab.machines.lab import stop_substituting, substitute_ipsec
+from tests.testlab.machines.operator import deployed
+from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.machines.virtual import MASKED, STOPPED, bring_code, with_tunnels
+from tests.testlab.network.sites import REGION
+from tests.testlab.run import clock_pace, need_program, need_root
 
 pytestmark = pytest.mark.nightly
 
@@ -62,8 +58,8 @@ def gate() -> Iterator[Node]:
 
 
 def story(gate: Node, name: str) -> Told:
-    """Let a story of tests/support happen on the machine, and return what it tells."""
-    told = gate.run(f"cd {CODE}; LAB_SLOWNESS=5 python3 -m tests.support.{name}", PATIENCE * clock_pace())
+    """Let a story of tests/testlab happen on the machine, and return what it tells."""
+    told = gate.run(f"cd {CODE}; LAB_SLOWNESS=5 python3 -m tests.testlab.machines.{name}", PATIENCE * clock_pace())
     return dict(json.loads(told))
 
 

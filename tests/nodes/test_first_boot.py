@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.support.stand.lab import LabFolder, lab_folder
-from tests.support.stand.node import Node
-from tests.support.stand.stand import Stand
+from tests.testlab.machines.lab import LabFolder, lab_folder
+from tests.testlab.machines.stand import Node, Stand
 
 pytestmark = pytest.mark.nightly
 

@@ -11,15 +11,14 @@ from subprocess import CompletedProcess
 import pytest
 
 from bedplate.lock import lock_path, read_lock
-from bedplate.plan.hostnames import ssh_pools
+from bedplate.plan.links import ssh_pools
 from bedplate.rehearsal.simulation import running
-from stacks.first_boot import first_boot
-from stacks.parameters import administrators
-from tests.support.boot_place import Place, boot_place
-from tests.support.declared import plan_of
-from tests.support.stand.lab import BEDPLATE, LabFolder, lab_folder
-from tests.support.stand.node import Node
-from tests.support.stand.stand import Stand
+from stacks.compute.template import first_boot
+from stacks.program import administrators
+from tests.testlab.fakes.first_boot import Place, boot_place
+from tests.testlab.machines.lab import BEDPLATE, LabFolder, lab_folder
+from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.rehearsal.programs import plan_of
 
 pytestmark = pytest.mark.nightly
 

@@ -5,15 +5,12 @@ from time import sleep
 
 import pytest
 
-from tests.support.netlab_program import until
-from tests.support.site_side import cellar
-from tests.support.stand.carried import laid
-from tests.support.stand.lab import recorded_lab
-from tests.support.stand.node import Node
-from tests.support.stand.operator import Operator
-from tests.support.stand.stand import Stand
-from tests.support.stand.userspace import substitute_ipsec
-from vpn.sites.units import DIAL, SERVICE
+from tests.testlab.fleets.variants import cellar
+from tests.testlab.machines.lab import recorded_lab, substitute_ipsec
+from tests.testlab.machines.operator import Operator, laid
+from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.network.netlab import until
+from vpn.sites.files import DIAL, SERVICE
 
 pytestmark = pytest.mark.nightly
 

@@ -1,6 +1,6 @@
 """What a workbench needs its kernel for: homes that are people's own on every machine, limits of local disk, an audit.
 
-The kernel is a program (tests/support/virtual/user_mode.py), for this machine's has neither NFS nor quotas. It mounts
+The kernel is a program (tests/testlab/machines/user_mode.py), for this machine's has neither NFS nor quotas. It mounts
 from a file server that has none of its own: nfs-ganesha serves. test_nfs.py shows the kernel's server.
 """
 
@@ -12,20 +12,27 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.plan.nodes import node_of
-from roles.hardened import auditing
-from roles.shipped import Shipped
+from roles.files import Shipped
+from roles.hardened import role
 from roles.workbench.scratch import UNIT, Scratch
-from tests.support.declared import plan_of
-from tests.support.netlab_program import until
-from tests.support.planted import Rule, Where, planted
-from tests.support.shares import BENCH, client_of, file_server, kinds, stand_with_kernels
-from tests.support.shares_asked import by_person, mounted_by, taken_from_root, written_on_both
-from tests.support.stand.command import CommandError
-from tests.support.stand.lab import LabFolder, lab_folder
-from tests.support.stand.looked import FOUND, looked
-from tests.support.stand.node import Node
-from tests.support.stand.stand import Stand
-from tests.support.virtual.user_mode import user_mode
+from tests.testlab.machines.container import CommandError
+from tests.testlab.machines.defects import Rule, Where, planted
+from tests.testlab.machines.gateways import (
+    BENCH,
+    by_person,
+    client_of,
+    file_server,
+    kinds,
+    mounted_by,
+    stand_with_kernels,
+    taken_from_root,
+    written_on_both,
+)
+from tests.testlab.machines.lab import FOUND, LabFolder, lab_folder, looked
+from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.machines.user_mode import user_mode
+from tests.testlab.network.netlab import until
+from tests.testlab.rehearsal.programs import plan_of
 
 pytestmark = pytest.mark.nightly
 
@@ -68,7 +75,7 @@ def bench(stand: Stand, nas: Node, lab: LabFolder) -> Node:
     booted = client_of(nas, stand)
     plan = node_of(plan_of(lab.fleet), BENCH, load_catalog())
     scratch = Scratch(plan.accounts.people, plan.scratch)
-    audit = auditing.shipped(booted.run("uname -m").strip())
+    audit = role.shipped(booted.run("uname -m").strip())
     for file in (Shipped("Disks", "/etc/tmpfiles.d/disks.conf", LINKS), *scratch.shipped, *audit):
         place(booted, file)
     booted.run(f"systemctl enable {UNIT} auditd")

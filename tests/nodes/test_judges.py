@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.support.judged import PROGRAMS
-from tests.support.needs import need_program
-from tests.support.scap import PROFILE, Judgement, content, judgement
-from tests.support.stand.lab import recorded_lab
-from tests.support.stand.mirror import APT_GET, APT_INSTALL
-from tests.support.stand.node import Node
-from tests.support.stand.operator import ROOT, Operator
-from tests.support.stand.stand import Stand
+from tests.testlab.machines.judges import PROFILE, PROGRAMS, Judgement, content, judgement
+from tests.testlab.machines.lab import recorded_lab
+from tests.testlab.machines.layers import APT_GET, APT_INSTALL
+from tests.testlab.machines.operator import ROOT, Operator
+from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.run import need_program
 
 pytestmark = pytest.mark.nightly
 

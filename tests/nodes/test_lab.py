@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.stand.applied import MACHINES, Lab, Parting
+from tests.testlab.machines.lab import MACHINES, Lab, Parting
 
 LAPTOPS = """vpn:
   laptops:

@@ -6,11 +6,11 @@ from ipaddress import IPv4Network
 
 import pytest
 
-from tests.support.laptop_plans import RESOLVERS, lab_gateways
-from tests.support.page import told_commands
-from tests.support.stand.gateways import GATE, PUBLIC, LaptopGateways, open_device
-from tests.support.stand.mirror import APT_INSTALL
-from tests.support.stand.node import Node
+from tests.testlab.fleets.variants import RESOLVERS, lab_gateways
+from tests.testlab.machines.gateways import GATE, PUBLIC, LaptopGateways, open_device
+from tests.testlab.machines.layers import APT_INSTALL
+from tests.testlab.machines.stand import Node
+from tests.testlab.run import told_commands
 
 pytestmark = pytest.mark.nightly
 

@@ -5,11 +5,11 @@ from time import time
 
 import pytest
 
-from tests.support.netlab_program import LabProgram, until
-from tests.support.page import told_commands
-from tests.support.planted import Rule, Where, planted
-from tests.support.stand.gateways import GATE, HOME, LaptopGateways, open_device
-from tests.support.stand.looked import FOUND, looked
+from tests.testlab.machines.defects import Rule, Where, planted
+from tests.testlab.machines.gateways import GATE, HOME, LaptopGateways, open_device
+from tests.testlab.machines.lab import FOUND, looked
+from tests.testlab.network.netlab import LabProgram, until
+from tests.testlab.run import told_commands
 
 _DEFECTS = planted(Where.LAPTOPS)
 

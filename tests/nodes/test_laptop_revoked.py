@@ -7,10 +7,9 @@ from time import time
 
 import pytest
 
-from tests.support.netlab_probe import pinging
-from tests.support.netlab_program import LabProgram, until
-from tests.support.pace import clock_pace
-from tests.support.stand.gateways import GATE, LaptopGateways
+from tests.testlab.machines.gateways import GATE, LaptopGateways
+from tests.testlab.network.netlab import LabProgram, pinging, until
+from tests.testlab.run import clock_pace
 
 DEVICES = ("phone", "tablet", "desk")
 # The daemon's own end of the tunnel over UDP at the site's gateway.

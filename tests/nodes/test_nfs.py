@@ -1,6 +1,6 @@
 """NFS between two machines whose kernels have it: who owns what, who is let in, and a server that is lost.
 
-This machine's kernel has no NFS: both get kernels of their own (tests/support/virtual/user_mode.py), which are several
+This machine's kernel has no NFS: both get kernels of their own (tests/testlab/machines/user_mode.py), which are several
 times slower. What needs no such kernel is applied before. test_homes.py shows, quicker, what is a client's matter
 alone, with the other server.
 """
@@ -10,17 +10,25 @@ from contextlib import suppress
 
 import pytest
 
-from roles.storage.exported import EXPORTS
-from tests.compliance.exports import IN_FORCE, beside
-from tests.support.netlab_program import until
-from tests.support.nodes import lab_node
-from tests.support.shares import BENCH, SERVER, client_of, kinds, roles_of, stand_with_kernels
-from tests.support.shares_asked import mounted_by, taken_from_root, written_on_both
-from tests.support.stand.command import CommandError
-from tests.support.stand.deploying import deployed
-from tests.support.stand.node import Node
-from tests.support.stand.stand import Stand
-from tests.support.virtual.user_mode import user_mode
+from bedplate.compliance.settings import IN_FORCE, beside
+from roles.storage.exports import EXPORTS
+from tests.testlab.fleets.variants import lab_node
+from tests.testlab.machines.container import CommandError
+from tests.testlab.machines.gateways import (
+    BENCH,
+    SERVER,
+    client_of,
+    kinds,
+    mounted_by,
+    roles_of,
+    stand_with_kernels,
+    taken_from_root,
+    written_on_both,
+)
+from tests.testlab.machines.operator import deployed
+from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.machines.user_mode import user_mode
+from tests.testlab.network.netlab import until
 
 pytestmark = pytest.mark.nightly
 

@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from bedplate.plan.accounts import Account, Accounts
+from bedplate.plan.fleet import Account, Accounts
 from roles.people.role import People
-from tests.support.needs import need_program
-from tests.support.stand.command import CommandError
-from tests.support.stand.deploying import deployed
-from tests.support.stand.fresh import make_key
-from tests.support.stand.node import Node
-from tests.support.stand.stand import Stand
+from tests.testlab.machines.container import CommandError
+from tests.testlab.machines.desk import make_key
+from tests.testlab.machines.operator import deployed
+from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.run import need_program
 
 pytestmark = pytest.mark.nightly
 

@@ -9,10 +9,9 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.support.stand.lab import BENCH, LabFolder
-from tests.support.stand.node import Node
-from tests.support.stand.operator import ROOT
-from tests.support.stand.stand import Stand
+from tests.testlab.machines.lab import BENCH, LabFolder
+from tests.testlab.machines.operator import ROOT
+from tests.testlab.machines.stand import Node, Stand
 
 pytestmark = pytest.mark.nightly
 

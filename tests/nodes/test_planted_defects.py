@@ -1,16 +1,15 @@
 """Every rule of the compliance checks is seen to fail: its defect is planted on a machine, and the check finds it.
 
 Rules that no machine of the lab can break have machines of their own (test_laptop_gateway.py, test_workbench.py,
-test_homes.py); tests/support/planted.py says which.
+test_homes.py); tests/testlab/machines/defects.py says which.
 """
 
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support.planted import Defect, Rule, Where, planted
-from tests.support.stand.applied import Lab, Parting
-from tests.support.stand.looked import FOUND, looked
+from tests.testlab.machines.defects import Defect, Rule, Where, planted
+from tests.testlab.machines.lab import FOUND, Lab, Parting, looked
 
 _DEFECTS = planted(Where.LAB)
 # Where no machine reaches micromamba's makers, its rule is left unjudged until somebody plants another program.

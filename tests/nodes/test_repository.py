@@ -5,9 +5,8 @@ from hashlib import sha256
 import pytest
 
 from roles.repository import Pin, Repository
-from tests.support.stand.command import CommandError
-from tests.support.stand.node import Node
-from tests.support.stand.stand import Stand
+from tests.testlab.machines.container import CommandError
+from tests.testlab.machines.stand import Node, Stand
 
 pytestmark = pytest.mark.nightly
 

@@ -4,14 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from bedplate.plan.door import Rule
-from roles.hardened import emergency
-from roles.hardened.filter import ruleset
-from roles.hardened.trial import CONFIRM, SCRIPT
-from tests.support.netlab_program import until
-from tests.support.stand.guarded import HIDDEN, LAN, answers, guarded, want
-from tests.support.stand.node import Node
-from tests.support.stand.stand import Stand
+from bedplate.plan.firewall import Rule
+from roles.hardened import firewall
+from roles.hardened.firewall import ruleset
+from roles.hardened.logins import CONFIRM, SCRIPT
+from tests.testlab.machines.gateways import HIDDEN, LAN, answers, guarded, want
+from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.network.netlab import until
 
 DOOR = Rule("hidden", "hidden", LAN.block, "tcp", HIDDEN)
 FILTER, UNIT = "/etc/bedplate/filter.nft", "/etc/systemd/system/hidden.service"
@@ -87,7 +86,7 @@ def test_what_is_loaded_is_never_taken_off_for_the_emergency(whole: Node) -> Non
     """A unit that is started along with another on a node that runs, and its ruleset by hand, leave the filter be."""
     before = whole.run("nft list table inet bedplate")
 
-    whole.run(f"systemctl restart {emergency.UNIT}; nft -f {emergency.PATH} 2>&1 || true")
+    whole.run(f"systemctl restart {firewall.UNIT}; nft -f {firewall.PATH} 2>&1 || true")
 
     assert whole.run("nft list table inet bedplate") == before
 

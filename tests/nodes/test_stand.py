@@ -7,19 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.netlab_program import until
-from tests.support.stand.cgroup import groups
-from tests.support.stand.command import CommandError
-from tests.support.stand.node import Node
-from tests.support.stand.room import make_room
-from tests.support.stand.stand import Stand
+from tests.testlab.machines.container import CommandError, groups
+from tests.testlab.machines.layers import make_room
+from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.network.netlab import until
 
 pytestmark = pytest.mark.nightly
 
 # Boots a machine, says by which mark it is known, and waits to be killed.
 FORGETFUL = """
 import sys
-from tests.support.stand.stand import Stand
+from tests.testlab.machines.stand import Stand
 stand = Stand()
 stand.boot("forgotten.cellar", "192.168.40.9")
 print(stand.folder.name.rpartition("-")[0], flush=True)

@@ -9,17 +9,16 @@ from time import monotonic
 
 import pytest
 
-from bedplate.plan.node import Mount, MountKind
+from bedplate.plan.nodes import Mount, MountKind
+from roles.storage.mounts import loopback
 from roles.storage.role import Storage
-from roles.storage.tunnel import loopback
-from tests.support.needs import need_program
-from tests.support.netlab_program import until
-from tests.support.nodes import lab_node
-from tests.support.shares import BENCH, SERVER, client_of, file_server, roles_of
-from tests.support.stand.command import CommandError, call
-from tests.support.stand.deploying import deployed
-from tests.support.stand.node import Node
-from tests.support.stand.stand import Stand
+from tests.testlab.fleets.variants import lab_node
+from tests.testlab.machines.container import CommandError, call
+from tests.testlab.machines.gateways import BENCH, SERVER, client_of, file_server, roles_of
+from tests.testlab.machines.operator import deployed
+from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.network.netlab import until
+from tests.testlab.run import need_program
 
 EFS = Mount("cloud", MountKind.EFS, "cloud.files.us-west-2.lab.internal", "/", "/cloud", "us-west-2")
 FAR = "192.168.40.9"

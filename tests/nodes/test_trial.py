@@ -4,13 +4,12 @@ import time
 
 import pytest
 
-from bedplate.plan.door import Rule
-from roles.hardened.filter import ruleset
-from roles.hardened.trial import CONFIRM, SCRIPT
-from tests.support.stand.command import CommandError
-from tests.support.stand.guarded import HIDDEN, KEYS_ONLY, LAN, OPEN, answers, guarded, want
-from tests.support.stand.node import Node
-from tests.support.stand.stand import Stand
+from bedplate.plan.firewall import Rule
+from roles.hardened.firewall import ruleset
+from roles.hardened.logins import CONFIRM, SCRIPT
+from tests.testlab.machines.container import CommandError
+from tests.testlab.machines.gateways import HIDDEN, KEYS_ONLY, LAN, OPEN, answers, guarded, want
+from tests.testlab.machines.stand import Node, Stand
 
 SHUT = ruleset((), frozenset())
 

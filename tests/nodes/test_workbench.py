@@ -9,15 +9,12 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.plan.nodes import node_of
 from roles.storage.role import Storage
-from tests.support.declared import plan_of
-from tests.support.planted import Rule, Where, planted
-from tests.support.stand.command import CommandError
-from tests.support.stand.deploying import deployed
-from tests.support.stand.lab import LabFolder, lab_folder
-from tests.support.stand.looked import FOUND, looked
-from tests.support.stand.node import Node
-from tests.support.stand.operator import Operator
-from tests.support.stand.stand import Stand
+from tests.testlab.machines.container import CommandError
+from tests.testlab.machines.defects import Rule, Where, planted
+from tests.testlab.machines.lab import FOUND, LabFolder, lab_folder, looked
+from tests.testlab.machines.operator import Operator, deployed
+from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.rehearsal.programs import plan_of
 
 pytestmark = pytest.mark.nightly
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from bedplate.rehearsal.simulation import Simulation, running
-from tests.support.programs import ACCOUNT
-from tests.support.world import World
+from tests.testlab.kinds.world import World
+from tests.testlab.rehearsal.programs import ACCOUNT
 
 
 @pytest.fixture(scope="module")

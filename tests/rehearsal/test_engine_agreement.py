@@ -13,8 +13,8 @@ import pytest
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import Run, Stack, World, run
-from tests.support.programs_agreement import LAST, declare, declare_shared
-from tests.support.programs_recorded import RECORD, Portrait, Story, rehearsed_portrait, rehearsed_story
+from tests.testlab.rehearsal.agreement import LAST, declare, declare_shared
+from tests.testlab.rehearsal.recorded_agreement import RECORD, Portrait, Story, rehearsed_portrait, rehearsed_story
 
 RECORDED: Mapping[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
 ACCOUNT = "123456789012"  # the recording's

@@ -12,8 +12,8 @@ from pulumi.runtime._callbacks import _CallbackServicer
 
 from bedplate.rehearsal.simulation import Simulation
 from bedplate.rehearsal.stack import World, run
-from stacks.reference import output_of
-from tests.support.programs import changes, entry, parameter, stack, subnet, up, vpc
+from stacks.options import output_of
+from tests.testlab.rehearsal.programs import changes, entry, parameter, stack, subnet, up, vpc
 
 # gRPC keeps one for all servers of a process, as a daemon.
 GRPC_POLLER = "(_poll_wrapper)"

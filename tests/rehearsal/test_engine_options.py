@@ -8,9 +8,9 @@ from pulumi import Alias, ResourceOptions, ResourceTransformArgs, ResourceTransf
 
 from bedplate.rehearsal.simulation import Simulation
 from bedplate.rehearsal.stack import World, destroy, run
-from bedplate.rehearsal.step import Op
+from bedplate.rehearsal.state import Op
 from bedplate.rehearsal.wire import Secret, reveal
-from tests.support.programs import changes, entry, parameter, stack, subnet, up, vpc
+from tests.testlab.rehearsal.programs import changes, entry, parameter, stack, subnet, up, vpc
 
 
 @pytest.fixture

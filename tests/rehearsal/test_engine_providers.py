@@ -9,12 +9,11 @@ import pulumi_aws as aws
 import pytest
 from pulumi import ResourceOptions
 
-from bedplate.rehearsal.graph import graph
-from bedplate.rehearsal.providers import DefaultProvider
+from bedplate.rehearsal.registration import DefaultProvider
 from bedplate.rehearsal.simulation import Simulation, running
-from bedplate.rehearsal.stack import World, run
-from bedplate.rehearsal.step import Op
-from tests.support.programs import ACCOUNT, changes, entry, parameter, stack, up
+from bedplate.rehearsal.stack import World, graph, run
+from bedplate.rehearsal.state import Op
+from tests.testlab.rehearsal.programs import ACCOUNT, changes, entry, parameter, stack, up
 
 
 @pytest.fixture(scope="module")

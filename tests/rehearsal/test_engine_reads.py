@@ -7,12 +7,11 @@ import pulumi_aws as aws
 import pytest
 from pulumi import Output, StackReference
 
-from bedplate.rehearsal.graph import graph
 from bedplate.rehearsal.simulation import Simulation
-from bedplate.rehearsal.stack import World, run
-from bedplate.rehearsal.step import Op
+from bedplate.rehearsal.stack import World, graph, run
+from bedplate.rehearsal.state import Op
 from bedplate.rehearsal.wire import Secret
-from tests.support.programs import ACCOUNT, changes, entry, parameter, stack, up, vpc
+from tests.testlab.rehearsal.programs import ACCOUNT, changes, entry, parameter, stack, up, vpc
 
 
 @pytest.fixture

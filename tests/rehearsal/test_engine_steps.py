@@ -1,15 +1,22 @@
 """What becomes of resources between one run of a program and the next, as Pulumi's engine would have it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import permutations
+from typing import Any, Never
 
 import pulumi
 import pytest
 from pulumi import ResourceOptions
 
+from bedplate.rehearsal.change import Difference, closure, deletion_order, dependents, difference, making_order
+from bedplate.rehearsal.kind import Kind, replaces, updates
+from bedplate.rehearsal.registration import AliasSpec, Registration, earlier_urns
 from bedplate.rehearsal.simulation import Simulation
 from bedplate.rehearsal.stack import World, destroy
-from bedplate.rehearsal.step import Op
-from tests.support.programs import changes, entry, parameter, stack, subnet, up, vpc
+from bedplate.rehearsal.state import Entry, Op, child
+from bedplate.rehearsal.wire import UNKNOWN, Secret
+from tests.testlab.rehearsal.programs import changes, entry, parameter, stack, subnet, up, vpc
 
 
 @pytest.fixture
@@ -204,3 +211,184 @@ def test_an_empty_list_is_no_change(world: World) -> None:
     up(world, lambda: vpc("outer"))
 
     assert changes(up(world, lambda: vpc("outer", tags={}))) == {}
+
+
+def _entry(name: str, *dependencies: str) -> Entry:
+    needs = tuple(map(_urn, dependencies))
+    return Entry(urn=_urn(name), custom=True, inputs={}, outputs={}, dependencies=needs)
+
+
+def _urn(name: str) -> str:
+    return f"urn:pulumi:s::p::t:t:T::{name}"
+
+
+def _names(entries: tuple[Entry, ...]) -> str:
+    return "".join(entry.name for entry in entries)
+
+
+CHAIN = (_entry("a"), _entry("b", "a"), _entry("c", "b"))
+
+
+@pytest.mark.parametrize("entries", list(permutations(CHAIN)))
+@pytest.mark.parametrize(("order", "wanted"), [(deletion_order, "cba"), (making_order, "abc")])
+def test_need_decides_the_order(
+    entries: tuple[Entry, ...], order: Callable[[tuple[Entry, ...]], tuple[Entry, ...]], wanted: str
+) -> None:
+    """However a state lists them, dependents are deleted first and made last."""
+    assert _names(order(entries)) == wanted
+
+
+NEEDING = {
+    "parent": replace(_entry("b"), parent=_urn("a")),
+    "deleted with": replace(_entry("b"), deleted_with=_urn("a")),
+    "provider": replace(_entry("b"), provider=f"{_urn('a')}::id"),
+}
+
+
+@pytest.mark.parametrize("entry", NEEDING.values(), ids=NEEDING.keys())
+def test_every_kind_of_need_counts(entry: Entry) -> None:
+    """A child goes before its parent, what goes with another before that one, what a provider made before it."""
+    assert _names(deletion_order([_entry("a"), entry])) == "ba"
+
+
+def test_a_circle_is_not_waited_for() -> None:
+    """Entries of different runs may need each other; all are still deleted."""
+    assert sorted(_names(deletion_order([_entry("a", "b"), _entry("b", "a")]))) == ["a", "b"]
+
+
+def test_dependents_are_found_through_others() -> None:
+    """What depends on a dependent depends on its root."""
+    entries = {entry.urn: entry for entry in CHAIN}
+
+    assert _names(dependents(_urn("a"), entries)) == "bc"
+    assert _names(dependents(_urn("a"), entries, {_urn("b")})) == ""
+
+
+def test_what_must_live_is_kept_with_what_it_needs() -> None:
+    """To keep one resource is to keep all that it stands on, and nothing else."""
+    entries = {entry.urn: entry for entry in (*CHAIN, _entry("d", "c"))}
+
+    assert closure([_urn("c")], entries) == {_urn("a"), _urn("b"), _urn("c")}
+
+
+def _never(*_: object) -> Never:
+    raise AssertionError
+
+
+KIND = Kind(
+    token="t:t:T",  # noqa: S106  # a type, no password
+    inputs=updates("size", "tags", "rules", "zones") | replaces("block"),
+    computed=frozenset({"size"}),
+    sets=frozenset({"zones"}),
+    create=_never,
+    read=_never,
+    delete=_never,
+)
+
+SAME: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "equal": ({"tags": {"a": 1}}, {"tags": {"a": 1}}),
+    "a set in another order": ({"zones": ["a", "b"]}, {"zones": ["b", "a"]}),
+    "a set of mappings": ({"zones": [{"n": 1}, {"n": 2}]}, {"zones": [{"n": 2}, {"n": 1}]}),
+    "computed and left out": ({"size": 3}, {}),
+    "none and empty": ({"tags": {}}, {}),
+    "no text and none": ({"block": ""}, {"block": None}),
+    "now a secret": ({"block": "a"}, {"block": Secret("a")}),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), SAME.values(), ids=SAME.keys())
+def test_no_difference(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """What the provider takes for the same is no change."""
+    assert difference(KIND, old, new) == Difference()
+
+
+CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any], Difference]] = {
+    "nested": ({"tags": {"a": 1, "b": 1}}, {"tags": {"a": 2, "b": 1}}, Difference(("tags.a",), ("tags",))),
+    "quoted": ({"tags": {}}, {"tags": {"a b": 1}}, Difference(('tags["a b"]',), ("tags",))),
+    "item": ({"rules": [{"p": 1}]}, {"rules": [{"p": 2}]}, Difference(("rules[0].p",), ("rules",))),
+    "longer": ({"rules": [1]}, {"rules": [1, 2]}, Difference(("rules[1]",), ("rules",))),
+    "order of a list": (
+        {"rules": [1, 2]},
+        {"rules": [2, 1]},
+        Difference(("rules[0]", "rules[1]"), ("rules",)),
+    ),
+    "removed": ({"tags": {"a": 1}}, {}, Difference(("tags",), ("tags",))),
+    "forcing": ({"block": "a"}, {"block": "b"}, Difference(("block",), ("block",), ("block",))),
+    "region": ({"region": "a"}, {"region": "b"}, Difference(("region",), ("region",), ("region",))),
+    "unknown": ({"block": "a"}, {"block": UNKNOWN}, Difference(("block",), ("block",), ("block",))),
+    "unknown in a set": ({"zones": ["a"]}, {"zones": [UNKNOWN]}, Difference(("zones[0]",), ("zones",))),
+    "secret": ({"size": Secret(1)}, {"size": Secret(2)}, Difference(("size",), ("size",))),
+    "false is not nothing": ({"size": False}, {"size": True}, Difference(("size",), ("size",))),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "wanted"), CHANGED.values(), ids=CHANGED.keys())
+def test_a_difference(old: dict[str, Any], new: dict[str, Any], wanted: Difference) -> None:
+    """A change is told by path and by input, and whether it needs a new resource."""
+    assert difference(KIND, old, new) == wanted
+
+
+@pytest.mark.parametrize(
+    ("pattern", "forced"), [("tags", ("tags",)), ("tags.a", ("tags",)), ("tags.b", ()), ("*", ("tags",))]
+)
+def test_a_program_can_want_a_replacement(pattern: str, forced: tuple[str, ...]) -> None:
+    """`replace_on_changes` makes a change force a new resource where its path matches."""
+    found = difference(KIND, {"tags": {"a": 1}}, {"tags": {"a": 2}}, (pattern,))
+
+    assert found.replace_keys == forced
+
+
+STACK = "urn:pulumi:lab::proj::pulumi:pulumi:Stack::proj-lab"
+BOX = "urn:pulumi:lab::proj::t:t:Box::box"
+CASE = "urn:pulumi:lab::proj::t:t:Case::case"
+
+
+def _earlier(*aliases: AliasSpec, parent: str = STACK, parents: tuple[str, ...] = (), name: str = "disk") -> list[str]:
+    asked = Registration(
+        type="t:t:Disk", name=name, parent=parent, custom=True, inputs={}, property_dependencies={}, aliases=aliases
+    )
+    urn = child("lab", "proj", parent, asked.type, name)
+    return [one.removeprefix("urn:pulumi:") for one in earlier_urns(asked, urn, parents)]
+
+
+ALIASES = {
+    "urn": (AliasSpec(urn="urn:pulumi:lab::proj::t:t:Old::old"), STACK, "lab::proj::t:t:Old::old"),
+    "name": (AliasSpec(name="old"), STACK, "lab::proj::t:t:Disk::old"),
+    "type": (AliasSpec(type="t:t:Old"), STACK, "lab::proj::t:t:Old::disk"),
+    "stack": (AliasSpec(stack="before"), STACK, "before::proj::t:t:Disk::disk"),
+    "project": (AliasSpec(project="before"), STACK, "lab::before::t:t:Disk::disk"),
+    "parent": (AliasSpec(parent=CASE), BOX, "lab::proj::t:t:Case$t:t:Disk::disk"),
+    "no parent": (AliasSpec(no_parent=True), BOX, "lab::proj::t:t:Disk::disk"),
+}
+
+
+@pytest.mark.parametrize(("alias", "parent", "urn"), ALIASES.values(), ids=ALIASES.keys())
+def test_an_alias_names_what_differed(alias: AliasSpec, parent: str, urn: str) -> None:
+    """What an alias leaves out is as it is today."""
+    assert _earlier(alias, parent=parent) == [urn]
+
+
+def test_a_resource_without_aliases_has_none() -> None:
+    """Its present URN is no earlier one."""
+    assert _earlier() == []
+
+
+def test_a_child_goes_with_its_renamed_parent() -> None:
+    """A child has the types of what its parent was before."""
+    assert _earlier(parent=CASE, parents=(BOX,)) == ["lab::proj::t:t:Box$t:t:Disk::disk"]
+
+
+def test_a_child_named_after_its_parent_was_renamed_with_it() -> None:
+    """`case-disk` of `case` was `box-disk` when `case` was `box`, by the engine's convention."""
+    assert _earlier(parent=CASE, parents=(BOX,), name="case-disk") == ["lab::proj::t:t:Box$t:t:Disk::box-disk"]
+
+
+def test_own_and_inherited_aliases_multiply() -> None:
+    """A child renamed inside a renamed parent may have been either, both or neither."""
+    found = _earlier(AliasSpec(name="old"), parent=CASE, parents=(BOX,))
+
+    assert set(found) == {
+        "lab::proj::t:t:Box$t:t:Disk::disk",
+        "lab::proj::t:t:Case$t:t:Disk::old",
+        "lab::proj::t:t:Box$t:t:Disk::old",
+    }

@@ -7,15 +7,14 @@ import pytest
 from pulumi import ResourceOptions
 
 from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown
-from bedplate.rehearsal.kinds.described import SUBNET, described
-from bedplate.rehearsal.refusal import Refusal
-from bedplate.rehearsal.rehearse import rehearse
-from bedplate.rehearsal.report import Report
+from bedplate.rehearsal.kinds.ec2 import SUBNET, described
+from bedplate.rehearsal.rehearse import Report, rehearse
 from bedplate.rehearsal.simulation import Simulation, running
 from bedplate.rehearsal.stack import World, run
+from bedplate.rehearsal.state import Refusal
 from bedplate.report.rehearsal import fault_lines
-from tests.support.programs import ACCOUNT, changes, parameter, stack, vpc
-from tests.support.services import IMAGE
+from tests.testlab.kinds.world import IMAGE
+from tests.testlab.rehearsal.programs import ACCOUNT, changes, parameter, stack, vpc
 
 ZONE = "us-west-2a"
 NO_TYPE = NoCapacity("m7i.large", ZONE)

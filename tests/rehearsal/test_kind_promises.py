@@ -8,14 +8,13 @@ import pytest
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.kind import Change
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.refusal import Refusal
 from bedplate.rehearsal.simulation import Simulation
-from bedplate.rehearsal.unknown import UNKNOWN
-from tests.support.census import census
-from tests.support.specimen import Specimen
-from tests.support.specimens_network import NETWORK
-from tests.support.specimens_services import SERVICES
-from tests.support.world import World
+from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.wire import UNKNOWN
+from tests.testlab.kinds.network import NETWORK
+from tests.testlab.kinds.storage import SERVICES
+from tests.testlab.kinds.world import Specimen, World
+from tests.testlab.rehearsal.live import census
 
 ALL = (*NETWORK, *SERVICES)
 TAGS = {"Name": "specimen", "fleet": "lab"}

@@ -8,9 +8,9 @@ import pytest
 
 from bedplate.rehearsal.lookups import LOOKUPS, look_up
 from bedplate.rehearsal.lookups.lookup import empty_result
-from bedplate.rehearsal.refusal import Refusal, Unsupported
-from tests.support import services
-from tests.support.world import World
+from bedplate.rehearsal.state import Refusal, Unsupported
+from tests.testlab.kinds import world as services
+from tests.testlab.kinds.world import World
 
 _AMI, _POLICY, _ZONE = (
     "aws:ec2/getAmi:getAmi",

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from bedplate.plan.intent import Flow
-from bedplate.plan.whereabouts import spot_of
-from bedplate.reach import Packet, Trip, read_fabric, trip
-from tests.support.reached import graph_of, plan_named
+from bedplate.graph.reach import Packet, Trip, read_fabric, trip
+from bedplate.plan.reachability import Flow, spot_of
+from tests.testlab.rehearsal.live import graph_of, plan_named
 
 FLEET = "two sites"
 Graph = list[dict[str, Any]]

@@ -10,14 +10,13 @@ import pulumi_aws as aws
 import pytest
 from pulumi import Output, ResourceOptions, StackReference
 
-from bedplate.rehearsal.providers import DefaultProvider
-from bedplate.rehearsal.rehearse import rehearse
-from bedplate.rehearsal.report import Phase, Report, document
+from bedplate.rehearsal.registration import DefaultProvider
+from bedplate.rehearsal.rehearse import Phase, Report, document, rehearse
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import Stack, World
 from bedplate.rehearsal.stack import run as run_stack
-from bedplate.rehearsal.step import Op
-from tests.support.programs import ACCOUNT, parameter, vpc
+from bedplate.rehearsal.state import Op
+from tests.testlab.rehearsal.programs import ACCOUNT, parameter, vpc
 
 REGIONS = ("us-east-1", "us-west-2", "eu-north-1", "eu-west-1")
 

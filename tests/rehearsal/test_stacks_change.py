@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.cli.waves import waves
+from bedplate.cli.stacks import waves
 from bedplate.plan import FleetPlan
-from bedplate.rehearsal import urn as urns
+from bedplate.rehearsal import state as urns
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import World, destroy, run
-from bedplate.rehearsal.step import Op
-from tests.support.declared import plan_of
+from bedplate.rehearsal.state import Op
+from tests.testlab.rehearsal.programs import plan_of
 
 PAIR = """
 version: 1

@@ -1,12 +1,21 @@
 """The gateway that laptops dial: open to the world where it must be, and nowhere else."""
 
+from itertools import permutations
+
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.plan.standing import GATEWAY_TYPE
-from bedplate.rehearsal.snapshot import Entry
-from stacks.laptop_gateway import gateway_zone
-from tests.support.declared import EXAMPLES, declared_of, plan_of
+from bedplate.cli.stacks import waves
+from bedplate.graph.reach import Packet, read_fabric, trip
+from bedplate.plan import Record, plan_fleet
+from bedplate.plan.cost import GATEWAY_TYPE
+from bedplate.plan.reachability import SSH, Kind, reaches, spots
+from bedplate.rehearsal.simulation import running
+from bedplate.rehearsal.stack import World, graph, run
+from bedplate.rehearsal.state import Entry
+from stacks.compute.machines import gateway_zone
+from tests.testlab.fleets.sketch import ZONES, laptops, sketch
+from tests.testlab.rehearsal.programs import EXAMPLES, declared_of, plan_of
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
 
@@ -72,3 +81,23 @@ def test_every_region_offers_the_gateways_type() -> None:
     catalog = load_catalog()
 
     assert set(catalog.regions_offering(GATEWAY_TYPE)) >= set(catalog.regions)
+
+
+@pytest.mark.parametrize("between", [True, False], ids=["between", "apart"])
+def test_laptops_of_two_regions_reach_each_other_where_the_file_asks_for_it(*, between: bool) -> None:
+    """Their gateways' groups take what comes over transit gateways, of laptops alone; unasked they do not."""
+    regions = {name: zones[:1] for name, zones in tuple(ZONES.items())[:2]}
+    vpn = laptops(*({"region": name} for name in regions), between=between)
+    plan = plan_fleet(sketch(regions, network={"interconnect": "transit"}, vpn=vpn), Record({}), load_catalog())
+    with running(plan.account) as simulation:
+        world = World(simulation)
+        assert not [failure for wave in waves(plan) for stack in wave for failure in run(stack, world).failures]
+    fabric = read_fabric(graph(entry for snapshot in world.snapshots.values() for entry in snapshot.entries.values()))
+    ends = {spot.name: spot for spot in spots(plan) if spot.kind in (Kind.LAPTOPS, Kind.NODES)}
+    pairs = [pair for pair in permutations(ends.values(), 2) if pair[1].kind is Kind.LAPTOPS]
+
+    for source, target in pairs:
+        packet = Packet(int(source.address), int(target.address), SSH.protocol, SSH.port)
+        assert trip(fabric, packet).answered is reaches(plan, source, target), (source.name, target.name)
+
+    assert any(reaches(plan, *pair) for pair in pairs) is between

@@ -6,15 +6,13 @@ from typing import Any
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.checks.tag import tag_count
-from bedplate.cli.verdict import judged
-from bedplate.cli.waves import waves
+from bedplate.checks.groups import tag_count
+from bedplate.cli.stacks import judged, waves
 from bedplate.plan import FleetPlan, Record, plan_fleet
-from bedplate.rehearsal.rehearse import rehearse
-from bedplate.rehearsal.report import Phase, Report
-from bedplate.rehearsal.step import Op
-from bedplate.spec.site import Use
-from tests.support.sketch import cluster, group, sketch
+from bedplate.rehearsal.rehearse import Phase, Report, rehearse
+from bedplate.rehearsal.state import Op
+from bedplate.spec.sites import Use
+from tests.testlab.fleets.sketch import cluster, group, sketch
 
 Inputs = Mapping[str, Any]
 WEST, ZONE = {"region": "us-west-2"}, {"region": "us-west-2", "zone": "us-west-2a"}

@@ -7,12 +7,11 @@ import pytest
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.kind import Kind
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.kinds.described import TRANSIT_ATTACHMENT, described
-from bedplate.rehearsal.kinds.transit_membership import pair
-from bedplate.rehearsal.kinds.transit_tables import associated_table, propagations
-from bedplate.rehearsal.refusal import Refusal
+from bedplate.rehearsal.kinds.ec2 import TRANSIT_ATTACHMENT, described
+from bedplate.rehearsal.kinds.transit_routes import associated_table, pair, propagations
 from bedplate.rehearsal.simulation import Aws
-from tests.support.world import World
+from bedplate.rehearsal.state import Refusal
+from tests.testlab.kinds.world import World
 
 TEACH = "enable_transit_gateway_route_table_propagation"
 FORGET = "disable_transit_gateway_route_table_propagation"

@@ -7,13 +7,13 @@ from functools import cache
 import pytest
 
 from bedplate.plan import FleetPlan
-from bedplate.rehearsal.snapshot import Entry
+from bedplate.rehearsal.state import Entry
 from bedplate.spec.network import Interconnect
-from bedplate.spec.site import Dials
-from tests.support.declared import declared
-from tests.support.meeting import AwsSide, SiteSide, differences, neighbours_told
-from tests.support.settings_text import read_settings
-from tests.support.site_side import LAB, cellar
+from bedplate.spec.sites import Dials
+from tests.testlab.fakes.daemons import read_settings
+from tests.testlab.fleets.variants import SITE_SIDE_LAB, cellar
+from tests.testlab.rehearsal.meeting import AwsSide, SiteSide, differences, neighbours_told
+from tests.testlab.rehearsal.programs import declared
 from vpn.sites.files import files_of
 
 # AWS's own number where nobody chose one (EC2 API: CreateVpnGateway).
@@ -31,9 +31,9 @@ def _numbered(plan: FleetPlan, asn: int) -> FleetPlan:
 
 # What the larger example is without machines and storage, which are no matter of tunnels: two regions and its site.
 SMALL = replace(
-    LAB,
-    regions=LAB.regions[:2],
-    tunnels=tuple(one for one in LAB.tunnels if one.region != LAB.regions[2].name),
+    SITE_SIDE_LAB,
+    regions=SITE_SIDE_LAB.regions[:2],
+    tunnels=tuple(one for one in SITE_SIDE_LAB.tunnels if one.region != SITE_SIDE_LAB.regions[2].name),
     pools=(),
     buckets=(),
     files=(),

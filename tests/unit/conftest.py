@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from bedplate.cli import run
-from tests.support.authority import begun_in
-from tests.support.declared import EXAMPLES
-from tests.support.gateway_shell import shell_to
-from tests.support.laptop_desk import HOSTS
-from tests.support.needs import need_program
-from tests.support.recorded import SYSTEMS, Recorded, recorded
-from tests.support.stubbed import ACCOUNT, StubbedSession, stubbed_account
-from vpn.pki_folder import PkiFolder, folder_of
+from tests.testlab.fakes.aws import ACCOUNT, StubbedSession, stubbed_account
+from tests.testlab.fakes.gateway import shell_to
+from tests.testlab.fakes.node import SYSTEMS, Recorded, recorded
+from tests.testlab.keys.authority import begun_in
+from tests.testlab.keys.operator import HOSTS
+from tests.testlab.rehearsal.programs import EXAMPLES
+from tests.testlab.run import need_program
+from vpn.pki import PkiFolder, folder_of
 
 _HOME = "us-west-2"
 

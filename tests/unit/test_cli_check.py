@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.audit.rules import CATALOGUE
+from bedplate import __version__
 from bedplate.cli import run
+from bedplate.cli.app import EXAMPLES, NOUNS
+from bedplate.graph.audit.rules import CATALOGUE
 from tests.conftest import Expect
 
 ROOT = Path(__file__).parents[2]
@@ -125,3 +127,68 @@ def test_an_unknown_rule_leads_to_the_nearest(capsys: pytest.CaptureFixture[str]
     assert run(["check", "--explain", "e301"]) == 2
 
     assert "the nearest is E301" in capsys.readouterr().err
+
+
+def test_the_schema_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    """An editor is given the output as it is."""
+    assert run(["schema"]) == 0
+
+    schema = json.loads(capsys.readouterr().out)
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    assert {"regions", "groups", "storage"} <= schema["properties"].keys()
+
+
+def test_every_key_tells_what_an_edit_of_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    """By what happens to it; only what holds other keys, and has no value of its own, tells nothing."""
+    run(["schema"])
+
+    schema = json.loads(capsys.readouterr().out)
+    models = {"Fleet": schema, **schema["$defs"]}
+    keys = {
+        f"{model}.{name}": key for model, part in models.items() for name, key in part.get("properties", {}).items()
+    }
+    told = {name for name, key in keys.items() if "x-update" in key}
+    assert keys["Group.disk"]["x-update"]["changed"].startswith("rolling replace: ")
+    assert set(keys["Fleet.groups"]["x-update"]) == {"added", "removed"}
+    assert {name for name in keys.keys() - told if "$ref" not in keys[name]} == set()
+
+
+COMMANDS = [(command.__name__.replace("_", "-"), example) for command, example in EXAMPLES]
+VERBS = [
+    (f"{noun} {verb.__name__.replace('_', '-')}", example)
+    for noun, (_, verbs) in NOUNS.items()
+    for verb, example in verbs
+]
+
+
+@pytest.mark.parametrize(("command", "example"), COMMANDS + VERBS)
+def test_every_command_shows_an_example(command: str, example: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The quickest way to learn a command is a line that runs."""
+    assert run([*command.split(), "--help"]) == 0
+
+    assert f"Example: {example}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_help_names_every_command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Each with one whole sentence: a cut one helps nobody."""
+    assert run(arguments) == 0
+
+    told = capsys.readouterr().out
+    assert all(f"  {command} " in told for command in (*(name for name, _ in COMMANDS), *NOUNS))
+    assert "..." not in told.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_a_noun_without_a_verb_is_told(noun: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is done for half a command."""
+    assert run([noun]) == 2
+
+    assert "Missing command" in capsys.readouterr().err
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """A report of a defect begins with it."""
+    assert run(["--version"]) == 0
+
+    assert capsys.readouterr().out == f"bedplate {__version__}\n"

@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from bedplate.catalog import load_catalog
 from bedplate.cli import run
+from bedplate.plan.quotas import Need, needs
 from bedplate.report.columns import WIDTH
 from tests.conftest import Expect
+from tests.testlab.fakes.aws import ACCOUNT, StubbedSession, stubbed_account
+from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 LAB = Path(__file__).parents[2] / "examples" / "lab.yaml"
 BUDGET = "\nbudget: {monthly: 10000, email: ops@lab.example}\n"
@@ -49,3 +53,179 @@ def test_every_line_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     run(["cost"])
 
     assert [line for line in capsys.readouterr().out.splitlines() if len(line) > WIDTH] == []
+
+
+CLI_QUOTAS_LAB = str(EXAMPLES / "lab.yaml")
+
+
+def test_the_quotas_of_the_lab(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
+    """Region by region, what is needed beside what a new account has; every line fits a terminal."""
+    assert run(["quotas", CLI_QUOTAS_LAB]) == 0
+
+    told = capsys.readouterr().out
+    expect("cli/quotas-lab.txt", told)
+    assert [line for line in told.splitlines() if len(line) > WIDTH] == []
+
+
+def test_a_program_reads_the_quotas_as_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    """With AWS's own codes, so that it can ask for more."""
+    run(["quotas", CLI_QUOTAS_LAB, "--json"])
+
+    entries = json.loads(capsys.readouterr().out)["quotas"]
+    (processors,) = (one for one in entries if one["region"] == "eu-north-1" and one["name"] == "spot P5 vCPUs")
+    assert (processors["service"], processors["code"]) == ("ec2", "L-C4BD4855")
+    assert (processors["min"], processors["max"], processors["granted"]) == (0, 12288, None)
+
+
+CLI_QUOTAS_GRANTED_LAB, MINIMAL = str(EXAMPLES / "lab.yaml"), str(EXAMPLES / "minimal.yaml")
+HOME = "us-west-2"
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI"}
+
+
+def _grant(account: StubbedSession, wanted: list[Need], value: float) -> None:
+    for service in dict.fromkeys(need.quota.service for need in wanted):
+        quotas = [need.quota for need in wanted if need.quota.service == service]
+        listed = {"Quotas": [{"QuotaCode": quota.code, "Value": value} for quota in quotas]}
+        region = wanted[0].region
+        account.answers("service-quotas", region, "list_service_quotas", listed, ServiceCode=service)
+
+
+def _needs(file: str, region: str) -> list[Need]:
+    return [need for need in needs(plan_of(Path(file)), load_catalog()) if need.region == region]
+
+
+def test_what_was_granted_stands_beside_what_is_needed(
+    account: StubbedSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where everything fits, the exit status says so, and no line carries a mark."""
+    _grant(account, _needs(MINIMAL, HOME), 100_000.0)
+
+    assert run(["quotas", MINIMAL]) == 0
+
+    told = capsys.readouterr().out
+    assert "new account   granted   code" in told
+    table = told.partition("\n\n")[0]
+    assert "100,000" in table
+    assert [line for line in told.splitlines() if len(line) > WIDTH] == []
+    assert not [line for line in table.splitlines() if line.startswith(("!", "+"))]
+
+
+def test_a_minimum_that_was_not_granted_is_a_violation(account: StubbedSession) -> None:
+    """The first `pulumi up` would fail for it."""
+    _grant(account, _needs(MINIMAL, HOME), 0.0)
+
+    assert run(["quotas", MINIMAL, "--json"]) == 3
+
+
+def test_a_region_that_does_not_answer_is_told(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
+    """The other regions' values stand, its own are `-`, and the status says that something is missing."""
+    for region in (HOME, "us-east-1"):
+        _grant(account, _needs(CLI_QUOTAS_GRANTED_LAB, region), 100_000.0)
+    account.refuses("service-quotas", "eu-north-1", "list_service_quotas", "ServiceException", 500)
+
+    assert run(["quotas", CLI_QUOTAS_GRANTED_LAB]) == 6
+
+    told = capsys.readouterr()
+    assert "not known what was granted: eu-north-1: service-quotas fails inside AWS" in told.err
+    silent = told.out.partition("eu-north-1 ")[2].partition("\n\n")[0].splitlines()[1:]
+    assert silent
+    assert [line for line in silent if line.split()[-2] != "-" or line.startswith(("!", "+"))] == []
+
+
+def test_credentials_of_another_account_end_it_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything else is asked of that account; both accounts are named."""
+    with stubbed_account(monkeypatch) as session:
+        session.belongs_to("444455556666", HOME)
+
+        assert run(["quotas", MINIMAL]) == 2
+
+    told = capsys.readouterr().err
+    assert "444455556666" in told
+    assert ACCOUNT in told
+
+
+def test_without_credentials_the_table_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line on stderr says what is missing from it."""
+    assert run(["quotas", MINIMAL]) == 0
+
+    told = capsys.readouterr()
+    assert "granted" not in told.out
+    assert told.err.count("no AWS credentials") == 1
+
+
+def test_what_keeps_the_account_from_being_asked_is_told_without_a_secret(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Here a network that leads nowhere: the table is printed all the same, and the status says what it is."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("bedplate.account.client._ATTEMPTS", 1)
+
+    assert run(["quotas", MINIMAL]) == 6
+
+    told = capsys.readouterr()
+    assert told.out
+    assert "sts cannot be reached" in told.err
+    assert not [value for value in CREDENTIALS.values() if value in told.out + told.err]
+
+
+def test_a_document_of_quotas_holds_what_was_granted(
+    account: StubbedSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A program reads the figure beside the need."""
+    _grant(account, _needs(MINIMAL, HOME), 100_000.0)
+
+    run(["quotas", MINIMAL, "--json"])
+
+    assert {entry["granted"] for entry in json.loads(capsys.readouterr().out)["quotas"]} == {100_000.0}
+
+
+CLI_DIFF_LAB = EXAMPLES / "lab.yaml"
+EDIT = {
+    "max: 8}": "max: 9}",
+    "types: [m7i.4xlarge]": "types: [m7i.8xlarge]",
+    "types: [c7i.24xlarge, m7i.24xlarge, c6i.24xlarge]": "types: [c7i.24xlarge]",
+    "pool: /22": "pool: /21",
+    "public: 8.20.30.40": "public: 8.20.30.41",
+}
+
+
+@pytest.fixture
+def later(tmp_path: Path) -> str:
+    """Give the path of a later lab.yaml."""
+    text = CLI_DIFF_LAB.read_text(encoding="utf-8")
+    for old, new in EDIT.items():
+        assert old in text
+        text = text.replace(old, new, 1)
+    file = tmp_path / "later.yaml"
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+def test_an_edit_of_the_lab(later: str, expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each edit under what it does, the hardest first, and what to do instead of what is refused."""
+    assert run(["diff", later, str(CLI_DIFF_LAB)]) == 3
+
+    expect("cli/diff-lab.txt", capsys.readouterr().out)
+
+
+def test_two_files_that_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, and nothing found."""
+    assert run(["diff", str(CLI_DIFF_LAB), str(CLI_DIFF_LAB)]) == 0
+    assert capsys.readouterr().out == "the two files say the same\n"
+
+
+def test_a_free_edit_is_no_violation() -> None:
+    """Growing touches nothing that lives."""
+    assert run(["diff", str(EXAMPLES / "lab-grown.yaml"), str(CLI_DIFF_LAB)]) == 0
+
+
+def test_a_program_reads_the_edits_as_one_document(later: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With both values, the effect, and the way out."""
+    run(["diff", later, str(CLI_DIFF_LAB), "--json"])
+
+    (pool,) = (one for one in json.loads(capsys.readouterr().out)["edits"] if one["key"] == "vpn.laptops.pool")
+    assert (pool["old"], pool["new"], pool["effect"]) == (22, 21, "refused")
+    assert "--release" in pool["instead"]

@@ -8,8 +8,8 @@ import pytest
 
 from bedplate.cli import run
 from bedplate.lock import read_lock, record_host_keys
-from bedplate.nodes.host_key import fingerprint
-from tests.support.stubbed import ACCOUNT, StubbedSession
+from bedplate.nodes.host_keys import fingerprint
+from tests.testlab.fakes.aws import ACCOUNT, StubbedSession
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJp0bDmcH2ZKkXlPGrRCxKqFZbZ2G6jvYlUFfEyH0Bqw"

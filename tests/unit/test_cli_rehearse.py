@@ -1,16 +1,22 @@
 """`bedplate rehearse` and `bedplate graph`, driven as an operator drives them."""
 
+import io
 import json
 import sys
 from pathlib import Path
 
 import pytest
 
+from bedplate.catalog import load_catalog
 from bedplate.cli import run
 from bedplate.cli.rehearse import parse_faults
+from bedplate.cli.stacks import Waves, waves, waves_of_change
 from bedplate.errors import InputError
+from bedplate.load import load_fleet
+from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown
-from tests.support.declared import EXAMPLES, plan_of
+from tests.testlab.rehearsal.graphs import group, rule
+from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 ROOT = Path(__file__).parents[2]
 MINIMAL = "examples/minimal.yaml"
@@ -87,7 +93,7 @@ def test_a_broken_rule_is_told_and_is_the_exit_status(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What AWS would take may still be wrong: here the tag that says whose everything is has another name."""
-    monkeypatch.setattr("stacks.tags.OWNER", "boss")
+    monkeypatch.setattr("stacks.options.OWNER", "boss")
 
     assert run(["rehearse", MINIMAL, "--stack", "shared"]) == 3
 
@@ -101,7 +107,7 @@ def test_a_program_reads_where_the_file_asks_for_what_breaks_a_rule(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Beside the URN stands the line to edit."""
-    monkeypatch.setattr("stacks.tags.OWNER", "boss")
+    monkeypatch.setattr("stacks.options.OWNER", "boss")
 
     assert run(["rehearse", MINIMAL, "--stack", "shared", "--json"]) == 3
 
@@ -268,3 +274,98 @@ def test_a_fault_leaves_a_program_partially_created(capsys: pytest.CaptureFixtur
     assert [urn.rpartition("::")[2] for urn in document["missing"]["program"]] == ["results", "bucket-name"]
     assert document["injected_faults"] == [{"fault": "region-down:us-east-1", "hits": 1}]
     assert document["shortages"] == []
+
+
+CLI_WAVES_LAB = Path(__file__).parents[2] / "examples/lab.yaml"
+REGIONS = ("lab.us-west-2", "lab.us-east-1", "lab.eu-north-1")
+
+
+@pytest.fixture(scope="module")
+def plan() -> FleetPlan:
+    """Give the plan of the larger example."""
+    return plan_fleet(load_fleet(CLI_WAVES_LAB, load_catalog()).fleet, Record({}), load_catalog())
+
+
+def _names(made: Waves) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(stack.name for stack in wave) for wave in made)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ((), (("lab.shared",), REGIONS, ("lab.links",))),
+        (("shared",), (("lab.shared",),)),
+        (("us-east-1",), (("lab.shared",), ("lab.us-east-1",))),
+        (("links",), (("lab.shared",), REGIONS, ("lab.links",))),
+    ],
+)
+def test_a_part_brings_what_it_reads(
+    asked: tuple[str, ...], told: tuple[tuple[str, ...], ...], plan: FleetPlan
+) -> None:
+    """Regions read the shared stack, the links read all regions."""
+    assert _names(waves(plan, asked)) == told
+
+
+def test_cli_waves_an_unknown_part_is_refused(plan: FleetPlan) -> None:
+    """The refusal names the parts that there are."""
+    with pytest.raises(InputError) as refusal:
+        waves(plan, ["us-moon-1"])
+
+    assert "us-west-2" in refusal.value.fix
+
+
+def test_a_part_may_go_with_the_change(plan: FleetPlan) -> None:
+    """A region that a later file drops is destroyed, and what it read is left."""
+    assert _names(waves_of_change(plan, ["eu-west-1"])) == (("lab.shared",),)
+
+
+OPEN = [group(), rule("0.0.0.0/1"), rule("128.0.0.0/1")]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Give the file of a graph that lets the internet at SSH."""
+    file = tmp_path / "graph.json"
+    file.write_text(json.dumps(OPEN), encoding="utf-8")
+    return file
+
+
+def test_a_violation_is_told_and_is_the_exit_status(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Stack, resource, property, rule; what is wrong; what to do."""
+    assert run(["audit-graph", str(path)]) == 3
+
+    head, message, *_, last = capsys.readouterr().out.splitlines()
+    assert head.startswith("lab   aws:vpc:SecurityGroupIngressRule 0.0.0.0/1")
+    assert head.endswith("cidrIpv4   S101 open-to-the-internet")
+    assert "SSH (22) is open to " in message
+    assert last.startswith("1 error in ")
+
+
+def test_a_program_reads_the_faults(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the promised form."""
+    assert run(["audit-graph", str(path), "--json"]) == 3
+
+    told = json.loads(capsys.readouterr().out)["faults"]
+    assert [one["code"] for one in told] == ["S101"]
+    assert told[0].keys() == {"code", "level", "urn", "key", "message", "fix"}
+
+
+def test_a_graph_may_come_through_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """From `bedplate graph`, or from whoever prints the same form; a graph without faults is fine."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps([group()]).encode())))
+
+    assert run(["audit-graph", "-"]) == 0
+
+    assert capsys.readouterr().out.startswith("stdin is fine (1 resource, ")
+
+
+@pytest.mark.parametrize("data", [None, b"\xff\xfe", b"{", b'{"resources": []}'])
+def test_what_is_no_graph_is_refused(data: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2, with where and what; a missing file too."""
+    file = tmp_path / "graph.json"
+    if data is not None:
+        file.write_bytes(data)
+
+    assert run(["audit-graph", str(file)]) == 2
+
+    assert str(file) in capsys.readouterr().err

@@ -1,7 +1,9 @@
 """Tunnels between the fleet's own gateways by certificates: issued, carried, renewed, revoked, by real keepers."""
 
 import json
-from collections.abc import Iterator
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,25 +13,33 @@ from cryptography import x509
 from moto import mock_aws
 
 from bedplate.cli import run
-from bedplate.cli.opening import opened, planned
-from bedplate.cli.vpn_opening import keys_of
+from bedplate.cli.fleet import opened, planned
+from bedplate.cli.vpn_session import keys_of
 from bedplate.lock import lock_path, record_doors
-from tests.support.authority import unasked
-from tests.support.direct_fleet import ATTIC, CELLAR, JOINS, REGION, TEXT
-from tests.support.gateway_shell import shell_to
-from tests.support.gateway_tools import calls_of, site_gateway_at
-from tests.support.joined_fleet import NORTH, PUBLIC, WEST
-from tests.support.joined_fleet import TEXT as REGIONS
-from tests.support.lab_pair import CELLAR as CELLAR_PEER
-from tests.support.page import told_yaml
-from tests.support.pair_desk import lose_credentials
-from tests.support.papers import open_office
-from vpn.entry import Begun
-from vpn.key_store import FOLDER, FolderKeys
+from tests.testlab.fakes.gateway import calls_of, shell_to, site_gateway_at
+from tests.testlab.fleets.variants import (
+    ATTIC,
+    CELLAR,
+    HOME,
+    JOINS,
+    LAPTOP_PLANS_PUBLIC,
+    NORTH,
+    PUBLIC,
+    REGION,
+    RESOLVERS,
+    TEXT,
+    WEST,
+)
+from tests.testlab.fleets.variants import JOINED_FLEET_TEXT as REGIONS
+from tests.testlab.keys.authority import NOW, open_office, unasked
+from tests.testlab.keys.operator import HOSTS, listed, lose_credentials
+from tests.testlab.network.gateways import CELLAR as CELLAR_PEER
+from tests.testlab.run import told_blocks, told_yaml
+from vpn.authority import new_root, read_lists
+from vpn.certificates import certificate_text
+from vpn.journal import Begun
 from vpn.peers import peer_subjects
-from vpn.pki import begin
-from vpn.pki_folder import folder_of
-from vpn.revocation import read_lists
+from vpn.pki import FOLDER, FolderKeys, begin, folder_of
 from vpn.signing import issue_anew
 
 SITES = {ATTIC: "door.attic", CELLAR: "gate.cellar"}
@@ -286,3 +296,336 @@ def test_what_nobody_renews_is_amiss(fleet: Path, capsys: pytest.CaptureFixture[
     told = capsys.readouterr().out
     assert "warning: door.attic: its certificate for tunnels ends in 9 days: `bedplate vpn sync`" in told
     assert "gate.cellar: its certificate" not in told
+
+
+_OTHER = certificate_text(new_root("lab", NOW).certificate).encode()
+
+
+def test_an_authority_is_made_once(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is said what to commit; a second time it is refused, and nothing is changed."""
+    assert run(["vpn", "init", str(lab)]) == 0
+    first = folder_of(lab).authority.read_bytes()
+    assert run(["vpn", "init", str(lab)]) == 2
+
+    told = capsys.readouterr()
+    assert "commit the folder" in told.out
+    assert "authority already" in told.err
+    assert folder_of(lab).authority.read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    "verb", [["add", "ada"], ["renew", "ada"], ["revoke", "ada"], ["list"], ["show", "ada"], ["sync"]]
+)
+def test_no_command_works_without_an_authority(verb: list[str], lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each says which command makes one."""
+    assert run(["vpn", *verb, str(lab)]) == 2
+
+    assert "`bedplate vpn init`" in capsys.readouterr().err
+
+
+def test_a_damaged_journal_ends_every_command(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the way back, and no traceback."""
+    journal = folder_of(begun).journal
+    journal.write_text(journal.read_text()[:-40])
+
+    for verb in (["add", "ada"], ["list"], ["sync"]):
+        assert run(["vpn", *verb, str(begun)]) == 2
+
+    assert capsys.readouterr().err.count("cp journal.copy journal") == 3
+
+
+def secret_file(path: Path, text: str) -> Path:
+    """Write a file that nobody else may read."""
+    path.touch(mode=0o600)
+    path.write_text(text)
+    return path
+
+
+def _locked(lab: Path, told: Path) -> list[str]:
+    return ["vpn", "init", str(lab), "--locked", "--passphrase-file", str(told)]
+
+
+def test_locked_keys_open_with_their_passphrase(lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From a file; without one, and with nobody at a terminal, it is said how."""
+    told = secret_file(tmp_path / "passphrase", "correct horse battery\n")
+    wrong = secret_file(tmp_path / "wrong", "another horse battery\n")
+    assert run(_locked(lab, told)) == 0
+
+    assert run(["vpn", "add", "ada", str(lab)]) == 2
+    assert run(["vpn", "add", "ada", str(lab), "--passphrase-file", str(wrong)]) == 2
+    assert run(["vpn", "add", "ada", str(lab), "--passphrase-file", str(told)]) == 0
+
+    errors = capsys.readouterr().err
+    assert "nobody is here to be asked" in errors
+    assert "horse" not in errors
+
+
+def test_an_empty_passphrase_is_told_as_one(lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty file, or nothing typed: it opens nothing, and is no defect."""
+    told, empty = secret_file(tmp_path / "passphrase", "correct horse battery\n"), secret_file(tmp_path / "empty", "\n")
+    assert run(_locked(lab, told)) == 0
+
+    assert run(["vpn", "add", "ada", str(lab), "--passphrase-file", str(empty)]) == 2
+
+    assert "the passphrase is empty" in capsys.readouterr().err
+
+
+def test_a_passphrase_that_others_may_read_is_refused(
+    lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As ssh does with a key: whoever reads it has what it locks."""
+    told = secret_file(tmp_path / "passphrase", "correct horse battery\n")
+    told.chmod(0o640)
+
+    assert run(_locked(lab, told)) == 2
+
+    assert f"chmod 600 {told}" in capsys.readouterr().err
+    assert not folder_of(lab).authority.exists()
+
+
+def test_a_short_passphrase_is_refused(lab: Path, tmp_path: Path) -> None:
+    """Before anything is made."""
+    told = secret_file(tmp_path / "passphrase", "short\n")
+
+    assert run(_locked(lab, told)) == 2
+
+    assert not folder_of(lab).authority.exists()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda root: root.with_name("root.key.crt").unlink(), "certificate cannot be read"),
+        (lambda root: root.write_text("no key\n"), "nothing can be read as the root's key"),
+        (lambda root: root.with_name("root.key.crt").write_bytes(_OTHER), "does not belong to the key"),
+    ],
+    ids=["no certificate", "no key", "another's certificate"],
+)
+def test_a_root_that_cannot_sign_is_refused(
+    spoil: Callable[[Path], None], message: str, lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is made then; the same root, whole, signs."""
+    root = tmp_path / "disk" / "root.key"
+    root.parent.mkdir()
+    assert run(["vpn", "init", str(lab), "--root", str(root)]) == 0
+    assert root.stat().st_mode & 0o777 == 0o600
+    shutil.rmtree(folder_of(lab).path)
+    whole = (root.read_bytes(), root.with_name("root.key.crt").read_bytes())
+    spoil(root)
+
+    assert run(["vpn", "init", str(lab), "--root", str(root)]) == 2
+
+    assert message in capsys.readouterr().err
+    root.write_bytes(whole[0])
+    root.with_name("root.key.crt").write_bytes(whole[1])
+    assert run(["vpn", "init", str(lab), "--root", str(root)]) == 0
+
+
+def test_a_root_beside_the_fleet_file_is_refused(lab: Path) -> None:
+    """It would be kept where the authority is, and protect from nothing."""
+    assert run(["vpn", "init", str(lab), "--root", str(lab.with_name("root.key"))]) == 2
+
+    assert not folder_of(lab).authority.exists()
+
+
+def test_a_root_signs_a_successor(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`vpn init --replaces` revokes the former authority; without the root's key nothing is created."""
+    root = str(tmp_path / "root.key")
+    assert run(["vpn", "init", "--root", root]) == 0
+    folder_of(here).path.rename("former.pki")
+
+    assert run(["vpn", "init", "--replaces", "former.pki/authority.crt"]) == 2
+    assert "write `--root KEY`" in capsys.readouterr().err
+    assert run(["vpn", "init", "--root", root, "--replaces", "former.pki/authority.crt"]) == 0
+
+    assert len(read_lists(folder_of(here).root_list.read_text())[0]) == 1
+
+
+def test_keys_in_the_account_are_on_no_disk(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Signing and showing read them from the account; a second authority of the fleet is refused."""
+    lab.write_text(lab.read_text().replace("111122223333", "123456789012"))
+    record_doors(lock_path(lab), "lab", {HOME: LAPTOP_PLANS_PUBLIC}, {HOME: RESOLVERS})
+    with mock_aws():
+        assert run(["vpn", "init", str(lab), "--keys", "parameters"]) == 0
+        assert run(["vpn", "add", "ada", str(lab)]) == 0
+        assert run(["vpn", "show", "ada", str(lab)]) == 0
+        shutil.rmtree(folder_of(lab).path)
+        assert run(["vpn", "init", str(lab), "--keys", "parameters"]) == 2
+
+    told = capsys.readouterr()
+    assert "BEGIN PRIVATE KEY" in told.out
+    assert "the account keeps an authority of lab already" in told.err
+    assert not folder_of(lab).keys.exists()
+
+
+def test_keys_in_another_account_are_not_written(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both accounts are named, and nothing was made."""
+    with mock_aws():
+        assert run(["vpn", "init", str(lab), "--keys", "parameters"]) == 2
+
+    assert "111122223333" in capsys.readouterr().err
+    assert not folder_of(lab).authority.exists()
+
+
+def test_only_people_of_the_file_get_a_certificate(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The nearest name is told, and nothing is issued; case counts."""
+    for user in ("adda", "Ada", "../ada"):
+        assert run(["vpn", "add", user, str(begun)]) == 2
+
+    assert "the nearest is ada" in capsys.readouterr().err
+    assert listed(begun, capsys) == {}
+
+
+def test_a_profile_holds_what_a_laptop_needs(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One file: gateways, whom to trust, certificate, key and hidden key; refused until gateways have an address."""
+    run(["vpn", "add", "ada", str(begun), "--device", "phone"])
+    assert run(["vpn", "show", "ada", str(begun), "--device", "phone"]) == 2
+    assert "bedplate vpn record" in capsys.readouterr().err
+    record_doors(lock_path(begun), "lab", {HOME: LAPTOP_PLANS_PUBLIC}, {HOME: RESOLVERS})
+
+    assert run(["vpn", "show", "ada", str(begun), "--device", "phone"]) == 0
+
+    told = capsys.readouterr().out
+    assert f"remote {LAPTOP_PLANS_PUBLIC} 1194 udp4" in told
+    for block in ("BEGIN CERTIFICATE", "BEGIN PRIVATE KEY", "BEGIN OpenVPN tls-crypt-v2 client key"):
+        assert block in told
+
+
+def test_a_profile_is_drawn_for_a_camera(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As several codes, for one holds less than a profile; no letter of the key is printed."""
+    record_doors(lock_path(begun), "lab", {HOME: LAPTOP_PLANS_PUBLIC}, {HOME: RESOLVERS})
+    run(["vpn", "add", "ada", str(begun)])
+    capsys.readouterr()
+
+    assert run(["vpn", "show", "ada", str(begun), "--qr"]) == 0
+
+    told = capsys.readouterr().out
+    assert told.startswith("1 of ")
+    assert "PRIVATE" not in told
+    assert max(map(len, told.splitlines())) <= 120
+
+
+def test_a_profile_that_opens_nothing_is_not_shown(begun: Path, gateways: Path) -> None:
+    """Never issued, or revoked."""
+    assert run(["vpn", "show", "grace", str(begun)]) == 2
+    run(["vpn", "add", "grace", str(begun)])
+    run(["vpn", "sync", str(begun)])
+    assert run(["vpn", "revoke", "grace", str(begun)]) == 0
+
+    assert run(["vpn", "show", "grace", str(begun)]) == 2
+
+
+def test_a_list_that_cannot_be_deployed_is_a_violation(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A watch that runs `vpn list` hears of it; a sync signs a new one."""
+    assert run(["vpn", "list", str(begun)]) == 0
+    folder_of(begun).lists.unlink()
+
+    assert run(["vpn", "list", str(begun)]) == 3
+    assert "crl.pem cannot be read" in capsys.readouterr().out
+
+
+def test_a_list_says_when_laptops_were_last_there(
+    begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The later of what two gateways remember; one that does not answer is named, with status 6."""
+    for device in ("laptop", "phone"):
+        run(["vpn", "add", "ada", str(begun), "--device", device])
+    for host, moment in zip(HOSTS.values(), (1795262400, 1795176000), strict=True):
+        (gateways / host / "seen.json").write_text(json.dumps({"ada.laptop": moment}))
+    capsys.readouterr()
+
+    assert run(["vpn", "list", str(begun), "--seen"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    (gateways / HOSTS["us-west-2"]).rename(gateways / "away")
+    assert run(["vpn", "list", str(begun), "--seen", "--json"]) == 6
+
+    document = capsys.readouterr()
+    assert "seen 2026-11-21 12:00" in told[0]
+    assert "seen" not in told[1]
+    assert [each["seen"] for each in json.loads(document.out)["certificates"]] == ["2026-11-20T12:00:00+00:00", None]
+    assert "not known who was at laptops.us-west-2: not reached" in document.err
+
+
+def test_every_command_of_the_page_about_keys_works(lab: Path, gateways: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its order, from a fleet file alone; the authority is the one that the gateways trust already.
+
+    What two operators type whose clones have parted is followed by a test of its own.
+    """
+    record_doors(lock_path(lab), "lab", {HOME: LAPTOP_PLANS_PUBLIC}, {HOME: RESOLVERS})
+    monkeypatch.chdir(lab.parent)
+    alone = told_blocks("vpn-keys.md")
+    first, *others = (shlex.split(line) for block in alone for line in block)
+
+    assert first[1:] == ["vpn", "init"]
+    assert [words for words in others if run(words[1:]) != 0] == []
+    assert {words[2] for words in others} == {"add", "sync", "show", "list", "renew", "revoke"}
+    assert run(["node", "ssh-config"]) == 0
+
+
+@pytest.fixture
+def narrow(begun: Path) -> Path:
+    """Give a fleet whose pools have room for one laptop, recorded, and taken."""
+    begun.write_text(begun.read_text().replace("pool: /22", "pool: /29"))
+    assert run(["plan", "--write", str(begun)]) == 0
+    assert run(["vpn", "add", "ada", str(begun)]) == 0
+    return begun
+
+
+def _widen(lab: Path, place: str) -> None:
+    """Record a wider pool of a place, far from all others."""
+    told = json.loads(lock_path(lab).read_text())
+    told["blocks"][f"pool/{place}"] = "10.127.252.0/22"
+    lock_path(lab).write_text(json.dumps(told))
+
+
+def test_a_laptop_without_room_is_told_before_anything_is_signed(
+    narrow: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2, the journal as it was, and what to do: else somebody would carry home a profile that opens nothing."""
+    before = folder_of(narrow).journal.read_bytes()
+
+    assert run(["vpn", "add", "grace", str(narrow)]) == 2
+
+    told = capsys.readouterr().err
+    assert "no gateway's pool has room for grace.laptop" in told
+    assert "is for 1" in told
+    assert "wider pool" in told
+    assert folder_of(narrow).journal.read_bytes() == before
+    assert not list(folder_of(narrow).keys.glob("grace*"))
+
+
+def test_a_laptop_that_was_revoked_makes_room(narrow: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The way out that costs nothing; whoever has an address may be renewed, whatever room there is."""
+    assert run(["vpn", "renew", "ada", str(narrow)]) == 0
+    run(["vpn", "revoke", "ada", str(narrow)])
+
+    assert run(["vpn", "add", "grace", str(narrow)]) == 0
+
+
+def test_room_at_one_gateway_is_enough(narrow: Path) -> None:
+    """A sync names the gateways that have none for it."""
+    _widen(narrow, "cellar")
+
+    assert run(["vpn", "add", "grace", str(narrow)]) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [None, "{}", "[]", "{", '{"blocks": {"pool/us-west-2": "10.0.0.0/29"}}', '{"blocks": {"pool/us-west-2": 7}}'],
+)
+def test_what_no_lock_says_keeps_nobody_out(text: str | None, narrow: Path) -> None:
+    """A lock that is not there, is damaged, or knows not all pools: what is wrong with it other commands tell."""
+    lock_path(narrow).unlink()
+    if text is not None:
+        lock_path(narrow).write_text(text)
+
+    assert run(["vpn", "add", "grace", str(narrow)]) == 0
+
+
+def test_the_pool_of_a_gateway_that_is_gone_counts_no_more(narrow: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The lock remembers it for ever; nobody dials it."""
+    _widen(narrow, "attic")
+
+    assert run(["vpn", "add", "grace", str(narrow)]) == 2
+
+    assert "no gateway's pool has room" in capsys.readouterr().err

@@ -11,14 +11,13 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.load import load_fleet
 from bedplate.picture import picture
-from bedplate.picture.marks import Box, Icon, Line, Text
-from bedplate.picture.measure import ELLIPSIS, Face, fitted, width
 from bedplate.picture.page import page
+from bedplate.picture.svg import ELLIPSIS, Box, Face, Icon, Line, Text, fitted, width
 from bedplate.plan import FleetPlan, Record, plan_fleet
-from bedplate.spec.site import Dials
+from bedplate.spec.sites import Dials
 from tests.conftest import DATA, Expect
-from tests.support.declared import plan_of
-from tests.support.sketch import cluster, group, laptops, sketch
+from tests.testlab.fleets.sketch import cluster, group, laptops, sketch
+from tests.testlab.rehearsal.programs import plan_of
 
 ROOT = Path(__file__).parents[2]
 REGIONS = (

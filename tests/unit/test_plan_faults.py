@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from bedplate.plan import PlanFault, PlanFaults, Record, allot
-from bedplate.plan.accounts import GROUP_IDS, PEOPLE_IDS, accounts
-from bedplate.plan.fault import PLAN_RULES
-from bedplate.plan.record import NO_NUMBERS
+from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS, accounts
+from bedplate.plan.record import NO_NUMBERS, PLAN_RULES
 from bedplate.spec import Fleet
-from tests.support.fleets import ADA as KEY
-from tests.support.sketch import cluster, laptops, sketch
+from tests.testlab.fleets.random import ADA as KEY
+from tests.testlab.fleets.sketch import cluster, laptops, sketch
 
 WEST = "region/us-west-2"
 FIVE_GONE = {f"{WEST}/zone/us-west-2{letter}/edge": f"10.64.{n}.0/24" for n, letter in enumerate("vwxyz")}

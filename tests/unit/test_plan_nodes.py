@@ -4,7 +4,7 @@ import json
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,30 @@ from hypothesis import given, settings
 
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
-from bedplate.plan import FleetPlan
-from bedplate.plan.door import NFS, SSH, TCP, WORKER_PORTS
-from bedplate.plan.hostnames import API_PORT
-from bedplate.plan.intent import Flow, Kind, Spot, reaches, spots
-from bedplate.plan.node import Duty, Ground, MountKind, NodePlan
-from bedplate.plan.node_doors import EXPORTER_PORT, OPENVPN
-from bedplate.plan.nodes import node_of, pool_nodes, standing_nodes
-from bedplate.spec.storage import Clients
-from tests.support.declared import EXAMPLES, plan_of
-from tests.support.fleets import fleets
+from bedplate.plan import FleetPlan, Record
+from bedplate.plan.firewall import NFS, SSH, TCP, WORKER_PORTS
+from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS, RegionPlan, ZonePlan, accounts, fixed_block, members
+from bedplate.plan.links import API_PORT
+from bedplate.plan.nodes import (
+    EXPORTER_PORT,
+    OPENVPN,
+    Duty,
+    Ground,
+    MountKind,
+    NodePlan,
+    node_of,
+    pool_nodes,
+    standing_nodes,
+)
+from bedplate.plan.planner import image_parameter, image_places, indispensable_images, plan_fleet, unrecorded_images
+from bedplate.plan.reachability import Flow, Kind, Spot, reaches, spots
+from bedplate.spec import Fleet
+from bedplate.spec.sites import Clients
+from bedplate.spec.text import RESERVED_USERS
+from tests.testlab.fleets.random import ADA as KEY
+from tests.testlab.fleets.random import fleets
+from tests.testlab.fleets.sketch import catalog, cluster, group, laptops, sketch
+from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
 LAN = LAB.sites[0].lan
@@ -258,3 +272,183 @@ def test_gpus_are_those_of_the_file_or_of_the_first_type() -> None:
     assert bench
     assert bench.count == 1
     assert plain is None
+
+
+NOBODY = Record({})
+
+
+def lab(*names: str, **groups: list[str]) -> Fleet:
+    """Return a fleet of these people, and of those in groups."""
+    people: dict[str, Any] = {name: {"keys": (KEY,)} for name in names}
+    return sketch(people=people | {name: {"keys": (KEY,), "groups": tuple(told)} for name, told in groups.items()})
+
+
+def recorded(*fleets: Fleet) -> Record:
+    """Return what the lock holds after these fleets were recorded one after the other."""
+    record = NOBODY
+    for fleet in fleets:
+        record = plan_fleet(fleet, record, catalog()).recorded()
+    return record
+
+
+def test_people_are_numbered_in_the_order_of_the_file() -> None:
+    """A first plan gives ids from the first on, groups by where they are named first."""
+    given = accounts(lab("ada", bob=["vision", "speech"], eve=["speech", "robots"]), NOBODY)
+
+    assert given.uids == {"ada": 20000, "bob": 20001, "eve": 20002}
+    assert given.groups == {"vision": 50000, "speech": 50001, "robots": 50002}
+    assert given.departed == {}
+
+
+def test_somebody_who_comes_first_in_the_file_moves_nobody() -> None:
+    """Files belong to numbers."""
+    record = recorded(lab("bob", "eve"))
+
+    given = accounts(lab("ada", "bob", "eve"), record)
+
+    assert given.uids == {"ada": 20002, "bob": 20000, "eve": 20001}
+
+
+def test_who_left_and_returns_has_the_old_id() -> None:
+    """Their files are still theirs, and nobody had the id meanwhile."""
+    record = recorded(lab("ada", "bob", eve=["vision"]), lab("ada"), lab("ada", carl=["speech"]))
+
+    given = accounts(lab("ada", carl=["speech"], bob=["vision"]), record)
+
+    assert given.uids == {"ada": 20000, "carl": 20003, "bob": 20001}
+    assert given.groups == {"speech": 50001, "vision": 50000}
+    assert (given.departed, given.past_groups) == ({"eve": 20002}, {})
+
+
+def test_a_group_that_nobody_is_in_is_remembered() -> None:
+    """Its files are still about, and its members must go from it."""
+    given = accounts(lab(bob=["speech"]), recorded(lab(bob=["vision"])))
+
+    assert (given.groups, given.past_groups) == ({"speech": 50001}, {"vision": 50000})
+
+
+def test_no_id_is_anybody_elses() -> None:
+    """Over any number of files, also where the last of the ids goes."""
+    record = recorded(*(lab(f"p{n}", q=[f"g{n}"]) for n in range(20)))
+
+    assert len({*record.people.values(), *record.groups.values()}) == len(record.people) + len(record.groups) == 41
+
+
+def test_the_last_id_is_given() -> None:
+    """Only what comes after it is refused."""
+    record = Record({}, people={"ada": PEOPLE_IDS[-2]}, groups={"vision": GROUP_IDS[-2]})
+
+    given = accounts(lab(eve=["speech"]), record)
+
+    assert (given.uids, given.groups) == ({"eve": PEOPLE_IDS[-1]}, {"speech": GROUP_IDS[-1]})
+
+
+@pytest.mark.parametrize(
+    "name", ["video", "render", "docker", "systemd-journal", "users", "prometheus", "sugroup", "frr"]
+)
+def test_nobody_is_called_like_what_packages_make(name: str) -> None:
+    """A node would have one name with two ids."""
+    assert name in RESERVED_USERS
+
+
+ZONES = tuple(
+    ZonePlan(f"us-west-2{letter}", IPv4Network(f"10.64.{n}.0/24"), IPv4Network(f"10.64.{32 * (n + 1)}.0/19"))
+    for n, letter in enumerate("abc")
+)
+ZONE_NAMES = tuple(zone.name for zone in ZONES)
+HOME = RegionPlan("us-west-2", home=True, block=IPv4Network("10.64.0.0/16"), zones=ZONES)
+
+
+def test_members_stand_in_as_many_zones_as_there_are() -> None:
+    """A quorum outlives a zone only when no zone holds more of it than it must."""
+    found = members(HOME, 5, {}, ZONE_NAMES)
+
+    assert [each.zone[-1] for each in found] == ["a", "b", "c", "a", "b"]
+    assert [str(each.address) for each in found[::3]] == ["10.64.32.16", "10.64.32.17"]
+
+
+@pytest.mark.parametrize(("offering", "stand"), [("ac", "aca"), ("b", "bbb"), ("", "abc")])
+def test_members_stand_where_their_type_is_offered(offering: str, stand: str) -> None:
+    """A group of one in a zone without its type would try to start its machine for ever."""
+    found = members(HOME, 3, {}, [f"us-west-2{letter}" for letter in offering])
+
+    assert "".join(each.zone[-1] for each in found) == stand
+
+
+def test_a_new_zone_moves_no_member() -> None:
+    """What the lock knows stays, even where another spread would be more even."""
+    narrow = RegionPlan(HOME.name, home=True, block=HOME.block, zones=ZONES[:1])
+    known = {each.name: each.address for each in members(narrow, 3, {}, ZONE_NAMES)}
+
+    found = members(HOME, 5, known, ZONE_NAMES)
+
+    assert {each.name: each.address for each in found[:3]} == known
+    assert [each.zone[-1] for each in found[3:]] == ["b", "c"]
+
+
+def test_a_member_leaves_a_zone_that_the_file_drops() -> None:
+    """An address in no subnet of today is of no use; nobody else gets it meanwhile."""
+    known = {each.name: each.address for each in members(HOME, 3, {}, ZONE_NAMES)}
+    shrunk = RegionPlan(HOME.name, home=True, block=HOME.block, zones=ZONES[1:])
+
+    found = members(shrunk, 3, known, ZONE_NAMES)
+
+    assert found[0].zone == "us-west-2b"
+    assert found[0].address not in known.values()
+
+
+def test_the_fixed_addresses_are_clear_of_those_that_aws_keeps() -> None:
+    """AWS keeps the first four addresses of a subnet, and the last."""
+    assert fixed_block(ZONES[0].nodes) == IPv4Network("10.64.32.16/28")
+    assert IPv4Address("10.64.32.3") not in fixed_block(ZONES[0].nodes)
+
+
+WEST: dict[str, object] = {"region": "us-west-2", "zone": "us-west-2a"}
+EAST: dict[str, object] = {"region": "us-east-1"}
+
+
+def test_places_are_where_machines_stand() -> None:
+    """Pools of both architectures, the control plane at home, laptop gateways: each once, and no region without."""
+    groups = {"arm": group(WEST, EAST, types=("m7g.large",)), "gpu": group(EAST)}
+    gateways = laptops({"region": "eu-north-1"})
+    plan = plan_fleet(sketch(groups=groups, vpn=gateways, kubernetes=cluster()), Record({}), load_catalog())
+
+    assert image_places(plan, load_catalog()) == (
+        "eu-north-1/x86_64",
+        "us-east-1/arm64",
+        "us-east-1/x86_64",
+        "us-west-2/arm64",
+        "us-west-2/x86_64",
+    )
+
+
+def test_a_fleet_without_machines_needs_no_image() -> None:
+    """Networks start from nothing."""
+    assert image_places(plan_fleet(sketch(), Record({}), load_catalog()), load_catalog()) == ()
+
+
+def test_what_the_lock_holds_is_not_looked_up_again() -> None:
+    """An image of one architecture says nothing of the other."""
+    record = Record({}, images={"us-west-2/x86_64": "ami-0000000000000000a"})
+    groups = {"arm": group(WEST, types=("m7g.large",)), "gpu": group(WEST)}
+
+    plan = plan_fleet(sketch(groups=groups), record, load_catalog())
+
+    assert unrecorded_images(plan, load_catalog()) == ("us-west-2/arm64",)
+
+
+def test_each_architecture_has_its_parameter() -> None:
+    """Canonical calls x86_64 by another name."""
+    assert "/24.04/stable/current/amd64/" in image_parameter("x86_64")
+    assert "/24.04/stable/current/arm64/" in image_parameter("arm64")
+
+
+def test_similar_types_start_from_recorded_images_alone() -> None:
+    """Auto Scaling takes no parameter where it chooses types; other groups start without a record."""
+    alike = group(WEST, EAST, types=("c7i.4xlarge",), similar=True)
+    groups = {"sim": alike, "arm": group(WEST, types=("m7g.large",))}
+    record = Record({}, images={"us-west-2/x86_64": "ami-0000000000000000a"})
+
+    plan = plan_fleet(sketch(groups=groups), record, load_catalog())
+
+    assert indispensable_images(plan, load_catalog()) == ("us-east-1/x86_64",)

@@ -11,9 +11,7 @@ from pyinfra.operations import apt, files, server
 from pyinfra.operations.util import any_changed
 
 from roles.base import Changes, Role
-from tests.support.disk import Disk, Entry
-from tests.support.recorded import Recorded, UnexpectedQuestionError, recorded
-from tests.support.recorder import Recorder
+from tests.testlab.fakes.node import Disk, Entry, Recorded, Recorder, UnexpectedQuestionError, recorded
 
 DEBIAN = recorded("debian-12")
 UBUNTU = recorded("ubuntu-24.04")

@@ -2,10 +2,9 @@
 
 import pytest
 
-from bedplate.rehearsal.report import Phase, Report, StackReport, document
-from bedplate.rehearsal.snapshot import Entry, Snapshot
+from bedplate.rehearsal.rehearse import Phase, Report, StackReport, document
 from bedplate.rehearsal.stack import Run
-from bedplate.rehearsal.step import Failure, Op, Step
+from bedplate.rehearsal.state import Entry, Failure, Op, Snapshot, Step
 from bedplate.report.rehearsal import change_lines, failure_lines, rehearsal_lines
 
 SUBNET = "urn:pulumi:lab.shared::bedplate::aws:ec2/subnet:Subnet::a-nodes"

@@ -7,15 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.plan.door import Rule
-from bedplate.plan.node import Duty
-from roles.hardened.kernel import SYSCTL
-from roles.hardened.modes import Modes, wanted
-from roles.hardened.role import Hardened
-from roles.hardened.trial import CONFIRM, SCRIPT
-from roles.template import text_of
-from tests.support.hardened import again, fresh
-from tests.support.recorded import Lines, Recorded, recorded
+from bedplate.plan.firewall import ANYWHERE, Rule
+from bedplate.plan.fleet import PEOPLE_IDS
+from bedplate.plan.nodes import Duty
+from roles.files import text_of
+from roles.hardened import firewall as packet_filter
+from roles.hardened.firewall import (
+    ENABLED,
+    FORWARDERS,
+    HOSTS,
+    MARK,
+    PATH,
+    UNIT_PATH,
+    Door,
+    doors_of,
+    emergency_ruleset,
+    ruleset,
+)
+from roles.hardened.logins import CONFIRM, SCRIPT, settings
+from roles.hardened.role import SYSCTL, Hardened, Modes, wanted
+from tests.testlab.fakes.node import Lines, Recorded, recorded
+from tests.testlab.fakes.node_states import again, fresh
 
 SSH = Rule("ssh-from-cellar", "SSH from the cellar", IPv4Network("192.168.40.0/22"), "tcp", 22)
 FIGURES = Rule("figures", "Figures", SSH.block, "tcp", 9100)
@@ -58,17 +70,17 @@ def test_a_second_run_changes_nothing(table: Recorded) -> None:
 @pytest.mark.parametrize(
     ("fact", "answer", "mended"),
     [
-        ("hardened.trial.InForce", None, ON_TRIAL),
+        ("hardened.logins.InForce", None, ON_TRIAL),
         (
             "drop_ins.DropIns",
             ("/run/systemd/system/bedplate-filter.service.d",),
             "Units of the packet filter are as they are written",
         ),
-        ("hardened.memory.Remountable", ("rw,nosuid",), "No programs in shared memory"),
-        ("hardened.identity.Strength", ("rsa 3072", "short 0"), "Host key of 4096 bits"),
-        ("hardened.identity.Strength", ("rsa", "short 0"), "Host key of 4096 bits"),
-        ("hardened.identity.Strength", ("rsa 4096", "short 1"), "No short primes"),
-        ("hardened.modes.Modes", ("644 root /etc/crontab",), "File modes"),
+        ("hardened.role.Remountable", ("rw,nosuid",), "No programs in shared memory"),
+        ("hardened.role.Strength", ("rsa 3072", "short 0"), "Host key of 4096 bits"),
+        ("hardened.role.Strength", ("rsa", "short 0"), "Host key of 4096 bits"),
+        ("hardened.role.Strength", ("rsa 4096", "short 1"), "No short primes"),
+        ("hardened.role.Modes", ("644 root /etc/crontab",), "File modes"),
         ("sysctl.Settable", ("kernel.sysrq=1",), "Kernel refuses strangers"),
         ("sysctl.Settable", ("net.ipv6.conf.eth0.accept_ra=1",), "Kernel refuses strangers"),
     ],
@@ -99,7 +111,7 @@ def test_sshd_reads_a_file_anew_whose_mode_was_mended(path: str, *, reloads: boo
     """The file has changed since the daemon read it, and the audit cannot tell a mode from a text."""
     disk = fresh(DEBIAN).play(ROLE).disk
 
-    played = again(DEBIAN, disk, {"roles.hardened.modes.Modes": (f"644 root {path}",)}).play(ROLE, stages=LATER)
+    played = again(DEBIAN, disk, {"roles.hardened.role.Modes": (f"644 root {path}",)}).play(ROLE, stages=LATER)
 
     assert any("reload ssh.service" in command for command in played.step("File modes").commands) is reloads
 
@@ -122,7 +134,7 @@ def test_a_door_that_closes_changes_the_filter_alone(doors: tuple[Rule, ...], wr
     disk = fresh(DEBIAN).play(Hardened(doors=(SSH, FIGURES), duties=frozenset())).disk
     shut = Hardened(doors=doors, duties=frozenset())
 
-    played = again(DEBIAN, disk, {"roles.hardened.trial.InForce": None}).play(shut, stages=LATER)
+    played = again(DEBIAN, disk, {"roles.hardened.logins.InForce": None}).play(shut, stages=LATER)
 
     assert played.changes == [*written, ON_TRIAL]
 
@@ -256,3 +268,238 @@ def test_pam_takes_the_profiles_when_one_has_changed() -> None:
 
     assert first.step("PAM guards passwords").commands == ("DEBIAN_FRONTEND=noninteractive pam-auth-update --package",)
     assert not second.step("PAM guards passwords").changed
+
+
+LAN = IPv4Network("192.168.40.0/22")
+ROLES_HARDENED_EMERGENCY_SSH = Rule("ssh-from-cellar", "SSH from the cellar", LAN, "tcp", 22)
+OTHERS = (
+    Rule("figures", "Figures", LAN, "tcp", 9100),
+    Rule("ike-500", "IKE", ANYWHERE.block, "udp", 500),
+    Rule("all-from-nodes", "All", IPv4Network("10.64.32.0/19")),
+)
+
+
+def test_of_the_plans_doors_those_of_ssh_alone_are_open() -> None:
+    """An administrator comes in to mend the node, and nobody else to anything."""
+    text = emergency_ruleset((ROLES_HARDENED_EMERGENCY_SSH, *OTHERS))
+
+    assert [line.strip() for line in text.splitlines() if "dport" in line and line.endswith("accept")] == [
+        "udp sport 67 udp dport 68 accept",
+        "ip saddr @from_tcp_22 tcp dport 22 accept",
+    ]
+    assert text.count("policy drop;") == 2
+    assert "10.64.32.0/19" not in text
+
+
+@pytest.mark.parametrize("rules", [(), OTHERS], ids=["no doors", "others"])
+def test_a_plan_without_ssh_opens_nothing(rules: tuple[Rule, ...]) -> None:
+    """Then the way in is the machine's console."""
+    assert "dport 22" not in emergency_ruleset(rules)
+    assert "set " not in emergency_ruleset(rules)
+
+
+def test_it_never_takes_the_place_of_a_filter_that_stands() -> None:
+    """Nftables refuses all of a text that creates what is there; the filter itself replaces whatever it finds."""
+    text = emergency_ruleset((ROLES_HARDENED_EMERGENCY_SSH,))
+
+    assert "\ncreate table inet bedplate\n" in text
+    assert "delete" not in text
+
+
+def test_a_filter_and_the_emergency_are_told_apart() -> None:
+    """The program on the node finds by a chain's name which of them is loaded."""
+    assert f"chain {MARK} {{" in emergency_ruleset((ROLES_HARDENED_EMERGENCY_SSH,))
+    assert MARK not in packet_filter.ruleset((ROLES_HARDENED_EMERGENCY_SSH, *OTHERS), frozenset())
+    assert f"nft list chain inet bedplate {MARK} " in text_of("hardened/bedplate-trial")
+
+
+def test_nobody_on_a_node_that_is_shut_speaks_to_file_servers() -> None:
+    """They believe their clients, whatever became of the filter that keeps people from them."""
+    assert "tcp dport 2049 meta skuid != { 0, 61184-65519 } drop" in emergency_ruleset(())
+
+
+def test_every_boot_begins_with_it(system: Recorded) -> None:
+    """It lies there, root's alone, and is enabled, before the first filter is ever tried."""
+    played = fresh(system).play(
+        Hardened(doors=(ROLES_HARDENED_EMERGENCY_SSH,), duties=frozenset()), stages=["install", "configure"]
+    )
+
+    assert played.disk.entries[PATH].mode == 600
+    assert played.disk.entries[ENABLED].content == UNIT_PATH
+    assert "Before=bedplate-filter.service network-pre.target" in played.written(UNIT_PATH)
+
+
+ROLES_HARDENED_FILTER_SSH = Rule("ssh-from-cellar", "SSH from the cellar", LAN, "tcp", 22)
+IKE = Rule("ike-500", "IKE", ANYWHERE.block, "udp", 500)
+ESP = Rule("esp", "ESP", ANYWHERE.block, "esp")
+ALL = Rule("all-from-nodes", "All", IPv4Network("10.64.32.0/19"))
+
+
+def chain(text: str, name: str) -> list[str]:
+    """Return the rules of a chain, without its first line."""
+    _, _, rest = text.partition(f"chain {name} {{\n")
+    return [line.strip() for line in rest.partition("\n\t}")[0].splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        (ROLES_HARDENED_FILTER_SSH, "ip saddr @from_tcp_22 tcp dport 22 accept"),
+        (IKE, "udp dport 500 accept"),
+        (ESP, "meta l4proto esp accept"),
+        (ALL, "ip saddr @from_all accept"),
+    ],
+    ids=["port-from-block", "port-from-anywhere", "protocol", "everything-from-block"],
+)
+def test_each_kind_of_door_is_said(rule: Rule, line: str) -> None:
+    """A door names its sources, its protocol and its port, each only where the plan narrows it."""
+    assert line in chain(ruleset((rule,), frozenset()), "input")
+
+
+def test_what_no_door_lets_in_is_dropped() -> None:
+    """Without doors nothing new comes in but pings, neighbours and addresses."""
+    text = ruleset((), frozenset())
+
+    accepts = [line for line in chain(text, "input") if line.endswith("accept") and not line.startswith("icmp")]
+    assert accepts == ['iif "lo" accept', "ct state established,related accept", "udp sport 67 udp dport 68 accept"]
+    assert "type filter hook input priority filter; policy drop;" in text
+    assert "set " not in text
+
+
+@pytest.mark.parametrize("duty", sorted(Duty))
+def test_no_router_advertises_itself(duty: Duty) -> None:
+    """Settings of the kernel reach neither interfaces from before them nor networkd, which listens by itself."""
+    assert "nd-router-advert" not in ruleset((ROLES_HARDENED_FILTER_SSH,), frozenset({duty}))
+
+
+def test_blocks_of_one_port_are_one_set() -> None:
+    """A block within another is said once, and neighbours are joined."""
+    halves = [Rule(name, name, block, "tcp", 22) for name, block in zip("ab", LAN.subnets(1), strict=True)]
+
+    found = doors_of((*halves, ROLES_HARDENED_FILTER_SSH))
+
+    assert found == (Door("from_tcp_22", "tcp", 22, (LAN,)),)
+
+
+def test_everywhere_swallows_every_block() -> None:
+    """A port that is open to all needs no set."""
+    anywhere = Rule("any", "any", ANYWHERE.block, "tcp", 22)
+
+    assert doors_of((ROLES_HARDENED_FILTER_SSH, anywhere)) == (Door("from_tcp_22", "tcp", 22, ()),)
+
+
+def test_the_order_of_doors_changes_nothing() -> None:
+    """The same doors in another order are the same text, so that an apply finds nothing to do."""
+    rules = (ROLES_HARDENED_FILTER_SSH, IKE, ESP, ALL)
+
+    assert ruleset(rules, frozenset()) == ruleset(rules[::-1], frozenset())
+
+
+def test_only_the_fleet_s_own_table_is_replaced() -> None:
+    """What Kubernetes, docker and the guards of gateways have loaded stays."""
+    text = ruleset((ROLES_HARDENED_FILTER_SSH,), frozenset())
+
+    assert "flush" not in text
+    assert [line for line in text.splitlines() if line.startswith(("table", "delete"))] == [
+        "table inet bedplate",
+        "delete table inet bedplate",
+        "table inet bedplate {",
+    ]
+
+
+@pytest.mark.parametrize("duty", sorted(Duty))
+def test_packets_are_passed_on_only_by_whom_they_are_to_pass(duty: Duty) -> None:
+    """Kubernetes and gateways forward by rules of their own; every other machine forwards nothing."""
+    shut = "hook forward priority filter; policy drop;"
+
+    assert (shut in ruleset((), frozenset({duty}))) is (duty not in FORWARDERS)
+
+
+@pytest.mark.parametrize("duty", sorted(Duty))
+def test_nobody_on_a_machine_speaks_to_file_servers_himself(duty: Duty) -> None:
+    """Only root, as whom the kernel mounts, and stunnel's passing id; every other sender is told no at once."""
+    rules = chain(ruleset((), frozenset({duty})), "output")
+
+    refusal = "tcp dport 2049 meta skuid != { 0, 61184-65519 } counter reject with tcp reset"
+    assert rules == ["type filter hook output priority filter; policy accept;", refusal]
+    assert PEOPLE_IDS.stop <= 61184
+
+
+@pytest.mark.parametrize("duty", sorted(Duty))
+def test_pods_speak_to_no_file_server_but_another_pod(duty: Duty) -> None:
+    """Their volumes are the machine's to mount; a gateway still leads what a region's nodes mount from another."""
+    pods = Rule("all-from-pods", "All from pods", IPv4Network("10.244.0.0/16"))
+    text = ruleset((pods,), frozenset({duty}))
+
+    refusal = "ip daddr != 10.244.0.0/16 tcp dport 2049 counter reject with tcp reset"
+    assert (refusal in text) is (duty in {Duty.WORKER, Duty.CONTROL})
+
+
+@pytest.mark.parametrize("duty", sorted(set(Duty) - FORWARDERS))
+def test_only_where_people_work_are_containers_led_out(duty: Duty) -> None:
+    """A workbench leads on what its bridges send, and what it publishes to whom everything is open; others nothing."""
+    rules = chain(ruleset((ROLES_HARDENED_FILTER_SSH, ALL), frozenset({duty})), "forward")[1:]
+
+    bridges = [f'iifname "{name}" accept' for name in ("docker*", "br-*", "podman*", "cni-podman*")]
+    published = "ct status dnat ip saddr @from_all accept"
+    refused = "tcp dport 2049 counter reject with tcp reset"
+    wanted = ["ct state established,related accept", published, refused, *bridges, "counter drop"]
+    assert rules == (wanted if duty in HOSTS else [])
+
+
+def values(text: str) -> dict[str, str]:
+    """Return the value of each keyword before the first Match; of one said twice, the first."""
+    found: dict[str, str] = {}
+    for line in text.partition("\nMatch ")[0].splitlines():
+        keyword, _, value = line.partition(" ")
+        if keyword and keyword != "#":
+            found.setdefault(keyword.lower(), value)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("duty", "forwarding"),
+    [
+        (Duty.WORKBENCH, "local"),
+        (Duty.TUNNELS, "local"),
+        (Duty.LAPTOPS, "local"),
+        (Duty.WORKER, "no"),
+        (Duty.CONTROL, "no"),
+        (Duty.FILES, "no"),
+    ],
+)
+def test_only_machines_that_people_pass_through_forward(duty: Duty, forwarding: str) -> None:
+    """A notebook on a workbench is reached by a forwarded port; a worker has none to reach."""
+    assert values(settings(frozenset({duty})))["allowtcpforwarding"] == forwarding
+
+
+def test_keys_lie_where_only_root_writes() -> None:
+    """A key that a person adds to a home opens nothing; only the accounts of images keep theirs."""
+    text = settings(frozenset())
+
+    assert values(text)["authorizedkeysfile"] == "/etc/ssh/authorized_keys.d/%u"
+    images, everybody = text.split("\nMatch ")[1:]
+    assert images.splitlines()[:2] == [
+        "User ubuntu,debian,admin",
+        "    AuthorizedKeysFile /etc/ssh/authorized_keys.d/%u .ssh/authorized_keys",
+    ]
+    assert "AuthorizedKeysFile /etc/ssh/authorized_keys.d/%u\n" in everybody
+
+
+def test_no_block_that_comes_after_says_otherwise() -> None:
+    """Of blocks the first that concerns a session counts: ours repeats, for all, who gets in."""
+    text = settings(frozenset())
+    blocks = [line.split() for line in text.rpartition("\nMatch all\n")[2].splitlines()]
+
+    assert {keyword.lower(): " ".join(value) for keyword, *value in blocks}.items() <= values(text).items()
+    assert ["PermitRootLogin", "no"] in blocks
+
+
+def test_no_algorithm_is_one_that_fell() -> None:
+    """No SHA-1, no CBC, no NIST curve for the exchange of keys, no MAC before encryption."""
+    found = values(settings(frozenset()))
+
+    for keyword in ("kexalgorithms", "ciphers", "macs", "hostkeyalgorithms"):
+        for name in found[keyword].split(","):
+            assert not any(weak in name for weak in ("sha1", "cbc", "nistp", "group14", "md5", "ssh-rsa", "3des"))
+    assert all(name.endswith("-etm@openssh.com") for name in found["macs"].split(","))

@@ -5,20 +5,32 @@ import re
 import subprocess
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from bedplate.plan.accounts import Account
-from bedplate.plan.node import Hardware
-from roles.template import text_of
-from roles.workbench.micromamba import BUILDS, NOTE, PATH, VERSION, Unreached, taken
-from roles.workbench.paths import CUDA, with_program_folder
-from roles.workbench.role import TOOLS, Workbench
-from roles.workbench.scratch import UNIT
-from roles.workbench.uv import UvVersion, version
-from tests.support.disk import Entry
-from tests.support.recorded import Recorded, recorded
-from tests.support.recorder import Recorder
+from bedplate.plan.fleet import Account
+from bedplate.plan.nodes import Hardware
+from roles.files import text_of
+from roles.workbench.role import (
+    BUILDS,
+    CUDA,
+    NOTE,
+    PATH,
+    TOOLS,
+    VERSION,
+    Unreached,
+    UvVersion,
+    Workbench,
+    taken,
+    version,
+    with_program_folder,
+)
+from roles.workbench.scratch import SCRIPT, UNIT, Folders, Quotas, keeps_quotas
+from roles.workbench.scratch import TABLE as SCRATCH_TABLE
+from tests.testlab.fakes.agent import loaded
+from tests.testlab.fakes.node import Entry, Recorded, Recorder, recorded
+from tests.testlab.run import need_program
 
 ROOT = Path(__file__).parents[2]
 DEBIAN = recorded("debian-12")
@@ -71,7 +83,7 @@ def test_uv_is_taken_by_its_sum() -> None:
 @pytest.mark.parametrize(("found", "installs"), [("0.1.0", True), (version(), False)], ids=["older", "same"])
 def test_another_version_of_uv_is_replaced(found: str, *, installs: bool) -> None:
     """What is there is asked, not what was once installed."""
-    table = DEBIAN.but({"roles.workbench.uv.UvVersion": (f"uv {found} (x86_64-unknown-linux-gnu)",)})
+    table = DEBIAN.but({"roles.workbench.role.UvVersion": (f"uv {found} (x86_64-unknown-linux-gnu)",)})
 
     played = Recorder(table).play(BENCH)
 
@@ -127,7 +139,7 @@ def test_a_node_that_does_not_reach_the_releases_does_without(tmp_path: Path) ->
 )
 def test_what_was_not_reached_today_is_not_tried_again(noted: tuple[str, ...] | None, *, tries: bool) -> None:
     """The second apply changes nothing on a closed network too; another version is another address."""
-    table = DEBIAN.but({"roles.workbench.micromamba.Unreached": noted})
+    table = DEBIAN.but({"roles.workbench.role.Unreached": noted})
 
     played = Recorder(table).play(BENCH)
 
@@ -200,14 +212,348 @@ def test_a_second_run_changes_nothing() -> None:
     settled = DEBIAN.but(
         {
             "deb.DebPackages": tuple(f"ii  {name}  0  all  -" for name in TOOLS),
-            "roles.workbench.uv.UvVersion": (f"uv {version()} (x)",),
-            "roles.workbench.micromamba.Unreached": (BUILDS["x86_64"].url,),
-            "roles.workbench.found.Folders": ("ada ada:ada 700", "ben ben:ben 700"),
-            "roles.texts.Texts": ("==bedplate== /etc/environment", f'PATH="{USUAL}:{CUDA}"'),
-            "roles.running.States": ("active", f"multi-user.target.wants/{UNIT}"),
+            "roles.workbench.role.UvVersion": (f"uv {version()} (x)",),
+            "roles.workbench.role.Unreached": (BUILDS["x86_64"].url,),
+            "roles.workbench.scratch.Folders": ("ada ada:ada 700", "ben ben:ben 700"),
+            "roles.files.Texts": ("==bedplate== /etc/environment", f'PATH="{USUAL}:{CUDA}"'),
+            "roles.system.States": ("active", f"multi-user.target.wants/{UNIT}"),
         }
     )
     recorder = Recorder(settled)
     recorder.play(BENCH)
 
     assert recorder.play(BENCH).changes == []
+
+
+MOUNTED = "30 25 259:1 / /scratch rw,relatime shared:9 - ext4 /dev/nvme1n1 rw,usrquota"
+MOUNTS, FOLDERS = "server.Mounts", "roles.workbench.scratch.Folders"
+QUOTAS, LOCAL = "roles.workbench.scratch.Quotas", "roles.workbench.scratch.LocalDisks"
+UNCOUNTED = "roles.workbench.scratch.Uncounted"
+ROLES_WORKBENCH_SCRATCH_DEBIAN = recorded("debian-12").but(
+    {FOLDERS: ("ada ada:ada 700", "ben ben:ben 700", "lost+found root:root 700")}
+)
+A, B = "/dev/disk/by-id/nvme-a", "/dev/disk/by-id/nvme-b"
+MODEL = "/sys/block/nvme{}n1"
+
+
+def done(recorder: Recorder, bench: Workbench = BENCH) -> list[str]:
+    """Return the names of the operations that have the node do something about scratch."""
+    return [step.name for step in recorder.play(bench).steps if SCRIPT in step.commands]
+
+
+def test_a_node_is_told_whose_scratch_is_and_what_it_is_made_of() -> None:
+    """It does the rest by itself, at each boot."""
+    played = Recorder(ROLES_WORKBENCH_SCRATCH_DEBIAN).play(Workbench((ADA, BEN), None, (A, B)))
+
+    assert played.written(SCRATCH_TABLE) == f"disk {A}\ndisk {B}\nperson ada 20000\nperson ben 20001\n"
+    assert played.step("/scratch at each boot").commands == (
+        f"systemctl --no-reload --quiet enable {UNIT}",
+        f"systemctl start {UNIT}",
+    )
+
+
+def test_what_is_right_is_left_alone() -> None:
+    """One question tells of all folders, whoever owns them."""
+    assert done(Recorder(ROLES_WORKBENCH_SCRATCH_DEBIAN)) == []
+
+
+@pytest.mark.parametrize("wrong", ["ben ben:ben 755", "ben root:root 700", ""], ids=["open", "another's", "none"])
+def test_only_those_whose_folder_is_wrong_are_named(wrong: str) -> None:
+    """Work that may be lost is its owner's alone, on whatever disk it lies."""
+    table = ROLES_WORKBENCH_SCRATCH_DEBIAN.but({FOLDERS: tuple(line for line in ("ada ada:ada 700", wrong) if line)})
+
+    assert done(Recorder(table)) == ["Scratch of ben"]
+
+
+@pytest.mark.parametrize("share", ["#20001,ok,ok,4,0,7,,1,0,0,", ""], ids=["another", "none"])
+def test_nobody_takes_more_than_half_of_scratch(share: str) -> None:
+    """Where the file system counts by user, each person's hard limit is half of its size."""
+    told = tuple(line for line in (",,,,,1000000", "#20000,ok,ok,4,0,500000,,1,0,0,", share) if line)
+
+    assert done(Recorder(ROLES_WORKBENCH_SCRATCH_DEBIAN.but({MOUNTS: (MOUNTED,), QUOTAS: told}))) == ["Scratch of ben"]
+
+
+def test_scratch_without_quotas_is_shared_without_limits() -> None:
+    """A file system that does not count is not asked to: the table has no answer about quotas."""
+    assert done(Recorder(ROLES_WORKBENCH_SCRATCH_DEBIAN.but({MOUNTS: (MOUNTED.replace(",usrquota", ""),)}))) == []
+
+
+@pytest.mark.parametrize(
+    ("disks", "local", "mounts"),
+    [((A,), (), True), ((), (MODEL.format(1),), True), ((), (), False)],
+    ids=["named", "of the host", "none"],
+)
+def test_disks_are_mounted_where_there_are_some(
+    disks: tuple[str, ...], local: tuple[str, ...], *, mounts: bool
+) -> None:
+    """Those of the file, or those that a machine of EC2 has of its host."""
+    table = ROLES_WORKBENCH_SCRATCH_DEBIAN.but({LOCAL: local})
+
+    assert (done(Recorder(table), Workbench((ADA, BEN), None, disks)) == ["Disks at /scratch"]) is mounts
+
+
+def test_what_is_mounted_already_serves() -> None:
+    """Whoever mounted it, nothing is mounted over it."""
+    table = ROLES_WORKBENCH_SCRATCH_DEBIAN.but({MOUNTS: (MOUNTED.replace(",usrquota", ""),), LOCAL: (MODEL.format(1),)})
+
+    assert done(Recorder(table), Workbench((ADA, BEN), None, (A,))) == []
+
+
+@pytest.mark.parametrize(
+    ("disks", "local", "striped"),
+    [((A,), 0, False), ((A, B), 0, True), ((), 1, False), ((), 8, True), ((A,), 8, False)],
+    ids=["one named", "two named", "one of the host", "eight of the host", "one named of many"],
+)
+def test_only_what_has_several_disks_gets_what_joins_them(disks: tuple[str, ...], local: int, *, striped: bool) -> None:
+    """What joins them watches and mails, and most machines have nothing for it."""
+    table = ROLES_WORKBENCH_SCRATCH_DEBIAN.but({LOCAL: tuple(MODEL.format(number) for number in range(local))})
+
+    names = Recorder(table).play(Workbench((ADA,), None, disks)).names
+
+    assert ("One device of several disks" in names) is striped
+
+
+@pytest.mark.parametrize(
+    ("disks", "kernel", "asked"),
+    [((A,), "6.8.0-1021-aws", True), ((A,), "", False), ((), "6.8.0-1021-aws", False)],
+    ids=["lacking", "able", "no disks"],
+)
+def test_a_kernel_that_cannot_count_gets_what_it_lacks(disks: tuple[str, ...], kernel: str, *, asked: bool) -> None:
+    """Kernels of clouds have rarer modules in a package of their own, for their own release."""
+    table = ROLES_WORKBENCH_SCRATCH_DEBIAN.but({UNCOUNTED: (kernel,) if kernel else ()})
+
+    played = Recorder(table).play(Workbench((ADA, BEN), None, disks))
+
+    assert (f"Quotas of {kernel}" in played.names) is asked
+    if asked:
+        assert played.step(f"Quotas of {kernel}").arguments["packages"] == [f"linux-modules-extra-{kernel}"]
+
+
+@pytest.mark.parametrize(
+    ("options", "keeps"),
+    [(["rw", "usrquota"], True), (["rw", "uquota"], True), (["usrjquota=aquota.user"], True), (["noquota"], False)],
+)
+def test_the_options_of_the_mount_tell_whether_it_counts(options: list[str], *, keeps: bool) -> None:
+    """ext4's words and xfs's words both count."""
+    assert keeps_quotas({"/scratch": {"device": "/dev/nvme1n1", "type": "xfs", "options": options}}) is keeps
+
+
+def test_quotas_are_read_by_number() -> None:
+    """Names of people who are gone are numbers all the same."""
+    told = [",,,,,5", "#0,ok,ok,20,0,0,,2,0,0,", "#20000,-ok,ok,9,0,7,,1,0,0,", "repquota: noise"]
+
+    assert Quotas().process(told) == {"": 5, "0": 0, "20000": 7}
+
+
+def test_folders_are_read_by_a_real_find(tmp_path: Path) -> None:
+    """Owners and mode of each folder, and nothing of files."""
+    (tmp_path / "ada").mkdir(mode=0o700)
+    (tmp_path / "file").write_text("")
+    asked = Folders().command(str(tmp_path)).get_raw_value()
+
+    told = subprocess.run(["sh", "-c", asked], check=True, capture_output=True, text=True).stdout.splitlines()
+
+    assert Folders().process(told) == {"ada": f"{tmp_path.owner()}:{tmp_path.group()} 700"}
+
+
+PROGRAM = "workbench/bedplate-scratch"
+MIB = 1 << 20
+TABLE = "disk /dev/disk/by-id/a\nperson ada 20000\nperson ben 20001\n"
+# A partition of Linux from sector 2048 on, as a table of the old kind has it.
+PARTITION = r"\0\0\0\0\203\0\0\0\0\010\0\0\0\020\0\0"
+FOREIGN = {
+    "a file system": 'mke2fs -q -t ext4 -L data "$0"',
+    "swap": 'mkswap "$0"',
+    "partitions": rf"""
+        printf '{PARTITION}' | dd of="$0" bs=1 seek=446 conv=notrunc
+        printf '\125\252' | dd of="$0" bs=1 seek=510 conv=notrunc""",
+}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> ModuleType:
+    """Give the program with folders of its own; what it mounts and limits is noted in `asked`, and not done."""
+    module, really = loaded(PROGRAM), loaded(PROGRAM).told
+    places = {"SYS": "sys", "SCRATCH": "scratch", "TABLE": "table", "MOUNTS": "mounts", "DEV": "dev"}
+    module.__dict__.update({name: str(tmp_path / place) for name, place in places.items()})
+    module.__dict__.update(PATIENCE=0, asked=[], can_count=lambda: True)
+    (tmp_path / "mounts").write_text("")
+
+    def told(*command: str) -> str:
+        module.asked.append(command)
+        return "" if command[0] in ("mount", "setquota", "mdadm") else str(really(*command))
+
+    module.__dict__["told"] = told
+    return module
+
+
+def disk(tmp_path: Path, name: str) -> str:
+    """Return a disk of 16 MiB on which there is nothing."""
+    path = tmp_path / name
+    with path.open("wb") as stream:
+        stream.truncate(16 * MIB)
+    return str(path)
+
+
+def array(program: ModuleType, *members: str) -> None:
+    """Let the kernel say that disks are one device."""
+    slaves = Path(program.SYS) / "class/block/md7/slaves"
+    slaves.mkdir(parents=True)
+    for member in members:
+        (slaves / member).touch()
+        (Path(program.SYS) / f"class/block/{member}/holders/md7").mkdir(parents=True)
+
+
+def test_a_blank_disk_gets_a_file_system_that_counts(program: ModuleType, tmp_path: Path) -> None:
+    """The kernel keeps account of everybody from the first byte, and limits count once it is mounted."""
+    need_program("mkfs.ext4")
+    blank = disk(tmp_path, "blank")
+
+    program.mount([blank])
+
+    told = subprocess.run(["dumpe2fs", "-h", blank], capture_output=True, text=True, check=True).stdout
+    assert "User quota inode" in told
+    assert program.probed(blank, "LABEL") == "scratch"
+    assert program.asked[-1][:5] == ("mount", "-t", "ext4", "-o", "noatime,nosuid,nodev,usrquota")
+
+
+def test_scratch_of_before_is_mounted_as_it_is(program: ModuleType, tmp_path: Path) -> None:
+    """A boot that was no stop keeps what people have there."""
+    need_program("mkfs.ext4")
+    kept = disk(tmp_path, "kept")
+    program.mount([kept])
+    before = Path(kept).read_bytes()
+
+    program.mount([kept])
+
+    assert Path(kept).read_bytes() == before
+    assert [command[0] for command in program.asked] == ["mkfs.ext4", *["dumpe2fs", "mount"] * 2]
+
+
+@pytest.mark.parametrize("began", [True, False], ids=["counting", "uncounted"])
+def test_a_disk_is_mounted_by_whatever_kernel_comes_up(
+    program: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, began: bool
+) -> None:
+    """One that cannot count mounts nothing that counts by itself: it is told, and the next that can counts again."""
+    need_program("mkfs.ext4")
+    kept = disk(tmp_path, "kept")
+    counted = []
+    for able in (began, not began, began):
+        program.__dict__["can_count"] = lambda able=able: able
+        program.mount([kept])
+        counted.append(("usrquota" in program.asked[-1][4], program.has_count(kept)))
+
+    assert counted == [(able, able) for able in (began, not began, began)]
+    assert capsys.readouterr().err.count("/scratch is shared without limits: this kernel has no quota_v2") == 2 - began
+    assert subprocess.run(["e2fsck", "-fn", kept], capture_output=True, check=False).returncode == 0
+
+
+def test_a_machine_that_has_no_modules_cannot_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing there that could load one is an answer, too."""
+    monkeypatch.setenv("PATH", "/nowhere")
+
+    assert loaded(PROGRAM).can_count() is False
+
+
+@pytest.mark.parametrize("what", sorted(FOREIGN))
+def test_a_disk_with_anything_on_it_is_left_as_it_is(program: ModuleType, tmp_path: Path, what: str) -> None:
+    """A name that was written down wrong costs nobody's data."""
+    for needed in ("mkswap", "mke2fs", "blkid"):
+        need_program(needed)
+    theirs = disk(tmp_path, "theirs")
+    subprocess.run(["sh", "-ec", FOREIGN[what], theirs], check=True, capture_output=True)
+    before = Path(theirs).read_bytes()
+
+    with pytest.raises(SystemExit, match="neither blank nor scratch of before"):
+        program.mount([theirs])
+
+    assert Path(theirs).read_bytes() == before
+    assert program.asked == []
+
+
+def test_a_disk_that_cannot_be_read_is_no_blank_one(program: ModuleType) -> None:
+    """Blkid would take it for one."""
+    with pytest.raises(SystemExit, match="/dev/nowhere cannot be read"):
+        program.mount(["/dev/nowhere"])
+
+
+def test_blank_disks_become_one(program: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Striped, under the name by which the next boot knows it."""
+    disks = [disk(tmp_path, "a"), disk(tmp_path, "b")]
+    for name in ("a", "b"):
+        (Path(program.SYS) / f"class/block/{name}/holders").mkdir(parents=True)
+    noting = program.told
+
+    def joined(*words: str) -> None:
+        noting(*words)
+        array(program, "a", "b")
+
+    monkeypatch.setattr(program, "told", joined)
+
+    assert program.array_of(disks) == "/dev/md7"
+    assert program.asked[0][:3] == ("mdadm", "--create", "/dev/md/scratch")
+    assert {"--level=0", "--raid-devices=2", *disks} <= set(program.asked[0])
+
+
+def test_disks_that_are_one_already_are_taken_as_they_are(program: ModuleType) -> None:
+    """Udev puts them together before the program starts."""
+    array(program, "a", "b")
+
+    assert program.array_of(["/dev/a", "/dev/b"]) == "/dev/md7"
+    assert program.asked == []
+
+
+def test_disks_that_are_one_with_others_are_left_as_they_are(program: ModuleType) -> None:
+    """The file names two of three: which it means, somebody has to say."""
+    array(program, "a", "b", "c")
+
+    with pytest.raises(SystemExit, match="md7 is not of /dev/a, /dev/b alone"):
+        program.array_of(["/dev/a", "/dev/b"])
+
+
+def test_disks_of_the_host_are_known_by_their_model(program: ModuleType) -> None:
+    """Volumes of EBS are NVMe too, and are never taken; nor is what a container sees of its host."""
+    models = {"nvme0n1": "Amazon Elastic Block Store", "nvme1n1": program.LOCAL, "nvme2n1": f"{program.LOCAL}  "}
+    Path(program.DEV).mkdir()
+    for name, model in models.items():
+        (Path(program.DEV) / name).touch()
+        folder = Path(program.SYS) / "block" / name / "device"
+        folder.mkdir(parents=True)
+        (folder / "model").write_text(f"{model}\n")
+
+    assert program.local_disks() == [f"{program.DEV}/nvme1n1", f"{program.DEV}/nvme2n1"]
+    (Path(program.DEV) / "nvme2n1").unlink()
+    assert program.local_disks() == [f"{program.DEV}/nvme1n1"]
+
+
+def test_a_disk_that_does_not_come_is_named(program: ModuleType, tmp_path: Path) -> None:
+    """And /scratch on the root disk is not taken for it."""
+    Path(program.TABLE).write_text(f"disk {tmp_path}/gone\nperson me {os.getuid()}\n")
+
+    with pytest.raises(SystemExit, match="gone: no such disk"):
+        program.main()
+
+    assert list(Path(program.SCRATCH).iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [("rw,usrquota", True), ("rw,noquota", False), ("rw", False)],
+    ids=["counted", "switched off", "uncounted"],
+)
+def test_everybody_gets_a_private_folder_and_a_share_where_it_is_counted(
+    program: ModuleType, options: str, *, asked: bool
+) -> None:
+    """Half of what the file system holds, in KiB, by number: names may be unknown while a server is gone."""
+    uid = os.getuid()
+    Path(program.TABLE).write_text(f"person me {uid}\n")
+    Path(program.MOUNTS).write_text(f"30 25 8:1 / {program.SCRATCH} rw,nodev - ext4 /dev/a {options}\n")
+
+    program.main()
+
+    found = (Path(program.SCRATCH) / "me").stat()
+    room = os.statvfs(program.SCRATCH)
+    half = room.f_blocks * room.f_frsize // 2048
+    assert (found.st_mode & 0o777, found.st_uid) == (0o700, uid)
+    limit = ("setquota", "--user", str(uid), "0", str(half), "0", "0", program.SCRATCH)
+    assert program.asked == ([limit] if asked else [])

@@ -8,14 +8,21 @@ from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.plan import Record, plan_fleet
 from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateways
-from bedplate.plan.node_doors import OPENVPN
+from bedplate.plan.nodes import OPENVPN
 from tests.conftest import Expect
-from tests.support.laptop_plans import HOME, PUBLIC, RESOLVERS, lab_gateways, met_gateways, unrecorded
-from tests.support.sketch import laptops, sketch
-from vpn.laptops.guard import guard_rules, laptop_rules
-from vpn.laptops.profile import LaptopKeys, client_profile
-from vpn.laptops.server import Laptop, address_files, server_conf, without_room
-from vpn.laptops.unit import daemon_unit
+from tests.testlab.fleets.sketch import laptops, sketch
+from tests.testlab.fleets.variants import HOME, LAPTOP_PLANS_PUBLIC, RESOLVERS, lab_gateways, met_gateways, unrecorded
+from vpn.laptops.server import (
+    Laptop,
+    LaptopKeys,
+    address_files,
+    client_profile,
+    daemon_unit,
+    guard_rules,
+    laptop_rules,
+    server_conf,
+    without_room,
+)
 
 KEYS = LaptopKeys("who signs\n", "certificate\n", "private key\n", "hidden key\n")
 EVERY = [(place, transport) for place in (0, 1) for transport in Transport]
@@ -186,7 +193,7 @@ def test_a_site_s_gateway_is_known_without_a_record() -> None:
     """The fleet file says where it is."""
     home, site = lab_gateways()
 
-    assert (home.public, site.public) == (PUBLIC, IPv4Address("8.20.30.40"))
+    assert (home.public, site.public) == (LAPTOP_PLANS_PUBLIC, IPv4Address("8.20.30.40"))
     assert IPv4Network("192.168.40.0/22") in site.routes
 
 

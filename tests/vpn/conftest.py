@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.support.needs import need_program, need_root
+from tests.testlab.run import need_program, need_root
 
 PROGRAMS = ("ip", "nft", "ping", "tcpdump", "iperf3", "faketime", "dnsmasq", "openvpn", "charon-systemd", "swanctl")
 

@@ -6,11 +6,10 @@ from time import sleep, time
 
 import pytest
 
-from tests.support.chain_lab import ChainLab
-from tests.support.laptop_lab import CLEAR, MACHINE, MACHINE_NAME, NODE, NODE_NAME
-from tests.support.netlab_probe import capture, packets, pinging
-from tests.support.netlab_program import until
-from tests.support.pace import clock_pace
+from tests.testlab.network.laptops import CLEAR, MACHINE, MACHINE_NAME, NODE, NODE_NAME
+from tests.testlab.network.netlab import capture, packets, pinging, until
+from tests.testlab.network.regions import ChainLab
+from tests.testlab.run import clock_pace
 
 ADA, BOB = "ada.laptop", "bob.desk"
 # Which gateway each dials, and where it is then.

@@ -8,10 +8,9 @@ from time import time
 
 import pytest
 
-from tests.support.direct_fleet import direct_plan
-from tests.support.lab_sites import SitesLab, sites_lab
-from tests.support.netlab_probe import capture, packets, pinging
-from tests.support.netlab_program import until
+from tests.testlab.fleets.variants import direct_plan
+from tests.testlab.network.netlab import capture, packets, pinging, until
+from tests.testlab.network.sites import SitesLab, sites_lab
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("direct")]
 CLEAR = "net 192.168.40.0/22 or net 192.168.60.0/24"

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.support.direct_fleet import ATTIC, CELLAR, TEXT, direct_plan
-from tests.support.lab_authority import LabAuthority, begun_for
-from tests.support.lab_sites import LabSite, SitesLab, first_only, sites_lab
-from tests.support.netlab_probe import capture, packets
-from tests.support.netlab_program import until
+from tests.testlab.fleets.variants import ATTIC, CELLAR, TEXT, direct_plan
+from tests.testlab.keys.authority import LabAuthority, begun_for
+from tests.testlab.network.netlab import capture, packets, until
+from tests.testlab.network.sites import LabSite, SitesLab, first_only, sites_lab
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("direct-certificates")]
 PLAN = direct_plan(TEXT + "vpn: {tunnels: {auth: certificates}}\n")

@@ -7,16 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.direct_fleet import TEXT, direct_plan
-from tests.support.lab_sites import SitesLab, sites_lab
-from tests.support.netlab_probe import capture, packets
-from tests.support.netlab_program import until
+from tests.testlab.fleets.variants import TEXT, direct_plan
+from tests.testlab.network.netlab import capture, packets, until
+from tests.testlab.network.sites import SitesLab, sites_lab
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("direct-hidden")]
 # The second in the alphabet, which would wait: hidden, it dials.
 PLAN = direct_plan(TEXT.replace("asn: 65010", "asn: 65010, behind_nat: true"))
 CLEAR = "net 192.168.40.0/22 or net 192.168.60.0/24 or net 192.0.2.0/24"
-# A gateway that answers and was killed is missed after 11.2 s (vpn.sites.pace) by one that nobody can dial.
+# A gateway that answers and was killed is missed after 11.2 s (vpn.sites.gateway) by one that nobody can dial.
 MOST_SECONDS = 25
 
 

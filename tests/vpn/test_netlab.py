@@ -5,8 +5,7 @@ from time import sleep
 
 import pytest
 
-from tests.support.netlab import Lab, LabHost
-from tests.support.netlab_probe import capture, packets, pinging
+from tests.testlab.network.netlab import Lab, LabHost, capture, packets, pinging
 
 pytestmark = pytest.mark.nightly
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from roles.baseline.network import NETWORKD
-from vpn.guard.last_routes import last_routes_text
+from roles.baseline.role import NETWORKD
+from vpn.guard.guard import last_routes_text
 
 # With /sys read-only networkd does without udev. A link that comes after its start is configured, as at a boot.
 LAB = """

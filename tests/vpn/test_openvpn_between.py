@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.laptop_lab import MACHINE, NODE, LaptopLab
-from tests.support.laptop_plans import met_gateways
+from tests.testlab.fleets.variants import met_gateways
+from tests.testlab.network.laptops import MACHINE, NODE, LaptopLab
 
 ADA, BOB, EVE = "ada.laptop", "bob.desk", "eve.phone"
 # By the slots of the three, at the gateway that each dials, over the transport that it takes.

@@ -9,10 +9,10 @@ from time import sleep, time
 import pytest
 
 from bedplate.plan.laptops import Transport
-from tests.support.laptop_lab import CLEAR, NODE, PLACES, LaptopLab
-from tests.support.netlab_probe import capture, packets, pinging
-from tests.support.pace import clock_pace
-from vpn.laptops.guard import laptop_rules
+from tests.testlab.network.laptops import CLEAR, NODE, PLACES, LaptopLab
+from tests.testlab.network.netlab import capture, packets, pinging
+from tests.testlab.run import clock_pace
+from vpn.laptops.server import laptop_rules
 
 ADA, BOB = "ada.laptop", "bob.laptop"
 HOME = PLACES[0]

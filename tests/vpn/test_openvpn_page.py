@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from bedplate.cli import run
-from tests.support.declared import EXAMPLES
-from tests.support.laptop_lab import LaptopLab
-from tests.support.laptop_plans import HOME, PUBLIC, RESOLVERS
-from tests.support.page import told_commands
-from tests.support.stubbed import ACCOUNT, StubbedSession, stubbed_account
+from tests.testlab.fakes.aws import ACCOUNT, StubbedSession, stubbed_account
+from tests.testlab.fleets.variants import HOME, LAPTOP_PLANS_PUBLIC, RESOLVERS
+from tests.testlab.network.laptops import LaptopLab
+from tests.testlab.rehearsal.programs import EXAMPLES
+from tests.testlab.run import told_commands
 
 APPLIES = "bedplate node apply gate.cellar laptops.us-west-2"
 ADA = "ada.laptop"
@@ -27,7 +27,9 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
     with stubbed_account(monkeypatch) as session:
         session.belongs_to(ACCOUNT, HOME)
         asked = [{"Name": "tag:Name", "Values": ["lab-laptops"]}]
-        session.answers("ec2", HOME, "describe_addresses", {"Addresses": [{"PublicIp": str(PUBLIC)}]}, Filters=asked)
+        session.answers(
+            "ec2", HOME, "describe_addresses", {"Addresses": [{"PublicIp": str(LAPTOP_PLANS_PUBLIC)}]}, Filters=asked
+        )
         named = [{"Name": "Name", "Values": ["lab-names"]}, {"Name": "Direction", "Values": ["INBOUND"]}]
         found = {"ResolverEndpoints": [{"Id": "r"}]}
         session.answers("route53resolver", HOME, "list_resolver_endpoints", found, Filters=named)

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from bedplate.plan.laptops import Transport
-from tests.support.lab_laptop_gateway import NOBODY
-from tests.support.laptop_lab import MACHINE, MACHINE_NAME, NODE, NODE_NAME, LaptopLab
-from vpn.keeper.management import ask
+from tests.testlab.network.laptops import MACHINE, MACHINE_NAME, NOBODY, NODE, NODE_NAME, LaptopLab
+from vpn.keeper.sessions import ask
 
 ADA, BOB = "ada.laptop", "bob.desk"
 ADA_AT_HOME, BOB_AT_HOME = "10.121.0.2", "10.121.0.3"

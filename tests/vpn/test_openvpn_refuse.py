@@ -8,13 +8,12 @@ from signal import SIGKILL
 import pytest
 
 from bedplate.plan.laptops import Transport
-from tests.support.laptop_keys import LabKeys, moment
-from tests.support.laptop_lab import NODE, LaptopLab
-from tests.support.netlab_program import until
-from vpn.laptops.carry import Book
-from vpn.laptops.profile import LaptopKeys
-from vpn.subject import Use
-from vpn.tls_crypt import client_key, new_server_key
+from tests.testlab.keys.authority import LabKeys, moment
+from tests.testlab.network.laptops import NODE, LaptopLab
+from tests.testlab.network.netlab import until
+from vpn.certificates import Use, client_key, new_server_key
+from vpn.laptops.push import Book
+from vpn.laptops.server import LaptopKeys
 
 GOOD, BAD, STRANGER = "ada.laptop", "eve.laptop", "mallory.laptop"
 DAY = timedelta(days=1)

@@ -5,8 +5,8 @@ from time import sleep
 
 import pytest
 
-from tests.support.laptop_lab import NODE, PLACES, LaptopLab
-from tests.support.netlab_probe import pinging
+from tests.testlab.network.laptops import NODE, PLACES, LaptopLab
+from tests.testlab.network.netlab import pinging
 
 ADA = "ada.laptop"
 # Shortened from an hour, so that a run sees some.

@@ -11,16 +11,12 @@ import pytest
 
 from bedplate.errors import BedplateError, MachineError
 from bedplate.plan.laptops import LaptopGateway, Transport
-from tests.support.lab_laptop_gateway import GatewayHost
-from tests.support.laptop_keys import LabKeys, moment
-from tests.support.laptop_lab import MACHINE, NODE, PLACES, LaptopLab
-from tests.support.netlab import LabTrouble
-from tests.support.netlab_probe import pinging
-from tests.support.netlab_program import until
-from tests.support.pace import clock_pace
-from tests.support.skewed import skewed
-from vpn.laptops.carry import Book, book_text, carry
-from vpn.subject import Use
+from tests.testlab.keys.authority import LabKeys, moment
+from tests.testlab.network.laptops import MACHINE, NODE, PLACES, GatewayHost, LaptopLab
+from tests.testlab.network.netlab import LabTrouble, pinging, until
+from tests.testlab.run import clock_pace, skewed
+from vpn.certificates import Use
+from vpn.laptops.push import Book, book_text, carry
 
 ADA, DESK, BOB = "ada.laptop", "ada.desk", "bob.laptop"
 HOME, SITE = PLACES

@@ -8,17 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.authority import begun_in, pki_in, unasked
-from tests.support.needs import need_program
-from vpn.authority import new_root
-from vpn.bundle import Bundle
-from vpn.certificate import Issuer, certificate_text, issue, key_text, new_key
-from vpn.pki import bundle_of, opened_issuer
-from vpn.pki_folder import PkiFolder
-from vpn.revocation import Reason
+from tests.testlab.keys.authority import begun_in, pki_in, unasked
+from tests.testlab.run import need_program
+from vpn.authority import Reason, new_root
+from vpn.certificates import (
+    Bundle,
+    Issuer,
+    certificate_text,
+    client_key,
+    gateway,
+    issue,
+    key_text,
+    laptop,
+    new_key,
+    new_server_key,
+)
+from vpn.pki import PkiFolder, bundle_of, opened_issuer
 from vpn.signing import add, revoke
-from vpn.subject import gateway, laptop
-from vpn.tls_crypt import client_key, new_server_key
 
 GATEWAY, LAPTOP = gateway("cellar", "lab.internal"), laptop("ada")
 DONE, PATIENCE_S = "Initialization Sequence Completed", 20.0

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from bedplate.plan.laptops import Transport, gateway_in
-from tests.support.joined_fleet import PUBLIC, WEST, joined_plan
-from tests.support.lab_regions import RegionsLab
-from tests.support.netlab_probe import capture, packets, refusal
-from tests.support.netlab_program import until
-from tests.support.standing_regions import INSIDE, MOST_SECONDS, seen_of_pings, standing_regions
-from vpn.keeper.answering import answers
+from tests.testlab.fleets.variants import PUBLIC, WEST, joined_plan
+from tests.testlab.keys.operator import INSIDE, MOST_SECONDS, seen_of_pings, standing_regions
+from tests.testlab.network.netlab import capture, packets, refusal, until
+from tests.testlab.network.regions import RegionsLab
+from vpn.keeper.status import answers
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("regions")]
 

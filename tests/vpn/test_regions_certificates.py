@@ -4,15 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.joined_fleet import NORTH, PUBLIC, TEXT, WEST, joined_plan
-from tests.support.lab_authority import LabAuthority, begun_for
-from tests.support.lab_regions import RegionsLab
-from tests.support.netlab_probe import capture, packets
-from tests.support.netlab_program import until
-from tests.support.standing_regions import INSIDE, MOST_SECONDS, seen_of_pings, standing_regions
+from tests.testlab.fleets.variants import JOINED_FLEET_TEXT, NORTH, PUBLIC, WEST, joined_plan
+from tests.testlab.keys.authority import LabAuthority, begun_for
+from tests.testlab.keys.operator import INSIDE, MOST_SECONDS, seen_of_pings, standing_regions
+from tests.testlab.network.netlab import capture, packets, until
+from tests.testlab.network.regions import RegionsLab
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("regions-certificates")]
-PLAN = joined_plan(text=TEXT.replace("vpn:\n", "vpn:\n  tunnels: {auth: certificates}\n"))
+PLAN = joined_plan(text=JOINED_FLEET_TEXT.replace("vpn:\n", "vpn:\n  tunnels: {auth: certificates}\n"))
 
 
 @pytest.fixture(scope="module")

@@ -6,17 +6,12 @@ from time import monotonic, time
 
 import pytest
 
-from tests.support.lab_site import DESK, RACK, STRAY, SiteLab, site_lab
-from tests.support.netlab_probe import capture, packets, pinging, refusal
-from tests.support.netlab_program import until
-from tests.support.nodes import lab_node
-from tests.support.site_side import LAB
-from vpn.guard.last_routes import PROTOCOL
-from vpn.keeper.bgp import Neighbour, neighbours
-from vpn.keeper.status import Status
-from vpn.keeper.tunnels import Tunnel
-from vpn.tunnel_condition import tunnel_faults
-from vpn.wanted import wanted
+from tests.testlab.fleets.variants import SITE_SIDE_LAB, lab_node
+from tests.testlab.network.netlab import capture, packets, pinging, refusal, until
+from tests.testlab.network.sites import DESK, RACK, STRAY, SiteLab, site_lab
+from vpn.guard.guard import PROTOCOL
+from vpn.keeper.status import Neighbour, Status, Tunnel, neighbours
+from vpn.status import tunnel_faults, wanted
 
 # A dead end is noticed by BGP's hold of 12 s; the rest is for a machine that does other things as well.
 MOST_SECONDS = 15
@@ -113,7 +108,7 @@ def test_a_gateway_says_whom_bgp_reaches_and_what_is_told(stands: SiteLab) -> No
 
 def _amiss(stands: SiteLab, spoken: tuple[Neighbour, ...]) -> list[str]:
     """Return what is amiss at a gateway with these two tunnels, both well, and BGP as it is told."""
-    due = wanted(LAB, lab_node("gate.cellar"), None)
+    due = wanted(SITE_SIDE_LAB, lab_node("gate.cellar"), None)
     names = {one.name for one in stands.site.gateway.tunnels}
     tunnels = tuple(Tunnel(name, 900, 1, 1, 1) for name in sorted(names))
     due = replace(due, tunnels=tuple(each for each in due.tunnels if each.name in names))

@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.support.lab_pair import RACK, Pair, one_key, pair
-from tests.support.netlab_program import until
-from tests.support.papers import open_office, papers_for
-from tests.support.skewed import skewed
-from vpn.sites.pair import Proofs
+from tests.testlab.keys.authority import open_office, papers_for
+from tests.testlab.network.gateways import RACK, Pair, one_key, pair
+from tests.testlab.network.netlab import until
+from tests.testlab.run import skewed
+from vpn.sites.aws import Proofs
 
 pytestmark = pytest.mark.nightly
 

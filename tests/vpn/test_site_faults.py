@@ -5,10 +5,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.lab_fault import CLEAR, Fault, cut, forgotten, killed, suffer, unready
-from tests.support.lab_pair import CELLAR, DESK, RACK, Pair, one_key, pair
-from tests.support.netlab_probe import capture, packets
-from vpn.sites.rendered import RenderedFile
+from tests.testlab.network.gateways import (
+    CELLAR,
+    CLEAR,
+    DESK,
+    RACK,
+    Fault,
+    Pair,
+    cut,
+    forgotten,
+    killed,
+    one_key,
+    pair,
+    suffer,
+    unready,
+)
+from tests.testlab.network.netlab import capture, packets
+from vpn.sites.files import RenderedFile
 
 # Seconds from the end of each fault to the next answer, at the most; from the table of promises in docs/vpn-sites.md.
 FAULTS = {

@@ -4,10 +4,9 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.support.many_keys import KEYS, keyed, random_keys
-from tests.support.vici_ear import ear
-from vpn.sites.charon import connections_of, settings_of
-from vpn.sites.rendered import STANDARD
+from tests.testlab.fakes.daemons import ear
+from tests.testlab.keys.authority import KEYS, keyed, random_keys
+from vpn.sites.files import STANDARD, connections_of, settings_of
 
 
 def test_swanctl_reads_keys_back(tmp_path: Path) -> None:

@@ -5,12 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.lab_one_arm import GATE, OneArmLab, one_arm_lab
-from tests.support.lab_site import DESK, RACK
-from tests.support.netlab import LabHost
-from tests.support.netlab_probe import capture, megabits, packets
-from tests.support.netlab_program import until
-from vpn.guard.last_routes import PROTOCOL
+from tests.testlab.network.netlab import LabHost, capture, megabits, packets, until
+from tests.testlab.network.sites import DESK, GATE, RACK, OneArmLab, one_arm_lab
+from vpn.guard.guard import PROTOCOL
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("one-arm")]
 INSIDE = "net 10.0.0.0/8 or net 192.168.0.0/16"

@@ -7,14 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.support.lab_gateway import Amend, as_rendered
-from tests.support.lab_pair import ATTIC, CELLAR, RACK, one_key, pair
-from tests.support.netlab_program import until
-from tests.support.papers import Office, changed, open_office, papers_for, serial_of, with_certificate
-from vpn.sites.pair import Peer, Proofs
-from vpn.sites.proof import Papers, Proof, SharedKey
-from vpn.sites.rendered import RenderedFile
-from vpn.subject import Use
+from tests.testlab.keys.authority import Office, changed, open_office, papers_for, serial_of, with_certificate
+from tests.testlab.network.gateways import ATTIC, CELLAR, RACK, Amend, as_rendered, one_key, pair
+from tests.testlab.network.netlab import until
+from vpn.certificates import Use
+from vpn.sites.aws import Peer, Proofs
+from vpn.sites.files import RenderedFile
+from vpn.sites.gateway import Papers, Proof, SharedKey
 
 pytestmark = pytest.mark.nightly
 

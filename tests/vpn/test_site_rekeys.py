@@ -7,13 +7,11 @@ from time import sleep
 
 import pytest
 
-from tests.support.first_turn import first_turn
-from tests.support.lab_gateway import Amend
-from tests.support.lab_pair import RACK, Pair, one_key, pair
-from tests.support.netlab_probe import Answers, pinging, steady_loss
-from tests.support.short_lives import short_lived
-from vpn.sites import pace
-from vpn.sites.rendered import RenderedFile
+from tests.testlab.keys.authority import short_lived
+from tests.testlab.network.gateways import RACK, Amend, Pair, one_key, pair
+from tests.testlab.network.netlab import Answers, first_turn, pinging, steady_loss
+from vpn.sites import gateway
+from vpn.sites.files import RenderedFile
 
 pytestmark = pytest.mark.nightly
 
@@ -73,7 +71,7 @@ def test_a_loss_and_a_key_that_ended_are_noticed() -> None:
 
 def _without_room(file: RenderedFile) -> str:
     life = f"rekey_time = {CHILD_SECONDS}s\n        life_time = {CHILD_SECONDS}s"
-    return file.text.replace(f"rekey_time = {pace.CHILD_REKEY}s", life)
+    return file.text.replace(f"rekey_time = {gateway.CHILD_REKEY}s", life)
 
 
 def _leave_alone(made: Pair) -> None:

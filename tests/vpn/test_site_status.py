@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lab_pair import one_key, pair
-from tests.support.netlab_program import until
-from vpn.keeper.answering import SOCKETS, Answers, answers
-from vpn.keeper.tunnels import Tunnel
-from vpn.sites.rendered import STANDARD
+from tests.testlab.network.gateways import one_key, pair
+from tests.testlab.network.netlab import until
+from vpn.keeper.status import SOCKETS, Answers, Tunnel, answers
+from vpn.sites.files import STANDARD
 
 pytestmark = pytest.mark.xdist_group("site-status")
 

@@ -8,12 +8,9 @@ from pathlib import Path
 
 from .book import parse_book, take
 from .lay import lay
-from .metrics import write_metrics
-from .place import Place
-from .seen import remember
-from .shipment import parse_shipment
-from .status import status
-from .trouble import Trouble
+from .place import Place, Trouble, parse_shipment
+from .sessions import remember
+from .status import status, write_metrics
 
 
 def main() -> int:

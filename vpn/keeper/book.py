@@ -7,20 +7,96 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .certificate import check_identity
-from .identity import NAMES, fresh_identity, put_identity
-from .owed import Owed, note, read_owed
-from .place import TRANSPORTS, Place
-from .revoked import fresh_file, fresh_list, list_in_force, put_list
-from .settle import settle
-from .text_file import put
-from .trouble import Refusal
+from .certificate import (
+    NAMES,
+    check_identity,
+    fresh_file,
+    fresh_identity,
+    fresh_list,
+    list_in_force,
+    put_identity,
+    put_list,
+)
+from .place import TRANSPORTS, Place, Refusal, Unfinished, put
+from .sessions import ask, end_sessions
+
+
+@dataclass(frozen=True)
+class Owed:
+    """Laptops whose sessions are to end, and transports whose daemons are to start anew, by new keys."""
+
+    cut: frozenset[str] = frozenset()
+    anew: frozenset[str] = frozenset()
+
+    def __or__(self, other: "Owed") -> "Owed":
+        """Return what both are owed."""
+        return Owed(self.cut | other.cut, self.anew | other.anew)
+
+    def document(self) -> dict[str, list[str]]:
+        """Return it as JSON's own types."""
+        return {"cut": sorted(self.cut), "anew": sorted(self.anew)}
+
+
+NOTHING = Owed()
+
+
+def read_owed(file: Path) -> Owed:
+    """Return what is still owed; a spoilt note tells nothing."""
+    try:
+        told = json.loads(file.read_text())
+        return Owed(frozenset(map(str, told["cut"])), frozenset(map(str, told["anew"])))
+    except (OSError, ValueError, TypeError, KeyError):
+        return NOTHING
+
+
+def note(file: Path, owed: Owed) -> None:
+    """Put a note of it at a path whole; none where nothing is owed."""
+    if owed == NOTHING:
+        file.unlink(missing_ok=True)
+        return
+    file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    put(file, json.dumps(owed.document()))
+
+
+_DONE = "SUCCESS:"
+
+
+def settle(place: Place, owed: Owed, let_in: Mapping[str, Collection[str]]) -> dict[str, int]:
+    """Do what is owed, and return how many sessions ended by name; `let_in` holds whom each transport lets in.
+
+    Raises Unfinished for a daemon that did not answer, when all others were asked; what it is owed stays noted.
+    """
+    ended: dict[str, int] = {}
+    left, silent = owed, []
+    try:
+        ended = end_sessions({place.socket(each): names for each, names in let_in.items()}, owed.cut)
+        left = Owed(anew=left.anew)
+    except Unfinished as error:
+        silent.append(error)
+    for transport in sorted(owed.anew):
+        try:
+            _start_anew(place.socket(transport))
+            left = Owed(left.cut, left.anew - {transport})
+        except Unfinished as error:
+            silent.append(error)
+    note(place.owed, left)
+    if silent:
+        raise silent[0]
+    return ended
+
+
+def _start_anew(socket: Path) -> None:
+    """Have a daemon read its settings anew; one that does not run reads them when it starts."""
+    told = ask(socket, "signal SIGHUP")
+    if told is not None and not told[-1].startswith(_DONE):
+        raise Unfinished(f"{socket} does not start anew: {told[-1][:160]}")
+
 
 # A file called DEFAULT would let everybody in.
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,99}", re.ASCII)

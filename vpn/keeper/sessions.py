@@ -1,11 +1,42 @@
 """The laptops that one daemon serves just now, as its management socket tells them, and how one is cut off."""
 
-from collections.abc import Collection, Mapping
+import json
+import socket
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .management import ask
-from .trouble import Unfinished
+from .place import Unfinished
+
+_SECONDS = 1.0
+_LAST_WORDS = ("END", "SUCCESS:", "ERROR:")
+
+
+def ask(path: Path, question: str) -> tuple[str, ...] | None:
+    """Return the lines of the answer, or None where no daemon listens; Unfinished when one does not answer."""
+    try:
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(_SECONDS)
+            line.connect(str(path))
+            line.sendall(f"{question}\n".encode())
+            return tuple(_answer(line))
+    except (FileNotFoundError, ConnectionRefusedError):
+        return None
+    except OSError as error:
+        raise Unfinished(f"{path} does not answer: {error}") from error
+
+
+def _answer(line: socket.socket) -> Iterator[str]:
+    with line.makefile("r", encoding="utf-8", errors="replace") as told:
+        for each in told:
+            text = each.rstrip("\r\n")
+            if text.startswith(">"):  # news that nobody asked for
+                continue
+            yield text
+            if text.startswith(_LAST_WORDS):
+                return
+    raise ConnectionResetError("it hung up")
+
 
 _CLIENT, _ROUTE = "CLIENT_LIST", "ROUTING_TABLE"
 _KILLED = "SUCCESS:"
@@ -68,3 +99,27 @@ def cut(socket: Path, name: str) -> int:
 def _session(row: list[str], last: dict[str, int]) -> Session:
     _, name, _, address, _, received, sent, _, since, *_ = row
     return Session(name, address, int(received), int(sent), int(since), last.get(address))
+
+
+Seen = dict[str, int]
+
+
+def seen(file: Path, sessions: Iterable[Session], now: int) -> Seen:
+    """Return when each laptop was last connected, in Unix time: now for those that are. A spoilt file tells nothing."""
+    return {**_read(file), **{each.name: now for each in sessions}}
+
+
+def remember(file: Path, known: Mapping[str, int]) -> None:
+    """Put it at a path whole."""
+    file.parent.mkdir(mode=0o755, exist_ok=True)
+    fresh = file.with_name(f".{file.name}.new")
+    fresh.write_text(json.dumps(dict(sorted(known.items()))))
+    fresh.replace(file)
+
+
+def _read(file: Path) -> Seen:
+    try:
+        told = json.loads(file.read_text())
+        return {str(name): int(moment) for name, moment in told.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}

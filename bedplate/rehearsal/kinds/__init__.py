@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from bedplate.rehearsal.discovery import find_rows
-from bedplate.rehearsal.kind import Kind
+from bedplate.rehearsal.kind import Kind, find_rows
 
 KINDS: Mapping[str, Kind] = find_rows(__name__, __path__, Kind)

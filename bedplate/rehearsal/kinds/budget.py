@@ -5,9 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
-from bedplate.rehearsal.kinds.chosen_name import chosen_name
-from bedplate.rehearsal.kinds.limits import Choice, Text, beyond, inside
-from bedplate.rehearsal.kinds.tagging import tag_pairs
+from bedplate.rehearsal.kinds.limits import Choice, Text, beyond, chosen_name, inside, tag_pairs
 from bedplate.rehearsal.simulation import Aws
 
 _LIMITS = {

@@ -1,12 +1,18 @@
 """Limits of AWS on names and numbers, as rows: what moto lets pass and AWS refuses."""
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any, Protocol
+from uuid import uuid4
 
 from bedplate.rehearsal.kind import Complaint, Props
-from bedplate.rehearsal.unknown import is_known
+from bedplate.rehearsal.simulation import Aws
+from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.wire import is_known
 
 
 class Limit(Protocol):
@@ -90,3 +96,104 @@ def together(inputs: Props, first: str, second: str) -> Iterator[Complaint]:
     """Yield a complaint when both of two inputs are given that exclude each other."""
     if inputs.get(first) is not None and inputs.get(second) is not None:
         yield Complaint(first, f"conflicts with {second}")
+
+
+_MOST, _LONGEST_KEY, _LONGEST_VALUE = 50, 128, 256
+
+
+def tag_complaints(inputs: Props, key: str = "tags") -> Iterator[Complaint]:
+    """Yield what AWS refuses of the tags under an input: a map, or a list of blocks of `key` and `value`."""
+    tags = _as_map(inputs.get(key))
+    if len(tags) > _MOST:
+        yield Complaint(key, f"{len(tags)} tags: a resource has at most {_MOST}")
+    for name, value in tags.items():
+        for reason in _faults(name, value):
+            yield Complaint(f"{key}.{name[:_LONGEST_KEY]}", reason)
+
+
+def _as_map(tags: object) -> Mapping[str, object]:
+    if isinstance(tags, Mapping):
+        return tags
+    blocks = tags if isinstance(tags, list) else []
+    return {block["key"]: block.get("value") for block in blocks if is_known(block.get("key"))}
+
+
+def _faults(name: str, value: object) -> Iterator[str]:
+    if not 1 <= len(name) <= _LONGEST_KEY:
+        yield f"a tag's key has 1 to {_LONGEST_KEY} characters, this one has {len(name)}"
+    if name.lower().startswith("aws:"):
+        yield "tags whose key begins with aws: are AWS's own"
+    if isinstance(value, str) and len(value) > _LONGEST_VALUE:
+        yield f"a tag's value has at most {_LONGEST_VALUE} characters, this one has {len(value)}"
+
+
+def tag_pairs(tags: Mapping[str, str] | None, names: tuple[str, str] = ("Key", "Value")) -> list[dict[str, str]]:
+    """Return tags as AWS lists them, under the two names that a service gives to key and value."""
+    return [dict(zip(names, pair, strict=True)) for pair in sorted((tags or {}).items())]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tagger:
+    """How one service tags a resource that exists: its two calls and what it names their parameters."""
+
+    service: str
+    add: str = "tag_resource"
+    remove: str = "untag_resource"
+    ident: str
+    pairs: str = "Tags"
+    keys: str = "TagKeys"
+    names: tuple[str, str] = ("Key", "Value")
+    fixed: Mapping[str, str] = field(default_factory=dict)
+
+    def retag(self, aws: Aws, ident: str, old: Props, new: Props) -> None:
+        """Bring the tags of a resource from the old inputs' to the new ones'."""
+        before, after = old.get("tags") or {}, new.get("tags") or {}
+        target = {**self.fixed, self.ident: ident}
+        if gone := sorted(before.keys() - after.keys()):
+            aws.call(self.service, self.remove, **target, **{self.keys: gone})
+        if fresh := dict(after.items() - before.items()):
+            aws.call(self.service, self.add, **target, **{self.pairs: tag_pairs(fresh, self.names)})
+
+
+_numbers = count(1)
+
+
+def chosen_name(inputs: Props, key: str = "name") -> str:
+    """Return the name under `key`, or its prefix with 26 digits, of the moment and counting up."""
+    if name := inputs.get(key):
+        return str(name)
+    moment = datetime.now(UTC).strftime("%Y%m%d%H%M%S%f")[:18]
+    return f"{inputs.get(f'{key}Prefix') or 'terraform-'}{moment}{next(_numbers):08x}"
+
+
+def new_id(prefix: str) -> str:
+    """Return an id as EC2 makes them: a prefix and seventeen hex digits."""
+    return f"{prefix}-{uuid4().hex[:17]}"
+
+
+def keep(aws: Aws, token: str, ident: str, properties: dict[str, Any]) -> None:
+    """Keep the properties of a fake of this region, new or changed."""
+    aws.fakes(token)[f"{aws.region}/{ident}"] = properties
+
+
+def kept(aws: Aws, token: str, ident: str, code: str) -> dict[str, Any]:
+    """Return the properties of a fake of this region; refuse with `code` when there is none."""
+    found = aws.fakes(token).get(f"{aws.region}/{ident}")
+    if found is None:
+        raise Refusal(code, f"{ident} does not exist in {aws.region}")
+    return found
+
+
+def forget(aws: Aws, token: str, ident: str) -> None:
+    """Forget a fake of this region."""
+    aws.fakes(token).pop(f"{aws.region}/{ident}", None)
+
+
+@contextmanager
+def undoing(undo: Callable[[], object]) -> Iterator[None]:
+    """Run the rest of a create; when AWS refuses it, undo what was made and pass the refusal on."""
+    try:
+        yield
+    except Refusal:
+        undo()
+        raise

@@ -1,25 +1,198 @@
 """VPN connections, to a virtual private gateway or a transit gateway."""
 
-from collections.abc import Iterator
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
 from typing import Any
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
-from bedplate.rehearsal.kinds.cidr_blocks import block_complaints
-from bedplate.rehearsal.kinds.described import CUSTOMER_GATEWAY, TRANSIT_GATEWAY, VPN_GATEWAY, described, require
-from bedplate.rehearsal.kinds.described import VPN_CONNECTION as NOUN
-from bedplate.rehearsal.kinds.ec2_tags import retag, tag
-from bedplate.rehearsal.kinds.limits import Choice, beyond, together
-from bedplate.rehearsal.kinds.vpn_tunnel_limits import (
-    TUNNEL_CIDRS,
-    TUNNEL_KEYS,
-    TUNNEL_OPTIONS,
-    TUNNEL_SETS,
-    tunnel_complaints,
+from bedplate.rehearsal.kinds.ec2 import (
+    CUSTOMER_GATEWAY,
+    TRANSIT_GATEWAY,
+    VPN_GATEWAY,
+    block_complaints,
+    described,
+    require,
+    retag,
+    tag,
 )
-from bedplate.rehearsal.kinds.vpn_tunnel_logs import TUNNEL_LOGS, log_complaints, require_log_groups
-from bedplate.rehearsal.kinds.vpn_tunnels import device_text, lay_tunnels
-from bedplate.rehearsal.refusal import Refusal
+from bedplate.rehearsal.kinds.ec2 import VPN_CONNECTION as NOUN
+from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, beyond, inside, together
 from bedplate.rehearsal.simulation import Aws
+from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.wire import is_known
+
+_LIMITS: dict[str, Limit] = {
+    "DpdTimeoutAction": Choice(("clear", "none", "restart")),
+    "DpdTimeoutSeconds": Number(30, 3600),
+    "Phase1LifetimeSeconds": Number(900, 28800),
+    "Phase2LifetimeSeconds": Number(900, 3600),
+    "RekeyFuzzPercentage": Number(0, 100),
+    "RekeyMarginTimeSeconds": Number(60, 1800),
+    "ReplayWindowSize": Number(64, 2048),
+    "StartupAction": Choice(("add", "start")),
+}
+_WORDS: dict[str, tuple[str | int, ...]] = {
+    "IkeVersions": ("ikev1", "ikev2"),
+    "Phase1DhGroupNumbers": (2, *range(14, 25)),
+    "Phase1EncryptionAlgorithms": ("AES128", "AES256", "AES128-GCM-16", "AES256-GCM-16"),
+    "Phase1IntegrityAlgorithms": ("SHA1", "SHA2-256", "SHA2-384", "SHA2-512"),
+    "Phase2DhGroupNumbers": (2, 5, *range(14, 25)),
+    "Phase2EncryptionAlgorithms": ("AES128", "AES256", "AES128-GCM-16", "AES256-GCM-16"),
+    "Phase2IntegrityAlgorithms": ("SHA1", "SHA2-256", "SHA2-384", "SHA2-512"),
+}
+_KEY = re.compile(r"[1-9A-Za-z._][0-9A-Za-z._]{7,63}")
+_INSIDE = IPv4Network("169.254.0.0/16")
+_RESERVED = tuple(IPv4Network(f"169.254.{part}/30") for part in (*(f"{n}.0" for n in range(6)), "169.252"))
+
+
+def _of_tunnels(*names: str) -> tuple[str, ...]:
+    return tuple(f"tunnel{number}{name}" for number in (1, 2) for name in names)
+
+
+TUNNEL_CIDRS = _of_tunnels("InsideCidr")
+TUNNEL_KEYS = _of_tunnels("PresharedKey")
+TUNNEL_SETS = _of_tunnels(*_WORDS)
+TUNNEL_OPTIONS = _of_tunnels(*_LIMITS)
+
+
+def tunnel_complaints(inputs: Props) -> Iterator[Complaint]:
+    """Yield what AWS refuses of both tunnels' options; a preshared key is never told back."""
+    limits = {f"tunnel{number}{name}": limit for number in (1, 2) for name, limit in _LIMITS.items()}
+    yield from beyond(inputs, limits)
+    yield from block_complaints(inputs, TUNNEL_CIDRS, sizes=range(30, 31))
+    for number in (1, 2):
+        yield from _vpn_tunnel_limits_complaints(inputs, number)
+
+
+def _vpn_tunnel_limits_complaints(inputs: Props, number: int) -> Iterator[Complaint]:
+    key = inputs.get(name := f"tunnel{number}PresharedKey")
+    if is_known(key) and not _KEY.fullmatch(key):
+        yield Complaint(name, "is to have 8 to 64 letters, digits, full stops or underscores, and begin with no 0")
+    block = inputs.get(name := f"tunnel{number}InsideCidr")
+    if is_known(block) and not _fits_inside(block):
+        yield Complaint(name, f"{block} is no /30 of {_INSIDE} that AWS leaves free")
+    for end, words in _WORDS.items():
+        given = inputs.get(name := f"tunnel{number}{end}")
+        if is_known(given) and not set(given) <= set(words):
+            yield Complaint(name, f"expected some of {list(words)}, got {given}")
+
+
+def _fits_inside(text: str) -> bool:
+    try:
+        block = IPv4Network(text)
+    except ValueError:
+        return True  # already complained about as a CIDR block
+    return block.subnet_of(_INSIDE) and block not in _RESERVED
+
+
+TUNNEL_LOGS = ("tunnel1LogOptions", "tunnel2LogOptions")
+_BLOCK = "cloudwatchLogOptions"
+_FORMATS = {"bgpLogOutputFormat": Choice(("json", "text")), "logOutputFormat": Choice(("json", "text"))}
+_SWITCHES = {"bgpLogEnabled": "bgpLogGroupArn", "logEnabled": "logGroupArn"}
+
+
+def log_complaints(inputs: Props) -> Iterator[Complaint]:
+    """Yield a complaint for each format that AWS does not know, and each log that has nowhere to go."""
+    for name in TUNNEL_LOGS:
+        yield from inside(inputs, f"{name}.{_BLOCK}", _FORMATS)
+        for switch, group in _SWITCHES.items():
+            if _told(inputs, name).get(switch) and not _told(inputs, name).get(group):
+                yield Complaint(f"{name}.{_BLOCK}.{group}", f"goes with {switch}")
+
+
+def require_log_groups(aws: Aws, inputs: Props) -> None:
+    """Raise Refusal when a tunnel is to log to a group that does not exist."""
+    for name in TUNNEL_LOGS:
+        told = _told(inputs, name)
+        for arn in filter(None, map(told.get, _SWITCHES.values())):
+            if not _exists(aws, str(arn).removesuffix(":*")):
+                raise Refusal("InvalidParameterValue", f"There is no log group {arn}", key=name)
+
+
+def _exists(aws: Aws, arn: str) -> bool:
+    prefix = aws.arn("logs", "log-group:")
+    name = arn.removeprefix(prefix)
+    found = aws.call("logs", "describe_log_groups", logGroupNamePrefix=name)["logGroups"]
+    return arn.startswith(prefix) and name in [each["logGroupName"] for each in found]
+
+
+def _told(inputs: Props, name: str) -> Mapping[str, Any]:
+    options = inputs.get(name)
+    block = options.get(_BLOCK) if is_known(options) else None
+    return block if is_known(block) else {}
+
+
+_OUTSIDE = (IPv4Network("198.51.100.0/24"), IPv4Network("203.0.113.0/24"))
+# The third byte of an inside block: AWS keeps some blocks with lower ones, and 169, to itself.
+_INSIDE_FIRST, _INSIDE_COUNT = 8, 128
+_KEY_LENGTH = 32
+_HOLD_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Tunnel:
+    """One tunnel: AWS's outside address, the /30 inside, and the key that both ends share."""
+
+    address: IPv4Address
+    inside: IPv4Network
+    key: str
+
+    def outputs(self, number: int, asn: str) -> dict[str, str | int]:
+        """Return the outputs of the tunnel of this number; AWS's end has the AS number `asn`."""
+        near, far = self.inside.hosts()
+        told: dict[str, str | int] = {
+            "Address": str(self.address),
+            "BgpAsn": asn,
+            "BgpHoldtime": _HOLD_SECONDS,
+            "CgwInsideAddress": str(far),
+            "InsideCidr": str(self.inside),
+            "PresharedKey": self.key,
+            "VgwInsideAddress": str(near),
+        }
+        return {f"tunnel{number}{name}": value for name, value in told.items()}
+
+
+def lay_tunnels(connection: str, inputs: Props) -> tuple[Tunnel, Tunnel]:
+    """Return the tunnels of a connection."""
+    first, second = (_lay(connection, number, inputs) for number in (1, 2))
+    return first, second
+
+
+def _lay(connection: str, number: int, inputs: Props) -> Tunnel:
+    seed = hashlib.sha256(f"{connection}/{number}".encode())
+    digits = seed.digest()
+    inside = f"169.254.{_INSIDE_FIRST + digits[0] % _INSIDE_COUNT}.{digits[1] // 4 * 4}/30"
+    return Tunnel(
+        address=_OUTSIDE[number - 1][1 + digits[2] % 254],
+        inside=IPv4Network(inputs.get(f"tunnel{number}InsideCidr") or inside),
+        key=inputs.get(f"tunnel{number}PresharedKey") or seed.hexdigest()[:_KEY_LENGTH].replace("0", "z"),
+    )
+
+
+def device_text(connection: str, inputs: Props, tunnels: tuple[Tunnel, Tunnel], asn: str) -> str:
+    """Return the XML that AWS makes for the device at the far end, with what such devices read of it."""
+    gateway = str(inputs.get("vpnGatewayId") or inputs.get("transitGatewayId") or "")
+    root = Element("vpn_connection", id=connection)
+    _fill(root, {"customer_gateway_id": inputs["customerGatewayId"], "vpn_gateway_id": gateway})
+    _fill(root, {"vpn_connection_type": inputs["type"]})
+    for tunnel in tunnels:
+        part = SubElement(root, "ipsec_tunnel")
+        near, far = tunnel.inside.hosts()
+        _fill(SubElement(part, "customer_gateway"), {"tunnel_inside_address": str(far)})
+        ours = {"tunnel_outside_address": str(tunnel.address), "tunnel_inside_address": str(near), "asn": asn}
+        _fill(SubElement(part, "vpn_gateway"), ours)
+        _fill(SubElement(part, "ike"), {"pre_shared_key": tunnel.key})
+    return tostring(root, encoding="unicode")
+
+
+def _fill(parent: Element, texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        SubElement(parent, name).text = text
+
 
 _TYPE = "aws:ec2/vpnConnection:VpnConnection"
 _GATEWAYS = {"transitGatewayId": TRANSIT_GATEWAY, "vpnGatewayId": VPN_GATEWAY}

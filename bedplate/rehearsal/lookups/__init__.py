@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bedplate.rehearsal.discovery import find_rows
-from bedplate.rehearsal.kind import Props
+from bedplate.rehearsal.kind import Props, find_rows
 from bedplate.rehearsal.lookups.lookup import Lookup, empty_result
-from bedplate.rehearsal.refusal import Refusal, Unsupported
 from bedplate.rehearsal.simulation import Aws
+from bedplate.rehearsal.state import Refusal, Unsupported
 
 LOOKUPS: Mapping[str, Lookup] = find_rows(__name__, __path__, Lookup)
 

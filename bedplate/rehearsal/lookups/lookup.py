@@ -9,10 +9,9 @@ from typing import Any
 from pulumi import _types
 
 from bedplate.rehearsal.kind import Props
-from bedplate.rehearsal.refusal import Refusal
-from bedplate.rehearsal.schema import plain_kind
-from bedplate.rehearsal.sdk import leaf
+from bedplate.rehearsal.schema import leaf, plain_kind
 from bedplate.rehearsal.simulation import Aws
+from bedplate.rehearsal.state import Refusal
 
 
 @dataclass(frozen=True, slots=True)

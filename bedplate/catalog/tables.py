@@ -1,0 +1,330 @@
+"""The form that all data files share: date, source and unit in `# key: value` lines, then one fact a line."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from itertools import groupby
+from typing import cast
+
+from bedplate.catalog.facts import AcceleratorFacts, Arch, GpuFacts, InstanceFacts, RegionFacts
+
+ABSENT = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """One data file: `heading` has at least `date` and `source`; rows are lines without their newline."""
+
+    heading: Mapping[str, str]
+    rows: tuple[str, ...]
+
+
+def read_sheet(text: str) -> Sheet:
+    """Return the sheet that `text` holds; ValueError when a heading line has no value."""
+    lines = text.splitlines()
+    heading = [line for line in lines if line.startswith("#")]
+    return Sheet(
+        heading=dict(line[2:].split(": ", 1) for line in heading),
+        rows=tuple(lines[len(heading) :]),
+    )
+
+
+def write_sheet(heading: Mapping[str, str], rows: Iterable[str]) -> str:
+    """Return the text of a data file; the rows keep their order."""
+    return "".join(f"{line}\n" for line in (*(f"# {key}: {heading[key]}" for key in heading), *rows))
+
+
+COLUMNS = (
+    "type",
+    "arch",
+    "vcpus",
+    "memory_mib",
+    "network_mbps",
+    "ebs_mbps",
+    "local_nvme_gb",
+    "cards",
+    "ipv4_per_interface",
+    "efa",
+    "gpu",
+    "accelerator",
+    "hypervisor",
+)
+
+
+def read_instances(rows: Iterable[str]) -> dict[str, InstanceFacts]:
+    """Return the instance types by name; the first row names the columns."""
+    title, *body = rows
+    if title != "\t".join(COLUMNS):
+        raise ValueError(f"the columns must be {', '.join(COLUMNS)}")
+    facts = (_read_row(row) for row in body)
+    return {instance.name: instance for instance in facts}
+
+
+def write_instances(types: Iterable[InstanceFacts]) -> tuple[str, ...]:
+    """Return the names of the columns, then one row an instance type, by name."""
+    ordered = sorted(types, key=lambda instance: instance.name)
+    return ("\t".join(COLUMNS), *(_write_row(instance) for instance in ordered))
+
+
+def _read_row(row: str) -> InstanceFacts:
+    cells = row.split("\t")
+    name, arch, vcpus, memory, network, ebs, nvme, cards, ipv4, efa, gpu, accelerator, hypervisor = cells
+    return InstanceFacts(
+        name=name,
+        arch=cast("Arch", arch),
+        vcpus=int(vcpus),
+        memory_mib=int(memory),
+        network_mbps=_read_number(network),
+        ebs_mbps=_read_number(ebs),
+        local_nvme_gb=_read_number(nvme),
+        interfaces_per_card=_read_cards(cards),
+        ipv4_per_interface=_read_number(ipv4),
+        efa=_read_number(efa),
+        gpu=_read_gpu(gpu),
+        accelerator=_read_accelerator(accelerator),
+        hypervisor="" if hypervisor == ABSENT else hypervisor,
+    )
+
+
+def _write_row(instance: InstanceFacts) -> str:
+    gpu, accelerator = instance.gpu, instance.accelerator
+    cells: tuple[str | int, ...] = (
+        instance.name,
+        instance.arch,
+        instance.vcpus,
+        instance.memory_mib,
+        instance.network_mbps,
+        instance.ebs_mbps,
+        instance.local_nvme_gb,
+        _write_cards(instance.interfaces_per_card),
+        instance.ipv4_per_interface,
+        instance.efa,
+        f"{gpu.count} {gpu.manufacturer} {gpu.name} {gpu.memory_mib}" if gpu else "",
+        f"{accelerator.count} {accelerator.name}" if accelerator else "",
+        instance.hypervisor,
+    )
+    return "\t".join(str(cell or ABSENT) for cell in cells)
+
+
+def _read_number(cell: str) -> int:
+    return 0 if cell == ABSENT else int(cell)
+
+
+def _read_gpu(cell: str) -> GpuFacts | None:
+    if cell == ABSENT:
+        return None
+    count, manufacturer, name, memory = cell.split(" ")
+    return GpuFacts(name=name, count=int(count), memory_mib=int(memory), manufacturer=manufacturer)
+
+
+def _read_accelerator(cell: str) -> AcceleratorFacts | None:
+    if cell == ABSENT:
+        return None
+    count, name = cell.split(" ")
+    return AcceleratorFacts(name=name, count=int(count))
+
+
+def _read_cards(cell: str) -> tuple[int, ...]:
+    """Read `32x2` (32 cards of 2 interfaces), several runs parted by commas."""
+    if cell == ABSENT:
+        return ()
+    runs = (run.split("x") for run in cell.split(","))
+    return tuple(interfaces for count, each in runs for interfaces in [int(each)] * int(count))
+
+
+def _write_cards(cards: tuple[int, ...]) -> str:
+    return ",".join(f"{len(tuple(run))}x{each}" for each, run in groupby(cards))
+
+
+Offers = Mapping[str, Mapping[str, str]]
+
+
+def read_offers(rows: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return zone letters by instance type and region."""
+    offers: dict[str, dict[str, str]] = {}
+    family: list[str] = []
+    for row in rows:
+        if not row.startswith(" "):
+            prefix, *sizes = row.split(" ")
+            family = [f"{prefix}.{size}" for size in sizes]
+            offers |= {name: {} for name in family}
+            continue
+        region, letters, *sizes = row.split()
+        for name in [f"{prefix}.{size}" for size in sizes] or family:
+            offers[name][region] = letters
+    return offers
+
+
+def write_offers(offers: Offers) -> tuple[str, ...]:
+    """Return the paragraphs of all families, by name."""
+    families: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(offers):
+        family, _, size = name.partition(".")
+        families[family].append(size)
+    return tuple(row for family in families for row in _paragraph(family, families[family], offers))
+
+
+def _paragraph(family: str, sizes: list[str], offers: Offers) -> Iterator[str]:
+    yield f"{family} {' '.join(sizes)}"
+    for region in sorted({region for size in sizes for region in offers[f"{family}.{size}"]}):
+        for letters, alike in sorted(_by_letters(family, sizes, region, offers).items()):
+            named = "" if alike == sizes else " " + " ".join(alike)
+            yield f"  {region} {letters}{named}"
+
+
+def _by_letters(family: str, sizes: list[str], region: str, offers: Offers) -> dict[str, list[str]]:
+    """Return the sizes of a family by the zones of `region` that offer them."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for size in sizes:
+        if letters := offers[f"{family}.{size}"].get(region):
+            found[letters].append(size)
+    return found
+
+
+def read_prices(rows: Iterable[str]) -> dict[str, float]:
+    """Return the prices by instance type."""
+    pairs = (row.split("\t") for row in rows)
+    return {name: float(price) for name, price in pairs}
+
+
+def write_prices(prices: Mapping[str, float]) -> tuple[str, ...]:
+    """Return one row an instance type, by name."""
+    return tuple(f"{name}\t{prices[name]}" for name in sorted(prices))
+
+
+QUOTAS_COLUMNS = ("name", "service", "code", "default", "market", "families")
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaFacts:
+    """One quota of a region: its name here, its service and code at AWS, and what a new account has.
+
+    One that counts vCPUs says of which families of types, and in which market (`on-demand` or `spot`).
+    """
+
+    name: str
+    service: str
+    code: str
+    default: int
+    market: str = ""
+    families: frozenset[str] = frozenset()
+
+
+def read_quotas(rows: Iterable[str]) -> dict[str, QuotaFacts]:
+    """Return the quotas by name; the first row names the columns."""
+    title, *body = rows
+    if title != "\t".join(QUOTAS_COLUMNS):
+        raise ValueError(f"the columns must be {', '.join(QUOTAS_COLUMNS)}")
+    facts = (_quotas_read_row(row) for row in body)
+    return {quota.name: quota for quota in facts}
+
+
+def _quotas_read_row(row: str) -> QuotaFacts:
+    name, service, code, default, market, families = row.split("\t")
+    return QuotaFacts(
+        name=name,
+        service=service,
+        code=code,
+        default=int(default),
+        market="" if market == ABSENT else market,
+        families=frozenset() if families == ABSENT else frozenset(families.split(" ")),
+    )
+
+
+# What AWS's own calculator takes for a month: 365 days of 24 hours, by twelve.
+HOURS_OF_MONTH = 730
+
+
+def read_rates(rows: Iterable[str]) -> dict[str, float]:
+    """Return USD an hour by what is paid for; a month is 730 hours."""
+    cells = (row.split("\t") for row in rows)
+    return {name: float(usd) / _hours(time) for name, time, usd in cells}
+
+
+def _hours(time: str) -> int:
+    return {"hour": 1, "month": HOURS_OF_MONTH}[time]
+
+
+OPT_IN = "opt-in"
+
+
+def read_regions(rows: Iterable[str]) -> dict[str, RegionFacts]:
+    """Return the regions by name."""
+    facts = (_regions_read_row(row) for row in rows)
+    return {region.name: region for region in facts}
+
+
+def _regions_read_row(row: str) -> RegionFacts:
+    name, letters, access, place = row.split("\t")
+    zones = tuple(name + letter for letter in letters)
+    return RegionFacts(name=name, zones=zones, opt_in=access == OPT_IN, place=place)
+
+
+UTC = "UTC"
+
+
+def read_time_zones(rows: Iterable[str]) -> frozenset[str]:
+    """Return the names of all time zones, UTC among them."""
+    areas = (row.split(" ") for row in rows)
+    return frozenset((UTC, *(f"{area}/{place}" for area, *places in areas for place in places)))
+
+
+OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class DriverFacts:
+    """A branch of NVIDIA's driver; `kernel` and `ends` are None where nobody has stated them."""
+
+    branch: int
+    kernel: tuple[int, int] | None = None
+    ends: date | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChipFacts:
+    """A GPU by the name that EC2 has for it: `first` is the first branch that runs it, `open` its open modules."""
+
+    name: str
+    generation: str
+    first: int
+    open: bool
+
+
+def read_kernel(text: str) -> tuple[int, int]:
+    """Return a kernel series such as `6.17` in a form that compares."""
+    major, _, minor = text.partition(".")
+    return int(major), int(minor)
+
+
+def write_kernel(series: tuple[int, int]) -> str:
+    """Return a kernel series as it is written."""
+    return f"{series[0]}.{series[1]}"
+
+
+def read_drivers(rows: Iterable[str]) -> dict[str, DriverFacts]:
+    """Return the branches by their numbers, as text."""
+    cells = (row.split("\t") for row in rows)
+    return {
+        branch: DriverFacts(
+            int(branch),
+            None if kernel == ABSENT else read_kernel(kernel),
+            None if ends == ABSENT else date.fromisoformat(ends),
+        )
+        for branch, kernel, ends in cells
+    }
+
+
+def read_chips(rows: Iterable[str]) -> dict[str, ChipFacts]:
+    """Return the GPUs by name."""
+    cells = (row.split("\t") for row in rows)
+    return {
+        name: ChipFacts(name, generation, int(first), modules == OPEN) for name, generation, first, modules in cells
+    }
+
+
+def read_releases(rows: Iterable[str]) -> dict[str, date]:
+    """Return the day on which each minor version of Kubernetes gets its last patch, oldest version first."""
+    cells = (row.split("\t") for row in rows)
+    return {version: date.fromisoformat(ends) for version, ends in cells}

@@ -1,0 +1,1 @@
+"""The resources of stacks as `bedplate graph` prints them: audited, walked and converted."""

@@ -1,0 +1,1 @@
+"""Alarms, the topics that they notify, and the budget of the account."""

@@ -1,0 +1,1 @@
+"""The private zone, its records, and the resolver that laptops and sites ask."""

@@ -1,0 +1,1 @@
+"""IAM roles of nodes and AWS services, their policies, and KMS keys."""

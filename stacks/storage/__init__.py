@@ -1,0 +1,1 @@
+"""S3 buckets and EFS file systems, their policies and copies."""

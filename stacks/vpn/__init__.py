@@ -1,0 +1,1 @@
+"""VPN connections between AWS and the gateways of sites, and between regions."""

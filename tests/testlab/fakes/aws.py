@@ -1,0 +1,326 @@
+"""A stand-in for a machine's metadata service, version 2: without a token of its own making it answers nothing."""
+
+import json
+import re
+import threading
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import IP_TTL, IPPROTO_IP, socket
+from threading import Lock, Thread
+from typing import Any
+from urllib.parse import parse_qsl
+
+import boto3
+import pytest
+import requests
+from botocore.auth import S3SigV4Auth, SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.client import BaseClient
+from botocore.config import Config
+from botocore.credentials import Credentials
+from botocore.exceptions import StubResponseError
+from botocore.stub import Stubber
+
+from bedplate.account.client import Door
+from bedplate.rehearsal.simulation import Aws
+
+_TOKEN = "AQAEAtoken=="  # noqa: S105  # a word of the stand-in's own
+
+
+class _Handler(BaseHTTPRequestHandler):
+    facts: Mapping[str, str] = {}
+    hops: int | None = None
+
+    def do_PUT(self) -> None:
+        if self.hops:
+            self.connection.setsockopt(IPPROTO_IP, IP_TTL, self.hops)
+        is_asked = self.path == "/latest/api/token" and "X-aws-ec2-metadata-token-ttl-seconds" in self.headers
+        self._answer(200 if is_asked else 400, _TOKEN if is_asked else "")
+
+    def do_GET(self) -> None:
+        if self.headers.get("X-aws-ec2-metadata-token") != _TOKEN:
+            self._answer(401, "")
+            return
+        fact = self.facts.get(self.path.removeprefix("/latest/meta-data/"))
+        self._answer(404 if fact is None else 200, fact or "")
+
+    def _answer(self, status: int, text: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text.encode())))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *args: object) -> None:
+        """Keep the tests' output clean."""
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler], listener: socket | None = None) -> Iterator[str]:
+    """Serve HTTP on a free port of this machine, or where a socket is bound already; give the address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler, bind_and_activate=listener is None) as server:
+        if listener:
+            server.socket.close()
+            server.socket, server.server_address = listener, listener.getsockname()
+            server.server_activate()
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield "http://{}:{}".format(*server.socket.getsockname())
+        server.shutdown()
+
+
+@contextmanager
+def metadata_service(
+    facts: Mapping[str, str], listener: socket | None = None, hops: int | None = None
+) -> Iterator[str]:
+    """Serve the facts of one machine, by their paths below meta-data; what is changed later is told changed.
+
+    `hops` is how many networks a token gets through, as in EC2; there the limit is set on nothing else.
+    """
+    with serving(type("Handler", (_Handler,), {"facts": facts, "hops": hops}), listener) as url:
+        yield url
+
+
+_AUTHORIZATION = re.compile(
+    r"AWS4-HMAC-SHA256 Credential=[^/]+/\d{8}/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request, ?"
+    r"SignedHeaders=(?P<signed>[^,]+), ?Signature=(?P<signature>[0-9a-f]+)"
+)
+_NEEDED = {"host", "x-amz-date", "x-amz-security-token"}
+_SUM = "X-Amz-Content-Sha256"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as it came; names of headers are in AWS's own case, `X-Amz-Date`."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a signature holds for."""
+
+    region: str
+    service: str
+
+
+def signed_for(request: Request, keys: Credentials) -> Scope | None:
+    """Return what a request is signed for by these keys; None where it is not, or where its body is another."""
+    told = _AUTHORIZATION.fullmatch(request.headers.get("Authorization", ""))
+    if told is None or not _is_whole(request, set(told["signed"].split(";")), keys):
+        return None
+    scope = Scope(told["region"], told["service"])
+    return scope if _signature(request, set(told["signed"].split(";")), scope, keys) == told["signature"] else None
+
+
+def _is_whole(request: Request, names: set[str], keys: Credentials) -> bool:
+    """Tell whether what must be signed is, by the right token, and whether the body has the sum that was signed."""
+    stated = request.headers.get(_SUM, "UNSIGNED")
+    if not stated.startswith(("UNSIGNED", "STREAMING")) and stated != sha256(request.body).hexdigest():
+        return False
+    return names >= _NEEDED and request.headers.get("X-Amz-Security-Token") == keys.token
+
+
+def _signature(request: Request, names: set[str], scope: Scope, keys: Credentials) -> str:
+    headers = {name: value for name, value in request.headers.items() if name.lower() in names}
+    again = AWSRequest(request.method, f"http://{headers['Host']}{request.path}", headers=headers, data=request.body)
+    again.context["timestamp"] = headers["X-Amz-Date"]
+    # S3 takes paths as they are.
+    kind = S3SigV4Auth if scope.service == "s3" else SigV4Auth
+    signer = kind(keys, scope.service, scope.region)
+    return str(signer.signature(signer.string_to_sign(again, signer.canonical_request(again)), again))
+
+
+_SPACE = "{https://route53.amazonaws.com/doc/2013-04-01/}"
+_REFUSED = "<ErrorResponse><Error><Code>{code}</Code><Message>{message}</Message></Error></ErrorResponse>"
+_PASSED_ON = ("Content-Type", "X-Amz-Target", "Authorization", "X-Amz-Date", "X-Amz-Security-Token")
+
+
+@dataclass
+class FrontDoor:
+    """The endpoints of one account for whoever holds the keys, and all that was asked there."""
+
+    aws: Aws
+    keys: Credentials
+    url: str = ""
+    asked: list[dict[str, str]] = field(default_factory=list)
+    deaf: set[str] = field(default_factory=set)
+    """Actions that are refused."""
+    done: Callable[[str], None] = lambda _action: None
+    """Told of each action that moto has carried out."""
+    _lock: Lock = field(default_factory=Lock)
+
+    def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, str]:
+        """Return status and text of the answer to a request."""
+        scope = signed_for(Request(method, path, headers, body), self.keys)
+        if scope is None:
+            return 403, _REFUSED.format(code="SignatureDoesNotMatch", message="this request is not signed so")
+        form = dict(parse_qsl(body.decode()))
+        action = form.get("Action") or headers.get("X-Amz-Target", f"{method} {path.partition('?')[0]}")
+        with self._lock:
+            self.asked.append({"service": scope.service, "region": scope.region, "action": action, **form})
+            return self._answer(f"{scope.service}.{scope.region}", action, (method, path, headers, body))
+
+    def _answer(self, host: str, action: str, request: tuple[str, str, dict[str, str], bytes]) -> tuple[int, str]:
+        method, path, headers, body = request
+        if action in self.deaf:
+            return 400, _REFUSED.format(code="AccessDenied", message=f"{action} is not allowed")
+        if action == "CompleteLifecycleAction":
+            return 200, "<CompleteLifecycleActionResponse/>"
+        if host.startswith("route53") and method == "POST" and (message := self._misfit(path, body)):
+            return 400, _REFUSED.format(code="InvalidChangeBatch", message=message)
+        name = "route53" if host.startswith("route53") else host
+        passed = {key: value for key, value in headers.items() if key in _PASSED_ON}
+        reply = requests.request(method, f"https://{name}.amazonaws.com{path}", headers=passed, data=body, timeout=60)
+        if reply.ok:
+            self.done(action)
+        return reply.status_code, reply.text
+
+    def _misfit(self, path: str, body: bytes) -> str:
+        """Return why Route 53 takes none of a batch: it creates nothing over, and deletes nothing but what is there."""
+        zone = path.split("/")[3]
+        listed = self.aws.call("route53", "list_resource_record_sets", HostedZoneId=zone)["ResourceRecordSets"]
+        there = {
+            (one["Name"].rstrip("."), one["Type"]): (str(one["TTL"]), one["ResourceRecords"][0]["Value"])
+            for one in listed
+            if one["Type"] in ("A", "SSHFP", "TXT")
+        }
+        for change in ET.fromstring(body).iter(f"{_SPACE}Change"):  # noqa: S314  # our own script wrote it
+            words = {part.tag.removeprefix(_SPACE): (part.text or "") for part in change.iter()}
+            key, value = (words["Name"], words["Type"]), (words["TTL"], words["Value"])
+            if words["Action"] == "CREATE" and key in there:
+                return f"Tried to create resource record set {key} but it already exists"
+            if words["Action"] == "DELETE" and there.pop(key, None) != value:
+                return f"Tried to delete resource record set {key} but the values provided do not match"
+        return ""
+
+
+@contextmanager
+def front_door(aws: Aws) -> Iterator[FrontDoor]:
+    """Serve the simulated AWS over HTTP to a role of its account."""
+    role = f"arn:aws:iam::{aws.account}:role/node"
+    held = aws.call("sts", "assume_role", RoleArn=role, RoleSessionName="node")["Credentials"]
+    door = FrontDoor(aws, Credentials(held["AccessKeyId"], held["SecretAccessKey"], held["SessionToken"]))
+
+    class Handler(BaseHTTPRequestHandler):
+        def _serve(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            # Header names as AWS writes them: curl writes some of them in small letters.
+            headers = {key.title(): value for key, value in self.headers.items()}
+            status, text = door.answer(self.command, self.path, headers, body)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text.encode())))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def do_GET(self) -> None:
+            self._serve()
+
+        def do_POST(self) -> None:
+            self._serve()
+
+        def log_message(self, *args: object) -> None:
+            """Keep the tests' output clean."""
+
+    with serving(Handler) as url:
+        door.url = url
+        yield door
+
+
+ACCOUNT = "111122223333"
+
+
+class _Strict(Stubber):  # type: ignore[misc]  # botocore has no types
+    """A stub whose complaints are no errors of botocore's: those would be told to an operator."""
+
+    def _assert_expected_call_order(self, model: Any, params: Any) -> None:  # noqa: ANN401
+        try:
+            super()._assert_expected_call_order(model, params)
+        except StubResponseError as error:
+            pytest.fail(str(error))
+
+    def _assert_expected_params(self, model: Any, params: Any, context: Any, **named: Any) -> None:  # noqa: ANN401
+        try:
+            super()._assert_expected_params(model, params, context, **named)
+        except StubResponseError as error:
+            pytest.fail(str(error))
+
+
+class StubbedSession:
+    """Stands where boto3's session would; what it is told to answer, it answers once, in that order."""
+
+    def __init__(self) -> None:
+        self._maker = boto3.session.Session("key", "secret")
+        self._stubs: dict[tuple[str, str], tuple[BaseClient, Stubber]] = {}
+        self._lock = threading.Lock()
+
+    def client(self, service_name: str, *, region_name: str, config: Config) -> BaseClient:  # noqa: ARG002  stubs wait for nobody
+        """Return the stubbed client of a service in a region."""
+        with self._lock:
+            return self._stub(service_name, region_name)[0]
+
+    def answers(self, service: str, region: str, operation: str, reply: Mapping[str, Any], **asked: Any) -> None:  # noqa: ANN401
+        """Answer one question."""
+        self._stub(service, region)[1].add_response(operation, dict(reply), asked)
+
+    def refuses(self, service: str, region: str, operation: str, code: str, status: int = 400) -> None:
+        """Refuse one question, whatever its arguments."""
+        self._stub(service, region)[1].add_client_error(operation, code, "what AWS says of it", status)
+
+    def belongs_to(self, account: str, region: str) -> None:
+        """Answer whose credentials they are, when that region is asked."""
+        arn = f"arn:aws:sts::{account}:assumed-role/ops/somebody"
+        self.answers("sts", region, "get_caller_identity", {"Account": account, "UserId": "AROA", "Arn": arn})
+
+    def assert_all_asked(self) -> None:
+        """Fail where an answer was prepared that nobody asked for."""
+        for _, stubber in self._stubs.values():
+            stubber.assert_no_pending_responses()
+
+    def _stub(self, service: str, region: str) -> tuple[BaseClient, Stubber]:
+        if (service, region) not in self._stubs:
+            client = self._maker.client(service, region_name=region)
+            stubber = _Strict(client)
+            stubber.activate()
+            self._stubs[service, region] = client, stubber
+        return self._stubs[service, region]
+
+
+@contextmanager
+def stubbed_account(patch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
+    """Give commands a session whose answers the test prepares; all of them must have been asked for in the end."""
+    session = StubbedSession()
+    patch.setattr("bedplate.account.client.opened_session", lambda: session)
+    yield session
+    session.assert_all_asked()
+
+
+def door_of(session: StubbedSession) -> Door:
+    """Return the door of a stubbed session."""
+    return Door(session)
+
+
+def product(type_name: str, usd: str, *, unit: str = "Hrs") -> str:
+    """Return the entry of an instance type."""
+    dimension = {"unit": unit, "pricePerUnit": {"USD": usd}}
+    terms = {"OnDemand": {"SKU.TERM": {"priceDimensions": {"SKU.TERM.RATE": dimension}}}}
+    return json.dumps({"product": {"attributes": {"instanceType": type_name}}, "terms": terms})
+
+
+def asked_of_the_price_list(region: str) -> dict[str, object]:
+    """Return what a question for the prices of machines in a region holds."""
+    wanted = {
+        "operatingSystem": "Linux",
+        "tenancy": "Shared",
+        "preInstalledSw": "NA",
+        "capacitystatus": "Used",
+        "operation": "RunInstances",
+        "regionCode": region,
+    }
+    filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
+    return {"ServiceCode": "AmazonEC2", "Filters": filters}

@@ -1,0 +1,415 @@
+"""What a node answers when a role asks about it: recorded output of the facts' own commands, and no other answer.
+
+`tests/data/facts/debian-12.json` was recorded on a Debian 12 root, but for what a root in a container cannot tell:
+mounts, modules and version of the kernel, the time zone, the file of sources. `ubuntu-24.04.json` was written from
+what is known of 24.04, for there was no Ubuntu to ask; the versions of packages in it mean nothing. A key is the
+fact's name, with its arguments where the answer depends on them; a value is the lines of the command's output, None
+where it gives none.
+"""
+
+import hashlib
+import inspect
+import json
+import posixpath
+import shlex
+import subprocess
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from inspect import getclosurevars, signature
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any, cast
+
+from pyinfra.api.command import FileUploadCommand, PyinfraCommand, StringCommand
+from pyinfra.api.config import Config
+from pyinfra.api.facts import FactBase, ShortFactBase
+from pyinfra.api.host import Host
+from pyinfra.api.inventory import Inventory
+from pyinfra.api.state import State, StateOperationHostData
+from pyinfra.connectors.fake import FakeConnector
+from pyinfra.connectors.util import CommandOutput
+from pyinfra.context import ctx_config, ctx_host, ctx_state
+from pyinfra.facts import files
+
+from roles.base import Role, deploy
+from roles.files import Marks
+
+FACTS = Path(__file__).parents[2] / "data" / "facts"
+SYSTEMS = ("debian-12", "ubuntu-24.04")
+Lines = tuple[str, ...] | None
+
+
+class UnexpectedQuestionError(AssertionError):
+    """A role asked what its test did not expect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A table of answers."""
+
+    name: str
+    answers: Mapping[str, Lines]
+
+    def but(self, answers: Mapping[str, Lines]) -> "Recorded":
+        """Return the same table with other or more answers."""
+        return replace(self, answers=MappingProxyType({**self.answers, **answers}))
+
+    def ask(self, fact: FactBase[Any], arguments: Mapping[str, object]) -> object:
+        """Return the answer in the fact's own form."""
+        lines = self._lines(fact.name, arguments)
+        if callable(fact.command):  # some facts keep for `process` what `command` was told
+            fact.command(**arguments)
+        return fact.process(list(lines)) if lines else fact.default()
+
+    def _lines(self, name: str, arguments: Mapping[str, object]) -> Lines:
+        exact = question(name, arguments)
+        for key in (exact, name):
+            if key in self.answers:
+                return self.answers[key]
+        raise UnexpectedQuestionError(f"a role asked {self.name} for {exact}, and its table has no answer")
+
+
+def question(name: str, arguments: Mapping[str, object]) -> str:
+    """Return the key of a question: `server.Which(command=swapon)`."""
+    told = ", ".join(f"{key}={value}" for key, value in arguments.items() if value not in (None, False))
+    return f"{name}({told})" if told else name
+
+
+def bound(fact: FactBase[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a question's arguments by name, without those that steer how pyinfra asks."""
+    own = {key: value for key, value in kwargs.items() if not key.startswith("_")}
+    return dict(inspect.signature(fact.command).bind(*args, **own).arguments) if args or own else {}
+
+
+@cache
+def recorded(name: str) -> Recorded:
+    """Return the table of a distribution, `debian-12` or `ubuntu-24.04`."""
+    table = json.loads((FACTS / f"{name}.json").read_text())
+    answers = {key: None if lines is None else tuple(lines) for key, lines in table.items()}
+    return Recorded(name, MappingProxyType(answers))
+
+
+_RECORDED = datetime(2026, 11, 21, tzinfo=UTC).replace(tzinfo=None)
+_FACT_OF = {files.File: "file", files.Directory: "directory", files.Link: "link", files.Socket: "socket"}
+_DIGEST_OF = {files.Sha1File: hashlib.sha1, files.Md5File: hashlib.md5, files.Sha256File: hashlib.sha256}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What lies at a path: `content` is a file's text, or where a link points."""
+
+    kind: str = "file"
+    content: str = ""
+    mode: int = 644
+    user: str = "root"
+    group: str = "root"
+
+
+FOLDER = Entry("directory", mode=755)
+SYSTEM = (
+    "/",
+    "/etc",
+    "/opt",
+    "/root",
+    "/run",
+    "/srv",
+    "/tmp",  # noqa: S108  # every system has it
+    "/usr",
+    "/usr/bin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/var",
+)
+
+
+@dataclass(slots=True)
+class Disk:
+    """A tree of files."""
+
+    entries: dict[str, Entry] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str | Entry]) -> "Disk":
+        """Return a disk with the folders of any system and these files, by path."""
+        disk = cls(dict.fromkeys(SYSTEM, FOLDER))
+        for path, given in texts.items():
+            disk.write(path, given if isinstance(given, Entry) else Entry(content=given))
+        return disk
+
+    def write(self, path: str, entry: Entry) -> None:
+        """Put something at a path, and make the folders above it."""
+        self._folders(posixpath.dirname(path))
+        self.entries[path] = entry
+
+    def read(self, path: str) -> str:
+        """Return the text of a file."""
+        return self.entries[path].content
+
+    def answers(self, fact: type) -> bool:
+        """Say whether a fact is about files."""
+        return fact in _FACT_OF or fact in _DIGEST_OF or fact in {files.FileContents, files.FindInFile, Marks}
+
+    def answer(self, fact: type, arguments: Mapping[str, Any]) -> object:
+        """Return what a node with this disk would answer, in the form of the processed fact."""
+        if fact is Marks:
+            return {each: _mark(self.entries[each]) for each in arguments["paths"] if self._has_mark(each)}
+        entry = self.entries.get(arguments["path"].rstrip("/") or "/")
+        if fact in _FACT_OF:
+            return _described(entry, _FACT_OF[fact])
+        text = entry.content if entry and entry.kind == "file" else None
+        if text is None:
+            return None
+        if fact in _DIGEST_OF:
+            return _DIGEST_OF[fact](text.encode(), usedforsecurity=False).hexdigest()
+        return _found(text, arguments["pattern"]) if fact is files.FindInFile else text.splitlines()
+
+    def take(self, command: str, given: str = "") -> None:
+        """Do what an operation's command does to files, where it is one of those that this disk knows.
+
+        It goes well: what follows `||` is left. `given` is what the command reads.
+        """
+        parts = command.partition(" || ")[0].split(" && ")
+        if all(part.split(" ", 1)[0] in _COMMANDS for part in parts):
+            for verb, *words in map(shlex.split, parts):
+                plain = [word for word in words if not word.startswith("-")]
+                _COMMANDS[verb](self, [*plain, given] if verb == "head" else plain)
+
+    def _has_mark(self, path: str) -> bool:
+        return path in self.entries and self.entries[path].kind in {"file", "link"}
+
+    def _folders(self, path: str) -> None:
+        while path not in self.entries:
+            self.entries[path] = FOLDER
+            path = posixpath.dirname(path)
+
+    def _mkdir(self, paths: list[str]) -> None:
+        for path in paths:
+            self._folders(path.rstrip("/"))
+
+    def _chmod(self, words: list[str]) -> None:
+        mode, *paths = words
+        for path in paths:
+            self.entries[path] = replace(self.entries[path], mode=int(mode))
+
+    def _chown(self, words: list[str]) -> None:
+        user, _, group = words[0].partition(":")
+        for path in words[1:]:
+            old = self.entries[path]
+            self.entries[path] = replace(old, user=user or old.user, group=group or old.group)
+
+    def _chgrp(self, words: list[str]) -> None:
+        self._chown([f":{words[0]}", *words[1:]])
+
+    def _rm(self, paths: list[str]) -> None:
+        for path in paths:
+            for each in [known for known in self.entries if known == path or known.startswith(f"{path}/")]:
+                del self.entries[each]
+
+    def _ln(self, words: list[str]) -> None:
+        target, path = words
+        self.write(path, Entry("link", target, mode=777))
+
+    def _mv(self, words: list[str]) -> None:
+        source, target = words
+        self.write(target, self.entries.pop(source))
+
+    def _install(self, words: list[str]) -> None:
+        *_, mode, _, path = words
+        self.write(path, Entry(mode=int(mode)))
+
+    def _head(self, words: list[str]) -> None:
+        count, _, path, given = words
+        text = given.encode()[: int(count)].decode()
+        self.entries[path] = replace(self.entries[path], content=text)
+
+    def _sync(self, paths: list[str]) -> None:
+        assert all(path in self.entries for path in paths)
+
+    def _touch(self, paths: list[str]) -> None:
+        for path in paths:
+            self.write(path, self.entries.get(path, Entry()))
+
+
+_COMMANDS: Mapping[str, Callable[[Disk, list[str]], None]] = {
+    "mkdir": Disk._mkdir,  # noqa: SLF001  # this table is part of the class
+    "chmod": Disk._chmod,  # noqa: SLF001
+    "chown": Disk._chown,  # noqa: SLF001
+    "chgrp": Disk._chgrp,  # noqa: SLF001
+    "rm": Disk._rm,  # noqa: SLF001
+    "mv": Disk._mv,  # noqa: SLF001
+    "install": Disk._install,  # noqa: SLF001
+    "head": Disk._head,  # noqa: SLF001
+    "sync": Disk._sync,  # noqa: SLF001
+    "ln": Disk._ln,  # noqa: SLF001
+    "touch": Disk._touch,  # noqa: SLF001
+}
+
+
+def _described(entry: Entry | None, kind: str) -> dict[str, object] | bool | None:
+    if entry is None:
+        return None
+    if entry.kind != kind:
+        return False
+    times = dict.fromkeys(("atime", "mtime", "ctime"), _RECORDED)
+    link = {"link_target": entry.content} if kind == "link" else {}
+    return {"user": entry.user, "group": entry.group, "mode": entry.mode, "size": len(entry.content), **times, **link}
+
+
+def _mark(entry: Entry) -> str:
+    if entry.kind == "link":
+        return "symlink"
+    return f"{entry.mode} {entry.user}:{entry.group} {hashlib.sha256(entry.content.encode()).hexdigest()}"
+
+
+def _found(text: str, pattern: str) -> list[str]:
+    """Return the matching lines, as the node's own grep finds them."""
+    asked = subprocess.run(["grep", "-e", pattern], input=text, capture_output=True, text=True, check=False)
+    return asked.stdout.splitlines()
+
+
+_NAME = "recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An operation: `kind` is pyinfra's name of it, `files.put`; `expected` is whether planning foresaw a change."""
+
+    kind: str
+    name: str
+    arguments: Mapping[str, Any]
+    expected: bool
+    commands: tuple[str, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Say whether it did anything."""
+        return bool(self.commands)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """A node that answers from a table and a disk, and refuses any other question."""
+
+    answers: Recorded
+    disk: Disk = field(default_factory=lambda: Disk.of({}))
+
+    def play(self, *roles: Role, stages: Sequence[str] | None = None) -> "Played":
+        """Run the roles' stages, all by default."""
+        with _acting(self) as (state, host):
+            deploy(roles, stages=stages)
+            state.is_executing = True
+            steps = tuple(_run(host, state, each) for each in host.op_hash_order)
+        return Played(steps, self.disk)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What happened on the node."""
+
+    steps: tuple[Step, ...]
+    disk: Disk
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the operations, in order."""
+        return [step.name for step in self.steps]
+
+    @property
+    def kinds(self) -> list[str]:
+        """Return pyinfra's names of the operations, in order."""
+        return [step.kind for step in self.steps]
+
+    @property
+    def changes(self) -> list[str]:
+        """Return the names of the operations that changed something."""
+        return [step.name for step in self.steps if step.changed]
+
+    @property
+    def commands(self) -> list[str]:
+        """Return every command, in order."""
+        return [command for step in self.steps for command in step.commands]
+
+    def step(self, name: str) -> Step:
+        """Return the one operation of that name."""
+        found = [step for step in self.steps if step.name == name]
+        assert len(found) == 1, f"{len(found)} operations are called {name!r}; there are {self.names}"
+        return found[0]
+
+    def written(self, path: str) -> str:
+        """Return the text of a file as it is now."""
+        return self.disk.read(path)
+
+
+class _RecordedHost(Host):
+    """A host of pyinfra's that is asked nothing over a connection."""
+
+    recorder: Recorder
+
+    def get_fact(self, name_or_cls: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # any fact, of any type
+        if issubclass(name_or_cls, ShortFactBase):
+            return name_or_cls().process_data(self.get_fact(name_or_cls.fact, *args, **kwargs))
+        fact: FactBase[Any] = name_or_cls()
+        arguments = bound(fact, args, kwargs)
+        if self.recorder.disk.answers(name_or_cls):
+            return self.recorder.disk.answer(name_or_cls, arguments)
+        return self.recorder.answers.ask(fact, arguments)
+
+
+@contextmanager
+def _acting(recorder: Recorder) -> Iterator[tuple[State, _RecordedHost]]:
+    inventory = Inventory(([_NAME], {}))  # type: ignore[no-untyped-call]
+    host = _RecordedHost(_NAME, inventory=inventory, groups=[], connector_cls=FakeConnector)
+    host.recorder = recorder
+    inventory.hosts = {_NAME: host}
+    state = State(inventory, Config())  # type: ignore[no-untyped-call]
+    state.activate_host(host)
+    contexts = ((ctx_state, state), (ctx_host, host), (ctx_config, state.config))
+    for context, value in contexts:
+        context.set(value)  # type: ignore[no-untyped-call]
+    try:
+        yield state, host
+    finally:
+        for context, _ in contexts:
+            context.reset()
+
+
+def _run(host: _RecordedHost, state: State, operation: str) -> Step:
+    data = state.get_op_data_for_host(host, operation)
+    expected = data.operation_meta.will_change
+    # Closed while the node is still here: a generator that a refusal leaves open would look for it later.
+    with closing(cast("Generator[PyinfraCommand, None, None]", data.command_generator())) as running:
+        commands = tuple(_told(host.recorder.disk, each) for each in running)
+    data.operation_meta.set_complete(success=True, commands=list(commands), combined_output=CommandOutput([]))
+    (name,) = state.get_op_meta(operation).names
+    kind, arguments = _asked(data)
+    return Step(kind, name, arguments, expected, commands)
+
+
+def _asked(data: StateOperationHostData) -> tuple[str, Mapping[str, Any]]:
+    """Return an operation's name and arguments, which pyinfra keeps in a closure alone."""
+    kept = getclosurevars(data.command_generator).nonlocals
+    arguments = signature(kept["func"]).bind(*kept["args"], **kept["kwargs"]).arguments
+    return f"{kept['func'].__module__.rpartition('.')[2]}.{kept['func'].__name__}", arguments
+
+
+def _told(disk: Disk, command: PyinfraCommand) -> str:
+    """Let a command take effect, and return it as a line."""
+    if isinstance(command, FileUploadCommand):
+        before = disk.entries.get(command.dest, Entry())
+        disk.write(command.dest, replace(before, content=_text(command.src)))
+        return f"upload {command.dest}"
+    if isinstance(command, StringCommand):
+        disk.take(str(command), str(command.connector_arguments.get("_stdin") or ""))
+        return str(command)
+    return repr(command)
+
+
+def _text(source: str | IO[Any]) -> str:
+    if isinstance(source, str | Path):
+        return Path(source).read_text(encoding="utf-8")
+    source.seek(0)
+    content = source.read()
+    return content.decode() if isinstance(content, bytes) else content

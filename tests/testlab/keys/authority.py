@@ -1,0 +1,241 @@
+"""A fleet's VPN authority for tests, at a moment that each test sets, with keys in the test's own folder."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from random import Random
+
+from bedplate.plan import FleetPlan
+from bedplate.tunnel_key import SHORTEST_KEY
+from tests.testlab.fleets.variants import cellar
+from tests.testlab.network.gateways import Amend
+from vpn.authority import Reason, Revocation, list_text, new_authority, signed_list
+from vpn.certificates import (
+    Issuer,
+    Subject,
+    Use,
+    certificate_text,
+    client_key,
+    issue,
+    key_text,
+    laptop,
+    new_key,
+    new_server_key,
+)
+from vpn.journal import Begun, Issued
+from vpn.laptops.server import LaptopKeys
+from vpn.peers import papers_of, peer_subjects
+from vpn.pki import FOLDER, FolderKeys, Pki, PkiFolder, begin, open_pki
+from vpn.signing import add, issue_anew, revoke
+from vpn.sites import gateway
+from vpn.sites.aws import Peer, Proofs
+from vpn.sites.files import RenderedFile
+from vpn.sites.gateway import Gateway, Papers, PlaceProofs, Proof, SharedKey, Tunnel, given
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+FLEET = "lab"
+
+
+def unasked() -> bytes:
+    """Stand where somebody would be asked for a passphrase, and nobody is to be."""
+    raise AssertionError("nobody was to be asked for a passphrase")
+
+
+def begun_in(path: Path, now: datetime = NOW, *, lock: bytes | None = None, root: Issuer | None = None) -> PkiFolder:
+    """Begin an authority in `fleet.pki` below a folder."""
+    folder = PkiFolder(path / "fleet.pki")
+    begin(folder, Begun(now, FLEET, "", FOLDER), FolderKeys(folder.keys), lock=lock, root=root)
+    return folder
+
+
+def pki_in(folder: PkiFolder) -> Pki:
+    """Return what a folder holds now."""
+    return open_pki(folder, FLEET, lambda _begun: FolderKeys(folder.keys))
+
+
+def added(folder: PkiFolder, *users: str, now: datetime = NOW) -> tuple[Issued, ...]:
+    """Issue a certificate for a laptop of each user."""
+    return add(pki_in(folder), [laptop(user) for user in users], now, unasked)
+
+
+LONG = timedelta(days=90)
+
+
+def moment() -> datetime:
+    """Return this moment: daemons go by the clock of the machine, whatever day it is for other tests."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+@dataclass
+class LabKeys:
+    """An authority, its gateways' hidden key, and how far its serials and lists have come."""
+
+    issuer: Issuer = field(default_factory=lambda: new_authority("lab", moment() - timedelta(days=30)))
+    hidden: str = field(default_factory=new_server_key)
+    _serials: Iterator[int] = field(default_factory=lambda: count(1))
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    _revoked: dict[str, Revocation] = field(default_factory=dict)
+    _serial_of: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def trusted(self) -> str:
+        """Who signs, as PEM."""
+        return certificate_text(self.issuer.certificate)
+
+    def pair(self, name: str, use: Use, at: datetime | None = None) -> tuple[str, str]:
+        """Return a certificate as of a moment, and its key."""
+        key, serial = new_key(), next(self._serials)
+        self._serial_of[name] = serial
+        signed = issue(self.issuer, Subject(name, use), key.public_key(), serial, at or moment())
+        return certificate_text(signed), key_text(key)
+
+    def laptop(self, name: str, use: Use = Use.CLIENT, at: datetime | None = None) -> LaptopKeys:
+        """Return the keys of a laptop; of another use, or another time, where a test is to see them refused."""
+        certificate, key = self.pair(name, use, at)
+        return LaptopKeys(self.trusted, certificate, key, client_key(self.hidden, name))
+
+    def revoke(self, name: str) -> int:
+        """Take back the newest certificate of a name, and return its serial."""
+        serial = self._serial_of[name]
+        self._revoked[name] = Revocation(serial, moment(), Reason.LOST)
+        return serial
+
+    def revocations(self, life: timedelta = LONG, at: datetime | None = None) -> str:
+        """Return the next list of what was taken back, as PEM."""
+        return list_text(signed_list(self.issuer, self._revoked.values(), next(self._numbers), at or moment(), life))
+
+
+# So long ago that the authority was there before anything that a laboratory asks of it.
+_AGE = timedelta(days=1000)
+
+
+@dataclass(frozen=True)
+class Office:
+    """An authority that issues to gateways; `revoked` are the serials on its lists."""
+
+    now: datetime
+    issuer: Issuer = field(repr=False)
+    revoked: frozenset[int] = frozenset()
+
+    def papers(self, peer: Peer, at: timedelta = timedelta(), named: str | None = None, use: Use = Use.PEER) -> Papers:
+        """Return a gateway's papers, with a certificate issued so long from now, and no list."""
+        key, subject = new_key(), Subject(named or peer.identity, use)
+        certificate = issue(self.issuer, subject, key.public_key(), serial_of(peer), self.now + at)
+        return Papers(certificate_text(certificate), key_text(key), (certificate_text(self.issuer.certificate),), ())
+
+    def listed(self, at: timedelta = timedelta(), number: int = 1) -> str:
+        """Return the list of what is revoked, signed so long from now."""
+        rows = [Revocation(serial, self.now + at, Reason.LEFT) for serial in sorted(self.revoked)]
+        return list_text(signed_list(self.issuer, rows, number, self.now + at))
+
+
+def open_office(now: datetime) -> Office:
+    """Return an authority that has been there for long."""
+    return Office(now, new_authority("lab", now - _AGE))
+
+
+def with_certificate(papers: Papers, of: Papers) -> Papers:
+    """Return papers with the certificate and key of others."""
+    return replace(papers, certificate=of.certificate, key=of.key)
+
+
+def serial_of(peer: Peer) -> int:
+    """Return the serial of a gateway's certificate."""
+    return sum(peer.identity.encode()) + 1
+
+
+def papers_for(office: Office) -> Proofs:
+    """Return the proof of gateways that all have good papers of one authority, and its list."""
+
+    def proof(near: Peer, far: Peer) -> Proof:
+        return replace(office.papers(near), revoked=(office.listed(),))
+
+    return proof
+
+
+def changed(proofs: Proofs, whose: Peer, change: Callable[[Papers], Papers]) -> Proofs:
+    """Return proofs where the papers of one gateway are changed."""
+
+    def proof(near: Peer, far: Peer) -> Proof:
+        papers = proofs(near, far)
+        return change(papers) if near == whose and isinstance(papers, Papers) else papers
+
+    return proof
+
+
+@dataclass(frozen=True)
+class LabAuthority:
+    """The authority, and the fleet whose gateways hang on it."""
+
+    folder: PkiFolder
+    plan: FleetPlan
+
+    def issue(self, *places: str) -> None:
+        """Issue gateways a certificate, whatever they have."""
+        issue_anew(pki_in(self.folder), tuple(peer_subjects(self.plan)[each] for each in places), _now(), unasked)
+
+    def revoke(self, place: str) -> None:
+        """Revoke what a gateway has."""
+        revoke(pki_in(self.folder), (peer_subjects(self.plan)[place].name,), Reason.LOST, _now(), unasked)
+
+    @property
+    def proofs(self) -> PlaceProofs:
+        """What gateways prove themselves by now."""
+        papers = papers_of(pki_in(self.folder), peer_subjects(self.plan), unasked, _now())
+        return lambda near, _: given(papers[near])
+
+
+def begun_for(plan: FleetPlan, folder: Path) -> LabAuthority:
+    """Begin the authority of a fleet, and issue what its gateways need."""
+    made = LabAuthority(begun_in(folder, _now()), plan)
+    made.issue(*peer_subjects(plan))
+    return made
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+KEYS = 10_000
+
+
+def random_keys(number: int) -> list[bytes]:
+    """Return keys of random bytes, 8 to 64 of them, the same each time; the first ones are nothing but trouble."""
+    dice = Random(7)  # noqa: S311  no secret, and the same on every machine
+    trouble = [b'"', b"}", b"#", b"\n", b"\0", b"0x", b"0s", b"include /etc/passwd", b"\xff" * 64, b" a ", b"=", b"%"]
+    long = [each * -(-SHORTEST_KEY // len(each)) for each in trouble]
+    return long + [dice.randbytes(dice.randint(SHORTEST_KEY, 64)) for _ in range(number - len(trouble))]
+
+
+def keyed(keys: list[bytes]) -> Gateway:
+    """Return a gateway with a tunnel for each key."""
+    gateway = cellar()
+    first = gateway.tunnels[0]
+    return replace(gateway, tunnels=tuple(_keyed(first, number, key) for number, key in enumerate(keys)))
+
+
+def _keyed(tunnel: Tunnel, number: int, key: bytes) -> Tunnel:
+    return Tunnel(f"t{number}", number, tunnel.near, tunnel.far, tunnel.dials, SharedKey(key), tunnel.carries)
+
+
+_LIVES = 4
+
+
+def short_lived(ike: int, child: int) -> Amend:
+    """Return the change by which an IKE_SA and a tunnel's keys are renewed after so many seconds, or one earlier."""
+
+    def amend(file: RenderedFile) -> str:
+        text = file.text.replace(f"rekey_time = {gateway.IKE_REKEY}s", _ikes(ike))
+        return text.replace(f"rekey_time = {gateway.CHILD_REKEY}s", _childs(child))
+
+    return amend
+
+
+def _ikes(seconds: int) -> str:
+    return f"rekey_time = {seconds}s\n    rand_time = 1s\n    over_time = {_LIVES * seconds}s"
+
+
+def _childs(seconds: int) -> str:
+    return f"rekey_time = {seconds}s\n        rand_time = 1s\n        life_time = {_LIVES * seconds}s"

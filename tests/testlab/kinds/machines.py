@@ -1,0 +1,318 @@
+"""Specimens of machines: templates of them, groups of them, single ones, and where they stand."""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+
+from bedplate.rehearsal.kinds import ec2 as nouns
+from bedplate.rehearsal.simulation import Aws
+from tests.testlab.kinds import world as services
+from tests.testlab.kinds.world import IMAGE, Specimen, World, fresh
+from tests.testlab.rehearsal.live import asked, by, faked, listed, settled
+
+
+def _script(word: str) -> str:
+    return b64encode(f"#!/bin/sh\necho {word}\n".encode()).decode()
+
+
+def _template(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    call = {"LaunchTemplateId": ident, "Versions": ["$Latest"]}
+    latest = aws.call("ec2", "describe_launch_template_versions", **call)["LaunchTemplateVersions"]
+    # The number of a version is no answer to an input.
+    told = [{key: value for key, value in one.items() if key != "VersionNumber"} for one in latest]
+    tags = aws.call("ec2", "describe_tags", Filters=[{"Name": "resource-id", "Values": [ident]}])["Tags"]
+    return settled([told, tags, aws.call("ec2", "describe_launch_templates", LaunchTemplateIds=[ident])])
+
+
+def _interfaces(world: World) -> list[dict[str, Any]]:
+    card = {"interfaceType": "efa", "securityGroups": [world.group], "deleteOnTermination": "true"}
+    return [
+        {**card, "deviceIndex": 0, "networkCardIndex": 0, "subnetId": world.subnet},
+        {**card, "deviceIndex": 1, "networkCardIndex": 1, "ipv4Addresses": ["10.20.0.31", "10.20.0.32"]},
+    ]
+
+
+def _template_changes(world: World) -> dict[str, Any]:
+    ebs = {"volumeSize": 80, "volumeType": "gp3", "throughput": 250, "encrypted": "true"}
+    reserved = {"capacityReservationTarget": {"capacityReservationId": "cr-0123456789abcdef0"}}
+    return {
+        "blockDeviceMappings": [{"deviceName": "/dev/sda1", "ebs": {**ebs, "kmsKeyId": services.key(world)}}],
+        "capacityReservationSpecification": reserved,
+        "cpuOptions": {"coreCount": 24, "threadsPerCore": 1},
+        "creditSpecification": {"cpuCredits": "unlimited"},
+        "disableApiStop": True,
+        "disableApiTermination": True,
+        "ebsOptimized": "true",
+        "enclaveOptions": {"enabled": True},
+        "hibernationOptions": {"configured": True},
+        "iamInstanceProfile": {"name": services.profile(world)},
+        "imageId": services.image(world),
+        "instanceInitiatedShutdownBehavior": "terminate",
+        "instanceMarketOptions": {"marketType": "spot", "spotOptions": {"maxPrice": "0.75"}},
+        "instanceType": "c7i.large",
+        "kernelId": "aki-1",
+        "keyName": services.key_pair(world),
+        "licenseSpecifications": [{"licenseConfigurationArn": "arn:aws:license-manager:us-west-2:1:l:1"}],
+        "maintenanceOptions": {"autoRecovery": "disabled"},
+        "metadataOptions": {"httpTokens": "required", "httpPutResponseHopLimit": 1},
+        "monitoring": {"enabled": True},
+        "networkInterfaces": _interfaces(world),
+        "networkPerformanceOptions": {"bandwidthWeighting": "vpc-1"},
+        "placement": {"groupName": services.placement_group(world), "tenancy": "dedicated"},
+        "privateDnsNameOptions": {"hostnameType": "resource-name", "enableResourceNameDnsARecord": True},
+        "ramDiskId": "ari-1",
+        "secondaryInterfaces": [{"deviceIndex": 1, "networkCardIndex": 1, "interfaceType": "secondary"}],
+        "securityGroupNames": ["named"],
+        "tagSpecifications": [{"resourceType": "volume", "tags": {"Name": "disk"}}],
+        "userData": _script("two"),
+        "vpcSecurityGroupIds": [world.other_group],
+        "instanceRequirements": {"memoryMib": {"min": 4096}, "vcpuCount": {"min": 2, "max": 8}},
+        "description": "another",
+        "defaultVersion": 2,
+        "updateDefaultVersion": True,
+    }
+
+
+def _group(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    found = aws.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[ident])
+    (group,) = found["AutoScalingGroups"]
+    hooks = aws.call("autoscaling", "describe_lifecycle_hooks", AutoScalingGroupName=ident)["LifecycleHooks"]
+    pool = aws.call("autoscaling", "describe_warm_pool", AutoScalingGroupName=ident).get("WarmPoolConfiguration")
+    machines = [one["InstanceType"] for one in group.pop("Instances")]
+    return settled([group, machines, hooks, pool, group.get("VPCZoneIdentifier", "").split(",")])
+
+
+def _scaled(world: World) -> dict[str, Any]:
+    return {
+        "name": fresh("pool"),
+        "minSize": 1,
+        "maxSize": 3,
+        "launchTemplate": {"id": services.template(world), "version": "1"},
+        "vpcZoneIdentifiers": [world.subnet],
+        "initialLifecycleHooks": [
+            {"name": "hold", "lifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING", "defaultResult": "CONTINUE"}
+        ],
+        "terminationPolicies": ["NewestInstance"],
+        "placementGroup": services.placement_group(world),
+        "capacityRebalance": True,
+        "defaultCooldown": 60,
+    }
+
+
+def _scaled_changes(world: World) -> dict[str, Any]:
+    return {
+        "minSize": 2,
+        "maxSize": 7,
+        "desiredCapacity": 4,
+        "launchTemplate": {"id": services.template(world), "version": "1"},
+        "vpcZoneIdentifiers": [world.subnet, world.other_subnet],
+        "healthCheckType": "ELB",
+        "healthCheckGracePeriod": 60,
+        "protectFromScaleIn": True,
+        "enabledMetrics": ["GroupMinSize"],
+        "suspendedProcesses": ["AZRebalance"],
+        "warmPool": {"poolState": "Stopped", "minSize": 1, "maxGroupPreparedCapacity": 3},
+    }
+
+
+# What moto keeps nothing of once a group is there, and what the provider keeps to itself.
+_FORGOTTEN = frozenset(
+    {
+        "availabilityZoneDistribution",
+        "capacityRebalance",
+        "capacityReservationSpecification",
+        "context",
+        "defaultCooldown",
+        "defaultInstanceWarmup",
+        "desiredCapacityType",
+        "instanceLifecyclePolicy",
+        "instanceMaintenancePolicy",
+        "maxInstanceLifetime",
+        "placementGroup",
+        "serviceLinkedRoleArn",
+        "terminationPolicies",
+    }
+)
+_PROVIDERS_OWN = frozenset(
+    {
+        "forceDelete",
+        "forceDeleteWarmPool",
+        "ignoreFailedScalingActivities",
+        "instanceRefresh",
+        "metricsGranularity",
+        "minElbCapacity",
+        "waitForCapacityTimeout",
+        "waitForElbCapacity",
+    }
+)
+
+
+def _mixed(world: World, *types: str) -> dict[str, Any]:
+    spec = {"launchTemplateId": services.template(world), "version": "1"}
+    spread = {"onDemandPercentageAboveBaseCapacity": 0, "spotAllocationStrategy": "price-capacity-optimized"}
+    return {
+        "instancesDistribution": spread,
+        "launchTemplate": {
+            "launchTemplateSpecification": spec,
+            "overrides": [{"instanceType": one} for one in types],
+        },
+    }
+
+
+def _machine(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    (found,) = aws.call("ec2", "describe_instances", InstanceIds=[ident])["Reservations"][0]["Instances"]
+    names = ("userData", "disableApiTermination", "disableApiStop")
+    told = [aws.call("ec2", "describe_instance_attribute", InstanceId=ident, Attribute=name) for name in names]
+    volumes = aws.call("ec2", "describe_volumes", Filters=[{"Name": "attachment.instance-id", "Values": [ident]}])
+    return settled([found, told, volumes, str((found.get("IamInstanceProfile") or {}).get("Arn")).rpartition("/")[2]])
+
+
+MACHINES = (
+    Specimen(
+        "aws:ec2/launchTemplate:LaunchTemplate",
+        inputs=lambda world: {
+            "name": fresh("template"),
+            "description": "one",
+            "imageId": IMAGE,
+            "instanceType": "m7i.large",
+            "userData": _script("one"),
+            "vpcSecurityGroupIds": [world.group],
+            "metadataOptions": {"httpTokens": "required", "instanceMetadataTags": "enabled"},
+            "tagSpecifications": [{"resourceType": "instance", "tags": {"Name": "machine"}}],
+        },
+        changes=_template_changes,
+        told=_template,
+    ),
+    Specimen(
+        "aws:ec2/launchTemplate:LaunchTemplate",
+        form="with EFA",
+        inputs=lambda world: {
+            "name": fresh("template"),
+            "instanceType": "m7i.metal-48xl",
+            "networkInterfaces": _interfaces(world),
+        },
+        told=_template,
+    ),
+    Specimen(
+        "aws:autoscaling/group:Group",
+        inputs=_scaled,
+        changes=_scaled_changes,
+        told=_group,
+        silent=_PROVIDERS_OWN | {"tags"},
+    ),
+    Specimen(
+        "aws:autoscaling/group:Group",
+        form="mixed",
+        inputs=lambda world: {
+            "name": fresh("pool"),
+            "minSize": 0,
+            "maxSize": 3,
+            "mixedInstancesPolicy": _mixed(world, "m7i.large"),
+            "vpcZoneIdentifiers": [world.subnet],
+            "tags": [{"key": "Name", "value": "pooled", "propagateAtLaunch": True}],
+        },
+        changes=lambda world: {"mixedInstancesPolicy": _mixed(world, "m7i.large", "c7i.large")},
+        told=_group,
+        silent=_FORGOTTEN | {"tags"},
+    ),
+    Specimen(
+        "aws:autoscaling/group:Group",
+        form="in the default network",
+        inputs=lambda world: {
+            "name": fresh("pool"),
+            "minSize": 0,
+            "maxSize": 3,
+            "launchTemplate": {"id": services.template(world, groups=[])},
+            "availabilityZones": [f"{world.aws.region}a"],
+        },
+        changes=lambda world: {"availabilityZones": [f"{world.aws.region}a", f"{world.aws.region}b"]},
+        told=_group,
+        silent=frozenset({"tags"}),
+    ),
+    Specimen(
+        "aws:autoscaling/lifecycleHook:LifecycleHook",
+        inputs=lambda world: {
+            "name": "hold",
+            "autoscalingGroupName": services.scaling_group(world),
+            "lifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING",
+        },
+        changes={
+            "defaultResult": "CONTINUE",
+            "heartbeatTimeout": 60,
+            "lifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
+        },
+        told=asked(
+            "autoscaling",
+            "describe_lifecycle_hooks",
+            AutoScalingGroupName=lambda _ident, inputs: inputs["autoscalingGroupName"],
+            LifecycleHookNames=listed,
+        ),
+        silent=frozenset({"notificationMetadata", "notificationTargetArn", "roleArn"}),
+    ),
+    Specimen(
+        "aws:autoscaling/schedule:Schedule",
+        inputs=lambda world: {
+            "scheduledActionName": "night",
+            "autoscalingGroupName": services.scaling_group(world),
+            "recurrence": "0 22 * * *",
+            "minSize": 0,
+        },
+        changes={
+            "maxSize": 9,
+            "desiredCapacity": 5,
+            "minSize": 1,
+            "recurrence": "0 23 * * MON-FRI",
+            "timeZone": "Europe/Stockholm",
+        },
+        told=asked(
+            "autoscaling",
+            "describe_scheduled_actions",
+            AutoScalingGroupName=lambda _ident, inputs: inputs["autoscalingGroupName"],
+            ScheduledActionNames=listed,
+        ),
+        silent=frozenset({"endTime", "startTime"}),
+    ),
+    Specimen(
+        "aws:ec2/instance:Instance",
+        inputs=lambda world: {
+            "ami": services.image(world),
+            "instanceType": "m7i.large",
+            "subnetId": world.subnet,
+            "vpcSecurityGroupIds": [world.group],
+            "privateIp": "10.20.0.40",
+            "keyName": services.key_pair(world),
+            "iamInstanceProfile": services.profile(world),
+            "userDataBase64": _script("one"),
+            "rootBlockDevice": {"volumeSize": 77, "volumeType": "gp3"},
+        },
+        changes=lambda world: {
+            "instanceType": "m7i.xlarge",
+            "sourceDestCheck": False,
+            "vpcSecurityGroupIds": [world.other_group],
+            "metadataOptions": {"httpTokens": "required"},
+            "iamInstanceProfile": services.profile(world),
+            "userDataBase64": _script("two"),
+            "disableApiStop": True,
+            "disableApiTermination": True,
+        },
+        told=_machine,
+        silent=frozenset({"forceDestroy", "getPasswordData", "monitoring", "userData", "userDataReplaceOnChange"}),
+    ),
+    Specimen(
+        "aws:ebs/volume:Volume",
+        inputs=lambda world: {
+            "availabilityZone": f"{world.aws.region}a",
+            "encrypted": True,
+            "size": 21,
+            "type": "gp3",
+        },
+        changes={"size": 34, "iops": 4500, "throughput": 260, "type": "io1"},
+        told=by(nouns.VOLUME),
+        silent=frozenset({"finalSnapshot"}),
+    ),
+    Specimen(
+        "aws:ec2/placementGroup:PlacementGroup",
+        inputs=lambda _world: {"name": fresh("near"), "strategy": "partition", "partitionCount": 3},
+        told=faked,
+    ),
+)

@@ -1,0 +1,333 @@
+"""Specimens of names, logs, alarms and budgets."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bedplate.rehearsal.kinds import KINDS
+from bedplate.rehearsal.kinds.resolver import SERVICE
+from bedplate.rehearsal.simulation import Aws
+from tests.testlab.kinds import world as services
+from tests.testlab.kinds.world import Specimen, World, fresh
+from tests.testlab.rehearsal.live import Told, asked, every, listed, own, settled
+
+
+def _record(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    call = {"HostedZoneId": inputs["zoneId"]}
+    found = aws.call("route53", "list_resource_record_sets", **call)["ResourceRecordSets"]
+    return settled([one for one in found if one["Name"].startswith(inputs["name"])])
+
+
+def _home(ident: str, inputs: Mapping[str, Any]) -> object:
+    return inputs["zoneId"]
+
+
+def _arn(service: str, resource: str) -> Told:
+    """Return what tells of the tags of a resource by its ARN."""
+
+    def tell(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+        arn = aws.arn(service, f"{resource}:{ident}")
+        name = "ResourceARN" if service == "cloudwatch" else "resourceArn"
+        return settled(aws.call(service, "list_tags_for_resource", **{name: arn}))
+
+    return tell
+
+
+def _budget(operation: str) -> Told:
+    return asked(
+        "budgets",
+        operation,
+        AccountId=lambda ident, _inputs: ident.partition(":")[0],
+        BudgetName=lambda ident, _inputs: ident.partition(":")[2],
+    )
+
+
+_ALARM = {
+    "comparisonOperator": "GreaterThanThreshold",
+    "evaluationPeriods": 2,
+    "metricName": "GPUUtilization",
+    "namespace": "Lab",
+    "period": 60,
+    "statistic": "Average",
+    "threshold": 80.0,
+    "dimensions": {"Pool": "train"},
+}
+_NOTICE = {
+    "comparisonOperator": "GREATER_THAN",
+    "notificationType": "ACTUAL",
+    "threshold": 80.0,
+    "thresholdType": "PERCENTAGE",
+    "subscriberEmailAddresses": ["owner@lab.example"],
+}
+
+NAMES = (
+    Specimen(
+        "aws:route53/zone:Zone",
+        inputs=lambda world: {"name": f"{fresh('lab')}.internal", "vpcs": [{"vpcId": world.vpc}]},
+        changes=lambda world: {
+            "comment": "names of the lab",
+            "vpcs": [{"vpcId": world.vpc}, {"vpcId": world.far_vpc}],
+        },
+        told=every(
+            asked("route53", "get_hosted_zone", Id=own),
+            asked(
+                "route53",
+                "list_tags_for_resource",
+                ResourceId=own,
+                ResourceType=lambda _ident, _inputs: "hostedzone",
+            ),
+            lambda aws, ident, _inputs: str(aws.call("route53", "get_hosted_zone", Id=ident)["HostedZone"]["Name"])[
+                :-1
+            ],
+        ),
+        silent=frozenset({"forceDestroy"}),
+    ),
+    Specimen(
+        "aws:route53/zoneAssociation:ZoneAssociation",
+        inputs=lambda world: {"zoneId": services.zone(world), "vpcId": world.far_vpc},
+        told=asked("route53", "get_hosted_zone", Id=_home),
+        silent=frozenset({"zoneId"}),
+    ),
+    Specimen(
+        "aws:route53/record:Record",
+        inputs=lambda world: {
+            "zoneId": services.zone(world),
+            "name": "gate",
+            "type": "A",
+            "ttl": 60,
+            "records": ["10.20.0.5"],
+        },
+        changes={"records": ["10.20.0.6", "10.20.0.7"], "ttl": 300, "type": "TXT"},
+        told=lambda aws, ident, inputs: [_record(aws, ident, inputs), "gate"],
+        silent=frozenset({"allowOverwrite", "zoneId"}),
+    ),
+    Specimen(
+        "aws:route53/record:Record",
+        form="routed",
+        inputs=lambda world: {
+            "zoneId": services.zone(world),
+            "name": "door",
+            "type": "A",
+            "ttl": 60,
+            "records": ["10.20.0.5"],
+            "setIdentifier": "one",
+            "weightedRoutingPolicies": [{"weight": 10}],
+        },
+        changes={
+            "weightedRoutingPolicies": [{"weight": 20}],
+            "setIdentifier": "two",
+            "healthCheckId": "11111111-2222-3333-4444-555555555555",
+            "failoverRoutingPolicies": [{"type": "PRIMARY"}],
+            "latencyRoutingPolicies": [{"region": "us-east-1"}],
+            "geolocationRoutingPolicies": [{"country": "SE"}],
+            "multivalueAnswerRoutingPolicy": True,
+        },
+        told=lambda aws, ident, inputs: [_record(aws, ident, inputs), "door"],
+        silent=frozenset({"allowOverwrite", "zoneId"}),
+    ),
+    Specimen(
+        "aws:route53/record:Record",
+        form="of an alias",
+        inputs=lambda world: {
+            "zoneId": services.zone(world),
+            "name": "alias",
+            "type": "A",
+            "aliases": [{"name": "a.example.com", "zoneId": "Z1", "evaluateTargetHealth": True}],
+        },
+        changes={"aliases": [{"name": "b.example.com", "zoneId": "Z2", "evaluateTargetHealth": False}]},
+        told=lambda aws, ident, inputs: [_record(aws, ident, inputs), "alias"],
+        silent=frozenset({"allowOverwrite", "zoneId"}),
+    ),
+    Specimen(
+        "aws:cloudwatch/logGroup:LogGroup",
+        inputs=lambda world: {"name": fresh("/lab/nodes"), "kmsKeyId": services.key(world)},
+        changes={"retentionInDays": 30},
+        told=every(
+            asked("logs", "describe_log_groups", logGroupNamePrefix=own),
+            _arn("logs", "log-group"),
+        ),
+        silent=frozenset({"kmsKeyId", "skipDestroy"}),
+    ),
+    Specimen(
+        "aws:sns/topic:Topic",
+        inputs=lambda _world: {"name": fresh("alerts"), "displayName": "Alerts"},
+        changes=lambda world: {
+            "displayName": "Lab",
+            "kmsMasterKeyId": services.key(world),
+            "policy": services.open_policy("sns:Publish"),
+            "deliveryPolicy": "{}",
+        },
+        told=every(
+            asked("sns", "get_topic_attributes", TopicArn=own),
+            asked("sns", "list_tags_for_resource", ResourceArn=own),
+            lambda _aws, ident, _inputs: ident.rpartition(":")[2],
+        ),
+        silent=frozenset({"signatureVersion", "tracingConfig"}),
+    ),
+    Specimen(
+        "aws:sns/topic:Topic",
+        form="in order",
+        inputs=lambda _world: {"name": f"{fresh('events')}.fifo", "fifoTopic": True},
+        changes={"contentBasedDeduplication": True},
+        told=every(
+            asked("sns", "get_topic_attributes", TopicArn=own),
+            asked("sns", "list_tags_for_resource", ResourceArn=own),
+            lambda _aws, ident, _inputs: ident.rpartition(":")[2],
+        ),
+    ),
+    Specimen(
+        "aws:sns/topicSubscription:TopicSubscription",
+        inputs=lambda world: {
+            "topic": world.made("create_topic", "TopicArn", "sns", Name=fresh("news")),
+            "protocol": "email",
+            "endpoint": "lab@example.org",
+        },
+        changes={
+            "deliveryPolicy": '{"guaranteed": false}',
+            "filterPolicy": '{"kind": ["alarm"]}',
+            "filterPolicyScope": "MessageBody",
+            "rawMessageDelivery": True,
+            "redrivePolicy": '{"deadLetterTargetArn": "arn:aws:sqs:us-west-2:111122223333:dead"}',
+            "subscriptionRoleArn": "arn:aws:iam::111122223333:role/firehose",
+        },
+        told=asked("sns", "get_subscription_attributes", SubscriptionArn=own),
+        silent=frozenset({"confirmationTimeoutInMinutes", "endpointAutoConfirms"}),
+    ),
+    Specimen(
+        "aws:cloudwatch/metricAlarm:MetricAlarm",
+        inputs=lambda _world: {"name": fresh("busy"), **_ALARM},
+        changes={
+            "actionsEnabled": False,
+            "alarmActions": ["arn:aws:sns:us-west-2:111122223333:a"],
+            "alarmDescription": "busy machines",
+            "comparisonOperator": "LessThanThreshold",
+            "datapointsToAlarm": 1,
+            "dimensions": {"Pool": "burst"},
+            "evaluateLowSampleCountPercentiles": "ignore",
+            "evaluationPeriods": 3,
+            "insufficientDataActions": ["arn:aws:sns:us-west-2:111122223333:b"],
+            "metricName": "GPUMemory",
+            "namespace": "Fleet",
+            "okActions": ["arn:aws:sns:us-west-2:111122223333:c"],
+            "period": 120,
+            "statistic": "Maximum",
+            "threshold": 90.0,
+            "treatMissingData": "breaching",
+            "unit": "Percent",
+        },
+        told=every(
+            asked("cloudwatch", "describe_alarms", AlarmNames=listed),
+            _arn("cloudwatch", "alarm"),
+        ),
+        silent=frozenset({"extendedStatistic", "metricQueries", "thresholdMetricId"}),
+    ),
+    Specimen(
+        "aws:budgets/budget:Budget",
+        inputs=lambda _world: {
+            "name": fresh("month"),
+            "budgetType": "COST",
+            "timeUnit": "MONTHLY",
+            "limitAmount": "100",
+            "limitUnit": "USD",
+        },
+        changes={
+            "limitAmount": "200",
+            "limitUnit": "EUR",
+            "timeUnit": "DAILY",
+            "costFilters": [{"name": "TagKeyValue", "values": ["user:fleet$lab"]}],
+            "costTypes": {"includeTax": False},
+            "notifications": [_NOTICE],
+            "budgetType": "USAGE",
+        },
+        told=every(_budget("describe_budget"), _budget("describe_notifications_for_budget")),
+        silent=frozenset({"tags", "timePeriodEnd", "timePeriodStart"}),
+    ),
+)
+
+
+ENDPOINT = "aws:route53/resolverEndpoint:ResolverEndpoint"
+RULE = "aws:route53/resolverRule:ResolverRule"
+
+
+def endpoint(world: World) -> dict[str, Any]:
+    """Return the inputs of an endpoint in two zones: one address fixed, one left to AWS."""
+    return {
+        "direction": "OUTBOUND",
+        "name": "sites",
+        "securityGroupIds": [world.group],
+        "ipAddresses": [{"subnetId": world.subnet, "ip": "10.20.0.53"}, {"subnetId": world.other_subnet}],
+    }
+
+
+def made_endpoint(world: World, **given: object) -> str:
+    """Make an endpoint with addresses of AWS's choice, which leads out unless it is told otherwise."""
+    addresses = [{"subnetId": world.subnet}, {"subnetId": world.other_subnet}]
+    return KINDS[ENDPOINT].create(world.aws, {**endpoint(world), "ipAddresses": addresses, **given})
+
+
+def made_rule(world: World, domain: str) -> str:
+    """Make a rule that passes the names of a domain on."""
+    return KINDS[RULE].create(world.aws, {**rule(world), "domainName": domain})
+
+
+def rule(world: World) -> dict[str, Any]:
+    """Return the inputs of a rule that forwards a site's names."""
+    return {
+        "domainName": "basement.lab",
+        "name": "basement",
+        "ruleType": "FORWARD",
+        "resolverEndpointId": made_endpoint(world),
+        "targetIps": [{"ip": "192.168.40.2"}, {"ip": "192.168.40.3", "port": 5353}],
+    }
+
+
+def told(operation: str, parameter: str, part: str, noun: str = "") -> Told:
+    """Return what tells of a resource by a call of the resolver; `noun` is what its ARN calls it, where it has tags."""
+
+    def tell(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+        found = aws.call(SERVICE, operation, **{parameter: ident})[part]
+        arn = aws.arn(SERVICE, f"{noun}/{ident}")
+        tags = aws.call(SERVICE, "list_tags_for_resource", ResourceArn=arn)["Tags"] if noun else []
+        return [{key: value for key, value in found.items() if not key.endswith("Time")}, tags]
+
+    return tell
+
+
+def told_endpoint(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    """Return what is said of an endpoint and of its addresses."""
+    listed = aws.call(SERVICE, "list_resolver_endpoint_ip_addresses", ResolverEndpointId=ident)["IpAddresses"]
+    own = told("get_resolver_endpoint", "ResolverEndpointId", "ResolverEndpoint", "resolver-endpoint")
+    return [own(aws, ident, inputs), [[each["SubnetId"], each["Ip"]] for each in listed]]
+
+
+RESOLVER = (
+    Specimen(
+        ENDPOINT,
+        inputs=endpoint,
+        told=lambda aws, ident, inputs: [told_endpoint(aws, ident, inputs), *inputs["securityGroupIds"]],
+        changes=lambda world: {
+            "name": "offices",
+            "ipAddresses": [{"subnetId": world.subnet, "ip": "10.20.0.55"}, {"subnetId": world.other_subnet}],
+        },
+        silent=frozenset({"protocols", "resolverEndpointType"}),
+    ),
+    Specimen(
+        RULE,
+        inputs=rule,
+        told=told("get_resolver_rule", "ResolverRuleId", "ResolverRule", "resolver-rule"),
+        changes=lambda world: {
+            "name": "office",
+            "resolverEndpointId": made_endpoint(world),
+            "targetIps": [{"ip": "192.168.44.2"}],
+        },
+        silent=frozenset({"domainName"}),
+    ),
+    Specimen(
+        "aws:route53/resolverRuleAssociation:ResolverRuleAssociation",
+        inputs=lambda world: {
+            "name": "here",
+            "resolverRuleId": made_rule(world, "basement.lab"),
+            "vpcId": world.vpc,
+        },
+        told=told("get_resolver_rule_association", "ResolverRuleAssociationId", "ResolverRuleAssociation"),
+    ),
+)

@@ -1,0 +1,269 @@
+"""What AWS refuses of settings of machines and their storage and moto lets pass: a specimen with one fault a row."""
+
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any
+
+from tests.testlab.kinds import world as services
+from tests.testlab.kinds.world import World
+
+_TEMPLATE, _GROUP = "aws:ec2/launchTemplate:LaunchTemplate", "aws:autoscaling/group:Group"
+_FILES, _TARGET = "aws:efs/fileSystem:FileSystem", "aws:efs/mountTarget:MountTarget"
+_RULES = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
+_SEALS = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
+_KEY, _PARAMETER = "aws:kms/key:Key", "aws:ssm/parameter:Parameter"
+_VOLUME = "aws:ebs/volume:Volume"
+_HOOK, _SCHEDULE = "aws:autoscaling/lifecycleHook:LifecycleHook", "aws:autoscaling/schedule:Schedule"
+_OVERRIDES = "mixedInstancesPolicy.launchTemplate.overrides"
+_NEEDS, _SPREAD = f"{_OVERRIDES}.instanceRequirements", "mixedInstancesPolicy.instancesDistribution"
+_SOUND_NEEDS = {"vcpuCount": {"min": 2, "max": 8}, "memoryMib": {"min": 4096}}
+_LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
+_DISKS, _CARDS = "blockDeviceMappings.ebs", "networkInterfaces"
+_GHOST_KEY = "arn:aws:kms:us-west-2:111122223333:key/11111111-2222-3333-4444-555555555555"
+
+
+def _mixed(*overrides: dict[str, Any], **distribution: object) -> dict[str, Any]:
+    policy = {"launchTemplate": {"overrides": list(overrides)}, "instancesDistribution": distribution}
+    return {"launchTemplate": None, "mixedInstancesPolicy": policy}
+
+
+def _needs(**spoiled: object) -> dict[str, Any]:
+    return _mixed({"instanceRequirements": {**_SOUND_NEEDS, **spoiled}})
+
+
+def _refreshed(**preferences: object) -> dict[str, Any]:
+    return {"instanceRefresh": {"strategy": "Rolling", "preferences": preferences}}
+
+
+def _hooks(*names: str, seconds: int = 60) -> dict[str, Any]:
+    hooks = [{"name": name, "lifecycleTransition": _LAUNCHING, "heartbeatTimeout": seconds} for name in names]
+    return {"initialLifecycleHooks": hooks}
+
+
+def _crowded(world: World) -> dict[str, Any]:
+    """Return a group that has as many hooks as it may."""
+    group = services.scaling_group(world)
+    for number in range(50):
+        call = {"LifecycleHookName": f"hook-{number}", "LifecycleTransition": _LAUNCHING}
+        world.aws.call("autoscaling", "put_lifecycle_hook", AutoScalingGroupName=group, **call)
+    return {"autoscalingGroupName": group}
+
+
+def _weighed(name: str, weight: str) -> dict[str, str]:
+    return {"instanceType": name, "weightedCapacity": weight}
+
+
+def _disk(**ebs: object) -> dict[str, Any]:
+    return {"blockDeviceMappings": [{"deviceName": "/dev/sda1", "ebs": ebs}]}
+
+
+def _card(**interface: object) -> dict[str, Any]:
+    return _cards(interface)
+
+
+def _cards(*interfaces: dict[str, Any]) -> dict[str, Any]:
+    return {"vpcSecurityGroupIds": None, "networkInterfaces": list(interfaces)}
+
+
+def _rule(**actions: object) -> dict[str, Any]:
+    return {"rules": [{"id": "a", "status": "Enabled", "filter": {"prefix": ""}, **actions}]}
+
+
+def _sealed(algorithm: str, **more: str) -> dict[str, Any]:
+    return {"rules": [{"applyServerSideEncryptionByDefault": {"sseAlgorithm": algorithm, **more}}]}
+
+
+def _reserved(**target: str) -> dict[str, Any]:
+    return {"capacityReservationSpecification": {"capacityReservationTarget": target}}
+
+
+def _placed(paid: dict[str, Any]) -> dict[str, Any]:
+    return {"placement": {"groupName": "near"}, **paid}
+
+
+def _bought_twice(world: World) -> dict[str, Any]:
+    data = {"InstanceType": "m7i.large", "ImageId": services.IMAGE, "InstanceMarketOptions": {"MarketType": "spot"}}
+    path, name = "LaunchTemplate.LaunchTemplateId", services.fresh("template")
+    made = world.made("create_launch_template", path, LaunchTemplateName=name, LaunchTemplateData=data)
+    spec = {"launchTemplateSpecification": {"launchTemplateId": made}}
+    return {"launchTemplate": None, "mixedInstancesPolicy": {"launchTemplate": spec}}
+
+
+def _chosen_by_size(world: World) -> dict[str, Any]:
+    spec = {"launchTemplateId": services.template(world)}
+    chosen = [{"instanceRequirements": _SOUND_NEEDS}]
+    policy = {"launchTemplate": {"launchTemplateSpecification": spec, "overrides": chosen}}
+    return {"launchTemplate": None, "mixedInstancesPolicy": policy}
+
+
+def _far_group(world: World) -> str:
+    return world.made("create_security_group", "GroupId", GroupName="far", Description="far", VpcId=world.far_vpc)
+
+
+# Token, inputs in the place of the specimen's, the input that is complained about.
+COMPLAINTS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    (_GROUP, {"waitForCapacityTimeout": "ten minutes"}, "waitForCapacityTimeout"),
+    (_GROUP, {"healthCheckGracePeriod": -1}, "healthCheckGracePeriod"),
+    (_GROUP, {"defaultCooldown": -1}, "defaultCooldown"),
+    (_GROUP, _mixed(_weighed("m7i.large", "1000")), f"{_OVERRIDES}.weightedCapacity"),
+    (_GROUP, _mixed(_weighed("m7i.large", "1"), {"instanceType": "m7i.xlarge"}), "mixedInstancesPolicy"),
+    (_GROUP, _mixed({"instanceType": "m7i.large"}, {"instanceType": "m7i.large"}), "mixedInstancesPolicy"),
+    (_GROUP, _mixed(*({"instanceType": f"m7i.{n}xlarge"} for n in range(41))), "mixedInstancesPolicy"),
+    (_GROUP, _mixed(spotMaxPrice="cheap"), "mixedInstancesPolicy.instancesDistribution.spotMaxPrice"),
+    (
+        _GROUP,
+        _mixed(spotAllocationStrategy="capacity-optimized", spotInstancePools=3),
+        "mixedInstancesPolicy.instancesDistribution.spotInstancePools",
+    ),
+    (_VOLUME, {"size": None}, "size"),
+    (_VOLUME, {"size": 70_000}, "size"),
+    (_VOLUME, {"type": "fast"}, "type"),
+    (_VOLUME, {"type": "st1", "iops": 4000}, "iops"),
+    (_VOLUME, {"type": "io2"}, "iops"),
+    (_VOLUME, {"type": "gp2", "throughput": 250}, "throughput"),
+    (_VOLUME, {"encrypted": False, "kmsKeyId": _GHOST_KEY}, "kmsKeyId"),
+    (_GROUP, _needs(vcpuCount={"max": 8}), f"{_NEEDS}.vcpuCount"),
+    (_GROUP, _needs(memoryMib=None), f"{_NEEDS}.memoryMib"),
+    (_GROUP, _needs(memoryMib={"min": 4096, "max": 2048}), f"{_NEEDS}.memoryMib"),
+    (_GROUP, _needs(bareMetal="never"), f"{_NEEDS}.bareMetal"),
+    (_GROUP, _needs(cpuManufacturers=["arm"]), f"{_NEEDS}.cpuManufacturers"),
+    (_GROUP, _needs(instanceGenerations=["next"]), f"{_NEEDS}.instanceGenerations"),
+    (_GROUP, _needs(allowedInstanceTypes=["m7i.*"], excludedInstanceTypes=["m6i.*"]), f"{_NEEDS}.allowedInstanceTypes"),
+    (_GROUP, _mixed({"instanceRequirements": _SOUND_NEEDS}, {"instanceType": "m7i.large"}), _OVERRIDES),
+    (
+        _GROUP,
+        _mixed({"instanceRequirements": _SOUND_NEEDS}, onDemandAllocationStrategy="prioritized"),
+        f"{_SPREAD}.onDemandAllocationStrategy",
+    ),
+    (_GROUP, _refreshed(checkpointPercentages=[50, 10, 100]), "instanceRefresh.preferences.checkpointPercentages"),
+    (_GROUP, _refreshed(checkpointPercentages=[0, 100]), "instanceRefresh.preferences.checkpointPercentages"),
+    (_GROUP, _refreshed(checkpointDelay="172801"), "instanceRefresh.preferences.checkpointDelay"),
+    (_GROUP, _refreshed(minHealthyPercentage=101), "instanceRefresh.preferences.minHealthyPercentage"),
+    (_GROUP, _refreshed(maxHealthyPercentage=191), "instanceRefresh.preferences.maxHealthyPercentage"),
+    (_GROUP, {"instanceRefresh": {"strategy": "AllAtOnce"}}, "instanceRefresh.strategy"),
+    (
+        _GROUP,
+        {"instanceRefresh": {"strategy": "Rolling", "triggers": ["launchTemplate"]}},
+        "instanceRefresh.triggers",
+    ),
+    (_GROUP, _hooks("ready", "ready"), "initialLifecycleHooks"),
+    (_GROUP, _hooks("ready", seconds=29), "initialLifecycleHooks.heartbeatTimeout"),
+    (_HOOK, {"heartbeatTimeout": 29}, "heartbeatTimeout"),
+    (_HOOK, {"heartbeatTimeout": 7201}, "heartbeatTimeout"),
+    (_HOOK, {"notificationTargetArn": "arn:aws:sqs:us-west-2:111122223333:queue"}, "roleArn"),
+    (_SCHEDULE, {"recurrence": "0 22 * *"}, "recurrence"),
+    (_SCHEDULE, {"recurrence": "60 22 * * *"}, "recurrence"),
+    (_SCHEDULE, {"recurrence": "0 22 * * FRI-MON"}, "recurrence"),
+    (_SCHEDULE, {"recurrence": "0 22 * * NIL"}, "recurrence"),
+    (_SCHEDULE, {"recurrence": "*/0 22 * * *"}, "recurrence"),
+    (_SCHEDULE, {"recurrence": None}, "recurrence"),
+    (_SCHEDULE, {"timeZone": "Europe/Zurick"}, "timeZone"),
+    (_SCHEDULE, {"startTime": "2099-01-01"}, "startTime"),
+    (_SCHEDULE, {"startTime": "2099-01-02T00:00:00Z", "endTime": "2099-01-01T00:00:00Z"}, "endTime"),
+    (_SCHEDULE, {"minSize": 3, "maxSize": 2, "desiredCapacity": -1}, "minSize"),
+    (_SCHEDULE, {"minSize": 1}, "minSize"),
+    (_SCHEDULE, {"minSize": 1, "maxSize": 2, "desiredCapacity": 3}, "desiredCapacity"),
+    (_SCHEDULE, {"minSize": -1, "maxSize": -1, "desiredCapacity": -1}, "minSize"),
+    (_SCHEDULE, {"minSize": -2}, "minSize"),
+    (_TEMPLATE, _disk(encrypted="yes"), f"{_DISKS}.encrypted"),
+    (_TEMPLATE, _disk(deleteOnTermination="no"), f"{_DISKS}.deleteOnTermination"),
+    (_TEMPLATE, _disk(throughput=100), f"{_DISKS}.throughput"),
+    (_TEMPLATE, _disk(volumeType="gp2", throughput=250), f"{_DISKS}.throughput"),
+    (_TEMPLATE, _disk(volumeType="gp3", throughput=751), f"{_DISKS}.throughput"),
+    (_TEMPLATE, _disk(volumeType="gp3", volumeSize=20, iops=10001), f"{_DISKS}.iops"),
+    (_TEMPLATE, _disk(kmsKeyId=_GHOST_KEY), f"{_DISKS}.kmsKeyId"),
+    (_TEMPLATE, _card(associatePublicIpAddress="never"), f"{_CARDS}.associatePublicIpAddress"),
+    (_TEMPLATE, _card(interfaceType="fast"), f"{_CARDS}.interfaceType"),
+    (_TEMPLATE, _cards({}, {}), _CARDS),
+    (_TEMPLATE, _cards({"interfaceType": "efa-only"}), _CARDS),
+    (_TEMPLATE, _cards({"deviceIndex": 1}), _CARDS),
+    (_TEMPLATE, _cards({"associatePublicIpAddress": "true"}, {"deviceIndex": 1}), _CARDS),
+    (_TEMPLATE, _cards({}, {"deviceIndex": 1, "interfaceType": "efa-only", "ipv4AddressCount": 1}), _CARDS),
+    (_TEMPLATE, _placed({"instanceMarketOptions": {"marketType": "capacity-block"}}), "placement.groupName"),
+    (_TEMPLATE, _placed(_reserved(capacityReservationId="cr-0123456789abcdef0")), "placement.groupName"),
+    (_TEMPLATE, {"userData": b64encode(b"#" * 16385).decode()}, "userData"),
+    (_TEMPLATE, {"tagSpecifications": [{"resourceType": "image", "tags": {}}]}, "tagSpecifications.resourceType"),
+    (_TEMPLATE, {"instanceMarketOptions": {"marketType": "cheap"}}, "instanceMarketOptions.marketType"),
+    (_TEMPLATE, {"creditSpecification": {"cpuCredits": "all"}}, "creditSpecification.cpuCredits"),
+    (_TEMPLATE, {"placement": {"tenancy": "shared"}}, "placement.tenancy"),
+    (
+        _TEMPLATE,
+        _reserved(capacityReservationId="cr-1"),
+        "capacityReservationSpecification.capacityReservationTarget.capacityReservationId",
+    ),
+    (
+        _TEMPLATE,
+        {"tagSpecifications": [{"resourceType": "instance", "tags": {"aws:pool": "a"}}]},
+        "tagSpecifications.tags.aws:pool",
+    ),
+    (_FILES, {"lifecyclePolicies": [{"transitionToIa": "AFTER_31_DAYS"}]}, "lifecyclePolicies.transitionToIa"),
+    (_FILES, {"lifecyclePolicies": [{"transitionToIa": "AFTER_1_DAY"}] * 2}, "lifecyclePolicies"),
+    (
+        _FILES,
+        {"lifecyclePolicies": [{"transitionToIa": "AFTER_1_DAY", "transitionToArchive": "AFTER_90_DAYS"}]},
+        "lifecyclePolicies",
+    ),
+    (
+        _FILES,
+        {"performanceMode": "maxIO", "throughputMode": "elastic", "provisionedThroughputInMibps": None},
+        "throughputMode",
+    ),
+    (_RULES, _rule(expiration={"days": 0, "expiredObjectDeleteMarker": True}), "rules[0].expiration.days"),
+    (_RULES, _rule(expiration={"days": 1, "date": "2030-01-01T00:00:00Z"}), "rules[0].expiration"),
+    (_RULES, _rule(transitions=[{"days": 90, "storageClass": "COLD"}]), "rules[0].transitions.storageClass"),
+    (_RULES, _rule(transitions=[{"days": 29, "storageClass": "STANDARD_IA"}]), "rules[0].transitions"),
+    (_SEALS, _sealed("AES"), "rules.applyServerSideEncryptionByDefault.sseAlgorithm"),
+    (_SEALS, _sealed("AES256", kmsMasterKeyId="k"), "rules.applyServerSideEncryptionByDefault.kmsMasterKeyId"),
+    (
+        "aws:s3/bucketVersioning:BucketVersioning",
+        {"versioningConfiguration": {"status": "On"}},
+        "versioningConfiguration.status",
+    ),
+    (
+        "aws:s3/bucketOwnershipControls:BucketOwnershipControls",
+        {"rule": {"objectOwnership": "Mine"}},
+        "rule.objectOwnership",
+    ),
+    (_KEY, {"keyUsage": "SIGN_VERIFY"}, "keyUsage"),
+    (
+        _KEY,
+        {"customerMasterKeySpec": "RSA_2048", "keyUsage": "SIGN_VERIFY", "enableKeyRotation": True},
+        "enableKeyRotation",
+    ),
+    (_PARAMETER, {"allowedPattern": "^[0-9]+$", "value": "ten"}, "value"),
+    (_PARAMETER, {"allowedPattern": "["}, "allowedPattern"),
+    ("aws:route53/zone:Zone", {"name": "lab..internal"}, "name"),
+    ("aws:route53/zone:Zone", {"name": f"{'a' * 64}.internal"}, "name"),
+)
+# Token, what spoils the specimen's inputs in a world, AWS's code.
+REFUSALS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ...] = (
+    ("volume of no zone", _VOLUME, lambda _world: {"availabilityZone": "us-west-2z"}, "InvalidZone.NotFound"),
+    ("volume of no key", _VOLUME, lambda _world: {"kmsKeyId": _GHOST_KEY}, "NotFoundException"),
+    ("two markets", _GROUP, _bought_twice, "ValidationError"),
+    ("requirements of a parameter's image", _GROUP, _chosen_by_size, "ValidationError"),
+    (
+        "matching a parameter's image",
+        _GROUP,
+        lambda world: {
+            "launchTemplate": {"id": services.template(world)},
+            **_refreshed(minHealthyPercentage=90, skipMatching=True),
+        },
+        "ValidationError",
+    ),
+    (
+        "version of no form",
+        _GROUP,
+        lambda world: {"launchTemplate": {"id": services.template(world), "version": "newest"}},
+        "ValidationError",
+    ),
+    ("hook after the fiftieth", _HOOK, _crowded, "LimitExceeded"),
+    ("start in the past", _SCHEDULE, lambda _: {"startTime": "2020-01-01T00:00:00Z"}, "ValidationError"),
+    ("end in the past", _SCHEDULE, lambda _: {"endTime": "2020-01-01T00:00:00Z"}, "ValidationError"),
+    (
+        "target with a foreign group",
+        _TARGET,
+        lambda world: {"securityGroups": [_far_group(world)]},
+        "SecurityGroupNotFound",
+    ),
+    ("zone elsewhere", _FILES, lambda _: {"availabilityZoneName": "us-east-1a"}, "UnsupportedAvailabilityZone"),
+)

@@ -1,0 +1,352 @@
+"""A program that runs in a laboratory, known by its number, and the log it writes."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from itertools import count, pairwise
+from pathlib import Path
+from time import monotonic, sleep, time
+from types import TracebackType
+from typing import Self
+
+_GRACE_SECONDS = 10
+# By how much slower a processor is that is computed: who waits there waits longer, and looks and sends less often.
+SLOWNESS = float(os.environ.get("LAB_SLOWNESS", "1"))
+
+
+@dataclass(frozen=True)
+class LabProgram:
+    """A program that somebody started, and that is ended by its number alone."""
+
+    popen: "subprocess.Popen[bytes]"
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self.popen.pid
+
+    @property
+    def runs(self) -> bool:
+        """Whether it still runs."""
+        return self.popen.poll() is None
+
+    @property
+    def told(self) -> str:
+        """What it printed so far."""
+        return self.log.read_text(errors="replace")
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End it with whatever it started in its own group, and wait until it has gone."""
+        if not self.runs:
+            return
+        if os.getpgid(self.pid) == self.pid:
+            os.killpg(self.pid, how)
+        else:
+            self.popen.send_signal(how)
+        try:
+            self.popen.wait(_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            self.popen.wait(_GRACE_SECONDS)
+
+
+def until(happens: Callable[[], bool], seconds: float, what: str, every: float = 0.05) -> float:
+    """Wait until something happens and return the seconds it took; AssertionError, saying what, when it never does."""
+    start, limit = monotonic(), seconds * SLOWNESS
+    while monotonic() - start < limit:
+        if happens():
+            return monotonic() - start
+        sleep(every * SLOWNESS)
+    raise AssertionError(f"{what}: not within {limit:g} s")
+
+
+_NUMBERS = count(1)
+# Where daemons live; a user's PATH may lack them.
+_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
+_SECONDS = 60
+
+
+class LabTrouble(RuntimeError):
+    """A command of the laboratory failed."""
+
+
+@dataclass(frozen=True)
+class LabHost:
+    """A host: a namespace of its own, and a folder for its files and logs."""
+
+    name: str
+    namespace: str
+    folder: Path
+    programs: list[LabProgram] = field(default_factory=list)
+
+    def run(
+        self, *command: str, told: str | None = None, env: Mapping[str, str] | None = None, seconds: float = _SECONDS
+    ) -> str:
+        """Run a command to its end and return what it printed; LabTrouble when it fails."""
+        return checked(["ip", "netns", "exec", self.namespace, *command], told, env, seconds)
+
+    def tries(self, *command: str, env: Mapping[str, str] | None = None, seconds: float = _SECONDS) -> bool:
+        """Tell whether a command succeeds."""
+        try:
+            self.run(*command, env=env, seconds=seconds)
+        except LabTrouble:
+            return False
+        return True
+
+    def start(self, *command: str, log: str, env: Mapping[str, str] | None = None) -> LabProgram:
+        """Start a program that goes on; what it prints is added to the file `log` of this host's folder."""
+        with (self.folder / log).open("ab") as sink:
+            # `ip netns exec` replaces itself by the command: the number is the command's own.
+            popen = subprocess.Popen(
+                ["ip", "netns", "exec", self.namespace, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                env=_environment(env),
+                start_new_session=True,
+            )
+        program = LabProgram(popen, self.folder / log)
+        self.programs.append(program)
+        return program
+
+    def route(self, block: IPv4Network | str, via: IPv4Address | str) -> None:
+        """Send a block, or `default`, by a neighbour."""
+        self.run("ip", "route", "replace", str(block), "via", str(via))
+
+    def forward(self) -> None:
+        """Let packets pass through."""
+        self.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+
+    def load_rules(self, text: str) -> None:
+        """Give nftables a text."""
+        self.run("nft", "-f", "-", told=text)
+
+    def cut(self, device: str) -> None:
+        """Lose whatever passes a device, both ways, as a cable that was pulled does without telling anybody."""
+        hooks = ("input", "iifname"), ("forward", "iifname"), ("forward", "oifname"), ("output", "oifname")
+        chains = (
+            f"chain c{number} {{ type filter hook {hook} priority -310; {side} {device} drop; }}\n"
+            for number, (hook, side) in enumerate(hooks)
+        )
+        self.load_rules("table inet lab_cut {\n" + "".join(chains) + "}\n")
+
+    def heal(self) -> None:
+        """Put the cable back."""
+        self.run("nft", "delete", "table", "inet", "lab_cut")
+
+    def pings(self, address: IPv4Address | str, times: int = 3, seconds: float = 1) -> bool:
+        """Tell whether each of some pings is answered."""
+        command = ["ping", "-q", "-n", "-c", str(times), "-i", "0.1", "-W", str(seconds), str(address)]
+        try:
+            return f" {times} received" in self.run(*command)
+        except LabTrouble:
+            return False
+
+
+class Lab:
+    """The hosts and wires of one laboratory."""
+
+    def __init__(self, name: str) -> None:
+        self._prefix = f"{name}{os.getpid()}x{next(_NUMBERS)}"
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{self._prefix}-"))
+        self._hosts: list[LabHost] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def host(self, name: str) -> LabHost:
+        """Make a host that nothing is connected to yet."""
+        host = LabHost(name, f"{self._prefix}-{name}", self.folder / name)
+        host.folder.mkdir()
+        checked(["ip", "netns", "add", host.namespace])
+        self._hosts.append(host)
+        host.run("ip", "link", "set", "lo", "up")
+        return host
+
+    def wire(
+        self, first: tuple[LabHost, str, IPv4Interface | str], second: tuple[LabHost, str, IPv4Interface | str]
+    ) -> None:
+        """Connect two hosts: each end is a host, its device's name there and its address with the prefix, or ""."""
+        (one, device, _), (other, far, _) = first, second
+        made = ["type", "veth", "peer", "name", far, "netns", other.namespace]
+        checked(["ip", "-n", one.namespace, "link", "add", device, *made])
+        for host, name, address in (first, second):
+            if address:
+                host.run("ip", "address", "add", str(address), "dev", name)
+            host.run("ip", "link", "set", name, "up")
+
+    def close(self) -> None:
+        """End every program, newest first, and take down every host."""
+        for host in reversed(self._hosts):
+            for program in reversed(host.programs):
+                program.end()
+            checked(["ip", "netns", "delete", host.namespace])
+        self._hosts.clear()
+        shutil.rmtree(self.folder)
+
+
+def checked(
+    command: list[str], told: str | None = None, env: Mapping[str, str] | None = None, seconds: float = _SECONDS
+) -> str:
+    """Run a command on this machine and return what it printed; LabTrouble, with its last words, when it fails."""
+    try:
+        done = subprocess.run(
+            command, input=told, env=_environment(env), text=True, capture_output=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired as late:
+        raise LabTrouble(f"{' '.join(command)}: nothing after {seconds} s") from late
+    if done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip())[-800:]
+        raise LabTrouble(f"{' '.join(command)}: status {done.returncode}: {last}")
+    return done.stdout
+
+
+def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
+    return {**os.environ, "PATH": _PATH, "LC_ALL": "C", **(more or {})}
+
+
+_REPLY = re.compile(r"^\[(\d+\.\d+)\] \d+ bytes from .*icmp_seq=(\d+)", re.MULTILINE)
+# A capture is read when its program has written what the wire had carried by then.
+_WRITTEN_SECONDS = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The answers to a run of pings: when each came, in seconds since 1970, and its number."""
+
+    times: tuple[float, ...]
+    numbers: tuple[int, ...]
+
+    @property
+    def lost(self) -> int:
+        """How many pings between the first and the last answer had none."""
+        return self.numbers[-1] - self.numbers[0] + 1 - len(set(self.numbers)) if self.numbers else 0
+
+    @property
+    def share_lost(self) -> float:
+        """Which part of the pings had no answer."""
+        return self.lost / (self.numbers[-1] - self.numbers[0] + 1) if self.numbers else 1.0
+
+    @property
+    def silences(self) -> tuple[float, ...]:
+        """How long each silence lasted, in seconds, from the answer before it to the one after."""
+        seen = list(zip(self.times, self.numbers, strict=True))
+        return tuple(after - before for (before, old), (after, new) in pairwise(seen) if new - old > 1)
+
+    @property
+    def longest(self) -> float:
+        """The longest silence."""
+        return max(self.silences, default=0.0)
+
+    def first_after(self, moment: float) -> float | None:
+        """Return when the first answer after a moment came."""
+        return next((one for one in self.times if one > moment), None)
+
+
+@dataclass(frozen=True)
+class Pinging:
+    """Pings that go on."""
+
+    program: LabProgram
+
+    @property
+    def answers(self) -> Answers:
+        """What was answered so far."""
+        found = _REPLY.findall(self.program.told)
+        return Answers(tuple(float(moment) for moment, _ in found), tuple(int(number) for _, number in found))
+
+    def wait_for_answer(self, seconds: float) -> float:
+        """Wait for an answer to come from now on, and return the seconds it took."""
+        start = time()
+        return until(lambda: self.answers.first_after(start) is not None, seconds, "no ping was answered again")
+
+    def stop(self) -> Answers:
+        """End them and return all answers."""
+        self.program.end(signal.SIGINT)
+        return self.answers
+
+
+def pinging(host: LabHost, address: IPv4Address | str, every: float = 0.05) -> Pinging:
+    """Start pings from a host, one each so many seconds."""
+    log = f"ping-{len(host.programs)}.log"
+    return Pinging(host.start("ping", "-D", "-n", "-W", "1", "-i", str(every * SLOWNESS), str(address), log=log))
+
+
+def refusal(host: LabHost, address: IPv4Address | str, seconds: int) -> str:
+    """Return what a host is told of a ping without an answer within so many seconds; AssertionError when it has one."""
+    try:
+        host.run("ping", "-n", "-c", "1", "-W", str(seconds), str(address))
+    except LabTrouble as told:
+        return str(told)
+    raise AssertionError(f"{address} answers {host.name}")
+
+
+@contextmanager
+def capture(host: LabHost, device: str) -> Iterator[Path]:
+    """Write down every packet that passes a device meanwhile; the file can be read once the block has ended."""
+    file = host.folder / f"{device}-{len(host.programs)}.pcap"
+    command = ["tcpdump", "--immediate-mode", "-U", "-Z", "root", "-s0", "-i", device, "-w", str(file)]
+    program = host.start(*command, log=f"{file.name}.log")
+    until(lambda: "listening on" in program.told, 10, "tcpdump does not listen")
+    try:
+        yield file
+    finally:
+        sleep(_WRITTEN_SECONDS)
+        program.end(signal.SIGINT)
+
+
+def packets(file: Path, wanted: str = "") -> Sequence[str]:
+    """Return the packets of a capture that a tcpdump expression wants, a line each."""
+    return checked(["tcpdump", "-n", "-r", str(file), *([wanted] if wanted else [])]).splitlines()
+
+
+def megabits(client: LabHost, server: LabHost, address: IPv4Address | str, seconds: int) -> float:
+    """Return how many Mbit/s one TCP stream carried from a client to a server."""
+    return float(_streamed(client, server, address, seconds)["sum_received"]["bits_per_second"]) / 1e6
+
+
+def steady_loss(client: LabHost, server: LabHost, address: IPv4Address | str, seconds: int, megabits: int) -> float:
+    """Return which part of a steady stream of UDP, so many Mbit/s, did not arrive."""
+    ended = _streamed(client, server, address, seconds, "-u", "-b", f"{megabits}M", "-l", "1200")
+    return float(ended["sum"]["lost_percent"]) / 100
+
+
+def _streamed(
+    client: LabHost, server: LabHost, address: IPv4Address | str, seconds: int, *more: str
+) -> dict[str, dict[str, float]]:
+    log = f"iperf-{len(server.programs)}.log"
+    listener = server.start("iperf3", "--forceflush", "-s", "-1", "-B", str(address), log=log)
+    until(lambda: "listening" in listener.told, 10, "iperf3 does not listen")
+    told = client.run("iperf3", "-J", "-c", str(address), "-t", str(seconds), *more, seconds=seconds + 30)
+    listener.end()
+    ended: dict[str, dict[str, float]] = json.loads(told)["end"]
+    return ended
+
+
+_OTHER = os.sched_param(0)
+_FIRST = os.sched_param(1)
+
+
+@contextmanager
+def first_turn() -> Iterator[None]:
+    """Let this process, and every program that it starts meanwhile, run before all others; where nobody may, as all."""
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_RR, _FIRST)
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, _OTHER)

@@ -1,0 +1,286 @@
+"""Graphs of unknown origin: read with what they lack, and refused with where and what where they are none."""
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from bedplate.errors import InputError
+from bedplate.graph.audit.document import graph_of, read_graph
+from bedplate.graph.audit.rules import STACK_RULES
+from bedplate.graph.audit.run import audit
+from tests.testlab.rehearsal.graphs import codes, faults, group, prefix_list, resource, rule
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "where"),
+    [
+        ("", "no JSON", "g.json:1:1"),
+        ('[{"urn": "a",\n "type" 3}]', "no JSON", "g.json:2:9"),
+        ("[" * 100_000, "", "g.json"),
+        ("{}", "a graph is a list of resources, not an object", "g.json"),
+        ("null", "not missing", "g.json"),
+        ("[1]", "a resource is an object, not a number", "g.json, resource 0"),
+        ('[{"type": "t"}]', "urn is a text, not missing", "g.json, resource 0"),
+        ('[{"urn": "a", "type": "t"}, {"urn": "b"}]', "type is a text, not missing", "g.json, resource 1"),
+        ('[{"urn": "a", "type": "t", "inputs": []}]', "inputs is an object, not a list", "g.json, resource 0"),
+    ],
+)
+def test_what_is_no_graph_is_refused(text: str, what: str, where: str) -> None:
+    """The first thing that is wrong, and its place."""
+    with pytest.raises(InputError) as refused:
+        read_graph(text, "g.json")
+
+    assert what in refused.value.what
+    assert refused.value.where.startswith(where)
+
+
+@pytest.mark.parametrize("odd", [None, 3, "x", [], [None], {"a": None}, [{"b": [3]}], True, "[secret]", "{}", "[3]"])
+def test_no_value_ends_a_check(odd: object) -> None:
+    """A property may hold anything: somebody else made the graph."""
+    keys = (
+        "ingress",
+        "entries",
+        "cidrIpv4",
+        "fromPort",
+        "policy",
+        "tags",
+        "metadataOptions",
+        "bucket",
+        "tagSpecifications",
+    )
+    kinds = (
+        ("aws:ec2/securityGroup:SecurityGroup", "aws:ec2/managedPrefixList:ManagedPrefixList", "aws:iam/role:Role"),
+        ("aws:s3/bucket:Bucket", "aws:s3/bucketPolicy:BucketPolicy", "aws:ec2/launchTemplate:LaunchTemplate"),
+        ("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "pulumi:providers:aws", "aws:kms/key:Key"),
+    )
+    more = ("blockDeviceMappings", "inlinePolicies", "policyArn", "defaultTags", "assumeRolePolicy", "securityGroupId")
+
+    nodes = [resource(kind) | {"inputs": dict.fromkeys((*keys, *more), odd)} for row in kinds for kind in row]
+
+    assert {told.code for told in audit(graph_of(nodes, "here"))} <= STACK_RULES.keys()
+
+
+def test_the_least_that_a_resource_may_be_is_read() -> None:
+    """A URN and a type: everything else may be missing."""
+    assert audit(graph_of([{"urn": "a", "type": "t"}], "here")) == ()
+
+
+def test_a_graph_of_thousands_is_judged_at_under_a_millisecond_a_resource() -> None:
+    """No check compares all with all; the time is the processor's."""
+    nodes: list[dict[str, Any]] = [group(f"g{number}") for number in range(1000)]
+    nodes += [rule(f"8.8.{number % 200}.0/24", securityGroupId=f"g{number}") for number in range(1000)]
+    graph = graph_of(nodes, "here")
+    start = time.process_time()
+
+    audit(graph)
+
+    assert time.process_time() - start < len(nodes) / 1000
+
+
+QUARTERS = ("0.0.0.0/2", "64.0.0.0/2", "128.0.0.0/2", "192.0.0.0/2")
+IPV6_QUARTERS = ("::/2", "4000::/2", "8000::/2", "c000::/2")
+SINGLE = {"cidrBlocks": ["0.0.0.0/0"], "protocol": "tcp", "fromPort": 22, "toPort": 22}
+
+
+def inline(**more: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return the group with one inline rule about SSH."""
+    return group(ingress=[{"protocol": "tcp", "fromPort": 22, "toPort": 22} | more])
+
+
+def classic(**more: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return a rule of the older kind, which takes lists."""
+    told: dict[str, Any] = {
+        "type": "ingress",
+        "securityGroupId": "nodes",
+        "protocol": "tcp",
+        "fromPort": 22,
+        "toPort": 22,
+    }
+    return resource("aws:ec2/securityGroupRule:SecurityGroupRule", **(told | more))
+
+
+def entry(block: str) -> dict[str, Any]:
+    """Return an entry of the list pl-1 that is a resource of its own."""
+    return resource("aws:ec2/managedPrefixListEntry:ManagedPrefixListEntry", block, prefixListId="pl-1", cidr=block)
+
+
+EXPOSED: dict[str, Sequence[dict[str, Any]]] = {
+    "ssh, plain": [group(), rule("0.0.0.0/0")],
+    "ssh, plain IPv6": [group(), rule("::/0")],
+    "nfs over tcp": [group(), rule("0.0.0.0/0", (2049, 2049))],
+    "nfs over udp": [group(), rule("0.0.0.0/0", (2049, 2049), "udp")],
+    "port mapper": [group(), rule("0.0.0.0/0", (111, 111))],
+    "every protocol": [group(), rule("0.0.0.0/0", protocol="-1")],
+    "every port of tcp": [group(), rule("0.0.0.0/0", (0, 65535))],
+    "protocol by number": [group(), rule("0.0.0.0/0", protocol="6")],
+    "a range with ssh in it": [group(), rule("0.0.0.0/0", (20, 25))],
+    "halves": [group(), rule("0.0.0.0/1"), rule("128.0.0.0/1")],
+    "one half": [group(), rule("128.0.0.0/1")],
+    "quarters": [group(), *(rule(block) for block in QUARTERS)],
+    "host bits set": [group(), rule("1.2.3.4/0")],
+    "a /8 of somebody's": [group(), rule("8.0.0.0/8")],
+    "just more than a /16": [group(), rule("8.8.0.0/16"), rule("9.9.9.9/32")],
+    "many small ones": [group(), *(rule(f"8.{number}.0.0/17") for number in range(3))],
+    "IPv6 halves": [group(), rule("::/1"), rule("8000::/1")],
+    "IPv6 quarters": [group(), *(rule(block) for block in IPV6_QUARTERS)],
+    "all that is routed of IPv6": [group(), rule("2000::/3")],
+    "inline": [inline(cidrBlocks=["0.0.0.0/0"])],
+    "inline IPv6": [inline(ipv6CidrBlocks=["::/0"])],
+    "inline halves": [inline(cidrBlocks=["0.0.0.0/1", "128.0.0.0/1"])],
+    "inline quarters": [inline(cidrBlocks=[*QUARTERS])],
+    "inline IPv6 halves": [inline(ipv6CidrBlocks=["::/1", "8000::/1"])],
+    "one half inline, one apart": [inline(cidrBlocks=["8.8.0.0/16"]), rule("9.9.0.0/16")],
+    "older rule": [group(), classic(cidrBlocks=["0.0.0.0/0"])],
+    "older rule, quarters": [group(), classic(cidrBlocks=[*QUARTERS])],
+    "older rule, IPv6": [group(), classic(ipv6CidrBlocks=["::/0"])],
+    "older rule, a list": [group(), classic(prefixListIds=["pl-1"]), prefix_list("0.0.0.0/0")],
+    "a list that holds all": [group(), rule(prefixListId="pl-1"), prefix_list("0.0.0.0/0")],
+    "a list that holds halves": [group(), rule(prefixListId="pl-1"), prefix_list("0.0.0.0/1", "128.0.0.0/1")],
+    "a list that holds quarters": [group(), rule(prefixListId="pl-1"), prefix_list(*QUARTERS)],
+    "a list that holds IPv6": [group(), rule(prefixListId="pl-1"), prefix_list("::/0")],
+    "a list whose entries stand apart": [
+        *(group(), rule(prefixListId="pl-1"), prefix_list()),
+        *(entry("0.0.0.0/1"), entry("128.0.0.0/1")),
+    ],
+    "one half in a list, one apart": [
+        group(),
+        rule("9.9.0.0/16"),
+        rule(prefixListId="pl-1"),
+        prefix_list("8.8.0.0/16"),
+    ],
+    "a list, inline": [inline(prefixListIds=["pl-1"]), prefix_list("0.0.0.0/0")],
+    "self and the world": [inline(self=True, cidrBlocks=["0.0.0.0/0"])],
+    "itself and the world, older": [group(), classic(self=True, cidrBlocks=["0.0.0.0/0"])],
+    "a group outside the graph": [rule("0.0.0.0/0")],
+    "the default group": [resource("aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", ingress=[SINGLE])],
+}
+FINE: dict[str, Sequence[dict[str, Any]]] = {
+    "https": [group(), rule("0.0.0.0/0", (443, 443))],
+    "a VPN": [group(), rule("0.0.0.0/0", (1194, 1194), "udp")],
+    "ping": [group(), rule("0.0.0.0/0", (8, 0), "icmp")],
+    "itself": [group(), rule(referencedSecurityGroupId="nodes", protocol="-1")],
+    "itself, inline": [group(ingress=[{"protocol": "-1", "fromPort": 0, "toPort": 0, "self": True}])],
+    "itself, older": [group(), classic(self=True, protocol="-1", fromPort=0, toPort=0)],
+    "another group, older": [group(), classic(sourceSecurityGroupId="edge")],
+    "private blocks": [group(), rule("10.0.0.0/8"), rule("172.16.0.0/12"), rule("192.168.0.0/16")],
+    "carriers' addresses": [group(), rule("100.64.0.0/10")],
+    "one address": [group(), rule("8.20.30.40/32", protocol="-1")],
+    "a /16 and no more": [group(), rule("8.8.0.0/16"), rule("8.8.8.0/24")],
+    "a site's IPv6": [group(), rule("2a00:1450:4001::/48")],
+    "IPv6 of its own": [group(), rule("fc00::/7")],
+    "a list of offices": [group(), rule(prefixListId="pl-1"), prefix_list("8.20.30.0/24", "10.0.0.0/8")],
+    "a list of a site's IPv6": [group(), rule(prefixListId="pl-1"), prefix_list("2a00:1450:4001::/48")],
+    "an empty list": [group(), rule(prefixListId="pl-1"), prefix_list()],
+    "what goes out, older": [group(), classic(type="egress", protocol="-1", cidrBlocks=["0.0.0.0/0"])],
+    "halves of two groups": [group(), rule("8.8.0.0/16"), rule("9.9.0.0/16", securityGroupId="others")],
+    "what goes out": [group(egress=[{"protocol": "-1", "cidrBlocks": ["0.0.0.0/0"]}])],
+    "ssh's number over udp": [group(), rule("0.0.0.0/0", (22, 22), "udp")],
+    "port 0 alone": [group(), rule("0.0.0.0/0", (0, 0))],
+    "a masked block": [group(), rule("[secret]")],
+}
+
+
+def test_the_set_is_of_forty() -> None:
+    """Whoever takes one out puts another in."""
+    assert len(EXPOSED) == 40
+
+
+@pytest.mark.parametrize("name", EXPOSED)
+def test_an_exposure_is_found(name: str) -> None:
+    """However the addresses are written, spread over rules or hidden in lists."""
+    assert "S101" in codes(EXPOSED[name])
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_what_is_no_exposure_passes(name: str) -> None:
+    """A judge that cries wolf is switched off."""
+    assert codes(FINE[name]) == set()
+
+
+def test_a_service_that_gives_itself_away_is_told() -> None:
+    """Jupyter and Ray's dashboard run what a stranger sends them."""
+    found = faults([group(), rule("0.0.0.0/0", (8000, 9000))])
+
+    assert [told.code for told in found] == ["S102"]
+    assert "Jupyter (8888)" in found[0].message
+
+
+def test_an_exposure_is_told_once_with_all_that_it_opens() -> None:
+    """At the rule that opens it, with how much of the internet may come."""
+    (told,) = faults([group(), rule("0.0.0.0/0", protocol="-1")])
+
+    assert told.key == "cidrIpv4"
+    assert told.message.startswith("every port is open to 3,7")
+
+
+def test_rules_that_are_wide_together_are_told_together() -> None:
+    """None of them is at fault by itself."""
+    (told,) = faults([group(), *(rule(f"8.{number}.0.0/17") for number in range(3))])
+
+    assert told.message.endswith("by 3 rules together)")
+
+
+def test_a_list_that_the_graph_lacks_is_a_warning() -> None:
+    """It may be AWS's own, or the whole internet: somebody must look."""
+    (told,) = faults([group(), rule(prefixListId="pl-63a5400a")])
+
+    assert (told.code, told.level.value) == ("S103", "warning")
+
+
+def test_a_rule_of_an_unseen_id_is_found_by_what_it_depends_on() -> None:
+    """Before anything is made there are no ids, and the engine says what depends on what."""
+    unknown = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+    target = group()
+    halves = [rule(block, securityGroupId=unknown) for block in ("8.8.0.0/16", "9.9.0.0/16")]
+    on = {"property_dependencies": {"securityGroupId": [target["urn"]]}}
+
+    assert codes([target, *(half | on for half in halves)]) == {"S101"}
+
+
+Case = list[dict[str, Any]]
+TABLE = Path(__file__).parents[1] / "data" / "audit" / "rules.yaml"
+EXAMPLES: dict[str, dict[str, list[Case]]] = YAML(typ="safe").load(TABLE)
+# Judged by a table of their own (test_audit_exposure).
+ELSEWHERE = {"S101", "S102", "S103"}
+
+
+def cases(kind: str) -> Iterator[Any]:
+    """Yield each case of a kind with its rule."""
+    for code, example in EXAMPLES.items():
+        for index, case in enumerate(example[kind]):
+            yield pytest.param(code, case, id=f"{code}-{index}")
+
+
+def graph(case: Case) -> list[dict[str, Any]]:
+    """Return the resources of a case as a graph lists them."""
+    return [_resource(index, dict(each)) for index, each in enumerate(case)]
+
+
+def _resource(index: int, told: dict[str, Any]) -> dict[str, Any]:
+    more: dict[str, Any] = told.pop("+", {})
+    ((token, inputs),) = told.items()
+    return resource(token, f"r{index}", **inputs) | more
+
+
+@pytest.mark.parametrize(("code", "case"), list(cases("bad")))
+def test_a_planted_defect_is_found(code: str, case: Case) -> None:
+    """At a resource of the graph, with what to do."""
+    found = [told for told in faults(graph(case)) if told.code == code]
+
+    assert found
+    assert all(told.urn in {each["urn"] for each in graph(case)} and told.message and told.fix for told in found)
+
+
+@pytest.mark.parametrize(("code", "case"), list(cases("good")))
+def test_its_good_twin_passes(code: str, case: Case) -> None:
+    """Not only this rule: all of them."""
+    assert codes(graph(case)) == set()
+
+
+def test_every_rule_has_its_example() -> None:
+    """A rule that nothing was seen to break is no rule."""
+    assert set(EXAMPLES) | ELSEWHERE == set(STACK_RULES)

@@ -1,0 +1,300 @@
+"""`bedplate reach` between sites that have a tunnel of their own: no resource of AWS's, and walked all the same."""
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bedplate.catalog import load_catalog
+from bedplate.cli import run
+from bedplate.graph.reach import Packet, Trace, Trip, read_fabric, trip, walk
+from bedplate.plan import Record, plan_fleet
+from bedplate.plan.reachability import Kind, carries, spots
+from tests.testlab.fleets.sketch import LANS, ZONES, laptops, sketch
+from tests.testlab.fleets.variants import JOINS, TEXT
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> str:
+    """Return a graph in which nothing of AWS's joins anything."""
+    file = tmp_path / "graph.json"
+    file.write_text(json.dumps([]), encoding="utf-8")
+    return str(file)
+
+
+@pytest.mark.parametrize(("joins", "status"), [(JOINS, 0), ("", 3)])
+def test_sites_reach_each_other_by_their_own_tunnel(
+    joins: str, status: int, empty: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both ways, without anything in AWS; the same sites apart do not."""
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(TEXT.replace(JOINS, joins), encoding="utf-8")
+
+    asked = ["reach", "attic", "cellar"]
+    assert run([*asked, str(fleet), "--graph", empty]) == status
+
+    told = capsys.readouterr().out
+    assert ("attic to cellar" in told) is (status == 0)
+    assert ("by the tunnel between the two gateways" in told) is (status == 0)
+
+
+SITES = {"cellar": ("192.168.40.0/22", "10.127.0.0/22"), "attic": ("192.168.60.0/24",)}
+
+
+def resource(token: str, ident: str, *after: str, **inputs: object) -> dict[str, Any]:
+    """Return a resource as a graph lists it; its URN is its id."""
+    return {"urn": ident, "type": f"aws:ec2/{token}", "id": ident, "inputs": inputs, "dependencies": list(after)}
+
+
+def network() -> list[dict[str, Any]]:
+    """Return a VPC with a gateway to which two sites are connected, and the routes to what lies behind each."""
+    found = [
+        resource("vpc:Vpc", "vpc-1", cidrBlock="10.64.0.0/16", mainRouteTableId="rtb-1"),
+        resource("routeTable:RouteTable", "rtb-1", vpcId="vpc-1"),
+        resource("subnet:Subnet", "subnet-1", vpcId="vpc-1", cidrBlock="10.64.0.0/24"),
+        resource("vpnGateway:VpnGateway", "vgw-1", vpcId="vpc-1"),
+    ]
+    for site, blocks in SITES.items():
+        found.append(resource("vpnConnection:VpnConnection", site, vpnGatewayId="vgw-1"))
+        found += [
+            resource(
+                "route:Route",
+                f"{site}-{block}",
+                site,
+                routeTableId="rtb-1",
+                destinationCidrBlock=block,
+                gatewayId="vgw-1",
+            )
+            for block in blocks
+        ]
+    return found
+
+
+def walked(graph: list[dict[str, Any]], source: str, target: str) -> Trace:
+    """Return the way of a packet between two addresses."""
+    return walk(read_fabric(graph), Packet(int(IPv4Address(source)), int(IPv4Address(target)), "tcp", 22))
+
+
+def passed(trace: Trace) -> list[str]:
+    """Return what a packet passed."""
+    return [hop.at for hop in trace.hops]
+
+
+def test_a_packet_takes_the_connection_of_its_own_site() -> None:
+    """Its routes wait for that connection; another site's, on the same gateway, is not its own."""
+    assert passed(walked(network(), "192.168.60.9", "10.64.0.9")) == ["attic"]
+
+
+def test_a_private_gateway_leads_from_site_to_site() -> None:
+    """It announces each site to the others (VPN CloudHub), so that they reach each other unasked."""
+    trace = walked(network(), "192.168.60.9", "192.168.40.9")
+
+    assert trace.delivered
+    assert passed(trace) == ["attic", "cellar"]
+
+
+def test_sites_of_written_routes_are_not_announced() -> None:
+    """Without BGP nobody tells one site of the other; the site is known all the same."""
+    graph = deepcopy(network())
+    for node in graph:
+        if node["type"].endswith("VpnConnection"):
+            node["inputs"]["staticRoutesOnly"] = True
+            route = "vpnConnectionRoute:VpnConnectionRoute"
+            block = SITES[node["id"]][0]
+            graph.append(resource(route, f"to-{block}", vpnConnectionId=node["id"], destinationCidrBlock=block))
+
+    trace = walked(graph, "192.168.60.9", "192.168.40.9")
+
+    assert (trace.delivered, trace.end) == (False, "no VPN connection of its site leads there")
+
+
+def test_what_stays_in_a_site_passes_nothing() -> None:
+    """A site's laptops reach its machines without a tunnel."""
+    trace = walked(network(), "10.127.0.9", "192.168.40.9")
+
+    assert (trace.delivered, passed(trace)) == (True, [])
+
+
+def test_sites_are_to_reach_each_other_however_regions_do() -> None:
+    """And the laptops of a site with them; a region's laptops are behind a VPC, to which nothing leads on."""
+    pools = laptops({"region": "us-west-2"}, {"site": "cellar"})
+    for interconnect in ("peering", "none"):
+        fleet = sketch(
+            ZONES, sites={**LANS, "attic": "192.168.60.0/24"}, vpn=pools, network={"interconnect": interconnect}
+        )
+        plan = plan_fleet(fleet, Record({}), load_catalog())
+        attic = next(spot for spot in spots(plan) if spot.name == "attic")
+
+        assert {
+            spot.name: carries(plan, attic, spot) for spot in spots(plan) if spot.kind in (Kind.LAN, Kind.LAPTOPS)
+        } == {"cellar": True, "attic": True, "laptops.us-west-2": False, "laptops.cellar": True}
+
+
+Graph = list[dict[str, Any]]
+EAST, WEST = "10.65", "10.64"
+NODE = {EAST: "10.65.32.9", WEST: "10.64.32.9"}
+POOL = {EAST: "10.121.4.0/22", WEST: "10.121.0.0/22"}
+LAPTOP = "10.121.0.9"
+PUBLIC = {EAST: "203.0.113.2", WEST: "198.51.100.2"}
+
+
+def reach_tunnel_resource(token: str, ident: str, *after: str, **inputs: object) -> dict[str, Any]:
+    """Return a resource as a graph lists it; its URN and its name are its id."""
+    return {"urn": ident, "name": ident, "type": f"aws:{token}", "id": ident, "inputs": inputs, "dependencies": after}
+
+
+def rule(side: str, group: str, block: str, **flow: object) -> dict[str, Any]:
+    """Return a door of a security group."""
+    values = {"securityGroupId": group, "cidrIpv4": block, "ipProtocol": "-1", **flow}
+    return reach_tunnel_resource(
+        "vpc/securityGroupIngressRule:SecurityGroupIngressRule", f"{group}-from-{block}", **values
+    )
+
+
+def region(here: str, there: str) -> Graph:
+    """Return a VPC with a subnet at its edge, where its gateway stands, and one of nodes."""
+    table, card, ike = f"rtb-{here}", f"eni-{here}", f"gw-{here}-from-{PUBLIC[there]}/32"
+    lets_out = {"securityGroupId": f"gw-{here}", "cidrIpv4": "0.0.0.0/0", "ipProtocol": "-1"}
+    lead = {"routeTableId": table, "networkInterfaceId": card}
+    return [
+        reach_tunnel_resource("ec2/vpc:Vpc", f"vpc-{here}", cidrBlock=f"{here}.0.0/16", mainRouteTableId=table),
+        reach_tunnel_resource("ec2/routeTable:RouteTable", table, vpcId=f"vpc-{here}"),
+        reach_tunnel_resource("ec2/subnet:Subnet", f"edge-{here}", vpcId=f"vpc-{here}", cidrBlock=f"{here}.0.0/24"),
+        reach_tunnel_resource("ec2/subnet:Subnet", f"nodes-{here}", vpcId=f"vpc-{here}", cidrBlock=f"{here}.32.0/19"),
+        reach_tunnel_resource("ec2/securityGroup:SecurityGroup", f"gw-{here}"),
+        reach_tunnel_resource("ec2/securityGroup:SecurityGroup", f"node-{here}"),
+        reach_tunnel_resource(
+            "ec2/networkInterface:NetworkInterface",
+            card,
+            subnetId=f"edge-{here}",
+            securityGroups=[f"gw-{here}"],
+            sourceDestCheck=False,
+            privateIp=f"{here}.0.9",
+        ),
+        reach_tunnel_resource(
+            "ec2/networkInterface:NetworkInterface",
+            f"node-eni-{here}",
+            subnetId=f"nodes-{here}",
+            securityGroups=[f"node-{here}"],
+            privateIp=NODE[here],
+        ),
+        reach_tunnel_resource("ec2/eip:Eip", f"eip-{here}", networkInterface=card, publicIp=PUBLIC[here]),
+        reach_tunnel_resource("vpc/securityGroupEgressRule:SecurityGroupEgressRule", f"gw-{here}-out", **lets_out),
+        reach_tunnel_resource(
+            "vpc/securityGroupEgressRule:SecurityGroupEgressRule",
+            f"node-{here}-out",
+            **(lets_out | {"securityGroupId": f"node-{here}"}),
+        ),
+        rule(here, f"gw-{here}", f"{PUBLIC[there]}/32", ipProtocol="udp", fromPort=4500, toPort=4500),
+        rule(here, f"gw-{here}", f"{here}.32.0/19"),
+        rule(here, f"node-{here}", f"{there}.32.0/19"),
+        rule(here, f"node-{here}", POOL[WEST]),
+        reach_tunnel_resource("ec2/route:Route", f"{table}-own-pool", destinationCidrBlock=POOL[here], **lead),
+        reach_tunnel_resource("ec2/route:Route", f"{table}-far", ike, destinationCidrBlock=f"{there}.0.0/16", **lead),
+        reach_tunnel_resource("ec2/route:Route", f"{table}-far-pool", ike, destinationCidrBlock=POOL[there], **lead),
+    ]
+
+
+NETWORK = [*region(WEST, EAST), *region(EAST, WEST)]
+
+
+def between(graph: Graph, source: str, target: str) -> Trip:
+    """Return the trip between two addresses, for SSH."""
+    return trip(read_fabric(graph), Packet(int(IPv4Address(source)), int(IPv4Address(target))))
+
+
+@pytest.mark.parametrize("source", [NODE[WEST], LAPTOP])
+def test_a_packet_and_its_answer_pass_the_tunnel(source: str) -> None:
+    """From gateway to gateway, once each way, and out of the second into its VPC."""
+    found = between(NETWORK, source, NODE[EAST])
+
+    assert found.answered
+    assert found.back
+    for way in (found.out, found.back):
+        assert sum(hop.at.startswith("tunnel of ") for hop in way.hops) == 1
+    assert found.out.end == f"node-eni-{EAST} in nodes-{EAST}"
+
+
+def test_a_laptop_is_behind_its_own_gateway() -> None:
+    """The other gateway leads on to it and is not where it sets out from."""
+    first, *_ = between(NETWORK, LAPTOP, NODE[WEST]).out.hops
+
+    assert first.at == f"edge-{WEST}"
+
+
+def without(ident: str) -> Callable[[Graph], None]:
+    """Return the damage of taking a resource out."""
+
+    def take(graph: Graph) -> None:
+        graph[:] = [each for each in graph if each["id"] != ident]
+        assert len(graph) == len(NETWORK) - 1
+
+    return take
+
+
+def altered(ident: str, **values: object) -> Callable[[Graph], None]:
+    """Return the damage of giving a resource other values."""
+
+    def alter(graph: Graph) -> None:
+        (found,) = (each for each in graph if each["id"] == ident)
+        found["inputs"] |= values
+
+    return alter
+
+
+def _round(graph: Graph) -> None:
+    """Lead what has crossed back into the tunnel."""
+    for here in (WEST, EAST):
+        for each in graph:
+            if each["id"] == f"rtb-{here}-far":
+                each["inputs"]["destinationCidrBlock"] = "10.99.0.0/16"
+
+
+LOSSES = {
+    "the near door": (without(f"gw-{WEST}-from-{PUBLIC[EAST]}/32"), "nothing leads on from eni-10.64 to another VPC"),
+    "the far door": (without(f"gw-{EAST}-from-{PUBLIC[WEST]}/32"), "the two ends do not let each other in"),
+    "the far address": (without(f"eip-{EAST}"), "the two ends do not let each other in"),
+    "the near address": (without(f"eip-{WEST}"), "the two ends do not let each other in"),
+    "the route": (without(f"rtb-{WEST}-far"), "has no route to it"),
+    "the far forwarding": (
+        altered(f"eni-{EAST}", sourceDestCheck=True),
+        f"eni-{EAST} does not forward: its source/destination check is on",
+    ),
+    "the door of the gateway": (without(f"gw-{WEST}-from-{WEST}.32.0/19"), f"no security group of eni-{WEST}"),
+    "the door of the node": (without(f"node-{EAST}-from-{WEST}.32.0/19"), f"no security group of node-eni-{EAST}"),
+}
+
+
+@pytest.mark.parametrize(("damage", "says"), LOSSES.values(), ids=LOSSES)
+def test_a_missing_piece_ends_the_packet(damage: Callable[[Graph], None], says: str) -> None:
+    """Where it is missing, and by its name."""
+    graph = deepcopy(NETWORK)
+
+    damage(graph)
+
+    found = between(graph, NODE[WEST], NODE[EAST]).out
+    assert not found.delivered
+    assert says in found.end
+
+
+def test_a_missing_route_back_loses_the_answer() -> None:
+    """The packet arrives, and its answer goes nowhere."""
+    graph = deepcopy(NETWORK)
+
+    without(f"rtb-{EAST}-far")(graph)
+
+    found = between(graph, NODE[WEST], NODE[EAST])
+    assert (found.out.delivered, found.answered) == (True, False)
+
+
+def test_gateways_that_lead_to_each_other_are_noticed() -> None:
+    """A block that each believes behind the other goes round, and the walk ends."""
+    graph = deepcopy(NETWORK)
+
+    _round(graph)
+
+    assert between(graph, NODE[WEST], "10.99.0.1").out.end == "it goes round between gateways"

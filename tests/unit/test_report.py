@@ -1,0 +1,368 @@
+"""What an apply of many nodes prints at its end."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from ipaddress import IPv4Network
+from itertools import takewhile
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from bedplate.checks.diagnostics import Fault, Level
+from bedplate.errors import InputError
+from bedplate.graph.audit.rules import CATALOGUE
+from bedplate.nodes.apply import Event, Kind, Outcome, Step
+from bedplate.nodes.audit import Findings, Verdict, findings_of
+from bedplate.nodes.audit import Outcome as AuditOutcome
+from bedplate.plan import FleetPlan, Record, plan_fleet
+from bedplate.plan.document import origin
+from bedplate.report.columns import WIDTH, aligned, counted
+from bedplate.report.compliance import compliance_document, compliance_lines, compliance_page, junit
+from bedplate.report.diagnostics import checks_page, defect_lines, error_lines, fault_lines, tally, verdict_lines
+from bedplate.report.graph import judgement_lines, stack_fault_lines, traced_fault_document
+from bedplate.report.nodes import apply_lines
+from bedplate.report.plan import named, roots, unheard_lines
+from tests.conftest import Expect
+from tests.testlab.fleets.sketch import LANS, ZONES, catalog, group, sketch
+from tests.testlab.rehearsal.graphs import faults, resource
+from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
+
+
+def _lost(node: str) -> Outcome:
+    return Outcome(node, trouble=Event(node, Step.TROUBLE, kind=Kind.UNREACHED, words="it does not answer", fix="wait"))
+
+
+def test_many_that_are_not_done_fit_a_terminal() -> None:
+    """Each is named whole, so that it can be copied; lines end where a terminal does."""
+    names = [f"workbench-gpu-{number}.us-west-2" for number in range(1, 13)]
+
+    lines = tuple(apply_lines([_lost(name) for name in names], check=False))
+
+    told = lines[lines.index("") + 1 :]
+    assert told[0].startswith("0 nodes of 12 done; not done: workbench-gpu-1.us-west-2, ")
+    assert " ".join(line.strip() for line in told).endswith(", ".join(names))
+    assert max(len(line) for line in lines) <= WIDTH
+
+
+def test_how_long_it_took_until_it_failed_is_told() -> None:
+    """Of a machine to which there is no way, nothing."""
+    outcome = Outcome("gate.cellar")
+    outcome.take(Event("gate.cellar", Step.TROUBLE, kind=Kind.FAILED, words="it broke", seconds=12.3))
+
+    rows = [line.split() for line in apply_lines([outcome, _lost("nas.cellar")], check=False) if ".cellar  " in line]
+
+    assert rows[0][:5] == ["gate.cellar", "0", "-", "12.3", "s"]
+    assert rows[1][:4] == ["nas.cellar", "0", "-", "-"]
+
+
+def test_a_long_reason_stays_in_its_column() -> None:
+    """So do what to do about it and the names of what changed; no word is broken, for it may be to be copied."""
+    words = " ".join(["what it said"] * 12)
+    trouble = Event("n", Step.TROUBLE, kind=Kind.FAILED, words=words, fix=f"read {words}")
+    lost = Outcome("gate.cellar", changed=[f"File {words}"], trouble=trouble)
+
+    lines = tuple(apply_lines([lost, Outcome("nas.cellar", is_done=True)], check=True))
+
+    leads = (lines[1][: lines[1].index("failed: ")], "  ~ ", "  fix  ")
+    texts = (f"failed: {words}", f"File {words}", f"read {words}")
+    assert max(len(line) for line in lines) <= WIDTH
+    assert [_column(lines, lead) for lead in leads] == list(texts)
+
+
+def _column(lines: Sequence[str], lead: str) -> str:
+    """Return what stands behind a lead, and below it as far as nothing stands under the lead."""
+    begin = next(place for place, line in enumerate(lines) if line.startswith(lead))
+    below = takewhile(lambda line: line.startswith(" " * len(lead)), lines[begin + 1 :])
+    return " ".join(line[len(lead) :] for line in (lines[begin], *below))
+
+
+PLAN = plan_of(EXAMPLES / "lab.yaml")
+FILES = resource("aws:efs/fileSystem:FileSystem", "lab-home", encrypted=False, tags={"owner": "lab"})
+URN = "urn:pulumi:lab.us-west-2::bedplate::bedplate:stacks:Files$aws:efs/fileSystem:FileSystem::lab-home"
+FAULTS = [fault for fault in faults([FILES | {"urn": URN}]) if fault.code == "S201"]
+
+
+def _key(stack: str, name: str) -> str:
+    return f"lab.yaml:70:3 {origin(PLAN, stack, name)}"
+
+
+def test_a_fault_ends_with_its_place_in_the_fleet_file() -> None:
+    """Below what is wrong and what to do, as a refusal does."""
+    head, *_, last = stack_fault_lines(FAULTS, _key)
+
+    assert head.startswith("lab.us-west-2   aws:efs:FileSystem lab-home encrypted")
+    assert last == "    from lab.yaml:70:3 storage.home"
+
+
+def test_a_fault_of_what_no_file_asks_for_names_none() -> None:
+    """A graph may come from a program without a fleet file."""
+    assert not [line for line in judgement_lines(FAULTS) if line.startswith("    from ")]
+
+
+def test_a_program_reads_the_place_too() -> None:
+    """Beside what `audit-graph --json` tells of a fault."""
+    (told,) = traced_fault_document(FAULTS, _key)
+
+    assert told["from"] == "lab.yaml:70:3 storage.home"
+    assert {"code", "level", "urn", "key", "message", "fix"} <= told.keys()
+
+
+def test_cells_begin_under_one_another() -> None:
+    """A column is as wide as its widest cell."""
+    assert aligned([("a", "b"), ("long", "c")]) == ("a      b", "long   c")
+
+
+def test_figures_end_under_one_another() -> None:
+    """Numbers are compared by their last digit."""
+    assert aligned([("a", "9"), ("b", "1,024")], right=(1,)) == ("a       9", "b   1,024")
+
+
+def test_the_last_cell_of_a_row_widens_nothing() -> None:
+    """A long remark on one row must not push the cells of the others out of the terminal."""
+    assert aligned([("a", "a long remark"), ("b", "c", "d")]) == ("a   a long remark", "b   c   d")
+
+
+def test_lines_have_no_blanks_at_their_end() -> None:
+    """They would show in a diff of two runs."""
+    assert aligned([("a", ""), ("b", "c", "")]) == ("a", "b   c")
+
+
+@pytest.mark.parametrize(("count", "told"), [(0, "0 people"), (1, "1 person"), (2, "2 people"), (1024, "1,024 people")])
+def test_a_count_has_its_noun(count: int, told: str) -> None:
+    """Neither `1 errors` nor `error(s)`."""
+    assert counted(count, "person", "people") == told
+
+
+KEPT = Verdict(
+    "baseline", "the-node-knows-its-name", "Logs name the machine as the plan does.", AuditOutcome.KEPT, "", 0.1
+)
+BROKEN = Verdict(
+    "hardened",
+    "nobody-logs-in-by-password",
+    "Passwords are guessed from everywhere, keys are not.",
+    AuditOutcome.VIOLATED,
+    "PasswordAuthentication is <yes>\x1b[2J\nassert 'yes' == 'no'",
+    0.2,
+)
+LONG = Verdict(
+    "storage",
+    "the-file-server-has-its-shares-where-everybody-has-them[/home]",
+    "Whoever works on the machine that keeps the files finds them under the names that all others know.",
+    AuditOutcome.VIOLATED,
+    f"`systemctl show --property What --property Where -- home.automount` ended with 1: {'no such unit; ' * 9}\n"
+    + "x" * 150,
+    0.2,
+)
+UNSEEN = Verdict(
+    "hardened", "audit-is-on", "What root does is written down.", AuditOutcome.UNJUDGED, "a container", 0.0
+)
+SILENT = Verdict(
+    "people", "homes-are-theirs", "A home is its owner's.", AuditOutcome.UNSEEN, "no answer within 60 s: stat", 60
+)
+FINDINGS = (
+    Findings("titan-01.cellar", (KEPT, BROKEN, UNSEEN), apart=7, seconds=3.2),
+    Findings("workbench-cpu-1.us-west-2", (LONG,), apart=0, seconds=1.5),
+    Findings("gate.cellar", (KEPT,), apart=9, seconds=1.0),
+    Findings("titan-02.cellar", (KEPT, SILENT), apart=9, seconds=61.0),
+    Findings("nas.cellar", unreached="ssh: connect to host 192.168.40.5 port 22: Connection timed out"),
+)
+
+
+@pytest.mark.parametrize(("name", "whole"), [("violations", False), ("whole", True)])
+def test_findings_fit_a_terminal(name: str, whole: bool, expect: Expect) -> None:  # noqa: FBT001  a case
+    """A table by machine, then what is violated with its promise, or every rule; last what to do."""
+    lines = tuple(compliance_lines(FINDINGS, whole=whole))
+
+    expect(f"compliance/{name}.txt", "\n".join(lines) + "\n")
+    assert [line for line in lines if len(line) > WIDTH] == []
+
+
+def test_a_program_reads_the_findings_as_one_document() -> None:
+    """Machines in their order, each with every verdict; one not reached, or not whole, is not fine."""
+    document = json.loads(json.dumps(compliance_document(FINDINGS)))
+
+    assert [node["node"] for node in document["nodes"]] == [each.node for each in FINDINGS]
+    assert document["nodes"][0]["verdicts"][1]["outcome"] == "violated"
+    assert document["ok"] is False
+    assert [compliance_document((each,))["ok"] for each in FINDINGS] == [False, False, True, False, False]
+
+
+def test_a_ci_reads_the_findings_as_junit() -> None:
+    """A suite a machine, a case a rule; a machine that was not reached is an error, and no byte breaks the file."""
+    suites = ET.fromstring(junit(FINDINGS))  # noqa: S314  our own file
+
+    last = [("titan-02.cellar", "2", "0", "1"), ("nas.cellar", "1", "0", "1")]
+    counts = [(each.get("name"), each.get("tests"), each.get("failures"), each.get("errors")) for each in suites]
+    assert counts == [
+        ("titan-01.cellar", "3", "1", "0"),
+        ("workbench-cpu-1.us-west-2", "1", "1", "0"),
+        ("gate.cellar", "1", "0", "0"),
+        *last,
+    ]
+    assert "is <yes>\N{REPLACEMENT CHARACTER}" in (suites.findtext("testsuite/testcase/failure") or "")
+
+
+def test_the_page_needs_nothing_beside_itself(expect: Expect) -> None:
+    """No script, no file of elsewhere; what a machine answered is text, never markup."""
+    page = compliance_page("lab", "2026-11-21", FINDINGS)
+
+    expect("compliance/page.html", page)
+    assert "<yes>" not in page
+    assert not any(word in page for word in ("http", "src=", "<script", "@import"))
+
+
+def test_findings_come_back_as_they_were_written() -> None:
+    """The process that looks hands over what it found, and nothing else."""
+    text = f"[{', '.join(each.text() for each in FINDINGS)}]"
+
+    assert findings_of(text) == FINDINGS
+
+
+def test_an_error_is_three_lines() -> None:
+    """What is wrong, where it is, and what to change."""
+    error = InputError("10.0.0.0/16 overlaps", where="fleet.yaml", fix="choose another block")
+
+    assert error_lines(error) == (
+        "error: 10.0.0.0/16 overlaps",
+        "  in   fleet.yaml",
+        "  fix  choose another block",
+    )
+
+
+def test_what_an_error_does_not_know_is_left_out() -> None:
+    """An empty line says nothing."""
+    assert error_lines(InputError("the disk is full")) == ("error: the disk is full",)
+
+
+def test_a_defect_says_how_to_see_more() -> None:
+    """Whoever reports a defect needs its traceback, which nobody else wants to read."""
+    what, fix = defect_lines(KeyError("zones"))
+
+    assert what == "error: a defect in bedplate: KeyError: 'zones'"
+    assert "BEDPLATE_TRACEBACK=1" in fix
+
+
+TYPE = Fault(
+    code="E301",
+    level=Level.ERROR,
+    key="groups.train.types.0",
+    message="p5.49xlarge is no EC2 instance type",
+    fix="p5.48xlarge is the nearest",
+    file="lab.yaml",
+    line=44,
+    column=15,
+)
+WHOLE = Fault("E008", Level.ERROR, "", "the file is empty", "", file="lab.yaml")
+DOUBT = Fault("W512", Level.WARNING, "people", "nobody is an administrator", "", "lab.yaml", 9, 1)
+
+
+def test_a_fault_leads_with_its_place() -> None:
+    """Place, key and rule on one line, in a form that editors jump to; what and fix below it."""
+    assert fault_lines([TYPE]) == (
+        "lab.yaml:44:15   groups.train.types.0   E301 unknown-instance-type",
+        "    p5.49xlarge is no EC2 instance type",
+        "    fix: p5.48xlarge is the nearest",
+    )
+
+
+def test_a_fault_of_the_whole_file_has_no_line() -> None:
+    """There is no line 0."""
+    assert fault_lines([WHOLE])[0] == "lab.yaml   (the file)   E008 empty-file"
+
+
+def test_faults_stand_under_one_another() -> None:
+    """Keys and rules are found by running down the column."""
+    heads = [line for line in fault_lines([TYPE, DOUBT]) if not line.startswith(" ")]
+
+    assert len({head.index(key) for head, key in zip(heads, ("groups", "people"), strict=True)}) == 1
+
+
+def test_a_long_message_is_wrapped() -> None:
+    """A terminal of 100 columns is enough."""
+    long = Fault("E301", Level.ERROR, "a", "word " * 60, "")
+
+    assert max(len(line) for line in fault_lines([long])) <= 100
+
+
+def test_a_name_is_never_broken() -> None:
+    """A command that is copied from a fix must run, wherever the line ends."""
+    long = Fault("E231", Level.ERROR, "a", "", f"{'word ' * 16}`--release pool/us-west-2`")
+
+    assert "    pool/us-west-2`" in fault_lines([long])
+
+
+def test_faults_are_counted_by_level() -> None:
+    """Errors first: they are what stops the command."""
+    assert tally([DOUBT, TYPE, WHOLE]) == "2 errors, 1 warning"
+
+
+def test_the_verdict_comes_last() -> None:
+    """Nothing that matters scrolls away: how many there are, and how to learn more."""
+    *_, last = verdict_lines("lab.yaml", [TYPE, DOUBT])
+
+    assert last.startswith("1 error, 1 warning in lab.yaml")
+    assert last.endswith("`bedplate check --explain E301` says more")
+
+
+BLOCK = IPv4Network("10.64.0.0/16")
+
+
+@pytest.mark.parametrize(
+    ("paths", "told"),
+    [
+        (("region/a", "region/a/zone/a1/edge", "pods"), ("region/a", "pods")),
+        (("region/a/zone/a1/edge", "region/a/zone/a1/nodes"), ("region/a/zone/a1/edge", "region/a/zone/a1/nodes")),
+        ((), ()),
+    ],
+)
+def test_a_subnet_is_told_only_without_its_region(paths: tuple[str, ...], told: tuple[str, ...]) -> None:
+    """A new region is one piece of news; a new zone in an old region is one too."""
+    assert roots(dict.fromkeys(paths, BLOCK)) == told
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (("a",), "1 block (a)"),
+        (("a", "b"), "2 blocks (a, 1 more)"),
+        (("a", "b", "c", "d"), "4 blocks (a, 3 more)"),
+    ],
+)
+def test_the_first_is_named(names: tuple[str, ...], told: str) -> None:
+    """Enough to see what it is about, and never more than a line."""
+    assert named(names, "block") == told
+
+
+ALONE: FleetPlan = plan_fleet(sketch(ZONES), Record({}), catalog())
+SITED: FleetPlan = plan_fleet(sketch(ZONES, sites=LANS), Record({}), catalog())
+POOLED: FleetPlan = plan_fleet(sketch(ZONES, groups={"box": group({"region": "us-west-2"})}), Record({}), catalog())
+
+
+def test_tunnels_and_machines_are_worth_telling_somebody_of() -> None:
+    """One line, with what to add."""
+    for plan in (SITED, POOLED):
+        (line,) = unheard_lines(plan)
+        assert "`alarms: {email: ...}`" in line
+
+
+def test_nothing_is_said_where_somebody_is_told_or_nothing_can_fail() -> None:
+    """It is advice, not noise."""
+    assert not list(unheard_lines(ALONE))
+    assert not list(unheard_lines(replace(SITED, alarms="infra@lab.example")))
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "checks.md"
+
+
+def test_the_page_is_current() -> None:
+    """`make docs` writes it anew."""
+    assert PAGE.read_text(encoding="utf-8") == checks_page()
+
+
+def test_every_rule_has_its_row() -> None:
+    """With its name, reason and level."""
+    page = checks_page()
+
+    assert all(f"| {code} | {rule.name} | {rule.level.value} |" in page for code, rule in CATALOGUE.items())

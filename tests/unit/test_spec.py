@@ -1,0 +1,248 @@
+"""Blocks, addresses and sizes are read in canonical form only."""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
+from ruamel.yaml import YAML
+
+from bedplate import spec
+from bedplate.checks.catalogue import RULES
+from bedplate.spec.address import check_address, check_block, check_prefix
+from bedplate.spec.fleet import Alarms, Budget, Identity
+from bedplate.spec.schema import fleet_schema, keys_at
+from bedplate.spec.sshkey import check_key
+from bedplate.spec.text import HostLabel
+
+BLOCK = "write four numbers and a size, as in 10.64.0.0/10"
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "fix"),
+    [
+        ("10.0.0.1/16", "E212", "write 10.0.0.0/16"),
+        ("10.0.0.0", "E211", "write the size after it, as in 10.64.0.0/10"),
+        ("10.0.0.0/255.255.0.0", "E213", "write 10.0.0.0/16"),
+        ("10.0.0.0/0.0.255.255", "E213", "write 10.0.0.0/16"),
+        ("10.0.0.0/08", "E213", "write 10.0.0.0/8"),
+        ("010.0.0.0/8", "E213", "write 10.0.0.0/8"),
+        (" 10.0.0.0/8", "E213", BLOCK),
+        ("10.0.0.0/8\n", "E213", BLOCK),
+        ("\uff11\uff10.0.0.0/8", "E213", BLOCK),
+        ("10.0.0.0/33", "E210", BLOCK),
+        ("10.0.0/8", "E210", BLOCK),
+        (167772160, "E210", BLOCK),
+        (True, "E210", BLOCK),
+        (b"\n\0\0\0", "E210", BLOCK),
+        ("fd00::/8", "E214", BLOCK),
+        ("::ffff:10.0.0.0/104", "E214", BLOCK),
+    ],
+)
+def test_a_block_in_any_other_form_is_refused(value: object, code: str, fix: str) -> None:
+    """Python takes most of these for a block; the fix proposes the canonical one where one can be meant."""
+    with pytest.raises(PydanticCustomError) as refused:
+        check_block(value)
+
+    assert refused.value.type == code
+    assert refused.value.context is not None
+    assert refused.value.context["fix"] == fix
+
+
+def test_canonical_forms_are_read() -> None:
+    """A block, an address and a size come out as they were written."""
+    assert check_block("10.64.0.0/10") == IPv4Network("10.64.0.0/10")
+    assert check_address("192.168.40.1") == IPv4Address("192.168.40.1")
+    assert check_prefix("/22") == 22
+
+
+@pytest.mark.parametrize("value", ["1.2.3", "1.2.3.4/32", "1.2.3.256", "1.2.3.04", "1.2.3.4 ", "::1", 16909060])
+def test_anything_but_four_numbers_is_no_address(value: object) -> None:
+    """There is one way to write an address."""
+    with pytest.raises(PydanticCustomError):
+        check_address(value)
+
+
+@pytest.mark.parametrize("value", ["22", 22, "/33", "/022", "/-1", "/\u0662", "/2 2", None])
+def test_anything_but_a_slash_and_a_number_is_no_size(value: object) -> None:
+    """A bare number would read as a count of addresses."""
+    with pytest.raises(PydanticCustomError):
+        check_prefix(value)
+
+
+SOURCES = sorted(Path(spec.__file__).parent.glob("*.py"))
+
+
+def test_every_code_of_a_model_is_a_rule() -> None:
+    """A refusal without a rule would have no name, no level and no reason."""
+    codes = {code for path in SOURCES for code in re.findall(r'"([EW]\d{3})"', path.read_text(encoding="utf-8"))}
+
+    assert codes
+    assert codes <= set(RULES)
+
+
+LABEL = TypeAdapter(HostLabel)
+
+
+@pytest.mark.parametrize("word", ["localhost", "laptops"])
+def test_a_name_that_is_taken_is_refused(word: str) -> None:
+    """A machine of that name would hide what it stands for."""
+    with pytest.raises(ValidationError, match=f"host name {word} is reserved"):
+        LABEL.validate_python(word)
+
+
+def test_a_name_beside_it_is_free() -> None:
+    """Only the word itself is taken."""
+    assert LABEL.validate_python("laptops-1") == "laptops-1"
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every key of every model with its schema, references followed."""
+    models = {"Fleet": schema, **schema["$defs"]}
+    for model, part in models.items():
+        for name, key in part.get("properties", {}).items():
+            named = schema["$defs"][key["$ref"].rpartition("/")[2]] if "$ref" in key else {}
+            yield f"{model}.{name}", named | key
+
+
+KEYS = dict(properties(fleet_schema()))
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_every_key_has_a_title_and_a_description(name: str) -> None:
+    """An editor shows both beside the key; a description says more than the title."""
+    key = KEYS[name]
+
+    assert key["title"]
+    assert len(key["description"]) > len(key["title"])
+
+
+def test_every_mapping_is_closed_to_unknown_keys() -> None:
+    """An editor underlines a misspelt key."""
+    models = [part for part in [fleet_schema(), *fleet_schema()["$defs"].values()] if "properties" in part]
+
+    assert all(part["additionalProperties"] is False for part in models)
+
+
+def test_no_key_may_be_null() -> None:
+    """A key without a value is a fault, so the schema offers none."""
+    assert "null" not in repr(fleet_schema())
+
+
+@pytest.mark.parametrize("example", sorted(file.name for file in EXAMPLES.glob("*.yaml")))
+def test_the_keys_of_the_examples_are_in_the_schema(example: str) -> None:
+    """Every mapping of an example has only keys that the schema names at its place."""
+
+    def check(value: object, path: tuple[str | int, ...]) -> None:
+        if isinstance(value, list):
+            for index, item in enumerate(value):
+                check(item, (*path, index))
+        if isinstance(value, dict):
+            known = keys_at(path, value.get("kind"))
+            assert set(value) <= set(known) or not known
+            for name, item in value.items():
+                check(item, (*path, name))
+
+    check(YAML(typ="safe").load(EXAMPLES / example), ())
+
+
+PublicKey = ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey | rsa.RSAPublicKey
+
+
+def line(key: PublicKey) -> str:
+    """Return the line that OpenSSH writes of a public key."""
+    return key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+
+
+ED25519 = line(ed25519.Ed25519PrivateKey.generate().public_key())
+ECDSA = line(ec.generate_private_key(ec.SECP384R1()).public_key())
+
+
+def rsa_of(bits: int) -> str:
+    """Return the line of an RSA key with a modulus of so many bits; nobody holds its private half."""
+    modulus = (1 << (bits - 1)) + 1
+    return line(rsa.RSAPublicNumbers(65537, modulus).public_key())
+
+
+@pytest.mark.parametrize(
+    "key",
+    [ED25519, ECDSA, rsa_of(3072), rsa_of(4096), f"{ED25519} ada@laptop, the new one"],
+    ids=["ed25519", "ecdsa", "rsa-3072", "rsa-4096", "with a comment"],
+)
+def test_strong_public_keys_are_taken(key: str) -> None:
+    """With any comment, or none."""
+    assert check_key(key) == key
+
+
+BLOB = ED25519.split()[1]
+REFUSED = {
+    "a private key": (
+        "E502",
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\n-----END OPENSSH PRIVATE KEY-----",
+    ),
+    "PuTTY's private key": ("E502", "PuTTY-User-Key-File-3: ssh-ed25519"),
+    "two lines": ("E508", f"{ED25519} a\n{ED25519} b"),
+    "options": ("E507", f'command="id",no-pty {ED25519}'),
+    "DSA": ("E509", f"ssh-dss {BLOB}"),
+    "a certificate": ("E509", f"ssh-ed25519-cert-v01@openssh.com {BLOB}"),
+    "RSA of 2048 bits": ("E510", rsa_of(2048)),
+    "RSA of 3071 bits": ("E510", rsa_of(3071)),
+    "another type than the blob's": ("E506", f"ssh-rsa {BLOB}"),
+    "a blob cut short": ("E506", f"ssh-ed25519 {BLOB[:-8]}"),
+    "a blob with something behind": ("E506", f"ssh-ed25519 {BLOB}AAAA"),
+    "no base64": ("E506", "ssh-ed25519 AAAA!"),
+    "an empty blob": ("E506", "ssh-ed25519"),
+    "an endless length": ("E506", "ssh-ed25519 " + b64encode(b"\xff\xff\xff\xffx").decode()),
+    "a fingerprint": ("E506", "SHA256:abcdefghijklmnopqrstuvwxyz"),
+    "spaces around": ("E506", f" {ED25519}"),
+    "a control character": ("E506", f"{ED25519} a\x1b[2J"),
+    "a comment in another script": ("E506", f"{ED25519} \u0430da"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_anything_else_is_refused_by_what_it_is(what: str) -> None:
+    """The refusal names the kind and holds nothing of the key."""
+    code, text = REFUSED[what]
+
+    with pytest.raises(PydanticCustomError) as refused:
+        check_key(text)
+
+    assert refused.value.type == code
+    assert refused.value.context is not None
+    assert BLOB[:24] not in str(refused.value.context)
+
+
+BOUND = "arn:aws:iam::111122223333:policy/team/bound"
+
+
+def test_a_budget_and_a_boundary_are_read() -> None:
+    """As they are written."""
+    assert Budget(monthly=5000, email="infra@lab.example").monthly == 5000
+    assert Identity(permissions_boundary=BOUND).permissions_boundary == BOUND
+
+
+@pytest.mark.parametrize("email", ["infra", "a@b", "a b@lab.example", "a@lab.example\n", ""])
+def test_what_is_no_address_is_refused(email: str) -> None:
+    """A warning that reaches nobody is none."""
+    with pytest.raises(ValidationError):
+        Budget(monthly=5000, email=email)
+    with pytest.raises(ValidationError):
+        Alarms(email=email)
+
+
+@pytest.mark.parametrize("arn", ["bound", BOUND.replace("policy", "role"), BOUND.replace("1111", "")])
+def test_what_is_no_policy_is_refused(arn: str) -> None:
+    """Before IAM does, in the middle of a run."""
+    with pytest.raises(ValidationError):
+        Identity(permissions_boundary=arn)
