@@ -72,7 +72,7 @@ def test_a_second_run_changes_nothing(table: Recorded) -> None:
     [
         ("hardened.logins.InForce", None, ON_TRIAL),
         (
-            "drop_ins.DropIns",
+            "files.DropIns",
             ("/run/systemd/system/bedplate-filter.service.d",),
             "Units of the packet filter are as they are written",
         ),
@@ -81,8 +81,8 @@ def test_a_second_run_changes_nothing(table: Recorded) -> None:
         ("hardened.role.Strength", ("rsa", "short 0"), "Host key of 4096 bits"),
         ("hardened.role.Strength", ("rsa 4096", "short 1"), "No short primes"),
         ("hardened.role.Modes", ("644 root /etc/crontab",), "File modes"),
-        ("sysctl.Settable", ("kernel.sysrq=1",), "Kernel refuses strangers"),
-        ("sysctl.Settable", ("net.ipv6.conf.eth0.accept_ra=1",), "Kernel refuses strangers"),
+        ("system.Settable", ("kernel.sysrq=1",), "Kernel refuses strangers"),
+        ("system.Settable", ("net.ipv6.conf.eth0.accept_ra=1",), "Kernel refuses strangers"),
     ],
     ids=["filter", "drop-in", "memory", "weak-key", "no-key", "primes", "modes", "kernel", "interface"],
 )
