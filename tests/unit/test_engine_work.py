@@ -19,10 +19,10 @@ from bedplate.nodes.apply import Event, Kind, Order, Step, Target, event_of, wri
 from bedplate.plan.nodes import standing_nodes
 from roles.base import NO_CHANGES, Changes, DiskSpace, Role
 from roles.engine import connector
-from roles.engine.connection import login_trouble, work_trouble
-from roles.engine.work import lack_of_space, work_through
+from roles.engine.connection import login_trouble, operation_error
+from roles.engine.work import disk_space_error, work_through
 from tests.testlab.fakes.agent import GATE as AGENT_GATE
-from tests.testlab.fakes.agent import NAS, Notebook, carried_out, changes, order_of, starts
+from tests.testlab.fakes.agent import NAS, Notebook, run_order, changes, order_of, starts
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 
@@ -30,8 +30,8 @@ def test_an_apply_makes_it_so_and_a_second_changes_nothing(tmp_path: Path) -> No
     """What is as it ought to be is left alone, restarts included."""
     folder = tmp_path / "node"
 
-    first = carried_out(order_of(tmp_path), Notebook(folder))
-    second = carried_out(order_of(tmp_path), Notebook(folder))
+    first = run_order(order_of(tmp_path), Notebook(folder))
+    second = run_order(order_of(tmp_path), Notebook(folder))
 
     assert changes(first) == ["Folder", "Settings", "Start anew"]
     assert (first[-1].step, first[-1].changed, first[-1].unchanged) == (Step.DONE, 3, 0)
@@ -43,11 +43,11 @@ def test_an_apply_makes_it_so_and_a_second_changes_nothing(tmp_path: Path) -> No
 def test_a_check_says_exactly_what_an_apply_then_does(tmp_path: Path) -> None:
     """What only answers a change is foretold with the change, and not without it."""
     folder = tmp_path / "node"
-    foretold = changes(carried_out(order_of(tmp_path, check=True), Notebook(folder)))
+    foretold = changes(run_order(order_of(tmp_path, check=True), Notebook(folder)))
     untouched = not folder.exists()
-    done = changes(carried_out(order_of(tmp_path), Notebook(folder)))
+    done = changes(run_order(order_of(tmp_path), Notebook(folder)))
 
-    after = carried_out(order_of(tmp_path, check=True), Notebook(folder))
+    after = run_order(order_of(tmp_path, check=True), Notebook(folder))
 
     assert untouched
     assert foretold == done
@@ -57,11 +57,11 @@ def test_a_check_says_exactly_what_an_apply_then_does(tmp_path: Path) -> None:
 def test_what_a_failure_left_undone_is_done_by_the_next_apply(tmp_path: Path) -> None:
     """The file is as it ought to be by then, and what reads it is started all the same."""
     folder = tmp_path / "node"
-    failed = carried_out(order_of(tmp_path), Notebook(folder, failing="echo no >&2; exit 1"))
-    foretold = changes(carried_out(order_of(tmp_path, check=True), Notebook(folder)))
+    failed = run_order(order_of(tmp_path), Notebook(folder, failing="echo no >&2; exit 1"))
+    foretold = changes(run_order(order_of(tmp_path, check=True), Notebook(folder)))
 
-    second = carried_out(order_of(tmp_path), Notebook(folder))
-    third = carried_out(order_of(tmp_path), Notebook(folder))
+    second = run_order(order_of(tmp_path), Notebook(folder))
+    third = run_order(order_of(tmp_path), Notebook(folder))
 
     assert (failed[-1].step, failed[-1].kind, failed[-1].words) == (Step.TROUBLE, Kind.FAILED, "A step between: no")
     assert foretold == changes(second) == ["Start anew"]
@@ -75,9 +75,9 @@ def test_a_line_cut_at_any_operation_is_made_good(number: int, moment: str, tmp_
     node = Notebook(tmp_path / "node")
     cutting = (sys.executable, "-m", "tests.testlab.fakes.broken_connection", str(number), moment)
 
-    cut = carried_out(order_of(tmp_path, command=cutting), node)
-    second = carried_out(order_of(tmp_path), node)
-    third = carried_out(order_of(tmp_path), node)
+    cut = run_order(order_of(tmp_path, command=cutting), node)
+    second = run_order(order_of(tmp_path), node)
+    third = run_order(order_of(tmp_path), node)
 
     assert (cut[-1].step, cut[-1].kind) == (Step.TROUBLE, Kind.CUT)
     assert second[-1].step is Step.DONE
@@ -100,12 +100,12 @@ def test_what_was_cut_in_one_role_is_not_forgotten_by_an_apply_of_another(tmp_pa
             return ()
 
     notebook, diary = Notebook(tmp_path / "node"), Diary(tmp_path / "other")
-    carried_out(order_of(tmp_path), Notebook(tmp_path / "node", failing="exit 1"), diary)
+    run_order(order_of(tmp_path), Notebook(tmp_path / "node", failing="exit 1"), diary)
     diary.folder.rmdir()
-    alone = carried_out(replace(order_of(tmp_path), only=frozenset({"diary"})), notebook, diary)
+    alone = run_order(replace(order_of(tmp_path), only=frozenset({"diary"})), notebook, diary)
 
-    after = carried_out(order_of(tmp_path), notebook, diary)
-    last = carried_out(order_of(tmp_path), notebook, diary)
+    after = run_order(order_of(tmp_path), notebook, diary)
+    last = run_order(order_of(tmp_path), notebook, diary)
 
     assert changes(alone) == ["Folder of diaries"]
     assert changes(after) == ["Start anew"]
@@ -124,7 +124,7 @@ def test_one_node_s_end_is_not_the_others(tmp_path: Path) -> None:
         memory=str(tmp_path / "memory"),
     )
 
-    events = {event.node: event for event in carried_out(order, Notebook(tmp_path / "node"))}
+    events = {event.node: event for event in run_order(order, Notebook(tmp_path / "node"))}
 
     assert events[AGENT_GATE.name].kind is Kind.UNREACHED
     assert events[NAS.name].step is Step.DONE
@@ -174,7 +174,7 @@ def df(*rows: tuple[str, int]) -> str:
 )
 def test_a_full_file_system_is_reported_with_the_space_required(rows: tuple[tuple[str, int], ...], words: str) -> None:
     """The needs of all roles are summed for each file system, with a little for files that are replaced."""
-    trouble = lack_of_space(df(*rows), NEEDS)
+    trouble = disk_space_error(df(*rows), NEEDS)
 
     assert trouble
     assert (trouble.kind, trouble.what.partition(": ")[2]) == (Kind.REFUSED, words)
@@ -185,13 +185,13 @@ def test_a_full_file_system_is_reported_with_the_space_required(rows: tuple[tupl
 @pytest.mark.parametrize("text", [df(*ROOMY), df(("/", 1400), ("/var", 350)), "", HEAD, "sh: df: not found\n"])
 def test_enough_space_and_an_unreadable_answer_refuse_nothing(text: str) -> None:
     """A node with an unusual df is configured all the same."""
-    assert lack_of_space(text, NEEDS) is None
+    assert disk_space_error(text, NEEDS) is None
 
 
 def test_a_setting_needs_next_to_no_space() -> None:
     """A node that has its packages can be configured while its disk is nearly full."""
-    assert lack_of_space(df(("/usr", 8), ("/var", 8)), ()) is None
-    assert lack_of_space(df(("/usr", 8), ("/var", 7)), ())
+    assert disk_space_error(df(("/usr", 8), ("/var", 8)), ()) is None
+    assert disk_space_error(df(("/usr", 8), ("/var", 7)), ())
 
 
 GATE = standing_nodes(plan_of(EXAMPLES / "lab.yaml"))[0]
@@ -249,7 +249,7 @@ def test_what_waits_for_a_second_connection_gets_it(tmp_path: Path) -> None:
     script = f"#!/bin/sh\\nmv $0 {tmp_path}/confirmed\\n"
     trial = f"mkdir -p {confirm.parent}; printf '{script}' > {confirm}; chmod 700 {confirm}"
 
-    events = carried_out(order_of(tmp_path), Notebook(tmp_path / "node", failing=trial))
+    events = run_order(order_of(tmp_path), Notebook(tmp_path / "node", failing=trial))
 
     assert events[-1].step is Step.DONE
     assert (tmp_path / "confirmed").exists()
@@ -263,7 +263,7 @@ def test_whoever_confirms_knocks_again(tmp_path: Path) -> None:
     door.chmod(0o755)
     trial = f"mkdir -p {confirm.parent}; printf '#!/bin/sh\\nrm $0\\n' > {confirm}; chmod 700 {confirm}"
 
-    events = carried_out(order_of(tmp_path, command=(str(door),)), Notebook(tmp_path / "node", failing=trial))
+    events = run_order(order_of(tmp_path, command=(str(door),)), Notebook(tmp_path / "node", failing=trial))
 
     assert events[-1].step is Step.DONE
     assert (tmp_path / "knocked").exists()
@@ -279,7 +279,7 @@ def test_a_change_after_which_nobody_can_log_in_ends_the_work_on_the_node(
     door.chmod(0o755)
     trial = f"mkdir -p {tmp_path}/run/unconfirmed; touch {tmp_path}/run/unconfirmed/trial"
 
-    events = carried_out(order_of(tmp_path, command=(str(door),)), Notebook(tmp_path / "node", failing=trial))
+    events = run_order(order_of(tmp_path, command=(str(door),)), Notebook(tmp_path / "node", failing=trial))
 
     assert events[-1].kind is Kind.FAILED
     assert "A step between: after it nobody can log in" in events[-1].words
@@ -303,7 +303,7 @@ def test_a_package_manager_that_is_busy_is_waited_for(said: str, tmp_path: Path)
     refused = f"echo '{said}' >&2; exit 100"
     busy = f"test -e {tmp_path}/free || {{ touch {tmp_path}/free; {refused}; }}"
 
-    events = carried_out(order_of(tmp_path), Notebook(tmp_path / "node", failing=busy))
+    events = run_order(order_of(tmp_path), Notebook(tmp_path / "node", failing=busy))
 
     assert any(event.step is Step.NOTE and "waits" in event.words for event in events)
     assert events[-1].step is Step.DONE
@@ -317,7 +317,7 @@ def test_a_package_manager_that_stays_busy_is_waited_for_no_longer_than_told(
     monkeypatch.setattr(connector, "PACKAGES_SECONDS", 1.5)
     busy = f"echo >> {tmp_path}/tries; echo '{said}' >&2; exit 100"
 
-    events = carried_out(order_of(tmp_path), Notebook(tmp_path / "node", failing=busy))
+    events = run_order(order_of(tmp_path), Notebook(tmp_path / "node", failing=busy))
 
     assert "did not end in time" in events[-1].words
     assert "look who" in events[-1].fix
@@ -340,7 +340,7 @@ def test_a_failure_says_what_to_do(said: str, told: str, tmp_path: Path) -> None
     """The operation is named, with what its command's words mean, or the words themselves, and how long it took."""
     node = Notebook(tmp_path / "node", failing=f'echo "{said}" >&2; exit 1')
 
-    events = carried_out(order_of(tmp_path), node)
+    events = run_order(order_of(tmp_path), node)
 
     assert events[-1].words.startswith("A step between: ")
     assert told in events[-1].words
@@ -357,8 +357,8 @@ class Large(Notebook):
 
 def test_a_node_without_disk_space_is_refused_before_an_operation_begins(tmp_path: Path) -> None:
     """Nothing of the order is done, and nothing is remembered as begun; `--check` reports the changes all the same."""
-    foretold = carried_out(order_of(tmp_path, check=True), Large(tmp_path / "node"))
-    events = carried_out(order_of(tmp_path), Large(tmp_path / "node"))
+    foretold = run_order(order_of(tmp_path, check=True), Large(tmp_path / "node"))
+    events = run_order(order_of(tmp_path), Large(tmp_path / "node"))
 
     assert foretold[-1].step is Step.DONE
     assert [(event.step, event.kind) for event in events] == [(Step.TROUBLE, Kind.REFUSED)]
@@ -369,9 +369,9 @@ def test_a_node_without_disk_space_is_refused_before_an_operation_begins(tmp_pat
 
 def test_only_a_role_with_something_to_install_needs_its_space(tmp_path: Path) -> None:
     """Packages take space once: a new setting of a node that has them needs next to none."""
-    carried_out(order_of(tmp_path), Notebook(tmp_path / "node"))
+    run_order(order_of(tmp_path), Notebook(tmp_path / "node"))
 
-    events = carried_out(order_of(tmp_path), Large(tmp_path / "node", "two\n"))
+    events = run_order(order_of(tmp_path), Large(tmp_path / "node", "two\n"))
 
     assert events[-1].step is Step.DONE
     assert (tmp_path / "node" / "settings").read_text() == "two\n"
@@ -385,7 +385,7 @@ def test_a_defect_of_a_role_is_told_without_a_traceback(tmp_path: Path, capsys: 
         def install(self) -> None:
             raise KeyError("nobody")
 
-    events = carried_out(order_of(tmp_path), Broken(tmp_path / "node"))
+    events = run_order(order_of(tmp_path), Broken(tmp_path / "node"))
 
     assert (events[-1].kind, events[-1].words) == (Kind.DEFECT, "KeyError: 'nobody'")
     assert capsys.readouterr().err == ""
@@ -409,12 +409,12 @@ def test_an_agent_of_many_keys_is_told_how_to_offer_one() -> None:
 )
 def test_a_clock_that_is_behind_is_named(said: str) -> None:
     """What apt says of it speaks of the archive, which has no fault."""
-    assert work_trouble("titan-01.cellar", "Guards", said).what == "Guards: its clock is behind"
+    assert operation_error("titan-01.cellar", "Install hardening packages", said).what == "Guards: its clock is behind"
 
 
 def test_a_node_steers_no_terminal() -> None:
     """Of what it says, control signs are shown as question marks."""
-    trouble = work_trouble("titan-01.cellar", "Guards", "\x1b]0;owned\x07 it broke\n")
+    trouble = operation_error("titan-01.cellar", "Install hardening packages", "\x1b]0;owned\x07 it broke\n")
 
     assert trouble.what == "Guards: ?]0;owned? it broke"
 

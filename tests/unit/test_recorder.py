@@ -11,7 +11,7 @@ from pyinfra.operations import apt, files, server
 from pyinfra.operations.util import any_changed
 
 from roles.base import Changes, Role
-from tests.testlab.fakes.node import Disk, Entry, Recorded, Recorder, UnexpectedQuestionError, recorded
+from tests.testlab.fakes.node import Disk, Entry, Recorded, Recorder, UnexpectedFactError, recorded
 
 DEBIAN = recorded("debian-12")
 UBUNTU = recorded("ubuntu-24.04")
@@ -66,7 +66,7 @@ def test_recorded_facts_are_read_by_pyinfra_s_own_readers(table: Recorded, name:
 
 def test_an_unexpected_question_is_refused() -> None:
     """A role that asks what nobody recorded fails its test, and the question is named."""
-    with pytest.raises(UnexpectedQuestionError, match=r"server\.Which\(command=frobnicate\)"):
+    with pytest.raises(UnexpectedFactError, match=r"server\.Which\(command=frobnicate\)"):
         Recorder(DEBIAN).play(Asking(), stages=["install"])
 
 

@@ -21,7 +21,7 @@ UBUNTU = recorded("ubuntu-24.04")
 METAL = lab_node("titan-01.cellar")
 CLOUD = lab_node("workbench-cpu-1.us-west-2")
 GATE = lab_node("gate.cellar")
-PACKAGES = "Packages of every node"
+PACKAGES = "Install base packages"
 
 
 def settled(table: Recorded, node: NodePlan) -> Recorded:
@@ -63,7 +63,7 @@ def test_sources_and_restarts_are_settled_before_anything_is_installed() -> None
     played = Recorder(DEBIAN).play(Baseline(METAL))
 
     before = played.names[: played.names.index(PACKAGES)]
-    assert before == ["Signed sources in /etc/apt/sources.list", "Security upgrades", "Pins", "Restarts after upgrades"]
+    assert before == ["Signed sources in /etc/apt/sources.list", "Configure unattended security upgrades", "Write apt pins", "Configure restarts after upgrades"]
 
 
 def test_packages_come_in_one_call() -> None:
@@ -98,8 +98,8 @@ def test_a_new_clock_is_read_at_once() -> None:
     first = Recorder(table, disk).play(Baseline(METAL))
     second = Recorder(table, disk).play(Baseline(METAL))
 
-    assert first.step("Clock reads its settings").commands == ("systemctl restart chrony.service",)
-    assert not second.step("Clock reads its settings").changed
+    assert first.step("Restart chrony").commands == ("systemctl restart chrony.service",)
+    assert not second.step("Restart chrony").changed
 
 
 def test_a_container_leaves_the_clock_and_swap_to_its_host() -> None:
@@ -119,8 +119,8 @@ def test_swap_is_off_now_and_at_every_boot() -> None:
 
     played = Recorder(table, Disk.of({"/etc/fstab": fstab})).play(Baseline(METAL))
 
-    assert played.step("No swap").commands == ("swapoff --all",)
-    assert played.step("No swap in fstab").changed
+    assert played.step("Turn off swap").commands == ("swapoff --all",)
+    assert played.step("Comment out swap in /etc/fstab").changed
     assert played.disk.entries["/etc/systemd/system/swap.target"] == Entry("link", "/dev/null", mode=777)
 
 
@@ -128,8 +128,8 @@ def test_a_node_without_swap_is_left_alone() -> None:
     """Fstab of a machine without swap is nobody's to edit."""
     played = Recorder(UBUNTU, Disk.of({"/etc/fstab": "UUID=1 / ext4 defaults 0 1\n"})).play(Baseline(METAL))
 
-    assert "No swap" not in played.names
-    assert "No swap in fstab" not in played.names
+    assert "Turn off swap" not in played.names
+    assert "Comment out swap in /etc/fstab" not in played.names
 
 
 def test_kernel_settings_are_for_work_where_work_is() -> None:
@@ -152,7 +152,7 @@ def test_a_setting_that_was_changed_by_hand_is_set_back(value: str, *, runs: boo
 
     played = Recorder(table.but({"roles.system.Settable": values}), disk).play(Baseline(METAL))
 
-    assert played.step("Kernel settings hold").changed is runs
+    assert played.step("Reload sysctl settings").changed is runs
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_the_host_name_is_the_plans() -> None:
     """A machine calls itself as operators call it."""
     played = Recorder(DEBIAN).play(Baseline(lab_node("titan-02.cellar")))
 
-    assert played.step("Host name").commands == ("hostnamectl set-hostname titan-02",)
+    assert played.step("Set the host name").commands == ("hostnamectl set-hostname titan-02",)
     assert played.written("/etc/hostname") == "titan-02\n"
 
 
@@ -253,7 +253,7 @@ def test_a_worker_of_the_cloud_keeps_the_name_that_ec2_gave_it() -> None:
     table = DEBIAN.but({"server.Hostname": ("ip-10-64-33-9.us-west-2.compute.internal",)})
     played = Recorder(table).play(Baseline(WORKER))
 
-    assert not [name for name in played.names if name.startswith("Host name")]
+    assert not [name for name in played.names if name.startswith("Set the host name")]
     own = "127.0.1.1 ip-10-64-33-9.us-west-2.lab.internal ip-10-64-33-9.us-west-2 ip-10-64-33-9"
     assert f"{own} ip-10-64-33-9.us-west-2.compute.internal\n" in played.written("/etc/hosts")
 
@@ -430,7 +430,7 @@ def test_what_jobs_stand_on_is_never_upgraded_in_the_night(names: tuple[str, ...
 
 
 @pytest.mark.parametrize(
-    "package", ["openssh-server", "libssl3", "sudo", "curl", "runcible", "kubectl-extra", "linux-base"]
+    "package", ["openssh-server", "libssl3", "Configure sudo", "curl", "runcible", "kubectl-extra", "linux-base"]
 )
 def test_everything_else_is_upgraded(package: str) -> None:
     """The list holds back nothing that it does not mean."""

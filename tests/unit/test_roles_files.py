@@ -14,7 +14,7 @@ import pytest
 from bedplate.cli import run
 from bedplate.errors import InputError
 from roles.base import NO_CHANGES, Changes, Role
-from roles.files import Edit, Marks, Shipped, Texts, rendered, ship, with_line, with_words, written
+from roles.files import Edit, FileSignatures, Shipped, FileTexts, render, put_files, set_line, set_values, written
 from roles.repository import Pin, Repository, add
 from roles.system import Settable, install, otherwise
 from tests.testlab.fakes.node import Disk, Entry, Recorded, Recorder, recorded
@@ -39,7 +39,7 @@ class Sample(Role):
 
     def configure(self) -> Changes:
         """Put the files in place."""
-        return ship(self.first, TWO)
+        return put_files(self.first, TWO)
 
     def activate(self, changes: Changes) -> None:
         """Start nothing."""
@@ -102,7 +102,7 @@ def test_marks_are_what_a_real_shell_says(tmp_path: Path) -> None:
     odd.write_text("1\n")
     odd.chmod(0o640)
     (tmp_path / "link").symlink_to(odd)
-    fact = Marks()
+    fact = FileSignatures()
     asked = fact.command([str(odd), str(tmp_path / "link"), str(tmp_path), str(tmp_path / "none")])
 
     told = subprocess.run(["sh", "-c", asked.get_raw_value()], check=True, capture_output=True, text=True).stdout
@@ -116,11 +116,11 @@ def test_a_path_with_a_backslash_is_known_again(tmp_path: Path) -> None:
     """As in systemd's name for the unit of /mnt/lab-data: such a file is as it should be after one apply."""
     path = tmp_path / r"mnt-lab\x2ddata.mount"
     path.write_text("1\n")
-    asked = Marks().command([str(path)]).get_raw_value()
+    asked = FileSignatures().command([str(path)]).get_raw_value()
 
     told = subprocess.run(["sh", "-c", asked], check=True, capture_output=True, text=True).stdout
 
-    assert list(Marks().process(told.splitlines())) == [str(path)]
+    assert list(FileSignatures().process(told.splitlines())) == [str(path)]
     assert sha256(b"1\n").hexdigest() in told
 
 
@@ -194,7 +194,7 @@ def test_lists_are_fetched_only_for_what_is_missing() -> None:
 def test_a_template_that_lacks_a_value_is_refused(tmp_path: Path) -> None:
     """No file is ever shipped with a hole in it."""
     with pytest.raises(Exception, match="is undefined"):
-        rendered("baseline/motd.j2")
+        render("baseline/motd.j2")
 
 
 @pytest.mark.parametrize(
@@ -211,20 +211,20 @@ def test_a_template_that_lacks_a_value_is_refused(tmp_path: Path) -> None:
 )
 def test_a_key_has_one_value(text: str, wanted: str) -> None:
     """A key that is said, commented out, said twice or not said is said once; other keys stay as they are."""
-    assert with_words(text, {"A": "9"}) == wanted
-    assert with_words(wanted, {"A": "9"}) == wanted
+    assert set_values(text, {"A": "9"}) == wanted
+    assert set_values(wanted, {"A": "9"}) == wanted
 
 
 def test_a_line_stands_for_what_it_replaces() -> None:
     """The first line of its kind becomes ours, others of its kind go."""
-    assert with_line("x\numask 022\numask 077\n", r"umask\s", "umask 027") == "x\numask 027\n"
+    assert set_line("x\numask 022\numask 077\n", r"umask\s", "umask 027") == "x\numask 027\n"
 
 
 def test_texts_are_read_back_as_they_lie_there() -> None:
     """Empty lines and files without lines survive the one question about all."""
     told = ["==bedplate== /a", "one", "", "two", "==bedplate== /b"]
 
-    assert Texts().process(told) == {"/a": "one\n\ntwo\n", "/b": ""}
+    assert FileTexts().process(told) == {"/a": "one\n\ntwo\n", "/b": ""}
 
 
 def test_an_edit_is_a_value() -> None:
@@ -296,7 +296,7 @@ def test_lists_are_fetched_when_a_repository_is_new(system: Recorded) -> None:
     first = recorder.play(Adding())
     second = recorder.play(Adding())
 
-    assert first.names[-1] == "Lists of other archives"
+    assert first.names[-1] == "Update the apt lists of other repositories"
     assert first.commands[-1] == "apt-get update"
     assert second.changes == []
 

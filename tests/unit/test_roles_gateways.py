@@ -57,15 +57,15 @@ def test_charons_may_read_where_their_settings_lie(system: Recorded) -> None:
 
     for name in ("swanctl", "charon-systemd"):
         assert "/run/bedplate-ipsec/*         rw,\n" in played.written(f"/etc/apparmor.d/local/usr.sbin.{name}")
-    assert played.step("Bounds are read").commands
-    assert not again.step("Bounds are read").commands
+    assert played.step("Reload AppArmor profiles of strongSwan").commands
+    assert not again.step("Reload AppArmor profiles of strongSwan").commands
 
 
 def test_nothing_is_forwarded_before_the_guard_stands(system: Recorded) -> None:
     """The packet filter comes up first, then packets pass."""
     names = list(Recorder(system).play(GUARD).names)
 
-    assert names.index("Guard of tunnels") < names.index("Packets pass")
+    assert names.index("Start the tunnel guard") < names.index("Packets pass")
     assert SERVICE == "bedplate-guard.service"
 
 
@@ -84,8 +84,8 @@ def test_bgp_runs_with_its_daemon(system: Recorded) -> None:
     again = Recorder(system, played.disk).play(GUARD, stages=["configure", "activate"])
 
     assert "bgpd=yes\n" in played.written(BGP_DAEMONS)
-    assert played.step("BGP by what is written now").commands
-    assert not again.step("BGP by what is written now").commands
+    assert played.step("Restart FRR").commands
+    assert not again.step("Restart FRR").commands
 
 
 @pytest.mark.parametrize("missing", [("xfrm_interface",), ("esp4", "xfrm_interface")])
@@ -149,8 +149,8 @@ def test_a_gateway_is_made_alike_on_both_systems(system: Recorded) -> None:
     again = Recorder(answers, played.disk).play(*roles, stages=["configure", "activate"])
 
     assert {file.path for file in (*keeper_files(), *gateway_files(lab_gateways()[1]))} <= played.disk.entries.keys()
-    assert played.names.index("Guard of laptops") < played.names.index("Laptops over udp at boot")
-    assert any("install" in line and "openvpn" in line for line in played.step("Gateway of laptops").commands)
+    assert played.names.index("Start the laptop packet filter") < played.names.index("Laptops over udp at boot")
+    assert any("install" in line and "openvpn" in line for line in played.step("Install OpenVPN").commands)
     assert not [line for line in again.commands if line.startswith("upload") or " restart " in line]
 
 
@@ -236,7 +236,7 @@ def test_new_settings_start_the_exporter_anew() -> None:
     moved = recorder.play(Monitoring(IPv4Address("10.0.0.2")))
 
     assert same.changes == []
-    assert moved.changes == ["Where the exporter listens", "Exporter reads its settings"]
+    assert moved.changes == ["Configure the exporter", "Restart the exporter"]
 
 
 def test_the_exporter_never_listens_to_everybody() -> None:
@@ -245,7 +245,7 @@ def test_the_exporter_never_listens_to_everybody() -> None:
 
     installed = recorder.play(Monitoring(IPv4Address("10.0.0.1")), stages=["install"])
 
-    assert installed.names == ["Exporter waits for its address", "Node exporter"]
+    assert installed.names == ["Bind the exporter to loopback", "Install the node exporter"]
     assert listening(installed) == f"{NOBODY}:9100"
 
 
@@ -277,4 +277,4 @@ def test_a_unit_is_started_and_enabled_only_where_it_is_not(told: tuple[str, ...
 
     played = Recorder(table).play(Monitoring(IPv4Address("10.0.0.1")), stages=["activate"])
 
-    assert [*played.step("Exporter runs").commands] == [f"{each} {UNIT}" for each in does]
+    assert [*played.step("Start the exporter").commands] == [f"{each} {UNIT}" for each in does]

@@ -19,15 +19,15 @@ from roles.hardened.firewall import (
     MARK,
     PATH,
     UNIT_PATH,
-    Door,
-    doors_of,
+    InboundRule,
+    merge_rules,
     emergency_ruleset,
     ruleset,
 )
 from roles.hardened.logins import CONFIRM, SCRIPT, settings
-from roles.hardened.role import SYSCTL, Hardened, Modes, wanted
+from roles.hardened.role import SYSCTL, Hardened, FileModes, wanted
 from tests.testlab.fakes.node import Lines, Recorded, recorded
-from tests.testlab.fakes.node_states import again, fresh
+from tests.testlab.fakes.node_states import again, unhardened
 
 SSH = Rule("ssh-from-cellar", "SSH from the cellar", IPv4Network("192.168.40.0/22"), "tcp", 22)
 FIGURES = Rule("figures", "Figures", SSH.block, "tcp", 9100)
@@ -35,23 +35,23 @@ ROLE = Hardened(doors=(SSH,), duties=frozenset())
 DEBIAN = recorded("debian-12")
 TABLES = [DEBIAN, recorded("ubuntu-24.04")]
 LATER = ["configure", "activate"]
-ON_TRIAL = "Packet filter and sshd, on trial"
+ON_TRIAL = "Activate packet filter and sshd for confirmation"
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_the_bake_of_an_image_tries_nothing(table: Recorded) -> None:
     """Without a running system, files are written and nothing is put in force."""
-    played = fresh(table).play(ROLE, stages=["install", "configure"])
+    played = unhardened(table).play(ROLE, stages=["install", "configure"])
 
     assert ON_TRIAL not in played.names
-    assert "Kernel refuses strangers" not in played.names
+    assert "Apply kernel hardening sysctls" not in played.names
     assert not [line for line in played.commands if "systemctl" in line and "is-active" not in line]
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_what_is_wanted_is_written_and_tried_last(table: Recorded) -> None:
     """The texts lie where the trial finds them, readable by root alone, and the trial begins after all else."""
-    played = fresh(table).play(ROLE)
+    played = unhardened(table).play(ROLE)
 
     assert played.disk.entries["/etc/bedplate/wanted/filter.nft"].mode == 600
     assert "192.168.40.0/22" in played.written("/etc/bedplate/wanted/filter.nft")
@@ -62,7 +62,7 @@ def test_what_is_wanted_is_written_and_tried_last(table: Recorded) -> None:
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_a_second_run_changes_nothing(table: Recorded) -> None:
     """What is in place and in force is left alone."""
-    disk = fresh(table).play(ROLE).disk
+    disk = unhardened(table).play(ROLE).disk
 
     assert again(table, disk).play(ROLE, stages=LATER).changes == []
 
@@ -74,21 +74,21 @@ def test_a_second_run_changes_nothing(table: Recorded) -> None:
         (
             "files.DropIns",
             ("/run/systemd/system/bedplate-filter.service.d",),
-            "Units of the packet filter are as they are written",
+            "Remove drop-ins of the packet filter units",
         ),
-        ("hardened.role.Remountable", ("rw,nosuid",), "No programs in shared memory"),
-        ("hardened.role.Strength", ("rsa 3072", "short 0"), "Host key of 4096 bits"),
-        ("hardened.role.Strength", ("rsa", "short 0"), "Host key of 4096 bits"),
-        ("hardened.role.Strength", ("rsa 4096", "short 1"), "No short primes"),
-        ("hardened.role.Modes", ("644 root /etc/crontab",), "File modes"),
-        ("system.Settable", ("kernel.sysrq=1",), "Kernel refuses strangers"),
-        ("system.Settable", ("net.ipv6.conf.eth0.accept_ra=1",), "Kernel refuses strangers"),
+        ("hardened.role.Remountable", ("rw,nosuid",), "Remount /dev/shm with noexec"),
+        ("hardened.role.Strength", ("rsa 3072", "short 0"), "Replace the RSA host key by one of 4096 bits"),
+        ("hardened.role.Strength", ("rsa", "short 0"), "Replace the RSA host key by one of 4096 bits"),
+        ("hardened.role.Strength", ("rsa 4096", "short 1"), "Remove short primes of sshd"),
+        ("hardened.role.Modes", ("644 root /etc/crontab",), "Restrict file modes"),
+        ("system.Settable", ("kernel.sysrq=1",), "Apply kernel hardening sysctls"),
+        ("system.Settable", ("net.ipv6.conf.eth0.accept_ra=1",), "Apply kernel hardening sysctls"),
     ],
     ids=["filter", "drop-in", "memory", "weak-key", "no-key", "primes", "modes", "kernel", "interface"],
 )
 def test_what_was_changed_by_hand_is_mended(fact: str, answer: Lines, mended: str) -> None:
     """Each drift is mended by one operation, and nothing else is done."""
-    disk = fresh(DEBIAN).play(ROLE).disk
+    disk = unhardened(DEBIAN).play(ROLE).disk
 
     played = again(DEBIAN, disk, {f"roles.{fact}": answer}).play(ROLE, stages=LATER)
 
@@ -97,8 +97,8 @@ def test_what_was_changed_by_hand_is_mended(fact: str, answer: Lines, mended: st
 
 def test_what_lets_aws_s_keys_in_is_purged() -> None:
     """Canonical's images ask AWS for keys by an option of sshd, over which no file has a say; Debian's do not."""
-    steps = ("No keys but the fleet's", "sshd without its former options")
-    ubuntu, debian = (fresh(table).play(ROLE, stages=["install"]) for table in (recorded("ubuntu-24.04"), DEBIAN))
+    steps = ("Remove EC2 Instance Connect", "Restart sshd without EC2 Instance Connect")
+    ubuntu, debian = (unhardened(table).play(ROLE, stages=["install"]) for table in (recorded("ubuntu-24.04"), DEBIAN))
 
     purged, anew = (ubuntu.step(name).commands for name in steps)
     assert purged[0].endswith(" purge ec2-instance-connect")
@@ -109,29 +109,29 @@ def test_what_lets_aws_s_keys_in_is_purged() -> None:
 @pytest.mark.parametrize(("path", "reloads"), [("/etc/ssh/sshd_config", True), ("/etc/crontab", False)])
 def test_sshd_reads_a_file_anew_whose_mode_was_mended(path: str, *, reloads: bool) -> None:
     """The file has changed since the daemon read it, and the audit cannot tell a mode from a text."""
-    disk = fresh(DEBIAN).play(ROLE).disk
+    disk = unhardened(DEBIAN).play(ROLE).disk
 
     played = again(DEBIAN, disk, {"roles.hardened.role.Modes": (f"644 root {path}",)}).play(ROLE, stages=LATER)
 
-    assert any("reload ssh.service" in command for command in played.step("File modes").commands) is reloads
+    assert any("reload ssh.service" in command for command in played.step("Restrict file modes").commands) is reloads
 
 
 @pytest.mark.parametrize(("group", "mode"), [("syslog", "775"), ("root", "755")], ids=["ubuntu", "debian"])
 def test_the_folder_of_logs_is_as_its_distribution_has_it(group: str, mode: str) -> None:
     """Ubuntu's rsyslog makes logs by its group, and systemd sets that mode at each boot; Debian's is root."""
-    assert Modes().process([f"755 {group} /var/log"]) == {"/var/log": ("755", group)}
+    assert FileModes().process([f"755 {group} /var/log"]) == {"/var/log": ("755", group)}
     assert wanted("/var/log", group) == mode
     assert wanted("/etc/crontab", group) == "600"
 
 
 @pytest.mark.parametrize(
     ("doors", "written"),
-    [((SSH,), ["Packet filter"]), ((FIGURES,), ["Packet filter of emergencies", "Packet filter"])],
+    [((SSH,), ["Write the packet filter"]), ((FIGURES,), ["Write the emergency firewall rules", "Write the packet filter"])],
     ids=["another", "ssh"],
 )
 def test_a_door_that_closes_changes_the_filter_alone(doors: tuple[Rule, ...], written: list[str]) -> None:
     """An edit of the plan's doors writes one file and begins a trial; SSH's are in that of emergencies, too."""
-    disk = fresh(DEBIAN).play(Hardened(doors=(SSH, FIGURES), duties=frozenset())).disk
+    disk = unhardened(DEBIAN).play(Hardened(doors=(SSH, FIGURES), duties=frozenset())).disk
     shut = Hardened(doors=doors, duties=frozenset())
 
     played = again(DEBIAN, disk, {"roles.hardened.logins.InForce": None}).play(shut, stages=LATER)
@@ -143,7 +143,7 @@ def test_a_door_that_closes_changes_the_filter_alone(doors: tuple[Rule, ...], wr
 def test_calls_of_the_kernel_are_audited_in_each_form_that_the_machine_has(machine: str, bits: set[str]) -> None:
     """On x86_64 a program of 32 bits is another way to the same call; elsewhere auditctl might refuse the file."""
     table = DEBIAN.but({"server.Arch": (machine,)})
-    text = fresh(table).play(ROLE, stages=LATER).written("/etc/audit/rules.d/50-bedplate.rules")
+    text = unhardened(table).play(ROLE, stages=LATER).written("/etc/audit/rules.d/50-bedplate.rules")
 
     calls = [line for line in text.splitlines() if line.startswith("-a ")]
     assert {line.split("arch=")[1].split()[0] for line in calls} == bits
@@ -152,7 +152,7 @@ def test_calls_of_the_kernel_are_audited_in_each_form_that_the_machine_has(machi
 
 def test_the_host_key_by_which_the_node_is_known_stays() -> None:
     """Whoever recorded the key of type ed25519 is never refused after an apply."""
-    played = fresh(DEBIAN).play(ROLE)
+    played = unhardened(DEBIAN).play(ROLE)
 
     assert not [line for line in played.commands if "ed25519" in line]
 
@@ -170,7 +170,7 @@ def test_only_machines_that_pass_packets_on_may(duty: Duty, *, refuses: bool, re
 
     On a workbench it is the matter of what runs people's containers, which an apply must not turn off under them.
     """
-    played = fresh(DEBIAN).play(Hardened(doors=(), duties=frozenset({duty})))
+    played = unhardened(DEBIAN).play(Hardened(doors=(), duties=frozenset({duty})))
     text = played.written(SYSCTL)
 
     assert ("net.ipv4.ip_forward = 0" in text) is refuses
@@ -179,7 +179,7 @@ def test_only_machines_that_pass_packets_on_may(duty: Duty, *, refuses: bool, re
 
 def test_no_file_of_the_distribution_is_read_after_ours() -> None:
     """Both distributions bring 99-protect-links.conf, which sets fs.protected_fifos back at each boot."""
-    played = fresh(DEBIAN).play(Hardened(doors=(), duties=frozenset()))
+    played = unhardened(DEBIAN).play(Hardened(doors=(), duties=frozenset()))
 
     assert "fs.protected_fifos = 2\n" in played.written(SYSCTL)
     assert SYSCTL.rpartition("/")[2] > "99-sysctl.conf"
@@ -187,7 +187,7 @@ def test_no_file_of_the_distribution_is_read_after_ours() -> None:
 
 def test_a_fabric_may_answer_by_another_interface() -> None:
     """A machine with several interfaces on one network would drop its own packets under a strict filter."""
-    played = fresh(DEBIAN).play(Hardened(doors=(), duties=frozenset(), fabric=True))
+    played = unhardened(DEBIAN).play(Hardened(doors=(), duties=frozenset(), fabric=True))
 
     assert "net.ipv4.conf.all.rp_filter = 2\n" in played.written(SYSCTL)
 
@@ -251,7 +251,7 @@ def test_the_confirmation_is_the_program_that_the_role_ships() -> None:
 
 def test_su_asks_for_the_group_without_members() -> None:
     """The distribution's line of pam_wheel is set below pam_rootok; its other comments of that module go."""
-    played = fresh(DEBIAN).play(ROLE)
+    played = unhardened(DEBIAN).play(ROLE)
 
     assert played.written("/etc/pam.d/su") == (
         "auth       sufficient pam_rootok.so\n"
@@ -262,12 +262,12 @@ def test_su_asks_for_the_group_without_members() -> None:
 
 def test_pam_takes_the_profiles_when_one_has_changed() -> None:
     """pam-auth-update runs once for new profiles, and not again."""
-    first = fresh(DEBIAN).play(ROLE)
+    first = unhardened(DEBIAN).play(ROLE)
     disk = first.disk
     second = again(DEBIAN, disk).play(ROLE, stages=LATER)
 
-    assert first.step("PAM guards passwords").commands == ("DEBIAN_FRONTEND=noninteractive pam-auth-update --package",)
-    assert not second.step("PAM guards passwords").changed
+    assert first.step("Enable PAM profiles").commands == ("DEBIAN_FRONTEND=noninteractive pam-auth-update --package",)
+    assert not second.step("Enable PAM profiles").changed
 
 
 LAN = IPv4Network("192.168.40.0/22")
@@ -320,7 +320,7 @@ def test_nobody_on_a_node_that_is_shut_speaks_to_file_servers() -> None:
 
 def test_every_boot_begins_with_it(system: Recorded) -> None:
     """It lies there, root's alone, and is enabled, before the first filter is ever tried."""
-    played = fresh(system).play(
+    played = unhardened(system).play(
         Hardened(doors=(ROLES_HARDENED_EMERGENCY_SSH,), duties=frozenset()), stages=["install", "configure"]
     )
 
@@ -376,16 +376,16 @@ def test_blocks_of_one_port_are_one_set() -> None:
     """A block within another is said once, and neighbours are joined."""
     halves = [Rule(name, name, block, "tcp", 22) for name, block in zip("ab", LAN.subnets(1), strict=True)]
 
-    found = doors_of((*halves, ROLES_HARDENED_FILTER_SSH))
+    found = merge_rules((*halves, ROLES_HARDENED_FILTER_SSH))
 
-    assert found == (Door("from_tcp_22", "tcp", 22, (LAN,)),)
+    assert found == (InboundRule("from_tcp_22", "tcp", 22, (LAN,)),)
 
 
 def test_everywhere_swallows_every_block() -> None:
     """A port that is open to all needs no set."""
     anywhere = Rule("any", "any", ANYWHERE.block, "tcp", 22)
 
-    assert doors_of((ROLES_HARDENED_FILTER_SSH, anywhere)) == (Door("from_tcp_22", "tcp", 22, ()),)
+    assert merge_rules((ROLES_HARDENED_FILTER_SSH, anywhere)) == (InboundRule("from_tcp_22", "tcp", 22, ()),)
 
 
 def test_the_order_of_doors_changes_nothing() -> None:

@@ -13,7 +13,7 @@ from roles.files import text_of
 from roles.people.accounts import Accounted, Group, Login, Standing, dues, endings, refuse_conflicts
 from roles.people.role import KEPT, SUDOERS, HomesIn, People, image_endings, key_files, missing_homes, shuttings
 from tests.testlab.fakes.node import Disk, Entry, Recorded, Recorder
-from tests.testlab.fakes.node_states import ACCOUNTS, FRESH, answering, played
+from tests.testlab.fakes.node_states import ACCOUNTS, FRESH, with_accounts, played
 from tests.testlab.fleets.random import ADA, BOB
 
 
@@ -117,7 +117,7 @@ def test_keys_lie_outside_homes(system: Recorded) -> None:
 
 def test_sudo_reads_only_what_visudo_has_read(system: Recorded) -> None:
     """The text counts when it is whole and right; another administrator is one operation."""
-    step = played(system).step("Administrators")
+    step = played(system).step("Set sudo rights of administrators")
 
     (command,) = step.commands
     assert command.startswith("visudo --check --file=/etc/bedplate/sudoers --quiet && install ")
@@ -156,7 +156,7 @@ def test_lines_that_are_nobodys_are_skipped() -> None:
     """A blank line, one that somebody commented out, and one that asks another list end no apply."""
     told = Accounted().process(["login:", "login:+::::::", "login:#x:y", *FRESH, "group:", "group:+:::"])
 
-    assert (set(told.logins), set(told.groups)) == ({"root", "ubuntu"}, {"root", "sudo"})
+    assert (set(told.logins), set(told.groups)) == ({"root", "ubuntu"}, {"root", "Configure sudo"})
 
 
 ADA_THERE = Login("ada", 20000, 20000, "/home/ada", "/bin/bash")
@@ -205,8 +205,8 @@ def test_a_node_that_is_as_planned_is_left_alone() -> None:
         (replace(EVE_THERE, expires=""), "eve is locked out"),
         (replace(EVE_THERE, lock="$"), "eve is locked out"),
         (Login("eve", 20002, 20002, "/home/eve", "/bin/bash", "!", "1"), "eve is locked out"),
-        (replace(ROOT, lock="$"), "Root's password is locked"),
-        (replace(ROOT, lock=""), "Root's password is locked"),
+        (replace(ROOT, lock="$"), "Lock the password of root"),
+        (replace(ROOT, lock=""), "Lock the password of root"),
     ],
     ids=[
         "password",
@@ -275,7 +275,7 @@ OPEN = Login("ubuntu", 1000, 1000, "/home/ubuntu", "/bin/bash", "!")
 OPEN_ADMIN = Login("admin", 1001, 1001, "/home/admin", "/bin/bash", "$")
 CLOUD = Standing(
     {"ubuntu": OPEN},
-    {"ubuntu": Group("ubuntu", 1000), "sudo": Group("sudo", 27, frozenset({"ubuntu"}))},
+    {"ubuntu": Group("ubuntu", 1000), "Configure sudo": Group("Configure sudo", 27, frozenset({"ubuntu"}))},
     busy=frozenset({1000}),
     first={"ubuntu": FILE},
     granted=frozenset({"ubuntu"}),
@@ -350,14 +350,14 @@ def test_a_rule_of_sudo_goes_and_those_of_others_stay(tmp_path: Path) -> None:
     }
 
 
-KEYS_ON_TRIAL = "Ways of administrators, on trial"
+KEYS_ON_TRIAL = "Confirm access of administrators"
 
 
 def test_administrators_ways_are_tried_before_anybody_is_locked_out(system: Recorded) -> None:
     """What was there is kept, all is written, somebody comes in anew, and only then who left goes."""
     names = played(system, (*FRESH, "login:eve:x:20002:20002::/home/eve:/bin/bash", "lock:eve:*:")).names
 
-    order = ["Former ways of administrators", "Keys of ada", "Administrators", KEYS_ON_TRIAL, "eve is locked out"]
+    order = ["Save access of administrators", "Keys of ada", "Set sudo rights of administrators", KEYS_ON_TRIAL, "eve is locked out"]
     assert [name for name in names if name in order] == order
 
 
@@ -367,7 +367,7 @@ def test_a_person_without_rights_is_no_trial(system: Recorded) -> None:
     disk.write(SUDOERS, Entry(content=disk.read("/etc/bedplate/sudoers"), mode=440))
     others = replace(ACCOUNTS, people=(ACCOUNTS.people[0], replace(ACCOUNTS.people[1], keys=(ADA,))))
 
-    again = Recorder(answering(system, FRESH), disk).play(People(others), stages=("configure",))
+    again = Recorder(with_accounts(system, FRESH), disk).play(People(others), stages=("configure",))
 
     assert "Keys of bob" in again.changes
     assert KEYS_ON_TRIAL not in again.names
@@ -379,13 +379,13 @@ def test_a_trial_that_was_cut_off_is_ended_by_the_next_apply(system: Recorded) -
     disk.write(SUDOERS, Entry(content=disk.read("/etc/bedplate/sudoers"), mode=440))
     kept = Disk.of({KEPT: "/etc/sudoers.d/bedplate\n"}).entries[KEPT]
 
-    settled = Recorder(answering(system, FRESH), disk).play(People(ACCOUNTS), stages=("configure",))
+    settled = Recorder(with_accounts(system, FRESH), disk).play(People(ACCOUNTS), stages=("configure",))
     disk.write(KEPT, kept)
-    cut = Recorder(answering(system, FRESH), disk).play(People(ACCOUNTS), stages=("configure",))
+    cut = Recorder(with_accounts(system, FRESH), disk).play(People(ACCOUNTS), stages=("configure",))
 
     assert KEYS_ON_TRIAL not in settled.names
-    assert [name for name in cut.names if name in ("Former ways of administrators", KEYS_ON_TRIAL)] == [
-        "Former ways of administrators",
+    assert [name for name in cut.names if name in ("Save access of administrators", KEYS_ON_TRIAL)] == [
+        "Save access of administrators",
         KEYS_ON_TRIAL,
     ]
 

@@ -14,10 +14,10 @@ from bedplate.plan.nodes import MountKind
 from roles.storage.exports import EXPORTS, GANESHA, SETTINGS, server_of
 from roles.storage.mounts import MARK, NOTICE, SHELL, loopback, mounted, shared, tunnel, unit_name, version
 from roles.storage.mounts import TABLE as MOUNTS_TABLE
-from roles.storage.role import TABLE, UNITS, Finding, Found, Storage, gone, hidden
-from tests.testlab.fakes.agent import loaded
+from roles.storage.role import TABLE, UNITS, ReadStorage, Found, Storage, gone, move_hidden_homes
+from tests.testlab.fakes.agent import load_program
 from tests.testlab.fakes.node import Disk, Recorder, recorded
-from tests.testlab.fakes.node_states import CLOUD, FOUND, HOME, NOTHING, SHARE, stored_played
+from tests.testlab.fakes.node_states import CLOUD, FOUND, HOME, NOTHING, SHARE, play_storage
 from tests.testlab.fleets.variants import lab_node
 
 
@@ -99,7 +99,7 @@ def test_a_tunnel_begins_where_its_stores_name_says() -> None:
 
 def test_whoever_applies_keeps_their_home() -> None:
     """An account of the machine's own, whose keys lie in its home, moves beside what hides it; people's stay."""
-    names = stored_played(Storage(mounts=(HOME,))).names
+    names = play_storage(Storage(mounts=(HOME,))).names
 
     moved = names.index("Home of ubuntu beside /home/ubuntu")
     assert moved < names.index("home.automount runs")
@@ -110,15 +110,15 @@ def test_a_home_that_no_mount_hides_stays() -> None:
     """Nor does one that only begins alike."""
     homes = {"ubuntu": (1000, "/home/ubuntu"), "worker": (1001, "/home2/worker")}
 
-    assert [due.name for due in hidden(["/data"], homes)] == []
-    (due,) = hidden(["/home"], homes)
+    assert [due.name for due in move_hidden_homes(["/data"], homes)] == []
+    (due,) = move_hidden_homes(["/home"], homes)
     assert due.name == "Home of ubuntu beside /home/ubuntu"
     assert due.commands[0].startswith("install -d -m 755 /var/lib/bedplate/home && ")
 
 
 def test_the_guard_looks_after_every_mount_and_nothing_else() -> None:
     """A share of one's own needs none."""
-    disk = stored_played(Storage((HOME, replace(HOME, store="data", path="/data")), (SHARE,))).disk
+    disk = play_storage(Storage((HOME, replace(HOME, store="data", path="/data")), (SHARE,))).disk
 
     assert disk.read(TABLE).splitlines() == [
         "cellar-home /home nas.cellar.lab.internal",
@@ -129,21 +129,21 @@ def test_the_guard_looks_after_every_mount_and_nothing_else() -> None:
 @pytest.mark.parametrize("distribution", ["debian-12", "ubuntu-24.04"])
 def test_both_distributions_have_what_the_role_starts(distribution: str) -> None:
     """Packages and units are called alike on both."""
-    done = stored_played(Storage((CLOUD,), (SHARE,)), distribution)
+    done = play_storage(Storage((CLOUD,), (SHARE,)), distribution)
 
-    assert {"bedplate-efs-home.service runs", "home.automount runs", "nfs-server runs", "No portmapper"} <= {
+    assert {"bedplate-efs-home.service runs", "home.automount runs", "nfs-server runs", "Mask rpcbind"} <= {
         *done.names
     }
 
 
 def test_a_node_without_storage_is_left_alone() -> None:
     """It is asked one question, for what it had before."""
-    assert stored_played(Storage()).names == []
+    assert play_storage(Storage()).names == []
 
 
 def test_every_unit_of_ours_says_so() -> None:
     """By it they are found when they are to go."""
-    disk = stored_played(Storage((HOME, replace(CLOUD, path="/cloud")), ())).disk
+    disk = play_storage(Storage((HOME, replace(CLOUD, path="/cloud")), ())).disk
 
     units = [path for path in disk.entries if path.startswith("/etc/systemd/system/")]
     assert len(units) == 10
@@ -166,7 +166,7 @@ BUCKETS = (
 
 def test_a_node_knows_the_buckets_that_it_reads() -> None:
     """By the store's name, with the region that each is in; no credential is written down."""
-    disk = stored_played(Storage(buckets=BUCKETS, region="us-west-2")).disk
+    disk = play_storage(Storage(buckets=BUCKETS, region="us-west-2")).disk
 
     assert disk.read("/etc/bedplate/buckets").splitlines() == [
         "data-sets s3://lab-data-sets-1-eu-north-1 eu-north-1",
@@ -193,7 +193,7 @@ def test_the_command_line_of_aws_comes_by_its_sums() -> None:
 
 def test_who_logs_in_reads_how_data_sets_are_had() -> None:
     """Beside the message of the day: the folders, and a command for each store that works as it stands."""
-    told = stored_played(Storage(mounts=(HOME,), buckets=BUCKETS, region="us-west-2")).disk.read(NOTICE)
+    told = play_storage(Storage(mounts=(HOME,), buckets=BUCKETS, region="us-west-2")).disk.read(NOTICE)
 
     assert told.splitlines()[:4] == [
         "  shared folders: /home",
@@ -207,16 +207,16 @@ def test_who_logs_in_where_no_role_is_reads_that_too() -> None:
     """A site's machine is lent nothing by AWS; one that shares nothing says nothing."""
     lent = Storage(buckets=BUCKETS, region="us-west-2", holds_role=False)
 
-    assert "with credentials of your own:\n" in stored_played(lent).disk.read(NOTICE)
-    assert NOTICE not in stored_played(Storage()).disk.entries
+    assert "with credentials of your own:\n" in play_storage(lent).disk.read(NOTICE)
+    assert NOTICE not in play_storage(Storage()).disk.entries
 
 
 def test_a_list_that_left_the_file_goes() -> None:
     """A variable for a bucket that is no more would send people to nobody's, or to somebody's."""
     found = tuple(f"told:{path}" for path in (NOTICE, SHELL, MOUNTS_TABLE))
 
-    less = stored_played(Storage(mounts=(HOME,)), found=found)
-    none = stored_played(Storage(), found=found)
+    less = play_storage(Storage(mounts=(HOME,)), found=found)
+    none = play_storage(Storage(), found=found)
 
     assert {name for name in less.names if name.startswith("No /")} == {
         f"No {p} any more" for p in (SHELL, MOUNTS_TABLE)
@@ -320,7 +320,7 @@ def test_a_node_that_is_as_planned_has_nothing_to_lose() -> None:
 def test_exports_that_left_the_file_end() -> None:
     """With the server, whichever it was."""
     for path, service in ((EXPORTS, "nfs-server"), (GANESHA, "nfs-ganesha")):
-        (step,) = stored_played(Storage(), found=(f"exports:{path}",)).steps
+        (step,) = play_storage(Storage(), found=(f"exports:{path}",)).steps
         assert step.name == "Nothing is exported any more"
         assert service in step.commands[1]
 
@@ -336,11 +336,11 @@ def test_what_a_node_has_is_read_from_one_answer() -> None:
         "source:/:ext4:/dev/vda1",
     )
 
-    found = Finding().process(lines)
+    found = ReadStorage().process(lines)
 
     assert found.units == {"home.mount": "/home", "bedplate-storage-guard.timer": ""}
     assert found.sources == {"/home": "nas:/srv/home", "/": "/dev/vda1"}
-    assert found.told_users("/home") == "bash ada"
+    assert found.describe_users("/home") == "bash ada"
     assert not found.portmapper
 
 
@@ -350,7 +350,7 @@ NOWHERE = "127.0.0.2"
 @pytest.fixture
 def guard(tmp_path: Path) -> ModuleType:
     """Give the guard, with a table of one mount and folders of its own; it may take off nothing."""
-    module = loaded("storage/bedplate-storage-guard")
+    module = load_program("storage/bedplate-storage-guard")
     table = tmp_path / "mounts"
     table.write_text(f"home /home {NOWHERE}\ndata /data {NOWHERE}\n")
     module.__dict__.update(TABLE=str(table), SILENT=str(tmp_path / "silent"), ASIDE=str(tmp_path / "lost"), taken=[])

@@ -28,7 +28,7 @@ from roles.workbench.role import (
 )
 from roles.workbench.scratch import SCRIPT, UNIT, Folders, Quotas, keeps_quotas
 from roles.workbench.scratch import TABLE as SCRATCH_TABLE
-from tests.testlab.fakes.agent import loaded
+from tests.testlab.fakes.agent import load_program
 from tests.testlab.fakes.node import Entry, Recorded, Recorder, recorded
 from tests.testlab.run import need_program
 
@@ -45,7 +45,7 @@ USUAL = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games
 
 def test_tools_come_in_one_call() -> None:
     """tmux, screen, git, a compiler and htop are there, from the distribution."""
-    command = Recorder(DEBIAN).play(BENCH).step("Tools").commands[-1]
+    command = Recorder(DEBIAN).play(BENCH).step("Install tools").commands[-1]
 
     assert {"tmux", "screen", "git", "build-essential", "htop", "cmake"} <= set(command.split())
 
@@ -57,7 +57,7 @@ def test_tools_come_in_one_call() -> None:
 )
 def test_nvtop_is_there_for_gpus(table: Recorded, gpus: Hardware | None, *, installed: bool) -> None:
     """A machine without GPUs needs none, and Debian's main archive has none."""
-    command = Recorder(table).play(Workbench((), gpus)).step("Tools").commands[-1]
+    command = Recorder(table).play(Workbench((), gpus)).step("Install tools").commands[-1]
 
     assert ("nvtop" in command.split()) is installed
 
@@ -246,7 +246,7 @@ def test_a_node_is_told_whose_scratch_is_and_what_it_is_made_of() -> None:
     played = Recorder(ROLES_WORKBENCH_SCRATCH_DEBIAN).play(Workbench((ADA, BEN), None, (A, B)))
 
     assert played.written(SCRATCH_TABLE) == f"disk {A}\ndisk {B}\nperson ada 20000\nperson ben 20001\n"
-    assert played.step("/scratch at each boot").commands == (
+    assert played.step("Start bedplate-scratch.service").commands == (
         f"systemctl --no-reload --quiet enable {UNIT}",
         f"systemctl start {UNIT}",
     )
@@ -289,7 +289,7 @@ def test_disks_are_mounted_where_there_are_some(
     """Those of the file, or those that a machine of EC2 has of its host."""
     table = ROLES_WORKBENCH_SCRATCH_DEBIAN.but({LOCAL: local})
 
-    assert (done(Recorder(table), Workbench((ADA, BEN), None, disks)) == ["Disks at /scratch"]) is mounts
+    assert (done(Recorder(table), Workbench((ADA, BEN), None, disks)) == ["Mount /scratch"]) is mounts
 
 
 def test_what_is_mounted_already_serves() -> None:
@@ -310,7 +310,7 @@ def test_only_what_has_several_disks_gets_what_joins_them(disks: tuple[str, ...]
 
     names = Recorder(table).play(Workbench((ADA,), None, disks)).names
 
-    assert ("One device of several disks" in names) is striped
+    assert ("Install mdadm" in names) is striped
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ FOREIGN = {
 @pytest.fixture
 def program(tmp_path: Path) -> ModuleType:
     """Give the program with folders of its own; what it mounts and limits is noted in `asked`, and not done."""
-    module, really = loaded(PROGRAM), loaded(PROGRAM).told
+    module, really = load_program(PROGRAM), load_program(PROGRAM).told
     places = {"SYS": "sys", "SCRATCH": "scratch", "TABLE": "table", "MOUNTS": "mounts", "DEV": "dev"}
     module.__dict__.update({name: str(tmp_path / place) for name, place in places.items()})
     module.__dict__.update(PATIENCE=0, asked=[], can_count=lambda: True)
@@ -452,7 +452,7 @@ def test_a_machine_that_has_no_modules_cannot_count(monkeypatch: pytest.MonkeyPa
     """Nothing there that could load one is an answer, too."""
     monkeypatch.setenv("PATH", "/nowhere")
 
-    assert loaded(PROGRAM).can_count() is False
+    assert load_program(PROGRAM).can_count() is False
 
 
 @pytest.mark.parametrize("what", sorted(FOREIGN))
