@@ -50,7 +50,7 @@ def keep_names() -> None:
 
 def motd_files(node: NodePlan) -> tuple[Shipped, ...]:
     """Return the message of the day; Ubuntu's news are disabled."""
-    roles = " and ".join(sorted(duty.value for duty in node.duties)) or "machine"
+    roles = " and ".join(sorted(role.value for role in node.duties)) or "machine"
     return (
         Shipped("Write the message of the day", "/etc/motd", render("baseline/motd.j2", node=node, roles=roles)),
         Shipped("Disable Ubuntu's news at login", "/etc/default/motd-news", "ENABLED=0\n"),

@@ -113,7 +113,7 @@ class NodeRun:
         """Let the roles read the node's state and declare their operations. Raises Trouble."""
         self.only = only
         with ctx_host.use(self.host):
-            self._raise_as_trouble("Read the node's state", self._deploy)
+            self._raise_as_node_error("Read the node's state", self._deploy)
 
     def changes(self) -> tuple[str, ...]:
         """Return the keys of the operations that would change something now."""
@@ -164,7 +164,7 @@ class NodeRun:
         connector, name = self.host.connector, name_of(self.state, self.host, key)
         connector.operation, connector.error_output = name, ""
         self._report(Step.BEGINS, name=name)
-        succeeded = self._raise_as_trouble(name, lambda: run_host_op(self.state, self.host, key))
+        succeeded = self._raise_as_node_error(name, lambda: run_host_op(self.state, self.host, key))
         if not succeeded:
             raise operation_error(self.host.name, name, connector.error_output)
         meta = self.state.get_op_data_for_host(self.host, key).operation_meta
@@ -179,7 +179,7 @@ class NodeRun:
             self._confirm(name)
         return changed
 
-    def _raise_as_trouble(self, operation: str, act: Callable[[], object]) -> object:
+    def _raise_as_node_error(self, operation: str, act: Callable[[], object]) -> object:
         try:
             return act()
         except CommandFailed:
@@ -279,7 +279,7 @@ class _Run:
                 self._plan(node_run)
                 self._apply(node_run)
             except Exception as error:  # noqa: BLE001  an error of one node must not end the others
-                event = trouble_of(node_run.host.name, _to_trouble(error))
+                event = trouble_of(node_run.host.name, _to_node_error(error))
                 self.report(replace(event, seconds=monotonic() - node_run.started))
             finally:
                 node_run.close()
@@ -309,7 +309,7 @@ class _Run:
             node_run.apply(self.stopped.is_set)
 
 
-def _to_trouble(error: Exception) -> Trouble:
+def _to_node_error(error: Exception) -> Trouble:
     if isinstance(error, Trouble):
         return error
     if isinstance(error, BedplateError):

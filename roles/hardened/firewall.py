@@ -62,7 +62,7 @@ def merge_rules(rules: Iterable[Rule]) -> tuple[InboundRule, ...]:
     return tuple(_inbound_rule(*key, blocks[key]) for key in sorted(blocks))
 
 
-def ruleset(rules: Iterable[Rule], duties: frozenset[Duty]) -> str:
+def ruleset(rules: Iterable[Rule], node_roles: frozenset[Duty]) -> str:
     """Return the rules of a node, which nftables loads in one transaction."""
     all_rules = tuple(rules)
     return render(
@@ -70,10 +70,10 @@ def ruleset(rules: Iterable[Rule], duties: frozenset[Duty]) -> str:
         inbound=merge_rules(all_rules),
         to_files=FILES,
         mounters=MOUNTERS,
-        carries_pods=bool(duties & PODS),
+        carries_pods=bool(node_roles & PODS),
         pods=pods_of(all_rules),
-        forwards=bool(duties & FORWARDERS),
-        bridges=_BRIDGES if duties & HOSTS else (),
+        forwards=bool(node_roles & FORWARDERS),
+        bridges=_BRIDGES if node_roles & HOSTS else (),
     )
 
 

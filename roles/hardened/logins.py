@@ -112,9 +112,9 @@ RELOAD = "if systemctl --quiet is-active ssh.service; then systemctl reload ssh.
 README = Shipped("Explain ignored sshd files", "/etc/ssh/sshd_config.d/README", text_of("hardened/sshd-readme"))
 
 
-def settings(duties: frozenset[Duty]) -> str:
+def settings(node_roles: frozenset[Duty]) -> str:
     """Return the configuration of sshd."""
-    forwarding = "local" if duties & _FORWARDING else "no"
+    forwarding = "local" if node_roles & _FORWARDING else "no"
     return render("hardened/sshd.conf.j2", keys=KEYS, forwarding=forwarding, own_keys=(",".join(IMAGE_ACCOUNTS),))
 
 

@@ -188,15 +188,15 @@ def set_modes() -> None:
 SYSCTL = "/etc/sysctl.d/99-zz-bedplate-hardened.conf"
 
 
-def settings(duties: frozenset[Duty], *, fabric: bool) -> str:
+def settings(node_roles: frozenset[Duty], *, fabric: bool) -> str:
     """Return the sysctl settings.
 
     Reverse path filtering is loose on nodes that forward packets and on nodes with a fabric, which have several
     interfaces in one network: replies may leave by another interface. On nodes where users run containers, forwarding
     is not set: Docker or Podman enables it.
     """
-    forwards = bool(duties & FORWARDERS)
-    hosts = bool(duties & HOSTS)
+    forwards = bool(node_roles & FORWARDERS)
+    hosts = bool(node_roles & HOSTS)
     return render("hardened/sysctl.conf.j2", forwards=forwards, hosts=hosts, loose=forwards or fabric)
 
 
@@ -245,13 +245,13 @@ _RESTART_SSHD = (
 
 @dataclass(frozen=True, slots=True)
 class Hardened(Role):
-    """A hardened node: `doors` are its inbound firewall rules, `duties` its node roles.
+    """A hardened node: `rules` are its inbound firewall rules.
 
     `fabric`: it may have several interfaces in one network.
     """
 
-    doors: tuple[Rule, ...]
-    duties: frozenset[Duty]
+    rules: tuple[Rule, ...]
+    node_roles: frozenset[Duty]
     fabric: bool = False
     name: ClassVar[str] = "hardened"
     space: ClassVar[DiskSpace] = DiskSpace(programs=80, state=16)
@@ -281,9 +281,9 @@ class Hardened(Role):
 
     @property
     def _settings(self) -> str:
-        return settings(self.duties, fabric=self.fabric)
+        return settings(self.node_roles, fabric=self.fabric)
 
     @property
     def _confirmation(self) -> Confirmation:
-        packets = ruleset(self.doors, self.duties)
-        return Confirmation(packets, logins.settings(self.duties), emergency_ruleset(self.doors))
+        packets = ruleset(self.rules, self.node_roles)
+        return Confirmation(packets, logins.settings(self.node_roles), emergency_ruleset(self.rules))

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.nodes.apply import Kind, Trouble
+from roles.engine import connection as engine_connection
 from roles.engine.agent import READY, receive, send
 from roles.engine.connection import Connection, agent_program
 from tests.testlab.fakes.agent import agent_options, connect
@@ -119,7 +120,7 @@ def test_a_timeout_is_told_from_exit_code_124(connection: Connection) -> None:
 
 def test_a_hanging_agent_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed file server can block the agent; the command's timeout still applies."""
-    monkeypatch.setattr("roles.engine.connection._GRACE", 0.5)
+    monkeypatch.setattr(engine_connection, "_GRACE", 0.5)
     connection = Connection("here", ("sh", "-c", 'eval "exec $1"', "sh"), agent_options(tmp_path))
 
     with pytest.raises(Trouble, match="no answer to a query") as error:
@@ -215,7 +216,7 @@ def test_output_of_the_login_shell_is_skipped(tmp_path: Path) -> None:
         ("No ED25519 host key is known for x\nHost key verification failed.", Kind.REFUSED, "host key not recorded"),
         ("kex_exchange_identification: weird", Kind.UNREACHED, "weird"),
     ],
-    ids=["key", "silent", "name", "password", "sudoers", "Configure sudo", "python", "changed", "unknown", "other"],
+    ids=["key", "silent", "name", "password", "sudoers", "sudo", "python", "changed", "unknown", "other"],
 )
 def test_a_failed_login_is_explained(output: str, kind: Kind, message: str, tmp_path: Path) -> None:
     """Each known output of ssh and sudo has a message and a fix."""
@@ -246,7 +247,7 @@ def test_sudo_runs_in_english(tmp_path: Path) -> None:
 
 def test_a_hanging_login_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hanging login is reported as a node that does not answer."""
-    monkeypatch.setattr("roles.engine.connection._LOGIN_SECONDS", 0.5)
+    monkeypatch.setattr(engine_connection, "_LOGIN_SECONDS", 0.5)
 
     with pytest.raises(Trouble, match="no answer to a query"):
         Connection("here", ("sh", "-c", "exec sleep 600", "sh"), agent_options(tmp_path))

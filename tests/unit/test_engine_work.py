@@ -18,7 +18,7 @@ from pyinfra.operations import files, server
 from bedplate.nodes.apply import Event, Kind, Order, Step, Target, event_of, write_order
 from bedplate.plan.nodes import standing_nodes
 from roles.base import NO_CHANGES, Changes, DiskSpace, Role
-from roles.engine import connector
+from roles.engine import connector, work
 from roles.engine.connection import login_trouble, operation_error
 from roles.engine.work import disk_space_error, work_through
 from tests.testlab.fakes.agent import GATE, NAS, Notebook, changes, order_of, run_order, starts
@@ -257,7 +257,7 @@ def test_the_confirming_login_is_retried(tmp_path: Path) -> None:
 
 def test_a_failed_confirmation_ends_the_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node reverts the change itself; the error names the operation."""
-    monkeypatch.setattr("roles.engine.work.LOGIN_RETRIES", 1.0)
+    monkeypatch.setattr(work, "LOGIN_RETRIES", 1.0)
     shell = tmp_path / "shell"
     shell.write_text(f'#!/bin/sh\ntest ! -e {tmp_path}/run/unconfirmed/trial || exit 255\nexec sh -c "$1"\n')
     shell.chmod(0o755)

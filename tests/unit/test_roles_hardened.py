@@ -32,7 +32,7 @@ from tests.testlab.fakes.node_states import hardened, unhardened
 
 SSH = Rule("ssh-from-cellar", "SSH from the cellar", IPv4Network("192.168.40.0/22"), "tcp", 22)
 METRICS = Rule("metrics", "Metrics", SSH.block, "tcp", 9100)
-ROLE = Hardened(doors=(SSH,), duties=frozenset())
+ROLE = Hardened(rules=(SSH,), node_roles=frozenset())
 DEBIAN = recorded("debian-12")
 TABLES = [DEBIAN, recorded("ubuntu-24.04")]
 LATER = ["configure", "activate"]  # the stages after `install`
@@ -126,17 +126,17 @@ def test_the_log_folder_keeps_the_mode_of_its_distribution(group: str, mode: str
 
 
 @pytest.mark.parametrize(
-    ("doors", "operations"),
+    ("rules", "operations"),
     [
         ((SSH,), ["Write the packet filter"]),
         ((METRICS,), ["Write the emergency firewall rules", "Write the packet filter"]),
     ],
     ids=["another", "ssh"],
 )
-def test_a_removed_firewall_rule_changes_only_the_filter(doors: tuple[Rule, ...], operations: list[str]) -> None:
+def test_a_removed_firewall_rule_changes_only_the_filter(rules: tuple[Rule, ...], operations: list[str]) -> None:
     """A change of rules writes the packet filter, and the emergency rules only if it concerns SSH."""
-    disk = unhardened(DEBIAN).play(Hardened(doors=(SSH, METRICS), duties=frozenset())).disk
-    role = Hardened(doors=doors, duties=frozenset())
+    disk = unhardened(DEBIAN).play(Hardened(rules=(SSH, METRICS), node_roles=frozenset())).disk
+    role = Hardened(rules=rules, node_roles=frozenset())
 
     played = hardened(DEBIAN, disk, {InForce.name: None}).play(role, stages=LATER)
 
@@ -162,16 +162,16 @@ def test_the_ed25519_host_key_is_never_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("duty", "refuses", "reverse"),
+    ("node_role", "refuses", "reverse"),
     [
         (Duty.FILES, True, "1"),
         (Duty.WORKBENCH, False, "1"),
-        *((duty, False, "2") for duty in (Duty.WORKER, Duty.TUNNELS, Duty.LAPTOPS)),
+        *((node_role, False, "2") for node_role in (Duty.WORKER, Duty.TUNNELS, Duty.LAPTOPS)),
     ],
 )
-def test_only_forwarding_nodes_have_forwarding_enabled(duty: Duty, *, refuses: bool, reverse: str) -> None:
+def test_only_forwarding_nodes_have_forwarding_enabled(node_role: Duty, *, refuses: bool, reverse: str) -> None:
     """Forwarding is disabled on other nodes; on a workbench it is left to Docker or Podman."""
-    played = unhardened(DEBIAN).play(Hardened(doors=(), duties=frozenset({duty})))
+    played = unhardened(DEBIAN).play(Hardened(rules=(), node_roles=frozenset({node_role})))
     text = played.written(SYSCTL)
 
     assert ("net.ipv4.ip_forward = 0" in text) is refuses
@@ -180,7 +180,7 @@ def test_only_forwarding_nodes_have_forwarding_enabled(duty: Duty, *, refuses: b
 
 def test_our_sysctl_file_is_read_last() -> None:
     """99-protect-links.conf of both distributions sets a weaker fs.protected_fifos."""
-    played = unhardened(DEBIAN).play(Hardened(doors=(), duties=frozenset()))
+    played = unhardened(DEBIAN).play(Hardened(rules=(), node_roles=frozenset()))
 
     assert "fs.protected_fifos = 2\n" in played.written(SYSCTL)
     assert SYSCTL.rpartition("/")[2] > "99-sysctl.conf"
@@ -188,7 +188,7 @@ def test_our_sysctl_file_is_read_last() -> None:
 
 def test_a_node_with_a_fabric_has_loose_reverse_path_filtering() -> None:
     """A node with several interfaces in one network would drop its own packets under a strict filter."""
-    played = unhardened(DEBIAN).play(Hardened(doors=(), duties=frozenset(), fabric=True))
+    played = unhardened(DEBIAN).play(Hardened(rules=(), node_roles=frozenset(), fabric=True))
 
     assert "net.ipv4.conf.all.rp_filter = 2\n" in played.written(SYSCTL)
 
@@ -320,7 +320,7 @@ def test_emergency_rules_block_users_from_file_servers() -> None:
 
 def test_emergency_rules_are_enabled_before_the_first_filter(system: Recorded) -> None:
     """The rules and their unit are written and enabled in the image."""
-    played = unhardened(system).play(Hardened(doors=(SSH,), duties=frozenset()), stages=["install", "configure"])
+    played = unhardened(system).play(Hardened(rules=(SSH,), node_roles=frozenset()), stages=["install", "configure"])
 
     assert played.disk.entries[PATH].mode == 600
     assert played.disk.entries[ENABLED].content == UNIT_PATH
@@ -363,10 +363,10 @@ def test_other_inbound_packets_are_dropped() -> None:
     assert "set " not in text
 
 
-@pytest.mark.parametrize("duty", sorted(Duty))
-def test_router_advertisements_are_dropped(duty: Duty) -> None:
+@pytest.mark.parametrize("node_role", sorted(Duty))
+def test_router_advertisements_are_dropped(node_role: Duty) -> None:
     """Sysctls do not apply to existing interfaces and systemd-networkd, so the filter drops them."""
-    assert "nd-router-advert" not in ruleset((SSH,), frozenset({duty}))
+    assert "nd-router-advert" not in ruleset((SSH,), frozenset({node_role}))
 
 
 def test_blocks_of_one_port_are_merged() -> None:
@@ -404,44 +404,44 @@ def test_only_our_table_is_replaced() -> None:
     ]
 
 
-@pytest.mark.parametrize("duty", sorted(Duty))
-def test_only_forwarding_nodes_forward(duty: Duty) -> None:
+@pytest.mark.parametrize("node_role", sorted(Duty))
+def test_only_forwarding_nodes_forward(node_role: Duty) -> None:
     """Kubernetes nodes and gateways have their own rules; the forward chain of other nodes drops."""
     drop = "hook forward priority filter; policy drop;"
 
-    assert (drop in ruleset((), frozenset({duty}))) is (duty not in FORWARDERS)
+    assert (drop in ruleset((), frozenset({node_role}))) is (node_role not in FORWARDERS)
 
 
-@pytest.mark.parametrize("duty", sorted(Duty))
-def test_users_cannot_connect_to_file_servers(duty: Duty) -> None:
+@pytest.mark.parametrize("node_role", sorted(Duty))
+def test_users_cannot_connect_to_file_servers(node_role: Duty) -> None:
     """Only root and stunnel may connect to an NFS server; other users get a reset."""
-    rules = chain(ruleset((), frozenset({duty})), "output")
+    rules = chain(ruleset((), frozenset({node_role})), "output")
 
     reject = "tcp dport 2049 meta skuid != { 0, 61184-65519 } counter reject with tcp reset"
     assert rules == ["type filter hook output priority filter; policy accept;", reject]
     assert PEOPLE_IDS.stop <= 61184
 
 
-@pytest.mark.parametrize("duty", sorted(Duty))
-def test_pods_cannot_connect_to_file_servers(duty: Duty) -> None:
+@pytest.mark.parametrize("node_role", sorted(Duty))
+def test_pods_cannot_connect_to_file_servers(node_role: Duty) -> None:
     """Pods may connect only to NFS servers in other pods; gateways still forward NFS of other nodes."""
     pods = Rule("all-from-pods", "All from pods", IPv4Network("10.244.0.0/16"))
-    text = ruleset((pods,), frozenset({duty}))
+    text = ruleset((pods,), frozenset({node_role}))
 
     reject = "ip daddr != 10.244.0.0/16 tcp dport 2049 counter reject with tcp reset"
-    assert (reject in text) is (duty in {Duty.WORKER, Duty.CONTROL})
+    assert (reject in text) is (node_role in {Duty.WORKER, Duty.CONTROL})
 
 
-@pytest.mark.parametrize("duty", sorted(set(Duty) - FORWARDERS))
-def test_only_workbenches_forward_for_containers(duty: Duty) -> None:
+@pytest.mark.parametrize("node_role", sorted(set(Duty) - FORWARDERS))
+def test_only_workbenches_forward_for_containers(node_role: Duty) -> None:
     """A workbench forwards packets of its container bridges, and published ports to allowed sources."""
-    rules = chain(ruleset((SSH, ALL), frozenset({duty})), "forward")[1:]
+    rules = chain(ruleset((SSH, ALL), frozenset({node_role})), "forward")[1:]
 
     bridges = [f'iifname "{name}" accept' for name in ("docker*", "br-*", "podman*", "cni-podman*")]
     published = "ct status dnat ip saddr @from_all accept"
     reject = "tcp dport 2049 counter reject with tcp reset"
     expected = ["ct state established,related accept", published, reject, *bridges, "counter drop"]
-    assert rules == (expected if duty in HOSTS else [])
+    assert rules == (expected if node_role in HOSTS else [])
 
 
 def values(text: str) -> dict[str, str]:
@@ -455,7 +455,7 @@ def values(text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("duty", "forwarding"),
+    ("node_role", "forwarding"),
     [
         (Duty.WORKBENCH, "local"),
         (Duty.TUNNELS, "local"),
@@ -465,9 +465,9 @@ def values(text: str) -> dict[str, str]:
         (Duty.FILES, "no"),
     ],
 )
-def test_only_workbenches_and_gateways_allow_port_forwarding(duty: Duty, forwarding: str) -> None:
+def test_only_workbenches_and_gateways_allow_port_forwarding(node_role: Duty, forwarding: str) -> None:
     """A workbench needs port forwarding for notebooks; a worker does not."""
-    assert values(settings(frozenset({duty})))["allowtcpforwarding"] == forwarding
+    assert values(settings(frozenset({node_role})))["allowtcpforwarding"] == forwarding
 
 
 def test_keys_are_only_read_from_a_folder_of_root() -> None:
