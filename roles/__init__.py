@@ -1,4 +1,4 @@
-"""What a node is made to be: roles of three stages, run by pyinfra on the machines of the cloud and of sites alike.
+"""The roles of a node: packages, files and services that pyinfra configures on cloud machines and machines of sites.
 
-Everything that a role puts on a machine lies beside it. Roles take values of the plan; none reads the fleet file.
+A role takes values of the plan and never reads the fleet file. The files that it writes to a node are in its folder.
 """

@@ -1,19 +1,27 @@
-"""What every role is: three stages, each of which runs for all roles of a node before the next begins.
+"""The base class of roles, and the order in which their stages run.
 
-Install needs no running systemd, so the bake of an image runs the same code as a live node; activate needs it.
+`install` needs no running systemd, so an image build runs the same code as a node; `activate` needs it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pyinfra.api.operation import OperationMeta
 from pyinfra.context import host
 from pyinfra.operations import server
+from pyinfra.operations.util import any_changed
 
-Changes = Sequence[OperationMeta]
-NO_CHANGES: Changes = ()
+Changes = Mapping[str, OperationMeta]
+"""The operations that write files, by path."""
+NO_CHANGES: Changes = {}
+
+
+def changed(changes: Changes, *paths: str) -> Callable[[], bool]:
+    """Return the `_if` condition that one of these files has changed; any file, if no path is given."""
+    # Without `configure` nothing has changed.
+    return any_changed(*(changes[path] for path in paths or changes) if changes else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +34,23 @@ class DiskSpace:
 
 
 class Role(ABC):
-    """One service on a node; subclasses are frozen dataclasses of what the plan says about it."""
+    """A service on a node. Subclasses are frozen dataclasses of the plan's values for it."""
 
     name: ClassVar[str]
     space: ClassVar[DiskSpace] = DiskSpace()
-    """What `install` needs at most: installed sizes and archives of apt on Debian 12, with a third more."""
+    """The most space that `install` needs: installed sizes and archives of apt on Debian 12, plus a third."""
 
     @abstractmethod
     def install(self) -> None:
-        """Put packages on the node; needs no systemd and knows nothing of this one node."""
+        """Install packages; needs no systemd and no value of this one node."""
 
     @abstractmethod
     def configure(self) -> Changes:
-        """Write what this node's services read; return the operations whose change activate answers."""
+        """Write the files of this node's services; return the changes that `activate` needs."""
 
     @abstractmethod
     def activate(self, changes: Changes) -> None:
-        """Start what is to run, and restart what reads what has changed."""
+        """Start services, and restart or reload those whose files have changed."""
 
 
 STAGES = ("install", "configure", "activate")
@@ -51,35 +59,37 @@ STAGES = ("install", "configure", "activate")
 def deploy(
     roles: tuple[Role, ...], only: Collection[str] | None = None, stages: Collection[str] | None = None
 ) -> tuple[tuple[Role, frozenset[str]], ...]:
-    """Declare to pyinfra the operations of the wanted roles, stage by stage; None wants all.
+    """Declare the operations of the selected roles and stages to pyinfra; None selects all.
 
-    Return each role with the keys of the operations that its install declared.
+    Each stage runs for all roles before the next stage begins. Return each role with the keys of the operations that
+    its `install` declared.
     """
-    wanted = [role for role in roles if only is None or role.name in only]
-    chosen = STAGES if stages is None else stages
+    selected = [role for role in roles if only is None or role.name in only]
+    selected_stages = STAGES if stages is None else stages
     installs: list[tuple[Role, frozenset[str]]] = []
-    if "install" in chosen:
-        for role in wanted:
+    if "install" in selected_stages:
+        for role in selected:
             before = frozenset(host.op_hash_order)
             role.install()
             installs.append((role, frozenset(host.op_hash_order) - before))
     changes: dict[str, Changes] = {}
-    if "configure" in chosen:
-        changes = {role.name: role.configure() for role in wanted}
-    if "activate" in chosen:
-        for role in wanted:
+    if "configure" in selected_stages:
+        changes = {role.name: role.configure() for role in selected}
+    if "activate" in selected_stages:
+        for role in selected:
             role.activate(changes.get(role.name, NO_CHANGES))
     return tuple(installs)
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """One thing to do: the name that an operator reads, and the commands that do it."""
+class PendingChange:
+    """A change to make: the operation's name, and its commands."""
 
     name: str
     commands: tuple[str, ...]
 
 
-def carry_out(dues: Iterable[Due]) -> list[OperationMeta]:
-    """Declare one operation for each."""
-    return [server.shell(name=due.name, commands=list(due.commands)) for due in dues]
+def run_changes(changes: Iterable[PendingChange]) -> None:
+    """Declare one operation for each change."""
+    for change in changes:
+        server.shell(name=change.name, commands=list(change.commands))

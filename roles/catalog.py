@@ -1,4 +1,4 @@
-"""Which node gets which roles: a pure function of its plan, in the order in which they take effect."""
+"""The roles of each node, in the order in which they are configured: a pure function of the node's plan."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -24,15 +24,15 @@ from roles.workbench.role import Workbench
 
 
 def roles_of(node: NodePlan) -> tuple[Role, ...]:
-    """Return the roles of a node, each told only what it needs."""
+    """Return the roles of a node."""
     return tuple(_roles(node))
 
 
 def _roles(node: NodePlan) -> Iterator[Role]:
     yield Baseline(node)
-    homes = next((each.path for each in node.shares if each.mount == HOMES), None)
+    homes = next((share.path for share in node.shares if share.mount == HOMES), None)
     yield People(node.accounts, homes, FIRST if node.ground is Ground.METAL else None)
-    # Jobs of a worker run in containers, which bring what they read with.
+    # Jobs on a worker run in containers, which have their own S3 client.
     buckets = node.buckets if Duty.WORKBENCH in node.duties else ()
     yield Storage(node.mounts, node.shares, buckets, node.region, node.ground is Ground.CLOUD)
     if Duty.WORKBENCH in node.duties:
@@ -44,8 +44,8 @@ def _roles(node: NodePlan) -> Iterator[Role]:
         yield Guard(node.elsewhere, speaks_bgp=Duty.TUNNELS in node.duties)
     if node.laptops:
         yield OpenVpn(node.laptops)
-    # The last: its activation is on trial, and the time of the trial runs until the operator has come in again.
-    yield Hardened(doors=node.doors, duties=node.duties, fabric=node.gpus is not None)
+    # Last: its change of firewall and sshd is reverted unless a new login confirms it in time.
+    yield Hardened(rules=node.doors, node_roles=node.duties, fabric=node.gpus is not None)
 
 
 def names_of(node: NodePlan) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ def names_of(node: NodePlan) -> tuple[str, ...]:
 
 @cache
 def machines(file: Path) -> Mapping[str, NodePlan]:
-    """Return the machines that always stand; raises FleetFaults, or InputError for what the lock does not hold yet."""
+    """Return the permanent machines by name. Raises FleetFaults, or InputError if fleet.lock is outdated."""
     catalog = load_catalog()
     loaded = load_fleet(file, catalog)
     record = read_lock(lock_path(file), loaded.fleet.name)

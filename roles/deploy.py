@@ -1,8 +1,8 @@
-"""What pyinfra runs for each node: `pyinfra roles/inventory.py roles/deploy.py`.
+"""The deploy script for plain pyinfra: `pyinfra roles/inventory.py roles/deploy.py`.
 
-The node is the machine of its name in the fleet file that its data name. `stages` and `only` name the stages and the
-roles that are wanted, one or a list, as in `--data only=monitoring`; all where they are left out. Nobody confirms a new
-packet filter here: within two minutes, `ssh NODE sudo bedplate-trial confirm`.
+It configures each machine of the inventory. `--data only=monitoring` selects roles and `--data stages=install` selects
+stages; without them all run. Plain pyinfra does not confirm new firewall rules: run `ssh NODE sudo bedplate-trial
+confirm` within two minutes, or the node reverts them.
 """
 
 from pathlib import Path
@@ -13,11 +13,11 @@ from roles.base import deploy
 from roles.catalog import machines, roles_of
 
 
-def _told(name: str) -> list[str] | None:
-    """Return what the data of the node say under a name: one word is a list of one."""
-    words = host.data.get(name)
-    return [words] if isinstance(words, str) else words
+def _read_list(name: str) -> list[str] | None:
+    """Return a list from the node's data; a single word becomes a list of one."""
+    value = host.data.get(name)
+    return [value] if isinstance(value, str) else value
 
 
 node = machines(Path(host.data.fleet))[host.name]
-deploy(roles_of(node), only=_told("only"), stages=_told("stages"))
+deploy(roles_of(node), only=_read_list("only"), stages=_read_list("stages"))

@@ -1,7 +1,7 @@
-"""An inventory that plain pyinfra reads: the machines of the fleet file that BEDPLATE_FLEET names, or of fleet.yaml.
+"""The inventory for plain pyinfra: the permanent machines of the fleet file in BEDPLATE_FLEET, or of fleet.yaml.
 
-They go by the names of the plan: `bedplate node ssh-config --write` tells ssh where each is, and by which key it is
-known. What the fleet file lacks is told as the command line tells it, with its exit status.
+ssh must know the names: `bedplate node ssh-config --write FILE` writes their addresses and host keys. Errors in the
+fleet file are printed as bedplate prints them, with its exit codes.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Archives of packages beside the distribution's: each with the one key that may sign it, and only for what is pinned.
+"""Additional apt repositories, each with its signing key and a list of pinned packages.
 
-For roles whose packages the distribution lacks; none needs one yet.
-What a repository holds beyond its pins is never taken from it, not even in a newer version than the distribution's.
+For roles whose packages the distribution lacks; no role needs one yet. apt installs only the pinned packages from such
+a repository, even if it has newer versions of others.
 """
 
 from collections.abc import Sequence
@@ -10,17 +10,16 @@ from hashlib import sha256
 from urllib.parse import urlsplit
 
 from pyinfra.operations import apt
-from pyinfra.operations.util import any_changed
 
-from roles.base import Changes
-from roles.files import Shipped, ship
+from roles.base import Changes, changed
+from roles.files import Shipped, put_files
 
-_NEVER, _WANTED = -1, 990
+_NEVER, _PREFERRED = -1, 990
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Packages, as apt's patterns, and the version that may be installed: `1.33.*`."""
+    """Packages (apt patterns) and the version to install: `1.33.*`."""
 
     packages: tuple[str, ...]
     version: str
@@ -28,9 +27,9 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """An archive; `key` is its public key in armour, `key_sum` the SHA-256 of that text.
+    """An apt repository; `key` is its ASCII-armoured public key, `key_sum` the SHA-256 of that text.
 
-    Raises ValueError where the key does not have this sum.
+    Raises ValueError if the key has another checksum.
     """
 
     name: str
@@ -42,18 +41,24 @@ class Repository:
     pins: tuple[Pin, ...]
 
     def __post_init__(self) -> None:
-        found = sha256(self.key.encode()).hexdigest()
-        if found != self.key_sum:
-            raise ValueError(f"{self.name}: the key has the SHA-256 {found}, not {self.key_sum}")
+        digest = sha256(self.key.encode()).hexdigest()
+        if digest != self.key_sum:
+            raise ValueError(f"{self.name}: the key has the SHA-256 {digest}, not {self.key_sum}")
 
     @property
     def files(self) -> tuple[Shipped, Shipped, Shipped]:
-        """Its key, its source, its pins."""
+        """The key, the source and the pins."""
         keyring = f"/etc/apt/keyrings/{self.name}.asc"
         return (
-            Shipped(f"Key of {self.name}", keyring, self.key),
-            Shipped(f"Source {self.name}", f"/etc/apt/sources.list.d/{self.name}.sources", self._source(keyring)),
-            Shipped(f"Pins of {self.name}", f"/etc/apt/preferences.d/{self.name}", self._preferences()),
+            Shipped(f"Write the key of repository {self.name}", keyring, self.key),
+            Shipped(
+                f"Write the source of repository {self.name}",
+                f"/etc/apt/sources.list.d/{self.name}.sources",
+                self._source(keyring),
+            ),
+            Shipped(
+                f"Write the pins of repository {self.name}", f"/etc/apt/preferences.d/{self.name}", self._preferences()
+            ),
         )
 
     def _source(self, keyring: str) -> str:
@@ -62,16 +67,16 @@ class Repository:
         return "".join(f"{name}: {value}\n" for name, value in (*fields.items(), ("Signed-By", keyring)))
 
     def _preferences(self) -> str:
-        """Return the pins: apt takes a package from here only in the version that is named."""
-        # A stanza by name goes before one by `*`, and its priority holds for every origin of that version.
-        named = "".join(_stanza(" ".join(pin.packages), f"version {pin.version}", _WANTED) for pin in self.pins)
-        return named + _stanza("*", f'origin "{urlsplit(self.uri).hostname or ""}"', _NEVER)
+        """Return the pins: apt installs only the named versions from this repository."""
+        # A pin by name precedes one by `*`; its priority applies to every origin of that version.
+        pins = "".join(_stanza(" ".join(pin.packages), f"version {pin.version}", _PREFERRED) for pin in self.pins)
+        return pins + _stanza("*", f'origin "{urlsplit(self.uri).hostname or ""}"', _NEVER)
 
 
 def add(repositories: Sequence[Repository]) -> Changes:
-    """Declare repositories; their lists are fetched when one of them is new or another."""
-    changes = ship(*(file for each in repositories for file in each.files))
-    apt.update(name="Lists of other archives", _if=any_changed(*changes))
+    """Declare repositories; apt lists are updated after a change."""
+    changes = put_files(*(file for repository in repositories for file in repository.files))
+    apt.update(name="Update the apt lists of other repositories", _if=changed(changes))
     return changes
 
 

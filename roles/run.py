@@ -1,13 +1,13 @@
-"""The process that applies: an order on its input, events as lines of JSON on its output.
+"""The process that applies: reads an order from stdin and writes events to stdout as lines of JSON.
 
-It ends when all nodes are done; when its input ends before that, between two operations of each node.
+It exits when all nodes are done. If stdin ends earlier, each node stops after its current operation.
 """
 
 from gevent import monkey
 
 monkey.patch_all()
 
-import sys  # noqa: E402  everything that is loaded from here on shall find the patched sockets
+import sys  # noqa: E402  imported after the patch, so that every module gets the patched sockets
 
 from bedplate.nodes.apply import read_order  # noqa: E402
 from roles.engine.work import work_through  # noqa: E402

@@ -1,4 +1,4 @@
-"""Packages of a role, in one call of apt: lists are fetched only when something is missing, and nothing else goes."""
+"""Operations and facts that several roles share: packages, systemd units, sysctls, Python environments."""
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -10,27 +10,28 @@ from pyinfra.context import host
 from pyinfra.facts.deb import DebPackages
 from pyinfra.operations import apt, server
 
-LISTS_SECONDS = 3600
+_LISTS_SECONDS = 3600
+SYSTEMD_SYSCTL = "/usr/lib/systemd/systemd-sysctl"
 
 
-def install(name: str, packages: Sequence[str], *, ends_apply: bool = True) -> OperationMeta:
-    """Declare that packages are installed, without those that they merely recommend.
+def install_packages(name: str, packages: Sequence[str], *, ends_apply: bool = True) -> OperationMeta:
+    """Declare that packages are installed, without recommended ones; apt lists are updated only if one is missing.
 
-    A failure ends the apply, or is told at its end where nothing else waits for it.
+    With `ends_apply=False` an error is reported at the end of the apply, for packages that no other operation needs.
     """
     missing = set(packages) - set(host.get_fact(DebPackages))
     return apt.packages(
         name=name,
         packages=list(packages),
         update=bool(missing),
-        cache_time=LISTS_SECONDS,
+        cache_time=_LISTS_SECONDS,
         no_recommends=True,
         _ignore_errors=not ends_apply,
     )
 
 
-def purge(name: str, packages: Sequence[str]) -> OperationMeta:
-    """Declare that packages are not installed, with their settings gone."""
+def purge_packages(name: str, packages: Sequence[str]) -> OperationMeta:
+    """Declare that packages and their configuration files are removed."""
     return apt.packages(name=name, packages=list(packages), present=False, purge=True)
 
 
@@ -38,109 +39,109 @@ _ACTIVE, _ENABLED = "active", "enabled"
 _LINKS = "/etc/systemd/system"
 
 
-class States(FactBase[Mapping[str, frozenset[str]]]):
-    """What each unit is, of active and enabled, by the name that it was asked by."""
+class UnitStates(FactBase[Mapping[str, frozenset[str]]]):
+    """The states of each unit (`active`, `enabled`), by unit."""
 
     default = dict
 
     def command(self, units: Sequence[str]) -> StringCommand:
-        """Ask systemd what is active, and the disk what is enabled, of which systemd may remember what it was."""
+        """Ask systemd which units are active; read from disk which are enabled, for systemd may have stale data."""
         self._units = tuple(units)
         quoted = [QuoteString(unit) for unit in units]
         links = [StringCommand("*.wants/", unit, _separator="") for unit in quoted]
         return StringCommand("systemctl is-active", *quoted, f"; cd {_LINKS} && ls -d", *links, "2>/dev/null || true")
 
     def process(self, output: Iterable[str]) -> Mapping[str, frozenset[str]]:
-        """Read a word for each unit, in their order, then the links that start units at boot."""
+        """Parse one state a unit, in order, then the links of enabled units."""
         lines = list(output)
         count = len(self._units)
         links = {line.rpartition("/")[2] for line in lines[count:]}
-        words = zip(self._units, lines[:count], strict=True)
-        return {unit: frozenset((word, _ENABLED) if unit in links else (word,)) for unit, word in words}
+        states = zip(self._units, lines[:count], strict=True)
+        return {unit: frozenset((state, _ENABLED) if unit in links else (state,)) for unit, state in states}
 
 
-def keep_running(wanted: Mapping[str, str], *, ends_apply: bool = True) -> list[OperationMeta]:
-    """Declare that units run, now and after a boot; by the name of the operation.
+def start_units(units: Mapping[str, str], *, ends_apply: bool = True) -> None:
+    """Declare that units are running and enabled; `units` has them by operation name.
 
-    One that does not start ends the apply, or is told at its end where nothing else waits for it.
+    With `ends_apply=False` an error is reported at the end of the apply, for units that no other operation needs.
     """
-    among = tuple(wanted.values())
-    return [_run(name=name, unit=unit, among=among, _ignore_errors=not ends_apply) for name, unit in wanted.items()]
+    for name, unit in units.items():
+        _start_unit(name=name, unit=unit, units=tuple(units.values()), _ignore_errors=not ends_apply)
 
 
 @operation()
-def _run(unit: str, among: Sequence[str]) -> Generator[PyinfraCommand, None, None]:
-    states = host.get_fact(States, units=among).get(unit, frozenset())
+def _start_unit(unit: str, units: Sequence[str]) -> Generator[PyinfraCommand, None, None]:
+    states = host.get_fact(UnitStates, units=units).get(unit, frozenset())
     if _ENABLED not in states:
-        # What is started now is started by hand; who wants it at boot is read at boot.
+        # No daemon-reload: `start` does not need the links, and the next boot reads them.
         yield StringCommand("systemctl --no-reload --quiet enable", QuoteString(unit))
     if _ACTIVE not in states:
         yield StringCommand("systemctl start", QuoteString(unit))
     if {_ENABLED, _ACTIVE} <= states:
-        host.noop(f"{unit} runs, and starts at boot")
+        host.noop(f"{unit} is running and enabled")
 
 
 class Settable(FactBase[Mapping[str, str]]):
-    """The values of those settings that may be set here."""
+    """The values of the writable sysctls, by key."""
 
     default = dict
 
     def command(self, keys: Sequence[str]) -> StringCommand:
-        """Read each setting that can be written, all in one program."""
+        """Read all writable sysctls with one awk."""
         paths = (f"/proc/sys/{key.replace('.', '/')}" for key in keys)
         quoted = [path if "*" in path else QuoteString(path) for path in paths]
-        own = 'do [ ! -w "$p" ] || set -- "$@" "$p"; done'
-        told = 'FNR == 1 { n = substr(FILENAME, 11); gsub("/", ".", n); print n "=" $0 }'
-        return StringCommand("set --; for p in", *quoted, f"; {own}; [ $# = 0 ] || awk '{told}' \"$@\"")
+        select = 'do [ ! -w "$p" ] || set -- "$@" "$p"; done'
+        show = 'FNR == 1 { n = substr(FILENAME, 11); gsub("/", ".", n); print n "=" $0 }'
+        return StringCommand("set --; for p in", *quoted, f"; {select}; [ $# = 0 ] || awk '{show}' \"$@\"")
 
     def process(self, output: Iterable[str]) -> Mapping[str, str]:
-        """Part names from values, which the kernel sets apart by tabs."""
+        """Split keys from values, in which the kernel separates numbers by tabs."""
         pairs = (line.partition("=") for line in output)
         return {key: " ".join(value.split()) for key, _, value in pairs}
 
 
-def otherwise(found: Mapping[str, str], wanted: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the settings whose value is not the wanted one; a key by its name goes before one by `*`."""
-    return {key: value for key, value in found.items() if _wanted(key, wanted) not in (None, value)}
+def otherwise(actual: Mapping[str, str], desired: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the sysctls whose actual value differs from the desired one; an exact key precedes a `*` pattern."""
+    return {key: value for key, value in actual.items() if _desired_value(key, desired) not in (None, value)}
 
 
-def hold(name: str, file: str, wanted: Mapping[str, str]) -> None:
-    """Declare that the running kernel has these values, which a file of sysctl.d gives it at boot."""
-    if otherwise(host.get_fact(Settable, keys=tuple(wanted)), wanted):
-        server.shell(name=name, commands=[f"/usr/lib/systemd/systemd-sysctl {file}"])
+def apply_sysctls(name: str, file: str, desired: Mapping[str, str]) -> None:
+    """Declare that the running kernel has the values that a sysctl.d file sets at boot."""
+    if otherwise(host.get_fact(Settable, keys=tuple(desired)), desired):
+        server.shell(name=name, commands=[f"{SYSTEMD_SYSCTL} {file}"])
 
 
-def _wanted(key: str, wanted: Mapping[str, str]) -> str | None:
-    return wanted.get(key) or next((value for each, value in wanted.items() if fnmatchcase(key, each)), None)
+def _desired_value(key: str, desired: Mapping[str, str]) -> str | None:
+    return desired.get(key) or next((value for name, value in desired.items() if fnmatchcase(key, name)), None)
 
 
 class Container(FactBase[bool]):
-    """Whether systemd sees a container around itself."""
+    """Whether the node is a container."""
 
     default = bool
 
     def command(self) -> str:
-        """Ask systemd, which says `none` on a machine of its own."""
+        """Ask systemd, which prints `none` on a real or virtual machine."""
         return "systemd-detect-virt --container || true"
 
     def process(self, output: Iterable[str]) -> bool:
-        """Take every other word for a container."""
+        """Treat any other word as a container."""
         return "".join(output).strip() not in {"", "none"}
 
 
 PACKAGES = ("ca-certificates", "python3-venv")
-# What python3-venv brings for ensurepip, which copies it into each new folder and compiles it: five seconds for a
-# program that is used once. It runs as it is. Source: /usr/lib/python3.11/ensurepip of Debian 12, 3.12 of Ubuntu 24.04.
+# The wheel of python3-venv. ensurepip would copy and compile it into each environment, which takes 5 s; pip also runs
+# from the wheel. Source: /usr/lib/python3.11/ensurepip of Debian 12, 3.12 of Ubuntu 24.04.
 _PIP = "/usr/share/python-wheels/pip-*.whl"
-# The machine's own authorities: a company's mirror or proxy signs with its own.
+# The node's own CA certificates: a company's mirror or proxy may have a private CA.
 _TRUST = "PIP_CERT=/etc/ssl/certs/ca-certificates.crt"
 
 
-def taken(folder: str, wanted: str) -> list[str]:
-    """Return the commands that make a folder anew with what a file lists by its sums."""
+def venv_commands(folder: str, requirements: str) -> list[str]:
+    """Return the commands that recreate a virtual environment from a requirements file with hashes."""
     pip = f"set -- {_PIP} && PYTHONPATH=$1 {_TRUST} {folder}/bin/python -m pip --quiet --no-cache-dir"
-    how = "--disable-pip-version-check --require-hashes --only-binary :all: --no-deps"
+    options = "--disable-pip-version-check --require-hashes --only-binary :all: --no-deps"
     return [
         f"python3 -m venv --clear --without-pip {folder}",
-        f"{pip} install {how} --requirement {wanted}",
+        f"{pip} install {options} --requirement {requirements}",
     ]

@@ -1,1 +1,1 @@
-"""What every node is before it serves anything: a name, the time, packages that are trusted, limits."""
+"""The base configuration of every node: host name, clock, locale, apt, limits and sysctls."""

@@ -1,7 +1,7 @@
-"""Files of sources as text: lines of the older form, stanzas of the newer one. Reads alone; judges and changes nothing.
+"""apt on every node: signed sources, unattended security upgrades, pinned packages, restarts after upgrades.
 
-Sources: sources.list(5) and deb822(5). A line of blanks parts two stanzas here, as it does to whoever wrote it; apt
-itself takes them for one, of whose fields the last counts, until the role writes the file with an empty line.
+Parses both formats of source files, see sources.list(5) and deb822(5). A line of blanks separates two stanzas here; apt
+reads them as one stanza, in which the last value of a field counts, until the role writes the file with an empty line.
 """
 
 import re
@@ -12,8 +12,7 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.facts.server import OsRelease
 
-from roles.base import Changes
-from roles.files import Shipped, rendered, ship, text_of
+from roles.files import Shipped, put_files, render, text_of
 
 _LINE = re.compile(r"\s*(?P<kind>deb(?:-src)?)\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<rest>[^\s#]+\s+[^\s#].*)")
 _FIELD = re.compile(r"(?P<name>[A-Za-z-]+)\s*:")
@@ -21,7 +20,7 @@ _FIELD = re.compile(r"(?P<name>[A-Za-z-]+)\s*:")
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A source of the older form; `rest` is all behind the options, as it stands."""
+    """A source in one-line format; `rest` is the text after the options."""
 
     kind: str
     options: tuple[str, ...]
@@ -29,18 +28,18 @@ class SourceLine:
 
     @property
     def suite(self) -> str:
-        """The release, or a folder that ends in a slash."""
+        """The suite, or an exact path that ends in a slash."""
         return self.rest.partition("#")[0].split()[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Stanza:
-    """A source of the newer form: its lines, each behind the name of its field in small letters, none for a remark."""
+    """A source in deb822 format: its lines, each with its field name in lower case (empty for a comment)."""
 
     rows: tuple[tuple[str, str], ...]
 
     def words(self, field: str) -> tuple[str, ...]:
-        """Return the words of a field, which may go on over lines; of two fields of a name the last counts."""
+        """Return the words of a field, which may span lines; of two fields with the same name the last counts."""
         words: tuple[str, ...] = ()
         for line in (line for name, line in self.rows if name == field):
             start = _FIELD.match(line)
@@ -49,96 +48,98 @@ class Stanza:
 
 
 def read_line(text: str) -> SourceLine | None:
-    """Return the source of a line, nothing where it has none."""
-    found = _LINE.fullmatch(text)
-    return SourceLine(found["kind"], tuple((found["options"] or "").split()), found["rest"]) if found else None
+    """Return the source of a line, or None."""
+    match = _LINE.fullmatch(text)
+    return SourceLine(match["kind"], tuple((match["options"] or "").split()), match["rest"]) if match else None
 
 
 def read_stanzas(text: str) -> tuple[Stanza, ...]:
-    """Return all that stands between empty lines, remarks too."""
-    return tuple(Stanza(tuple(_rows(each.strip("\n")))) for each in re.split(r"\n\s*\n", text))
+    """Return the stanzas of a file, comments included."""
+    return tuple(Stanza(tuple(_rows(part.strip("\n")))) for part in re.split(r"\n\s*\n", text))
 
 
 def _rows(text: str) -> Iterator[tuple[str, str]]:
     name = ""
     for line in text.splitlines():
-        if found := _FIELD.match(line):
-            name = found["name"].lower()
+        if match := _FIELD.match(line):
+            name = match["name"].lower()
         yield "" if line.startswith("#") else name, line
 
 
 _FOLDER = "/etc/apt/sources.list.d"
-# Options of a source that take it without a good signature: sources.list(5).
-_BLIND = ("trusted", "allow-insecure", "allow-weak", "allow-downgrade-to-insecure")
+# Options that accept a source without a valid signature: sources.list(5).
+_INSECURE = ("trusted", "allow-insecure", "allow-weak", "allow-downgrade-to-insecure")
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """A distribution's own archive: the name of its release, and the keyring that signs it."""
+    """A distribution's archive: its codename and its keyring."""
 
     codename: str
     keyring: str
 
     def holds(self, suite: str) -> bool:
-        """Say whether a suite is of this release: `noble`, `noble-security`."""
+        """Return whether a suite belongs to this release: `noble`, `noble-security`."""
         return re.fullmatch(rf"{re.escape(self.codename)}(-[a-z-]+)?(/\S*)?", suite) is not None
 
 
 class SourceFiles(FactBase[Mapping[str, str]]):
-    """The text of each file that names sources, by its path."""
+    """The text of each source file, by path."""
 
     default = dict
 
     def command(self) -> str:
-        """Put the file's name before each of its lines."""
+        """Print each line with the name of its file."""
         return f"grep -sH '' /etc/apt/sources.list {_FOLDER}/*.list {_FOLDER}/*.sources || true"
 
     def process(self, output: Iterable[str]) -> Mapping[str, str]:
-        """Gather the lines of each file."""
-        found: dict[str, str] = {}
+        """Join the lines of each file."""
+        texts: dict[str, str] = {}
         for line in output:
             path, _, text = line.partition(":")
-            found[path] = f"{found.get(path, '')}{text}\n"
-        return found
+            texts[path] = f"{texts.get(path, '')}{text}\n"
+        return texts
 
 
-def sign_sources() -> Changes:
-    """Declare that every source of the distribution names its keyring, and that none is trusted blindly."""
-    archive = archive_here()
-    texts = {path: (text, signed(text, path, archive)) for path, text in host.get_fact(SourceFiles).items()}
-    return ship(*(Shipped(f"Signed sources in {path}", path, new) for path, (old, new) in texts.items() if new != old))
+def sign_sources() -> None:
+    """Declare that each source of the distribution names its keyring, and that none is accepted unsigned."""
+    archive = read_archive()
+    texts = {path: (text, add_keyrings(text, path, archive)) for path, text in host.get_fact(SourceFiles).items()}
+    put_files(
+        *(Shipped(f"Require signatures in {path}", path, new) for path, (old, new) in texts.items() if new != old)
+    )
 
 
-def archive_here() -> Archive:
-    """Return the archive of the node's own release."""
+def read_archive() -> Archive:
+    """Return the archive of the node's release."""
     release = host.get_fact(OsRelease)
     return Archive(release["version_codename"], f"/usr/share/keyrings/{release['id']}-archive-keyring.gpg")
 
 
-def signed(text: str, path: str, archive: Archive) -> str:
-    """Return a file of sources with a key for each source of the archive, and without blind trust."""
+def add_keyrings(text: str, path: str, archive: Archive) -> str:
+    """Return the text of a source file with a keyring for each source of the archive, without insecure options."""
     if path.endswith(".sources"):
-        return "\n\n".join(_stanza(each, archive) for each in read_stanzas(text)) + "\n"
-    return "".join(f"{_one_line(line, archive)}\n" for line in text.splitlines())
+        return "\n\n".join(_secure_stanza(stanza, archive) for stanza in read_stanzas(text)) + "\n"
+    return "".join(f"{_secure_line(line, archive)}\n" for line in text.splitlines())
 
 
-def _one_line(text: str, archive: Archive) -> str:
+def _secure_line(text: str, archive: Archive) -> str:
     line = read_line(text)
     if not line:
         return text
-    options = [each for each in line.options if _name(each) not in _BLIND]
+    options = [option for option in line.options if _name(option) not in _INSECURE]
     if archive.holds(line.suite) and "signed-by" not in map(_name, options):
         options.append(f"signed-by={archive.keyring}")
-    told = f"[{' '.join(options)}] " if options else ""
-    return f"{line.kind} {told}{line.rest}"
+    written = f"[{' '.join(options)}] " if options else ""
+    return f"{line.kind} {written}{line.rest}"
 
 
 def _name(option: str) -> str:
     return option.partition("=")[0].lower().rstrip("+-")
 
 
-def _stanza(stanza: Stanza, archive: Archive) -> str:
-    lines = [line for name, line in stanza.rows if name not in _BLIND]
+def _secure_stanza(stanza: Stanza, archive: Archive) -> str:
+    lines = [line for name, line in stanza.rows if name not in _INSECURE]
     suites = stanza.words("suites")
     if suites and all(map(archive.holds, suites)) and not stanza.words("signed-by"):
         lines.append(f"Signed-By: {archive.keyring}")
@@ -146,11 +147,11 @@ def _stanza(stanza: Stanza, archive: Archive) -> str:
 
 
 SETTINGS = "/etc/apt/apt.conf.d/zz-bedplate"
-"""The last of its folder, for the last word counts."""
+"""The last file of its folder: the last value of an option counts."""
 PINS = "/etc/apt/preferences.d/00-bedplate"
-"""The first of its folder: of two pins that name a package the first counts. Source: apt_preferences(5)."""
+"""The first file of its folder: of two pins for a package the first counts. Source: apt_preferences(5)."""
 
-# Regular expressions that a package's name is matched with from its start: unattended-upgrades' README.
+# Regular expressions, matched at the start of a package name: README of unattended-upgrades.
 DRIVERS = (
     "nvidia-",
     "libnvidia-",
@@ -203,12 +204,14 @@ FABRICS = (
 HELD = (*DRIVERS, *KERNELS, *CONTAINERS, *FABRICS)
 
 
-def upgrades() -> tuple[Shipped, ...]:
-    """Return apt's settings and those of what restarts services after an upgrade."""
+def upgrade_files() -> tuple[Shipped, ...]:
+    """Return the configuration of apt, its pins, and needrestart."""
     return (
-        Shipped("Security upgrades", SETTINGS, rendered("baseline/apt.conf.j2", held=HELD)),
-        Shipped("Pins", PINS, text_of("baseline/preferences")),
+        Shipped("Configure unattended security upgrades", SETTINGS, render("baseline/apt.conf.j2", held=HELD)),
+        Shipped("Write apt pins", PINS, text_of("baseline/preferences")),
         Shipped(
-            "Restarts after upgrades", "/etc/needrestart/conf.d/bedplate.conf", text_of("baseline/needrestart.conf")
+            "Configure restarts after upgrades",
+            "/etc/needrestart/conf.d/bedplate.conf",
+            text_of("baseline/needrestart.conf"),
         ),
     )

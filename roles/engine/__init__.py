@@ -1,4 +1,4 @@
-"""How pyinfra reaches and works on the fleet's nodes: one SSH connection a node, with an agent at its far end.
+"""The engine of `bedplate node apply`: pyinfra over one SSH connection a node, to an agent that runs there as root.
 
-Nothing here knows what a role does. Runs in a process of its own, for gevent changes the sockets of whoever loads it.
+It knows nothing of what a role does. It runs in a separate process, because gevent patches the sockets of its process.
 """

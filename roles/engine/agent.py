@@ -1,4 +1,9 @@
-"""How the two ends of a line speak: frames of a JSON object and bytes, the sizes of both before them."""
+"""The agent: the program that an apply runs as root on a node, sent to it over SSH.
+
+Contains the frames of the connection (a JSON object and bytes), the node's lock, the list of unfinished operations,
+and the agent itself, which runs commands and reads and writes files. It uses the standard library only: the node gets
+this one file, and has no other module of the project.
+"""
 
 import errno
 import fcntl
@@ -18,9 +23,9 @@ from pathlib import Path
 from typing import IO
 
 READY = b"bedplate-agent 1\n"
-"""Comes before the first frame; whatever a login shell says before it is not for us."""
+"""Sent before the first frame. The operator's end skips all output of a login shell before it."""
 _SIZES = struct.Struct(">II")
-_LARGEST = 1 << 30
+_MAX_SIZE = 1 << 30
 
 Header = dict[str, object]
 
@@ -33,123 +38,123 @@ def send(stream: IO[bytes], header: Header, body: bytes = b"") -> None:
 
 
 def receive(stream: IO[bytes]) -> tuple[Header, bytes]:
-    """Read one frame; raises EOFError where there is no whole one."""
-    sizes = _SIZES.unpack(_exactly(stream, _SIZES.size))
-    if max(sizes) > _LARGEST:
+    """Read one frame. Raises EOFError if the stream ends before a complete frame."""
+    sizes = _SIZES.unpack(_read_exactly(stream, _SIZES.size))
+    if max(sizes) > _MAX_SIZE:
         raise EOFError
-    header: Header = json.loads(_exactly(stream, sizes[0]))
-    return header, _exactly(stream, sizes[1])
+    header: Header = json.loads(_read_exactly(stream, sizes[0]))
+    return header, _read_exactly(stream, sizes[1])
 
 
-def _exactly(stream: IO[bytes], count: int) -> bytes:
-    found = b""
-    while len(found) < count:
-        more = stream.read(count - len(found))
-        if not more:
+def _read_exactly(stream: IO[bytes], count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        part = stream.read(count - len(data))
+        if not part:
             raise EOFError
-        found += more
-    return found
+        data += part
+    return data
 
 
 STALE = 15.0
-"""Seconds without a beat after which a holder is taken for one that is leaving."""
+"""Seconds without a heartbeat after which the holder of the lock is expected to exit soon."""
 
 
 class NodeLock:
-    """A file that the kernel keeps locked until the process that took it ends."""
+    """A file lock that the kernel releases when the process that took it exits."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def seize(self, mode: str, who: str, patience: float) -> str:
-        """Take it, `alone` or `shared`; return who has it where it is not to be had, and nothing where it is ours.
+    def acquire(self, mode: str, holder: str, patience: float) -> str:
+        """Take the lock, `alone` or `shared`; return the name of the current holder, or "" after success.
 
-        A holder that is silent may have lost its connection and be leaving: it is waited for, `patience` seconds.
+        If the holder sends no heartbeats, its connection may be cut: wait up to `patience` seconds for it to exit.
         """
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        # Whoever may read a file may lock it, and so keep every apply from this node.
+        # A user who can read the file can lock it, and so block every apply to this node.
         os.fchmod(handle, 0o600)
         deadline = time.monotonic() + patience
-        while not _is_ours(handle, fcntl.LOCK_EX if mode == "alone" else fcntl.LOCK_SH):
-            if self._is_beating() or time.monotonic() > deadline:
-                return os.pread(handle, 500, 0).decode(errors="replace") or "somebody"
+        while not _try_lock(handle, fcntl.LOCK_EX if mode == "alone" else fcntl.LOCK_SH):
+            if self._has_heartbeat() or time.monotonic() > deadline:
+                return os.pread(handle, 500, 0).decode(errors="replace") or "an unknown process"
             time.sleep(0.5)
         os.ftruncate(handle, 0)
-        # It is ours also where there is no room to say so.
+        # A full disk does not prevent the lock, only the name in it.
         with suppress(OSError):
-            os.pwrite(handle, who.encode(), 0)
+            os.pwrite(handle, holder.encode(), 0)
         return ""
 
     def beat(self) -> None:
-        """Note that whoever applies is still there."""
+        """Record a heartbeat of the operator's end."""
         os.utime(self._path)
 
-    def _is_beating(self) -> bool:
+    def _has_heartbeat(self) -> bool:
         return time.time() - self._path.stat().st_mtime < STALE
 
 
-def _is_ours(handle: int, how: int) -> bool:
+def _try_lock(handle: int, operation: int) -> bool:
     try:
-        fcntl.flock(handle, how | fcntl.LOCK_NB)
+        fcntl.flock(handle, operation | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
-def write_whole(path: Path, body: bytes) -> None:
-    """Write a file; one that is there keeps its owner and its mode, and a link is followed."""
-    place = path.resolve()
-    handle, name = tempfile.mkstemp(dir=place.parent, prefix=".bedplate-")
-    beside = Path(name)
+def write_atomically(path: Path, body: bytes) -> None:
+    """Write a file. An existing file keeps its owner and mode; a symlink is followed."""
+    target = path.resolve()
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".bedplate-")
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            _like(handle, place)
+            _copy_permissions(handle, target)
             file.write(body)
             file.flush()
             os.fsync(handle)
-        _take_place(beside, place, body)
+        _replace(temporary, target, body)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-def _like(handle: int, path: Path) -> None:
+def _copy_permissions(handle: int, path: Path) -> None:
     try:
-        before = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         os.fchmod(handle, 0o644)
     else:
-        os.fchown(handle, before.st_uid, before.st_gid)
-        os.fchmod(handle, before.st_mode & 0o7777)
+        os.fchown(handle, status.st_uid, status.st_gid)
+        os.fchmod(handle, status.st_mode & 0o7777)
 
 
-def _take_place(beside: Path, path: Path, body: bytes) -> None:
+def _replace(temporary: Path, path: Path, body: bytes) -> None:
     try:
-        beside.replace(path)
+        temporary.replace(path)
     except OSError as error:
-        # A file that is mounted over cannot be replaced, only written to.
+        # A file that is a mount point cannot be replaced, only written to.
         if error.errno not in (errno.EBUSY, errno.EXDEV):
             raise
         path.write_bytes(body)
 
 
 class Journal:
-    """The names of operations that were begun, in their order."""
+    """The names of the operations that an apply started and has not confirmed as done, in order."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def unfinished(self) -> list[str]:
-        """Return the names of operations that an apply began before it was cut off."""
+        """Return the operations of an apply that was interrupted."""
         try:
             return self._path.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
             return []
 
     def note(self, name: str) -> None:
-        """Remember an operation before it changes anything: what answers its change may never come to run."""
+        """Record an operation before it changes the node: the restart that depends on it may never run."""
         if name in self.unfinished():
             return
-        # Not before: whoever only looks, or finds no room, leaves nothing behind.
+        # Created only here: a dry run, and an apply refused for lack of disk space, must leave no files.
         self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as lines:
             lines.write(name + "\n")
@@ -157,27 +162,27 @@ class Journal:
             os.fsync(lines.fileno())
 
     def forget(self, done: Collection[str]) -> None:
-        """Forget these operations, which are done by now."""
-        left = [name for name in self.unfinished() if name not in done]
-        if left:
-            write_whole(self._path, "".join(f"{name}\n" for name in left).encode())
+        """Remove these operations, which are done."""
+        remaining = [name for name in self.unfinished() if name not in done]
+        if remaining:
+            write_atomically(self._path, "".join(f"{name}\n" for name in remaining).encode())
         else:
             self.forget_all()
 
     def forget_all(self) -> None:
-        """Forget every operation that was ever begun."""
+        """Remove all operations."""
         self._path.unlink(missing_ok=True)
 
 
 SILENCE = 45.0
-"""Seconds without a beat after which whoever applied is gone."""
+"""Seconds without a frame after which the agent assumes that the connection is lost, and exits."""
 TIMED_OUT = 124
-DYING = 2.0
-"""Seconds for which a command that was ended is waited for."""
+KILL_WAIT = 2.0
+"""Seconds to wait for a killed command to exit."""
 
 
 class Agent:
-    """One apply on this node: `folder` holds what is forgotten at the next boot, `memory` what is not."""
+    """One apply on this node. `folder` is cleared at boot; `memory` is kept."""
 
     def __init__(self, folder: Path, memory: Path) -> None:
         os.environ.update(LC_ALL="C.UTF-8", DEBIAN_FRONTEND="noninteractive")
@@ -186,23 +191,23 @@ class Agent:
         self._unconfirmed = folder / "unconfirmed"
 
     def answer(self, header: Header, body: bytes) -> tuple[Header, bytes]:
-        """Do what one frame asks; what the system refuses is told as its answer."""
-        doing: dict[str, Callable[[Header, bytes], tuple[Header, bytes]]]
-        doing = {"run": self.run, "put": self.put, "get": self.get, "end": self.end}
+        """Process one frame and return the reply; an OSError becomes a reply with `refused`."""
+        actions: dict[str, Callable[[Header, bytes], tuple[Header, bytes]]]
+        actions = {"run": self.run, "put": self.put, "get": self.get, "end": self.end}
         try:
             if header.get("note"):
                 self.journal.note(str(header["note"]))
-            return doing[str(header["do"])](header, body)
+            return actions[str(header["do"])](header, body)
         except OSError as error:
             return {"refused": str(error)}, b""
 
     def run(self, header: Header, body: bytes) -> tuple[Header, bytes]:
-        """Run a line of the shell; its output goes by way of files, so that a service it leaves behind holds nobody.
+        """Run a shell command. Its output goes to files, so that a service it starts keeps no pipe open.
 
-        They lie in memory: a node whose disk is full, or its /run, tells so.
+        The files are in memory, so that a node with a full disk or a full /run can still report.
         """
-        with _file("out") as out, _file("err") as err:
-            process = subprocess.Popen(  # noqa: S602  the command is a line for the shell, and comes from whoever is root
+        with _memory_file("out") as out, _memory_file("err") as err:
+            process = subprocess.Popen(  # noqa: S602  a shell command, sent by an operator who is root
                 str(header["command"]),
                 shell=True,
                 stdin=subprocess.PIPE if body else subprocess.DEVNULL,
@@ -216,21 +221,21 @@ class Agent:
                 late, status = False, process.returncode
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
-                # What waits for a disk or a file server that is gone does not even die.
+                # A process that waits for a failed disk or file server cannot be killed.
                 with suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=DYING)
+                    process.wait(timeout=KILL_WAIT)
                 late, status = True, TIMED_OUT
-            parts = [_content(out), _content(err)]
-        told = {"status": status, "split": len(parts[0]), "unconfirmed": self.has_unconfirmed()}
-        return {**told, "late": late}, b"".join(parts)
+            parts = [_read_all(out), _read_all(err)]
+        reply = {"status": status, "split": len(parts[0]), "unconfirmed": self.has_unconfirmed()}
+        return {**reply, "late": late}, b"".join(parts)
 
     def has_unconfirmed(self) -> bool:
-        """Tell whether a role waits for somebody to come in anew before it takes its change for good."""
+        """Return whether a role waits for a new login to confirm its change."""
         return self._unconfirmed.is_dir() and any(self._unconfirmed.iterdir())
 
     def put(self, header: Header, body: bytes) -> tuple[Header, bytes]:
         """Write a file."""
-        write_whole(Path(str(header["path"])), body)
+        write_atomically(Path(str(header["path"])), body)
         return {}, b""
 
     def get(self, header: Header, _body: bytes) -> tuple[Header, bytes]:
@@ -238,7 +243,7 @@ class Agent:
         return {}, Path(str(header["path"])).read_bytes()
 
     def end(self, header: Header, _body: bytes) -> tuple[Header, bytes]:
-        """Forget what was begun and is done by now: these operations, or all where none is named."""
+        """Remove operations that are done from the journal; all of them if the frame names none."""
         done = header.get("done")
         if isinstance(done, list):
             self.journal.forget(done)
@@ -247,17 +252,17 @@ class Agent:
         return {}, b""
 
 
-def _file(name: str) -> IO[bytes]:
+def _memory_file(name: str) -> IO[bytes]:
     return os.fdopen(os.memfd_create(name), "w+b")
 
 
-def _content(file: IO[bytes]) -> bytes:
+def _read_all(file: IO[bytes]) -> bytes:
     file.seek(0)
     return file.read()
 
 
-def _listen(agent: Agent, mode: str, frames: "queue.Queue[tuple[Header, bytes] | None]") -> None:
-    """Hand on what comes in; beats are taken at once, also in the middle of a long command."""
+def _queue_frames(agent: Agent, mode: str, frames: "queue.Queue[tuple[Header, bytes] | None]") -> None:
+    """Read frames into the queue. Heartbeats take effect at once, also during a long command."""
     while True:
         try:
             header, body = receive(sys.stdin.buffer)
@@ -269,23 +274,23 @@ def _listen(agent: Agent, mode: str, frames: "queue.Queue[tuple[Header, bytes] |
         frames.put((header, body))
 
 
-def _opened(opening: Header, mode: str) -> tuple[Agent, str]:
-    """Return an agent, and who has the node where its lock is not to be had. Raises OSError."""
-    agent = Agent(Path(str(opening["folder"])), Path(str(opening["memory"])))
-    who, patience = str(opening["who"]), float(str(opening["patience"]))
-    return agent, "" if mode == "none" else agent.lock.seize(mode, who, patience)
+def _start(options: Header, mode: str) -> tuple[Agent, str]:
+    """Return an agent, and the holder of the lock if it is taken. Raises OSError."""
+    agent = Agent(Path(str(options["folder"])), Path(str(options["memory"])))
+    holder, patience = str(options["who"]), float(str(options["patience"]))
+    return agent, "" if mode == "none" else agent.lock.acquire(mode, holder, patience)
 
 
 def _serve() -> None:
-    # Not that of whoever logs in: what the fleet puts on a node, its people are to read.
+    # The login's own umask may be stricter; the files that roles write must be readable for all users.
     os.umask(0o022)
     out = sys.stdout.buffer
     out.write(READY)
     out.flush()
-    opening, _ = receive(sys.stdin.buffer)
-    mode = str(opening["lock"])
+    options, _ = receive(sys.stdin.buffer)
+    mode = str(options["lock"])
     try:
-        agent, held = _opened(opening, mode)
+        agent, held = _start(options, mode)
     except OSError as error:
         send(out, {"refused": str(error)})
         return
@@ -293,7 +298,7 @@ def _serve() -> None:
     if held:
         return
     frames: queue.Queue[tuple[Header, bytes] | None] = queue.Queue()
-    threading.Thread(target=_listen, args=(agent, mode, frames), daemon=True).start()
+    threading.Thread(target=_queue_frames, args=(agent, mode, frames), daemon=True).start()
     while True:
         try:
             frame = frames.get(timeout=SILENCE)
@@ -306,8 +311,8 @@ def _serve() -> None:
 
 
 def main() -> None:
-    """Serve one apply, from the first frame, which says what it wants, to the last; ends the process."""
+    """Serve one apply until its connection ends, then exit the process."""
     with suppress(BrokenPipeError, EOFError):
         _serve()
-    # An orderly end would wait for the thread that listens.
+    # A normal exit would wait for the reading thread.
     os._exit(0)

@@ -1,4 +1,7 @@
-"""The agent as a node gets it: one program of all its modules, each of which runs there under its own name."""
+"""The operator's end of the connection to a node: starts the agent over SSH, sends it frames, and reports failures.
+
+Contains the error messages of a login and of an operation, recognised by the output of ssh, sudo, apt and dpkg.
+"""
 
 import re
 import shlex
@@ -19,22 +22,23 @@ if TYPE_CHECKING:
 
 
 def agent_program() -> bytes:
-    """Return the agent as one program, for a Python that has no module of this project."""
+    """Return the agent as a program for a Python without any module of this project."""
     return (files("roles.engine") / "agent.py").read_bytes() + b"\n\nmain()\n"
 
 
-# apt's and dpkg's words, and debconf's, which pam-auth-update asks and which every package that is configured holds.
+# Output of apt and dpkg, and of debconf, which pam-auth-update uses and which each package configuration locks.
 BUSY = (
     r"Could not get lock|Unable to acquire the dpkg frontend lock|dpkg frontend lock was locked"
     r"|\.dat(-new)? is locked by another process"
 )
-"""By which an operation is known that another program keeps from its packages: it is tried again for a while."""
-BY_HAND = "log in there and mend what it says, then apply again: it goes on where it stopped"
+"""Matches the output of a command that failed because another program holds the package lock: it is retried."""
+CONTINUES = "apply again: it continues at this operation"
+BY_HAND = f"log in to the node and correct the cause, then {CONTINUES}"
 _SHOWN_LINES, _SHOWN_WIDTH = 3, 200
 
 
 @dataclass(frozen=True, slots=True)
-class _Saying:
+class _KnownError:
     pattern: str
     kind: Kind
     what: str
@@ -42,158 +46,164 @@ class _Saying:
 
 
 _LOGIN = (
-    _Saying(
+    _KnownError(
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
         Kind.REFUSED,
-        "its host key is not the recorded one: it is another machine, or was made anew, or somebody is in between",
-        "compare with the machine's console; where it was made anew: `bedplate node trust {node} SHA256:... --replace`;"
-        " a group's machine that people log in to: `bedplate node trust {node}`",
+        "host key differs from the recorded key: a reinstalled machine, another machine, or an attack",
+        "compare the key with the machine's console; for a reinstalled machine of a site run "
+        "`bedplate node trust {node} SHA256:... --replace`, for a machine of a group `bedplate node trust {node}`",
     ),
-    _Saying(
+    _KnownError(
         r"No .* host key is known|Host key verification failed",
         Kind.REFUSED,
-        "its host key is not known",
-        "read the fingerprint at its console, then `bedplate node trust {node} SHA256:...`",
+        "host key not recorded",
+        "read the fingerprint at the machine's console, then run `bedplate node trust {node} SHA256:...`",
     ),
-    _Saying(
+    _KnownError(
         "Too many authentication failures",
         Kind.UNREACHED,
-        "it takes three keys a login, and the agent offered as many others first",
-        "name the key by --identity FILE, and have ssh offer no other: `IdentitiesOnly yes` in ~/.ssh/config",
+        "too many keys: sshd accepts three attempts, and the SSH agent offered other keys first",
+        "name the key with --identity FILE, and set `IdentitiesOnly yes` in ~/.ssh/config",
     ),
-    _Saying(
+    _KnownError(
         r"Permission denied \(",
         Kind.UNREACHED,
-        "it does not let this account in",
-        "name another by --user, or a key by --identity; "
-        "a fresh machine of the cloud knows administrators alone, one of a site `ubuntu`",
+        "login refused for this account",
+        "name another account with --user or another key with --identity; "
+        "a new cloud machine accepts only administrators, a new machine of a site only `ubuntu`",
     ),
-    _Saying(
+    _KnownError(
         "Could not resolve hostname",
         Kind.UNREACHED,
-        "its name does not resolve here",
-        "open the VPN; `bedplate node list --live` tells which machines are there",
+        "its name does not resolve",
+        "connect the VPN; `bedplate node list --live` lists the running machines",
     ),
-    _Saying(
+    _KnownError(
         r"Connection (timed out|refused|reset)|No route to host|Network is unreachable|Operation timed out",
         Kind.UNREACHED,
-        "it does not answer",
-        "is it on, and is the VPN open? `bedplate reach` tells the path",
+        "no response on the SSH port",
+        "check that the machine is on and the VPN connected; `bedplate reach` shows the path",
     ),
-    _Saying(
+    _KnownError(
         r"a (terminal|password) is required|no password was provided",
         Kind.UNREACHED,
         "sudo asks for a password",
-        "let the account become root without one: `bedplate node bootstrap {node}` shows how",
+        "allow sudo without a password for the account: see `bedplate node bootstrap {node}`",
     ),
-    _Saying(
+    _KnownError(
         "is not in the sudoers file|is not allowed to execute|may not run sudo",
         Kind.UNREACHED,
-        "this account may not become root",
-        "apply as an administrator, or name the first account by --user",
+        "this account has no sudo rights",
+        "apply as an administrator, or name the account of the installation with --user",
     ),
-    _Saying("sudo: (command )?not found|sudo: No such file", Kind.UNREACHED, "it has no sudo", "install sudo there"),
-    _Saying(r"python3: (command )?not found", Kind.UNREACHED, "it has no Python", "install python3 there"),
+    _KnownError(
+        "sudo: (command )?not found|sudo: No such file", Kind.UNREACHED, "sudo is missing", "install sudo on the node"
+    ),
+    _KnownError(r"python3: (command )?not found", Kind.UNREACHED, "Python is missing", "install python3 on the node"),
 )
-_WORK = (
-    _Saying(
+_OPERATION = (
+    _KnownError(
         r"Release file .* is not valid yet|certificate is not yet valid",
         Kind.FAILED,
-        "its clock is behind",
-        "set it (`date`; `chronyc makestep`), then apply again",
+        "the node's clock is slow",
+        "set it on the node (`date`; `chronyc makestep`), then apply again",
     ),
-    _Saying(
+    _KnownError(
         "No space left on device|Disk quota exceeded|You don't have enough free space in",
         Kind.FAILED,
-        "its disk is full",
-        "make room on it (`df -h` and `df -i` tell where), then apply again",
+        "disk full",
+        "free disk space or inodes on the node (`df -h`, `df -i`), then apply again",
     ),
-    _Saying(
+    _KnownError(
         f"{BUSY}|is locked by another process",
         Kind.FAILED,
-        "another program installs packages there, and did not end in time",
-        "look who: `ps -C apt,apt-get,dpkg,dpkg-reconfigure,unattended-upgr`; then apply again",
+        "another program held the package lock for too long",
+        "find it on the node (`ps -C apt,apt-get,dpkg,dpkg-reconfigure,unattended-upgr`), then apply again",
     ),
-    _Saying(
+    _KnownError(
         "Temporary failure resolving|Could not connect to|Failed to fetch|Unable to connect to|Could not resolve '",
         Kind.FAILED,
-        "it cannot reach a package archive",
-        "look at its way out and at its apt sources, then apply again",
+        "cannot reach a package repository",
+        "check the node's internet access and apt sources, then apply again",
     ),
-    _Saying(
+    _KnownError(
         "No matching distribution found for",
         Kind.FAILED,
-        "it cannot reach an index of Python's packages, or that one has not what is wanted",
-        "look at its way out and at /etc/pip.conf, then apply again",
+        "cannot reach a Python package index, or it lacks the package",
+        "check the node's internet access and /etc/pip.conf, then apply again",
     ),
-    _Saying(
+    _KnownError(
         r"Sub-process /usr/bin/dpkg exited unexpectedly|Sub-process /usr/bin/dpkg received|dpkg was interrupted",
         Kind.FAILED,
-        "the package manager ended in the middle of its work",
-        "apply again: what is left is configured first",
+        "dpkg was interrupted",
+        "apply again: the remaining packages are configured first",
     ),
-    _Saying(
+    _KnownError(
         "Unable to locate package|has no installation candidate",
         Kind.FAILED,
-        "its package archives do not have what is wanted",
-        "look at its apt sources, then apply again",
+        "package not in the node's repositories",
+        "check the node's apt sources, then apply again",
     ),
 )
 
 
-def login_trouble(node: str, said: str) -> Trouble:
-    """Return why there is no way into a node, from what ssh and the far end said."""
-    return _recognised(node, said, _LOGIN) or Trouble(
-        Kind.UNREACHED, f"it cannot be logged in to: {_end(said) or 'nobody said why'}", "try it by hand: `ssh -v`"
+def login_trouble(node: str, output: str) -> Trouble:
+    """Return why a login failed, from the output of ssh and of the node."""
+    return _find_known_error(node, output, _LOGIN) or Trouble(
+        Kind.UNREACHED, f"login failed: {_last_lines(output) or 'no error output'}", "try `ssh -v` by hand"
     )
 
 
-def silence(seconds: float) -> Trouble:
-    """Return how a node is told that was asked something and did not answer for so many seconds."""
-    what = f"it does not answer: it was asked something, and said nothing for {seconds:.0f} s"
-    fix = "look what hangs there, by hand (`ps -ef`; often a disk, or a file server that is gone), then apply again"
+def timeout_error(seconds: float) -> Trouble:
+    """Return the error of a node that did not answer a query within so many seconds."""
+    what = f"no answer to a query within {seconds:.0f} s"
+    fix = "look for a hanging process on the node (`ps -ef`), often due to a failed disk or NFS server"
     return Trouble(Kind.UNREACHED, what, fix)
 
 
-def work_trouble(node: str, operation: str, said: str) -> Trouble:
-    """Return why an operation failed on a node, from what its command said."""
-    known = _recognised(node, said, _WORK)
+def operation_error(node: str, operation: str, output: str) -> Trouble:
+    """Return why an operation failed, from the output of its command."""
+    known = _find_known_error(node, output, _OPERATION)
     if known is None:
-        return Trouble(Kind.FAILED, f"{operation}: {_end(said) or 'it failed without a word'}", BY_HAND)
+        return Trouble(Kind.FAILED, f"{operation}: {_last_lines(output) or 'failed with no error output'}", BY_HAND)
     return Trouble(known.kind, f"{operation}: {known.what}", known.fix)
 
 
-def _recognised(node: str, said: str, sayings: tuple[_Saying, ...]) -> Trouble | None:
-    for each in sayings:
-        if re.search(each.pattern, said):
-            return Trouble(each.kind, each.what, each.fix.format(node=node))
+def _find_known_error(node: str, output: str, errors: tuple[_KnownError, ...]) -> Trouble | None:
+    for error in errors:
+        if re.search(error.pattern, output):
+            return Trouble(error.kind, error.what, error.fix.format(node=node))
     return None
 
 
-def _end(said: str) -> str:
-    # A node's own words steer nobody's terminal.
-    plain = "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in said)
-    lines = [line.strip() for line in plain.splitlines() if line.strip()]
+def _last_lines(output: str) -> str:
+    # Control characters of a node must not reach the operator's terminal.
+    printable = "".join(char if char.isprintable() or char == "\n" else "?" for char in output)
+    lines = [line.strip() for line in printable.splitlines() if line.strip()]
     return " / ".join(lines[-_SHOWN_LINES:])[-_SHOWN_WIDTH:]
 
 
 _AGENT = agent_program()
 _START = 'import sys;exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())),"bedplate","exec"))'
-# In plain English, whatever language an operator's terminal brings along: what sudo refuses is known by its words.
+# In English, whatever the locale of the operator's terminal: sudo's errors are recognised by their text.
 _AS_ROOT = (
     f"unset LANGUAGE; export LC_ALL=C.UTF-8; p='{_START}'; "
     'if [ $(id -u) = 0 ]; then exec python3 -I -c "$p"; else exec sudo -n -H -- python3 -I -c "$p"; fi'
 )
 BEAT = 5.0
 _LOGIN_SECONDS = 60
-_NOISE = 65536
-# Seconds beyond a command's own time in which its agent is to say that the time is over.
+_MAX_OUTPUT = 65536
+# Seconds beyond a command's own timeout in which the agent must report the timeout.
 _GRACE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """What a line wants of its agent: the node's lock (`alone`, `shared`, `none`), for whom, where it keeps things."""
+class AgentOptions:
+    """What the agent gets in its first frame.
+
+    `lock` is the mode of the node's lock (`alone`, `shared`, `none`), `who` the holder's name, `patience` the seconds
+    to wait for the lock, `folder` and `memory` the agent's folders.
+    """
 
     lock: str
     who: str
@@ -204,52 +214,51 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a command ended on the node."""
+    """The result of a command on the node. `late`: it was killed at its timeout."""
 
     status: int
     out: str
     err: str
     unconfirmed: bool
     late: bool = False
-    """Whether it was ended because its time was over."""
 
 
-class Line:
-    """An open line; raises Trouble once the other end is gone.
+class Connection:
+    """An open connection to a node's agent. Its methods raise Trouble after the connection is lost.
 
-    `argv` runs what it is given on the node: there it is the node's Python, as root, which reads the agent.
+    `argv` runs a shell command on the node, as `ssh NODE` does. The command starts the agent as root.
     """
 
-    def __init__(self, node: str, argv: Sequence[str], opening: Opening) -> None:
+    def __init__(self, node: str, argv: Sequence[str], options: AgentOptions) -> None:
         self.node = node
         self._writing = Lock()
         self._closed = Event()
-        self._given_up = False
-        # A file, not a pipe: whatever ssh leaves behind may hold a pipe open for ever.
-        self._told: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed when we hang up
-        self._process = subprocess.Popen(  # noqa: S603  ssh, with the arguments that we made
+        self._timed_out = False
+        # A file, not a pipe: a process that ssh leaves behind could keep a pipe open.
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed by `close`
+        self._process = subprocess.Popen(  # noqa: S603  ssh with our own arguments
             (*argv, f"sh -c {shlex.quote(_AS_ROOT)}"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._told,
+            stderr=self._errors,
         )
         self._in = cast("BufferedWriter", self._process.stdin)
         self._out = cast("BufferedReader", self._process.stdout)
         try:
-            self.unfinished = self._greeted(opening)
+            self.unfinished = self._start_agent(options)
         except BaseException:
             self.close()
             raise
-        Thread(target=self._keep_beating, daemon=True).start()
+        Thread(target=self._send_heartbeats, daemon=True).start()
 
     def run(self, command: str, *, given: bytes = b"", timeout: float | None = None, note: str = "") -> Result:
-        """Run a line of the shell; `note` is remembered on the node before it runs."""
-        asked: dict[str, object] = {"do": "run", "command": command, "timeout": timeout, "note": note}
+        """Run a shell command with `given` as its input; the node records `note` in its journal first."""
+        request: dict[str, object] = {"do": "run", "command": command, "timeout": timeout, "note": note}
         if timeout is None:
-            header, body = self._ask(asked, given)
+            header, body = self._request(request, given)
         else:
-            with self._within(timeout + _GRACE):
-                header, body = self._ask(asked, given)
+            with self._limit(timeout + _GRACE):
+                header, body = self._request(request, given)
         if "refused" in header:
             return Result(1, "", str(header["refused"]), unconfirmed=False)
         split = int(str(header["split"]))
@@ -257,23 +266,23 @@ class Line:
         return Result(int(str(header["status"])), out, err, bool(header["unconfirmed"]), bool(header["late"]))
 
     def put(self, path: str, content: bytes, *, note: str = "") -> str:
-        """Write a file on the node; return why it could not, or nothing."""
-        header, _ = self._ask({"do": "put", "path": path, "note": note}, content)
+        """Write a file on the node; return the error message, or "" after success."""
+        header, _ = self._request({"do": "put", "path": path, "note": note}, content)
         return str(header.get("refused", ""))
 
     def get(self, path: str) -> bytes:
-        """Return a file of the node; OSError where there is none."""
-        header, body = self._ask({"do": "get", "path": path})
+        """Return the content of a file on the node. Raises OSError."""
+        header, body = self._request({"do": "get", "path": path})
         if "refused" in header:
             raise OSError(header["refused"])
         return body
 
     def finish(self, done: Sequence[str] | None = None) -> None:
-        """Tell the node which operations are done, of those that were begun; None for all."""
-        self._ask({"do": "end", "done": None if done is None else list(done)})
+        """Remove operations that are done from the node's journal; None removes all."""
+        self._request({"do": "end", "done": None if done is None else list(done)})
 
     def close(self) -> None:
-        """Hang up; the far end finishes the command that it is running."""
+        """Close the connection; the agent completes the command that it is running."""
         self._closed.set()
         with suppress(OSError):
             self._in.close()
@@ -282,71 +291,70 @@ class Line:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
-        for stream in (self._out, self._told):
+        for stream in (self._out, self._errors):
             with suppress(OSError):
                 stream.close()
 
-    def _greeted(self, opening: Opening) -> tuple[str, ...]:
+    def _start_agent(self, options: AgentOptions) -> tuple[str, ...]:
         try:
-            with self._within(opening.patience + _LOGIN_SECONDS):
+            with self._limit(options.patience + _LOGIN_SECONDS):
                 self._in.write(f"{len(_AGENT)}\n".encode() + _AGENT)
-                send(self._in, {name: getattr(opening, name) for name in opening.__slots__})
-                self._skip_noise()
+                send(self._in, {name: getattr(options, name) for name in options.__slots__})
+                self._skip_shell_output()
                 header, _ = receive(self._out)
         except (EOFError, OSError):
-            raise login_trouble(self.node, self._said()) from None
+            raise login_trouble(self.node, self._read_errors()) from None
         if "refused" in header:
-            raise work_trouble(self.node, "taking its lock", str(header["refused"]))
+            raise operation_error(self.node, "Lock the node", str(header["refused"]))
         if header["held"]:
-            what = f"it is being worked on by {header['held']}"
-            raise Trouble(Kind.HELD, what, "wait until that has ended, then run yours again")
+            raise Trouble(Kind.HELD, f"locked by {header['held']}", "wait until that apply is done, then apply again")
         return tuple(cast("list[str]", header["unfinished"]))
 
     @contextmanager
-    def _within(self, seconds: float) -> Iterator[None]:
-        """Cut the line where what is within takes longer; raises Trouble for it."""
-        watch = Timer(seconds, self._give_up)
-        watch.daemon = True
-        watch.start()
+    def _limit(self, seconds: float) -> Iterator[None]:
+        """Kill the connection if the block takes longer; raises Trouble."""
+        timer = Timer(seconds, self._give_up)
+        timer.daemon = True
+        timer.start()
         try:
             yield
         except (EOFError, OSError, Trouble):
-            if self._given_up:
-                raise silence(seconds) from None
+            if self._timed_out:
+                raise timeout_error(seconds) from None
             raise
         finally:
-            watch.cancel()
+            timer.cancel()
 
     def _give_up(self) -> None:
-        self._given_up = True
+        self._timed_out = True
         self._process.kill()
 
-    def _skip_noise(self) -> None:
-        """Read up to the agent's first line: a shell may greet whoever logs in."""
-        found = b""
-        while not found.endswith(READY):
+    def _skip_shell_output(self) -> None:
+        """Read up to the agent's first line: a login shell may print a greeting before it."""
+        output = b""
+        while not output.endswith(READY):
             byte = self._out.read(1)
-            if not byte or len(found) > _NOISE:
+            if not byte or len(output) > _MAX_OUTPUT:
                 raise EOFError
-            found += byte
+            output += byte
 
-    def _said(self) -> str:
+    def _read_errors(self) -> str:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=2)
         self._process.kill()
-        self._told.seek(0)
-        return self._told.read(_NOISE).decode(errors="replace")
+        self._errors.seek(0)
+        return self._errors.read(_MAX_OUTPUT).decode(errors="replace")
 
-    def _ask(self, header: dict[str, object], body: bytes = b"") -> tuple[dict[str, object], bytes]:
+    def _request(self, header: dict[str, object], body: bytes = b"") -> tuple[dict[str, object], bytes]:
         try:
             with self._writing:
                 send(self._in, header, body)
             return receive(self._out)
         except (EOFError, OSError, ValueError):
-            what = "the connection was cut; what it was doing is finished there, and remembered"
-            raise Trouble(Kind.CUT, what, "apply again: it goes on where it stopped") from None
+            what = "connection lost; the node completes the current command and records it"
+            raise Trouble(Kind.CUT, what, CONTINUES) from None
 
-    def _keep_beating(self) -> None:
+    def _send_heartbeats(self) -> None:
         while not self._closed.wait(BEAT):
             with suppress(OSError, ValueError), self._writing:
                 send(self._in, {"do": "beat"})

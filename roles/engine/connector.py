@@ -1,7 +1,7 @@
-"""pyinfra's way to a node: over our own line, whose agent is root already.
+"""pyinfra's connector, host, inventory and state for one node, which is reached by our own connection.
 
-While nothing has changed on the node, a question that was asked is not asked again; a package manager that is busy is
-waited for.
+The connector caches the answers to queries until something changes on the node, and retries commands while another
+program holds the package lock. `dry_run` predicts which operations would change something.
 """
 
 import re
@@ -25,101 +25,100 @@ from pyinfra.context import ctx_state
 from typing_extensions import Unpack
 
 from bedplate.nodes.apply import Target
-from roles.engine.connection import BUSY, Line, Opening, Result, silence
+from roles.engine.connection import BUSY, AgentOptions, Connection, Result, timeout_error
 
 if TYPE_CHECKING:
     from pyinfra.api.arguments import ConnectorArguments
 
 
 PACKAGES_SECONDS = 300.0
-"""How long another program that installs packages is waited for."""
-QUESTION_SECONDS = 120.0
-"""How long an answer is waited for where a question names no time of its own."""
+"""How long to wait for another program that holds the package lock."""
+QUERY_SECONDS = 120.0
+"""How long to wait for the answer to a query without a timeout of its own."""
 _PAUSE = 1.0
-_HALF_DONE = re.compile(r"dpkg was interrupted, you must manually run")
-_MEND = "dpkg --configure -a --force-confdef --force-confold"
+_DPKG_INTERRUPTED = re.compile(r"dpkg was interrupted, you must manually run")
+_DPKG_CONFIGURE = "dpkg --configure -a --force-confdef --force-confold"
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-def _no_word(_: str) -> None:
+def _ignore(_: str) -> None:
     return None
 
 
 class NodeConnector(BaseConnector):
-    """One node's line, as pyinfra uses it."""
+    """One node's connection, as pyinfra uses it."""
 
     handles_execution = True
 
-    line: Line
+    connection: Connection
 
     def __init__(self, state: "State", host: "Host") -> None:
         super().__init__(state, host)
         self.operation = ""
-        """What is being carried out: the node remembers it before anything changes."""
+        """The name of the current operation; the node records it before the first change."""
         self.unconfirmed = False
-        """Whether a role waits for somebody to come in anew."""
-        self.said = ""
-        """What the last command that failed said."""
-        self.tell: Tell = _no_word
-        self.patience = PACKAGES_SECONDS
-        self._known: dict[str, Result] = {}
-        self._is_asking = False
+        """Whether a role waits for a new login to confirm its change."""
+        self.error_output = ""
+        """The output of the last command that failed."""
+        self.report: Report = _ignore
+        self._answers: dict[str, Result] = {}
+        self._is_query = False
 
     def connect(self) -> None:
-        """Open the line; raises Trouble."""
-        self.line = Line(self.host.name, self.host.data.argv, self.host.data.opening)
+        """Log in. Raises Trouble."""
+        self.connection = Connection(self.host.name, self.host.data.argv, self.host.data.options)
 
     def disconnect(self) -> None:
-        """Hang up."""
-        self.line.close()
+        """Close the connection."""
+        self.connection.close()
 
     @staticmethod
     def make_names_data(name: str) -> Iterator[tuple[str, dict[str, object], list[str]]]:
-        """Yield the node itself; the form is pyinfra's."""
+        """Yield the node itself, in the form that pyinfra expects."""
         yield name, {}, []
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
-        """Take the commands within for questions, which change nothing."""
-        was, self._is_asking = self._is_asking, True
+    def queries(self) -> Iterator[None]:
+        """Treat the commands of the block as queries, which change nothing."""
+        before, self._is_query = self._is_query, True
         try:
             yield
         finally:
-            self._is_asking = was
+            self._is_query = before
 
-    def ask(self, question: str, seconds: float | None = None) -> Result:
-        """Put a question to the node; raises Trouble where it takes too long and was given no time of its own."""
-        result = self.line.run(question, timeout=seconds or QUESTION_SECONDS)
-        if result.late and not seconds:
-            raise silence(QUESTION_SECONDS)
+    def query(self, command: str, timeout: float | None = None) -> Result:
+        """Run a command that changes nothing. Raises Trouble if it exceeds the default timeout."""
+        result = self.connection.run(command, timeout=timeout or QUERY_SECONDS)
+        if result.late and not timeout:
+            raise timeout_error(QUERY_SECONDS)
         return result
 
     def run_shell_command(
         self,
         command: StringCommand,
-        print_output: bool = False,  # noqa: ARG002, FBT001, FBT002  the form is pyinfra's
+        print_output: bool = False,  # noqa: ARG002, FBT001, FBT002  pyinfra's signature
         print_input: bool = False,  # noqa: ARG002, FBT001, FBT002
         **arguments: Unpack["ConnectorArguments"],
     ) -> tuple[bool, CommandOutput]:
-        """Run a command on the node, or give its answer again where nothing has changed since."""
+        """Run a command on the node; a query is answered from the cache if nothing has changed since."""
         arguments.pop("_get_pty", None)
         given, timeout = arguments.pop("_stdin", None), arguments.pop("_timeout", None)
-        fine = arguments.pop("_success_exit_codes", None) or [0]
+        success = arguments.pop("_success_exit_codes", None) or [0]
         text = make_unix_command_for_host(self.state, self.host, command, **arguments).get_raw_value()
-        if self._is_asking and not given:
-            if text not in self._known:
-                self._known[text] = self.ask(text, timeout)
-            result = self._known[text]
+        if self._is_query and not given:
+            if text not in self._answers:
+                self._answers[text] = self.query(text, timeout)
+            result = self._answers[text]
         else:
-            self._known.clear()
-            result = self._patiently(
-                lambda: self.line.run(text, given=_bytes(given), timeout=timeout, note=self.operation)
+            self._answers.clear()
+            result = self._retry_while_locked(
+                lambda: self.connection.run(text, given=_to_bytes(given), timeout=timeout, note=self.operation)
             )
-        if result.status not in fine:
-            self.said = result.err or result.out
+        if result.status not in success:
+            self.error_output = result.err or result.out
         self.unconfirmed = result.unconfirmed
-        return result.status in fine, _output(result)
+        return result.status in success, _to_output(result)
 
     def put_file(  # noqa: D102  pyinfra's own
         self,
@@ -130,9 +129,9 @@ class NodeConnector(BaseConnector):
         print_input: bool = False,  # noqa: ARG002, FBT001, FBT002
         **arguments: Unpack["ConnectorArguments"],  # noqa: ARG002
     ) -> bool:
-        self._known.clear()
-        self.said = self.line.put(remote_filename, _read(filename_or_io), note=self.operation)
-        return not self.said
+        self._answers.clear()
+        self.error_output = self.connection.put(remote_filename, _read(filename_or_io), note=self.operation)
+        return not self.error_output
 
     def get_file(  # noqa: D102  pyinfra's own
         self,
@@ -144,37 +143,37 @@ class NodeConnector(BaseConnector):
         **arguments: Unpack["ConnectorArguments"],  # noqa: ARG002
     ) -> bool:
         try:
-            content = self.line.get(remote_filename)
+            content = self.connection.get(remote_filename)
         except OSError as error:
-            self.said = str(error)
+            self.error_output = str(error)
             return False
         _write(filename_or_io, content)
         return True
 
-    def _patiently(self, attempt: Callable[[], Result]) -> Result:
-        """Run a command again while another program holds the packages; it has changed nothing so far."""
-        deadline, mended = monotonic() + self.patience, False
+    def _retry_while_locked(self, attempt: Callable[[], Result]) -> Result:
+        """Repeat a command while another program holds the package lock: it has changed nothing so far."""
+        deadline, configured = monotonic() + PACKAGES_SECONDS, False
         while True:
             result = attempt()
             if result.status == 0:
                 return result
-            if _HALF_DONE.search(result.err) and not mended:
-                mended = True
-                self.line.run(_MEND)
+            if _DPKG_INTERRUPTED.search(result.err) and not configured:
+                configured = True
+                self.connection.run(_DPKG_CONFIGURE)
             elif re.search(BUSY, result.err) and monotonic() < deadline:
-                self.tell("waits for another program that installs packages")
+                self.report("waits for another program that holds the package lock")
                 sleep(_PAUSE)
             else:
                 return result
 
 
-def _output(result: Result) -> CommandOutput:
+def _to_output(result: Result) -> CommandOutput:
     lines = [OutputLine("stdout", line) for line in result.out.splitlines()]
     return CommandOutput([*lines, *(OutputLine("stderr", line) for line in result.err.splitlines())])
 
 
-def _bytes(given: object) -> bytes:
-    """Return what a command reads; pyinfra takes a text, several, or an open file, and ends each line."""
+def _to_bytes(given: object) -> bytes:
+    """Return the input of a command; pyinfra takes a text, several texts or an open file, and ends each line."""
     if not given:
         return b""
     parts = given.readlines() if isinstance(given, IOBase) else given if isinstance(given, list | tuple) else [given]
@@ -195,32 +194,32 @@ def _write(target: str | IOBase, content: bytes) -> None:
         return
     try:
         cast("BinaryIO", target).write(content)
-    except TypeError:  # a text was asked for
+    except TypeError:  # a text stream
         cast("TextIO", target).write(content.decode())
 
 
-class Lost(Exception):
-    """A question to the node failed: its connector knows what was said."""
+class CommandFailed(Exception):
+    """A query failed; the connector has its output."""
 
 
 class NodeHost(Host):
-    """A host whose questions are known as such."""
+    """A host that marks the commands of facts as queries."""
 
     connector: NodeConnector
 
     def get_fact(self, name_or_cls, *args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN201
-        """Ask, as pyinfra does."""
-        with self.connector.asking():
+        """Return the value of a fact."""
+        with self.connector.queries():
             return super().get_fact(name_or_cls, *args, **kwargs)
 
 
-class Crew(Inventory):
-    """The node, by our own connector."""
+class NodeInventory(Inventory):
+    """An inventory of one node, with our connector."""
 
     def make_hosts_and_groups(
         self, names: Iterable[tuple[str, dict[str, object]]], groups: Mapping[str, object]
     ) -> None:
-        """Make the hosts; there are no groups."""
+        """Create the hosts; there are no groups."""
         del groups
         self.hosts = {}
         for name, data in names:
@@ -228,8 +227,8 @@ class Crew(Inventory):
             self.hosts[name] = NodeHost(name, inventory=self, groups=[], connector_cls=NodeConnector)
 
 
-class Watch(State):
-    """pyinfra's books of one node."""
+class NodeState(State):
+    """pyinfra's state of one node."""
 
     @property
     def node(self) -> NodeHost:
@@ -237,54 +236,54 @@ class Watch(State):
         return next(host for host in self.inventory if isinstance(host, NodeHost))
 
     def fail_hosts(self, hosts_to_fail: set[Host], activated_count: int | None = None) -> None:
-        """Note a node that failed, and end the work on it."""
+        """Record a failed node and end its run. Raises CommandFailed."""
         del activated_count
         if hosts_to_fail:
             self.failed_hosts.update(hosts_to_fail)
             self.active_hosts -= hosts_to_fail
-            raise Lost
+            raise CommandFailed
 
 
-def assemble(target: Target, opening: Opening) -> Watch:
-    """Return pyinfra's state of a node; its line is not open yet."""
-    named = (target.node.name, {"node": target.node, "argv": target.argv, "opening": opening})
-    state = Watch(Crew(([named], {})), Config(PARALLEL=1))  # type: ignore[no-untyped-call]
+def build_state(target: Target, options: AgentOptions) -> NodeState:
+    """Return pyinfra's state of a node that is not connected yet."""
+    named = (target.node.name, {"node": target.node, "argv": target.argv, "options": options})
+    state = NodeState(NodeInventory(([named], {})), Config(PARALLEL=1))  # type: ignore[no-untyped-call]
     state.is_executing = False
     return state
 
 
-def stand_apart() -> None:
-    """Let each greenlet of this process have a state of its own; pyinfra keeps one for all."""
-    ctx_state.context._container = local()  # noqa: SLF001  as pyinfra does itself for the host, not for the state
+def use_state_per_greenlet() -> None:
+    """Give each greenlet a current state of its own; pyinfra has one for the whole process."""
+    ctx_state.context._container = local()  # noqa: SLF001  pyinfra does the same for the host
 
 
 def name_of(state: State, host: Host, key: str) -> str:
-    """Return how an operation is called on this node; pyinfra's own table mixes the names of all nodes."""
-    named = state.get_op_data_for_host(host, key).global_arguments.get("name")
-    return str(named or ", ".join(sorted(state.get_op_meta(key).names)))
+    """Return the name of an operation on this node; pyinfra's own table mixes the names of all nodes."""
+    name = state.get_op_data_for_host(host, key).global_arguments.get("name")
+    return str(name or ", ".join(sorted(state.get_op_meta(key).names)))
 
 
-def foretell(state: State, host: Host, unfinished: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the keys of the operations that would change something, those that answer others' changes included.
+def dry_run(state: State, host: Host, unfinished: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the keys of the operations that would change something, restarts after a change included.
 
-    What an earlier apply began counts as a change once more.
+    An operation that an interrupted apply left unfinished counts as a change.
     """
     metas = [state.get_op_data_for_host(host, key).operation_meta for key in host.op_hash_order]
     try:
         return tuple(key for key in host.op_hash_order if _would_change(state, host, key, unfinished))
     finally:
         for meta in metas:
-            _undo(meta)
+            _reset(meta)
 
 
 def count_as_change(meta: OperationMeta) -> None:
-    """Let an operation that found nothing to do pass for a change: it did its work in an apply that was cut off."""
-    meta._commands = ["done before"]  # noqa: SLF001  pyinfra has no way to say so
+    """Make an unchanged operation count as changed: it made its change in an apply that was interrupted."""
+    meta._commands = ["done before"]  # noqa: SLF001  pyinfra has no public way
 
 
 def _would_change(state: State, host: Host, key: str, unfinished: Collection[str]) -> bool:
     data = state.get_op_data_for_host(host, key)
-    changes = data.operation_meta.will_change and all(asked() for asked in _conditions(data))
+    changes = data.operation_meta.will_change and all(condition() for condition in _conditions(data))
     data.operation_meta.set_complete(
         success=True, commands=["change"] if changes else [], combined_output=CommandOutput([])
     )
@@ -294,10 +293,10 @@ def _would_change(state: State, host: Host, key: str, unfinished: Collection[str
 
 
 def _conditions(data: StateOperationHostData) -> list[Callable[[], bool]]:
-    found = data.global_arguments.get("_if")
-    return [] if not found else list(found) if isinstance(found, list) else [found]
+    condition = data.global_arguments.get("_if")
+    return [] if not condition else list(condition) if isinstance(condition, list) else [condition]
 
 
-def _undo(meta: OperationMeta) -> None:
-    """Make an operation as if it had not been looked through."""
+def _reset(meta: OperationMeta) -> None:
+    """Remove the results that a dry run entered."""
     meta._success, meta._commands, meta._combined_output = None, None, None  # noqa: SLF001  as above

@@ -1,4 +1,8 @@
-"""The work on one node: plan what is to change, change it, and let a change that might shut us out be confirmed."""
+"""The run of an order: each node's plan, changes and confirmation, all nodes at the same time.
+
+A node run logs in, lets the roles declare their operations, checks the disk space, and carries out the operations that
+would change something. Events go to the operator's process as lines of JSON.
+"""
 
 import logging
 import os
@@ -23,22 +27,30 @@ from bedplate.nodes.apply import Event, Kind, Order, Step, Trouble, trouble_of
 from bedplate.plan.nodes import NodePlan
 from roles.base import DiskSpace, Role, deploy
 from roles.catalog import roles_of
-from roles.engine.connection import BY_HAND, Line, Opening, work_trouble
-from roles.engine.connector import Lost, NodeHost, assemble, count_as_change, foretell, name_of, stand_apart
+from roles.engine.connection import BY_HAND, AgentOptions, Connection, operation_error
+from roles.engine.connector import (
+    CommandFailed,
+    NodeHost,
+    build_state,
+    count_as_change,
+    dry_run,
+    name_of,
+    use_state_per_greenlet,
+)
 
 _FOLDERS = ("/usr", "/var", "/tmp", "/run")  # noqa: S108  where programs write
-ASK = f"df --portability --block-size=1M {' '.join(_FOLDERS)}"
-# Any change: files are written beside those that they replace. systemd reads units only while 16 MiB of /run are free.
+DISK_SPACE = f"df --portability --block-size=1M {' '.join(_FOLDERS)}"
+# For any change: a file is written beside the one it replaces. systemd reloads units only with 16 MiB of /run free.
 # Source: systemd 252, RELOAD_DISK_SPACE_MIN.
-_LEAST, _RUNTIME = DiskSpace(8, 8, 8), 16
+_MINIMUM, _RUNTIME = DiskSpace(8, 8, 8), 16
 
 
-def lack_of_space(told: str, needs: Iterable[DiskSpace]) -> Trouble | None:
-    """Return why the node has too little space, from the output of `ASK`; None if it has enough or df is unreadable."""
-    rows = [line.split() for line in told.splitlines()[1:]]
+def disk_space_error(output: str, needs: Iterable[DiskSpace]) -> Trouble | None:
+    """Return the error of a node with too little space, from the output of `DISK_SPACE`; None if df is unreadable."""
+    rows = [line.split() for line in output.splitlines()[1:]]
     if [len(row) for row in rows] != [6] * len(_FOLDERS):
         return None
-    needs = (_LEAST, *needs)
+    needs = (_MINIMUM, *needs)
     amounts = (
         sum(need.programs for need in needs),
         sum(need.state for need in needs),
@@ -49,12 +61,10 @@ def lack_of_space(told: str, needs: Iterable[DiskSpace]) -> Trouble | None:
     needed: dict[str, int] = {}
     for row, amount in zip(rows, amounts, strict=True):
         needed[row[5]] = needed.get(row[5], 0) + amount
-    return _disk_space_trouble(
-        {mount: (free[mount], amount) for mount, amount in needed.items() if free[mount] < amount}
-    )
+    return _error_of({mount: (free[mount], amount) for mount, amount in needed.items() if free[mount] < amount})
 
 
-def _disk_space_trouble(short: Mapping[str, tuple[int, int]]) -> Trouble | None:
+def _error_of(short: Mapping[str, tuple[int, int]]) -> Trouble | None:
     if not short:
         return None
     words = "; ".join(
@@ -64,166 +74,167 @@ def _disk_space_trouble(short: Mapping[str, tuple[int, int]]) -> Trouble | None:
     return Trouble(Kind.REFUSED, f"not enough disk space, nothing was changed: {words}", fix)
 
 
-Tell = Callable[[Event], None]
-# Seconds for which it is tried to come in anew, of the 120 that a change on trial has: sshd takes nobody for a moment
-# while it reads its settings.
-KNOCKING = 20.0
+Report = Callable[[Event], None]
+# How long to retry the second login, of the 120 s until an unconfirmed change is reverted: sshd accepts no connection
+# for a moment while it reloads.
+LOGIN_RETRIES = 20.0
 
 
 @dataclass
-class Work:
-    """One node's share of an order; `tell` is given each event."""
+class NodeRun:
+    """The run of an order on one node; `report` gets each event."""
 
     state: State
     host: NodeHost
-    tell: Tell
+    report: Report
     roles: Callable[[NodePlan], tuple[Role, ...]]
-    began: float = field(default_factory=monotonic)
+    started: float = field(default_factory=monotonic)
     only: frozenset[str] | None = None
-    """The roles that are wanted; None for all."""
+    """The names of the selected roles; None for all."""
     installs: tuple[tuple[Role, frozenset[str]], ...] = ()
-    """Each role with the keys of the operations that its install declared."""
-    behind: dict[str, Trouble] = field(default_factory=dict)
-    """What failed of that which nothing else waits for, by the name of its operation."""
+    """Each role with the keys of the operations that its `install` declared."""
+    deferred: dict[str, Trouble] = field(default_factory=dict)
+    """The errors of operations that no other operation depends on, by the operation's name."""
 
-    def open(self, is_stopped: Callable[[], bool]) -> None:
-        """Log in; raises Trouble."""
-        self._heed(is_stopped)
+    def connect(self, is_stopped: Callable[[], bool]) -> None:
+        """Log in. Raises Trouble."""
+        self._check_stopped(is_stopped)
         self.host.connect()
         self.state.activate_host(self.host)
-        self.host.connector.tell = lambda words: self._tell(Step.NOTE, words=words)
-        self._tell(Step.OPENED)
+        self.host.connector.report = lambda words: self._report(Step.NOTE, words=words)
+        self._report(Step.OPENED)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self.host.connected:
             self.host.disconnect()
 
     def plan(self, only: frozenset[str] | None) -> None:
-        """Let the roles look at the node and say what is to be; raises Trouble."""
+        """Let the roles read the node's state and declare their operations. Raises Trouble."""
         self.only = only
         with ctx_host.use(self.host):
-            self._guarded("looking at it", self._deploy)
+            self._raise_as_node_error("Read the node's state", self._deploy)
 
     def changes(self) -> tuple[str, ...]:
         """Return the keys of the operations that would change something now."""
         with ctx_host.use(self.host):
-            return foretell(self.state, self.host, self.host.connector.line.unfinished)
+            return dry_run(self.state, self.host, self.host.connector.connection.unfinished)
 
     def check(self) -> None:
-        """Tell what would change."""
+        """Report what would change."""
         changes = self.changes()
         for key in changes:
-            self._tell(Step.OPERATION, name=name_of(self.state, self.host, key))
-        self._end(len(changes))
+            self._report(Step.OPERATION, name=name_of(self.state, self.host, key))
+        self._report_done(len(changes))
 
-    def carry_out(self, is_stopped: Callable[[], bool]) -> None:
-        """Do what is to be done where there is room; raises Trouble at a failure, or at the end if nothing waits."""
+    def apply(self, is_stopped: Callable[[], bool]) -> None:
+        """Carry out the operations if there is disk space. Raises Trouble, for deferred errors after the last one."""
         changes = self.changes()
         if not changes:
-            self._end(0)
+            self._report_done(0)
             return
         self._check_disk_space(changes)
         with ctx_host.use(self.host):
-            changed = sum([self._one(key, is_stopped) for key in list(self.host.op_hash_order)])
-        self.host.connector.line.finish(self._done())
-        for trouble in self.behind.values():
-            raise trouble
-        self._end(changed)
+            changed = sum([self._run_operation(key, is_stopped) for key in list(self.host.op_hash_order)])
+        self.host.connector.connection.finish(self._finished())
+        for error in self.deferred.values():
+            raise error
+        self._report_done(changed)
 
     def _deploy(self) -> None:
         self.installs = deploy(self.roles(self.host.data.node), only=self.only)
 
     def _check_disk_space(self, changes: Collection[str]) -> None:
-        """Raise Trouble where the disk lacks the space that the roles with something to install declare."""
+        """Raise Trouble if the disk lacks the space declared by the roles that have something to install."""
         needs = [role.space for role, keys in self.installs if not keys.isdisjoint(changes)]
-        lack = lack_of_space(self.host.connector.ask(ASK).out, needs)
-        if lack:
-            raise lack
+        error = disk_space_error(self.host.connector.query(DISK_SPACE).out, needs)
+        if error:
+            raise error
 
-    def _done(self) -> tuple[str, ...] | None:
-        """Return the operations that are done; None for every one that was ever begun, where no role was left out."""
-        if self.only is None and not self.behind:
+    def _finished(self) -> tuple[str, ...] | None:
+        """Return the names of the operations that are done; None means all, also those of earlier applies."""
+        if self.only is None and not self.deferred:
             return None
         names = (name_of(self.state, self.host, key) for key in self.host.op_hash_order)
-        return tuple(name for name in names if name not in self.behind)
+        return tuple(name for name in names if name not in self.deferred)
 
-    def _one(self, key: str, is_stopped: Callable[[], bool]) -> bool:
-        """Carry out one operation; tell whether it changed anything."""
-        self._heed(is_stopped)
+    def _run_operation(self, key: str, is_stopped: Callable[[], bool]) -> bool:
+        """Carry out one operation; return whether it changed anything."""
+        self._check_stopped(is_stopped)
         connector, name = self.host.connector, name_of(self.state, self.host, key)
-        connector.operation, connector.said = name, ""
-        self._tell(Step.BEGINS, name=name)
-        fine = self._guarded(name, lambda: run_host_op(self.state, self.host, key))
-        if not fine:
-            raise work_trouble(self.host.name, name, connector.said)
+        connector.operation, connector.error_output = name, ""
+        self._report(Step.BEGINS, name=name)
+        succeeded = self._raise_as_node_error(name, lambda: run_host_op(self.state, self.host, key))
+        if not succeeded:
+            raise operation_error(self.host.name, name, connector.error_output)
         meta = self.state.get_op_data_for_host(self.host, key).operation_meta
         if meta.did_error():
-            self.behind[name] = work_trouble(self.host.name, name, connector.said)
+            self.deferred[name] = operation_error(self.host.name, name, connector.error_output)
         changed = meta.did_change()
         if changed:
-            self._tell(Step.OPERATION, name=name)
-        elif name in connector.line.unfinished:
+            self._report(Step.OPERATION, name=name)
+        elif name in connector.connection.unfinished:
             count_as_change(meta)
         if connector.unconfirmed:
             self._confirm(name)
         return changed
 
-    def _guarded(self, what: str, act: Callable[[], object]) -> object:
+    def _raise_as_node_error(self, operation: str, act: Callable[[], object]) -> object:
         try:
             return act()
-        except Lost:
-            raise work_trouble(self.host.name, what, self.host.connector.said) from None
+        except CommandFailed:
+            raise operation_error(self.host.name, operation, self.host.connector.error_output) from None
         except PyinfraError as error:
-            raise Trouble(Kind.FAILED, f"{what}: {error}", BY_HAND) from None
+            raise Trouble(Kind.FAILED, f"{operation}: {error}", BY_HAND) from None
 
     def _confirm(self, name: str) -> None:
-        """Come in anew, as anybody would, and say so to whoever waits for it."""
-        opening: Opening = replace(self.host.data.opening, lock="none")
+        """Log in again over a new connection, and confirm the change that an operation made."""
+        options: AgentOptions = replace(self.host.data.options, lock="none")
         try:
-            line = self._enter(opening)
-        except Trouble as trouble:
-            what = f"{name}: after it nobody can log in any more ({trouble.what})"
-            fix = "the node goes back to what it had within two minutes; let the plan let you in"
+            connection = self._login_again(options)
+        except Trouble as error:
+            what = f"{name}: no login is possible after this change ({error.what})"
+            fix = "the node reverts the change within two minutes; correct the firewall rules or keys in the fleet file"
             raise Trouble(Kind.FAILED, what, fix) from None
         try:
-            result = line.run(f'set -- {opening.folder}/unconfirmed; for each in $1/*; do "$each" || exit; done')
+            scripts = f"{options.folder}/unconfirmed"
+            result = connection.run(f'set -- {scripts}; for script in $1/*; do "$script" || exit; done')
         finally:
-            line.close()
+            connection.close()
         if result.status:
-            raise work_trouble(self.host.name, f"{name}: confirming it", result.err)
+            raise operation_error(self.host.name, f"{name}: confirm the change", result.err)
         self.host.connector.unconfirmed = False
 
-    def _enter(self, opening: Opening) -> Line:
-        deadline = monotonic() + KNOCKING
+    def _login_again(self, options: AgentOptions) -> Connection:
+        deadline = monotonic() + LOGIN_RETRIES
         while True:
             try:
-                return Line(self.host.name, self.host.data.argv, opening)
+                return Connection(self.host.name, self.host.data.argv, options)
             except Trouble:
                 if monotonic() > deadline:
                     raise
-                sleep(KNOCKING / 40)
+                sleep(LOGIN_RETRIES / 40)
 
-    def _end(self, changed: int) -> None:
-        total, seconds = len(self.host.op_hash_order), monotonic() - self.began
-        self.tell(Event(self.host.name, Step.DONE, changed=changed, unchanged=total - changed, seconds=seconds))
+    def _report_done(self, changed: int) -> None:
+        total, seconds = len(self.host.op_hash_order), monotonic() - self.started
+        self.report(Event(self.host.name, Step.DONE, changed=changed, unchanged=total - changed, seconds=seconds))
 
-    def _tell(self, step: Step, *, name: str = "", words: str = "") -> None:
-        self.tell(Event(self.host.name, step, name=name, words=words))
+    def _report(self, step: Step, *, name: str = "", words: str = "") -> None:
+        self.report(Event(self.host.name, step, name=name, words=words))
 
-    def _heed(self, is_stopped: Callable[[], bool]) -> None:
+    def _check_stopped(self, is_stopped: Callable[[], bool]) -> None:
         if is_stopped():
-            raise Trouble(Kind.STOPPED, "it was stopped between two operations", "apply again: it goes on there")
+            raise Trouble(Kind.STOPPED, "interrupted between two operations", "apply again: it continues there")
 
 
-def stopped_before() -> Trouble:
-    """Return how a node is told that was being looked at when it was stopped."""
-    return Trouble(Kind.STOPPED, "it was stopped before anything changed", "apply again")
+def stopped_before_changes() -> Trouble:
+    """Return the error of a node that was interrupted while its state was read."""
+    return Trouble(Kind.STOPPED, "interrupted before any change", "apply again")
 
 
-# Handshakes are work for the processor; more of them at once only makes each slower.
-_LOGINS = 32
-_FILES = 65536
+# A login costs CPU time: more of them at once make each slower.
+_PARALLEL_LOGINS = 32
+_OPEN_FILES = 65536
 
 
 def work_through(
@@ -232,93 +243,93 @@ def work_through(
     out: IO[str],
     roles: Callable[[NodePlan], tuple[Role, ...]] = roles_of,
 ) -> None:
-    """Carry out an order; each event is a line on `out`, and the end of `stopping` stops it."""
-    _make_quiet()
-    stand_apart()
+    """Run an order. Each event is a line on `out`; end of file on `stopping` stops the run."""
+    _silence_pyinfra()
+    use_state_per_greenlet()
 
-    def tell(event: Event) -> None:
+    def report(event: Event) -> None:
         out.write(event.line() + "\n")
         out.flush()
 
-    shift = _Shift(order, tell)
-    listening = gevent.spawn(_listen, stopping, shift)
+    run = _Run(order, report)
+    listener = gevent.spawn(_wait_for_stop, stopping, run)
     gevent.sleep(0)
-    opening = Opening("shared" if order.check else "alone", order.who, folder=order.folder, memory=order.memory)
-    states = [assemble(target, opening) for target in order.targets]
-    works = [Work(state, state.node, tell, roles) for state in states]
-    gevent.joinall([gevent.spawn(shift.work, work) for work in works])
-    listening.kill()
+    options = AgentOptions("shared" if order.check else "alone", order.who, folder=order.folder, memory=order.memory)
+    states = [build_state(target, options) for target in order.targets]
+    node_runs = [NodeRun(state, state.node, report, roles) for state in states]
+    gevent.joinall([gevent.spawn(run.run_node, node_run) for node_run in node_runs])
+    listener.kill()
 
 
 @dataclass
-class _Shift:
-    """All nodes of an order, of which none waits for another."""
+class _Run:
+    """The run of an order on all its nodes; no node waits for another."""
 
     order: Order
-    tell: Tell
+    report: Report
     stopped: Flag = field(default_factory=Flag)
-    logins: Semaphore = field(default_factory=lambda: Semaphore(_LOGINS))
-    looking: "set[gevent.Greenlet]" = field(default_factory=set)
-    """Those that have changed nothing so far."""
+    logins: Semaphore = field(default_factory=lambda: Semaphore(_PARALLEL_LOGINS))
+    planning: "set[gevent.Greenlet]" = field(default_factory=set)
+    """The greenlets of nodes that have changed nothing so far."""
 
-    def work(self, work: Work) -> None:
-        """Do one node from its login to its end."""
-        with ctx_state.use(work.state):
+    def run_node(self, node_run: NodeRun) -> None:
+        """Run one node, from its login to its last operation."""
+        with ctx_state.use(node_run.state):
             try:
-                self._look(work)
-                self._finish(work)
-            except Exception as error:  # noqa: BLE001  one node's end is not the others'
-                ended = trouble_of(work.host.name, _trouble(error))
-                self.tell(replace(ended, seconds=monotonic() - work.began))
+                self._plan(node_run)
+                self._apply(node_run)
+            except Exception as error:  # noqa: BLE001  an error of one node must not end the others
+                event = trouble_of(node_run.host.name, _to_node_error(error))
+                self.report(replace(event, seconds=monotonic() - node_run.started))
             finally:
-                work.close()
+                node_run.close()
 
     def stop(self) -> None:
-        """Let no operation begin any more, and wait for no node that is only looked at."""
+        """Start no more operations, and end the nodes that have changed nothing."""
         self.stopped.set()
-        for each in self.looking:
-            each.kill(stopped_before(), block=False)
+        for greenlet in self.planning:
+            greenlet.kill(stopped_before_changes(), block=False)
 
-    def _look(self, work: Work) -> None:
-        self.looking.add(gevent.getcurrent())
+    def _plan(self, node_run: NodeRun) -> None:
+        self.planning.add(gevent.getcurrent())
         try:
-            work.state.set_stage(StateStage.Prepare)
+            node_run.state.set_stage(StateStage.Prepare)
             with self.logins:
-                work.open(self.stopped.is_set)
-            work.plan(self.order.only)
+                node_run.connect(self.stopped.is_set)
+            node_run.plan(self.order.only)
         finally:
-            self.looking.discard(gevent.getcurrent())
+            self.planning.discard(gevent.getcurrent())
 
-    def _finish(self, work: Work) -> None:
-        work.state.set_stage(StateStage.Execute)
-        work.state.is_executing = not self.order.check
+    def _apply(self, node_run: NodeRun) -> None:
+        node_run.state.set_stage(StateStage.Execute)
+        node_run.state.is_executing = not self.order.check
         if self.order.check:
-            work.check()
+            node_run.check()
         else:
-            work.carry_out(self.stopped.is_set)
+            node_run.apply(self.stopped.is_set)
 
 
-def _trouble(error: Exception) -> Trouble:
+def _to_node_error(error: Exception) -> Trouble:
     if isinstance(error, Trouble):
         return error
     if isinstance(error, BedplateError):
         return Trouble(Kind.FAILED, error.what, error.fix)
     if os.environ.get("BEDPLATE_TRACEBACK") == "1":
         traceback.print_exception(error)
-    return Trouble(Kind.DEFECT, f"{type(error).__name__}: {error}", "please report it: it is a fault of bedplate's")
+    return Trouble(Kind.DEFECT, f"{type(error).__name__}: {error}", "please report it: this is a bug in bedplate")
 
 
-def _make_quiet() -> None:
-    """Let nobody but us speak: pyinfra's log goes nowhere, and a crowd of nodes may have as many files as it needs."""
+def _silence_pyinfra() -> None:
+    """Discard pyinfra's log, and raise the limit of open files: each node needs several."""
     log = logging.getLogger("pyinfra")
     log.addHandler(logging.NullHandler())
     log.propagate = False
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(_FILES, most), most))
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(_OPEN_FILES, hard_limit), hard_limit))
 
 
-def _listen(stopping: BinaryIO, shift: _Shift) -> None:
-    """Wait for the end of our input; a plain read would hold up every greenlet."""
+def _wait_for_stop(stopping: BinaryIO, run: _Run) -> None:
+    """Stop the run at the end of our input; a plain read would block every greenlet."""
     make_nonblocking(stopping.fileno())
     nb_read(stopping.fileno(), 1)
-    shift.stop()
+    run.stop()

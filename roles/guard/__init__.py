@@ -1,1 +1,1 @@
-"""Gateways of tunnels, before they have one."""
+"""Tunnel gateways: strongSwan, FRR and the rules that prevent traffic outside the tunnels."""

@@ -1,7 +1,6 @@
-"""The role `guard`: a gateway of tunnels forwards, and what is for a block behind another leaves by no other way.
+"""The role `guard`: a tunnel gateway forwards packets, and drops packets for a remote network that has no tunnel.
 
-It makes no tunnel: those have keys, which no role writes (`bedplate vpn tunnels`). From here on what has no tunnel goes
-nowhere.
+It creates no tunnel: `bedplate vpn tunnels` does, because a role never writes keys.
 """
 
 from collections.abc import Iterable
@@ -13,25 +12,24 @@ from pyinfra.api.exceptions import DeployError
 from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import server, systemd
-from pyinfra.operations.util import any_changed
 
-from roles.base import Changes, DiskSpace, Role
-from roles.files import Shipped, ship, text_of
-from roles.system import install
+from roles.base import Changes, DiskSpace, Role, changed
+from roles.files import Shipped, put_files, text_of
+from roles.system import SYSTEMD_SYSCTL, install_packages
 from vpn.sites.files import KERNEL, RenderedFile, ground_of
 
 _MODULES = ("esp4", "xfrm_interface")
 
 
 class KernelLacks(FactBase[tuple[str, ...]]):
-    """The release of the node's kernel, then the modules for IPsec that it does not have."""
+    """The release of the node's kernel, then its missing IPsec modules."""
 
     default = tuple
 
     def command(self) -> str:
-        """Ask what could be loaded; what is built in counts."""
-        asked = f"for each in {' '.join(_MODULES)}; do modprobe --dry-run --quiet $each || echo $each; done"
-        return f"uname -r; {asked}"
+        """Check which modules are built in or can be loaded."""
+        missing = f"for each in {' '.join(_MODULES)}; do modprobe --dry-run --quiet $each || echo $each; done"
+        return f"uname -r; {missing}"
 
     def process(self, output: Iterable[str]) -> tuple[str, ...]:
         """Return the lines."""
@@ -39,10 +37,10 @@ class KernelLacks(FactBase[tuple[str, ...]]):
 
 
 def check_kernel(lacks: tuple[str, ...]) -> None:
-    """Raise DeployError where a module is missing."""
+    """Raise DeployError if a module is missing."""
     if lacks[1:]:
         raise DeployError(
-            f"the kernel has no module {' and '.join(lacks[1:])}, which tunnels need:"
+            f"kernel module missing for IPsec: {' and '.join(lacks[1:])};"
             f" install linux-modules-extra-{lacks[0]} (Ubuntu) or another kernel"
         )
 
@@ -50,7 +48,7 @@ def check_kernel(lacks: tuple[str, ...]) -> None:
 SERVICE = "bedplate-guard.service"
 BGP_SERVICE = "frr.service"
 BGP_DAEMONS = "/etc/frr/daemons"
-# The distributions confine these two to the folders of their own.
+# The AppArmor profiles of these two must allow our folders.
 CONFINED = ("charon-systemd", "swanctl")
 PACKAGES = (
     "charon-systemd",
@@ -61,15 +59,15 @@ PACKAGES = (
 )
 BGP_PACKAGES = (
     "frr",
-    "frr-pythontools",  # without it FRR takes new settings by a restart alone, and every route is gone meanwhile
+    "frr-pythontools",  # for reloads; a restart of FRR removes all routes
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Guard(Role):
-    """A gateway of tunnels; `elsewhere` are the blocks behind other gateways.
+    """A tunnel gateway; `elsewhere` are the remote networks behind other gateways.
 
-    `speaks_bgp` tells a site's gateway, which AWS tells its routes, from those whose routes follow from the plan.
+    `speaks_bgp`: a site's gateway gets its routes from AWS by BGP; other gateways have static routes from the plan.
     """
 
     elsewhere: tuple[IPv4Network, ...]
@@ -78,51 +76,55 @@ class Guard(Role):
     space: ClassVar[DiskSpace] = DiskSpace(programs=40, state=10)
 
     def install(self) -> None:
-        """Install the packet filter, and the daemons of tunnels."""
-        install("Gateway of tunnels", (*PACKAGES, *(BGP_PACKAGES if self.speaks_bgp else ())))
+        """Install nftables, strongSwan and FRR."""
+        install_packages("Install strongSwan", (*PACKAGES, *(BGP_PACKAGES if self.speaks_bgp else ())))
 
     def configure(self) -> Changes:
-        """Write the guard, the kernel's settings, and what gives tunnels their devices."""
-        ground = (Shipped(file.path.name, str(file.path), file.text, f"{file.mode:o}") for file in self._ground())
-        unit = Shipped(f"Unit {SERVICE}", f"/etc/systemd/system/{SERVICE}", text_of("guard/guard.service"))
-        daemons = Shipped("Daemons of FRR", BGP_DAEMONS, text_of("guard/frr-daemons"))
-        bounds = (Shipped(f"Bounds of {name}", bounds_of(name), text_of("guard/apparmor")) for name in CONFINED)
-        return ship(*bounds, *ground, unit, *((daemons,) if self.speaks_bgp else ()))
+        """Write the rules, sysctls, network devices and the configuration of the daemons."""
+        rendered = (
+            Shipped(f"Write {file.path}", str(file.path), file.text, f"{file.mode:o}")
+            for file in self._rendered_files()
+        )
+        unit = Shipped(f"Write {SERVICE}", f"/etc/systemd/system/{SERVICE}", text_of("guard/guard.service"))
+        daemons = Shipped("Write the list of FRR daemons", BGP_DAEMONS, text_of("guard/frr-daemons"))
+        profiles = (
+            Shipped(f"Extend the AppArmor profile of {name}", bounds_of(name), text_of("guard/apparmor"))
+            for name in CONFINED
+        )
+        return put_files(*profiles, *rendered, unit, *((daemons,) if self.speaks_bgp else ()))
 
     def activate(self, changes: Changes) -> None:
-        """Load the guard before anything is forwarded; the distribution's own charon stays off."""
+        """Load the rules before forwarding is enabled; disable the distribution's own strongSwan service."""
         check_kernel(host.get_fact(KernelLacks))
-        new = any_changed(*changes)
-        server.shell(name="Bounds are read", commands=[_READ_BOUNDS], _if=any_changed(*changes[: len(CONFINED)]))
-        systemd.daemon_reload(name="Units of the guard are read", _if=new)
-        systemd.service(name="Guard of tunnels", service=SERVICE, running=True, enabled=True)
-        systemd.service(name="Guard of tunnels reads its rules", service=SERVICE, reloaded=True, _if=new)
-        server.shell(name="Tunnels are looked after by what is written now", commands=[_WATCH_ANEW], _if=new)
-        server.shell(name="Packets pass", commands=[f"/usr/lib/systemd/systemd-sysctl {KERNEL}"], _if=new)
-        systemd.service(name="No other charon", service="strongswan.service", running=False, enabled=False)
+        has_changed = changed(changes)
+        profiles = changed(changes, *map(bounds_of, CONFINED))
+        server.shell(name="Reload AppArmor profiles of strongSwan", commands=[_RELOAD_PROFILES], _if=profiles)
+        systemd.daemon_reload(name="Reload systemd for the tunnel guard", _if=has_changed)
+        systemd.service(name="Start the tunnel guard", service=SERVICE, running=True, enabled=True)
+        systemd.service(name="Reload the tunnel guard", service=SERVICE, reloaded=True, _if=has_changed)
+        server.shell(name="Restart tunnel monitors", commands=[_RESTART_MONITORS], _if=has_changed)
+        server.shell(name="Enable forwarding for tunnels", commands=[f"{SYSTEMD_SYSCTL} {KERNEL}"], _if=has_changed)
+        systemd.service(
+            name="Disable the default strongSwan service", service="strongswan.service", running=False, enabled=False
+        )
         if self.speaks_bgp:
-            # The last that was written: a restart forgets every route that BGP told.
-            _run_bgp(changes[-1:])
+            systemd.service(name="Start FRR", service=BGP_SERVICE, running=True, enabled=True)
+            # A restart removes every BGP route: only after a change of the list of daemons.
+            systemd.service(name="Restart FRR", service=BGP_SERVICE, restarted=True, _if=changed(changes, BGP_DAEMONS))
 
-    def _ground(self) -> tuple[RenderedFile, ...]:
+    def _rendered_files(self) -> tuple[RenderedFile, ...]:
         return tuple(ground_of(self.elsewhere))
 
 
 def bounds_of(name: str) -> str:
-    """Return the file of what AppArmor lets a program do beside its profile."""
+    """Return the file that extends a program's AppArmor profile."""
     return f"/etc/apparmor.d/local/usr.sbin.{name}"
 
 
-# A gateway that has no tunnel yet has no such unit, which is no fault.
-_WATCH_ANEW = "systemctl try-restart 'bedplate-ipsec-*-dial.service'"
-# A kernel without AppArmor, as a container's, has nothing to read them into.
-_READ_BOUNDS = (
+# A gateway without tunnels has no such units, which is no error.
+_RESTART_MONITORS = "systemctl try-restart 'bedplate-ipsec-*-dial.service'"
+# Skipped on a kernel without AppArmor, as in a container.
+_RELOAD_PROFILES = (
     "[ ! -d /sys/kernel/security/apparmor ] || ! command -v apparmor_parser >/dev/null || apparmor_parser --replace "
     + " ".join(f"/etc/apparmor.d/usr.sbin.{name}" for name in CONFINED)
 )
-
-
-def _run_bgp(daemons: Changes) -> None:
-    systemd.service(name="BGP", service=BGP_SERVICE, running=True, enabled=True)
-    new = any_changed(*daemons)
-    systemd.service(name="BGP by what is written now", service=BGP_SERVICE, restarted=True, _if=new)

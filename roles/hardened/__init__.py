@@ -1,1 +1,1 @@
-"""What keeps strangers out of a node and tells who was in: sshd, packet filter, kernel, logins, audit."""
+"""Hardening of every node: packet filter, sshd, PAM, audit, sysctls and file modes."""

@@ -1,6 +1,6 @@
-"""The packet filter of a node as nftables reads it: what no door of the plan lets in is dropped.
+"""The nftables rules of a node: inbound packets that no firewall rule of the plan allows are dropped.
 
-Knows one table, `inet bedplate`, and never touches another: kube-proxy's, docker's and the guards of gateways stay.
+It has one table, `inet bedplate`, and never changes tables of kube-proxy, Docker or the gateways.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,29 +9,29 @@ from ipaddress import IPv4Network, collapse_addresses
 
 from bedplate.plan.firewall import NFS, Rule
 from bedplate.plan.nodes import Duty, pods_of
-from roles.files import Shipped, rendered, text_of
+from roles.files import Shipped, render, text_of
 
-# Kubernetes forwards packets of pods; gateways bring tables of their own for what they forward.
+# Kubernetes forwards packets of pods; gateways have tables of their own for forwarded packets.
 FORWARDERS = frozenset({Duty.WORKER, Duty.CONTROL, Duty.TUNNELS, Duty.JOINT, Duty.LAPTOPS})
-# People run containers there: whether packets are forwarded at all is the matter of what runs them.
+# Users run containers there: Docker or Podman decides whether packets are forwarded.
 HOSTS = frozenset({Duty.WORKBENCH})
-# A pod's or a container's own program speaks to no file server: volumes are mounted by the machine's kernel.
+# Programs in pods must not connect to a file server: the node's kernel mounts volumes.
 PODS = frozenset({Duty.WORKER, Duty.CONTROL})
-# Who may speak to a file server: root, in whose name the kernel mounts, and stunnel, by an id that systemd lends it.
-# Whoever else asks there could claim to be anybody, for the server believes its clients (ADR 15).
+# Users that may connect to a file server: root, for mounts of the kernel, and stunnel, with a dynamic user id.
+# Any other user could claim any identity, because an NFS server trusts its clients (ADR 15).
 # Source: systemd.exec(5), `DynamicUser=`.
 FILES, MOUNTERS = f"tcp dport {NFS}", "0, 61184-65519"
-# What the kernel holds of it, and what it would hold of the text on stdin, tried in a network of its own: no rule that
-# a hand has added is in the second, whatever else lies on the node.
+# The loaded table, and the table that the text on stdin gives in an empty network namespace: a rule added by hand is
+# only in the first.
 HELD = "nft --stateless list table inet bedplate"
 TRIED = f"unshare --net sh -c 'nft --file - && {HELD}'"
-# The bridges that Docker and Podman make, as they name them; a machine's own, br0, is none of them.
+# The names of Docker's and Podman's bridges; a bridge of the machine itself, br0, does not match.
 _BRIDGES = ("docker*", "br-*", "podman*", "cni-podman*")
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """Connections of one protocol and port; without blocks they may come from anywhere."""
+class InboundRule:
+    """Inbound connections of one protocol and port, from these blocks; from anywhere without blocks."""
 
     name: str
     protocol: str | None
@@ -39,13 +39,13 @@ class Door:
     blocks: tuple[IPv4Network, ...]
 
     @property
-    def is_wide(self) -> bool:
-        """Whether it is open to everything that its blocks send."""
+    def allows_all(self) -> bool:
+        """Whether it allows all protocols and ports."""
         return self.protocol is None and self.port is None
 
     @property
     def matches(self) -> str:
-        """What a packet must look like, in nftables' words."""
+        """The nftables expression that matches its packets."""
         parts = [f"ip saddr @{self.name}"] if self.blocks else []
         if self.port is not None:
             parts.append(f"{self.protocol} dport {self.port}")
@@ -54,37 +54,37 @@ class Door:
         return " ".join(parts) or "meta nfproto ipv4"
 
 
-def doors_of(rules: Iterable[Rule]) -> tuple[Door, ...]:
-    """Return the rules as doors, one a protocol and port; a block within another is said once."""
+def merge_rules(rules: Iterable[Rule]) -> tuple[InboundRule, ...]:
+    """Return one inbound rule for each protocol and port, with overlapping blocks merged."""
     blocks: dict[tuple[str, int], list[IPv4Network]] = {}
     for rule in rules:
         blocks.setdefault((rule.protocol or "", rule.port or 0), []).append(rule.block)
-    return tuple(_door(*key, blocks[key]) for key in sorted(blocks))
+    return tuple(_inbound_rule(*key, blocks[key]) for key in sorted(blocks))
 
 
-def ruleset(rules: Iterable[Rule], duties: frozenset[Duty]) -> str:
-    """Return the text that nftables loads, whole or not at all."""
-    known = tuple(rules)
-    return rendered(
+def ruleset(rules: Iterable[Rule], node_roles: frozenset[Duty]) -> str:
+    """Return the rules of a node, which nftables loads in one transaction."""
+    all_rules = tuple(rules)
+    return render(
         "hardened/filter.nft.j2",
-        doors=doors_of(known),
+        inbound=merge_rules(all_rules),
         to_files=FILES,
         mounters=MOUNTERS,
-        carries_pods=bool(duties & PODS),
-        pods=pods_of(known),
-        forwards=bool(duties & FORWARDERS),
-        bridges=_BRIDGES if duties & HOSTS else (),
+        carries_pods=bool(node_roles & PODS),
+        pods=pods_of(all_rules),
+        forwards=bool(node_roles & FORWARDERS),
+        bridges=_BRIDGES if node_roles & HOSTS else (),
     )
 
 
-def _door(protocol: str, port: int, blocks: list[IPv4Network]) -> Door:
-    name = "_".join(_words(protocol, port))
-    everywhere = any(block.prefixlen == 0 for block in blocks)
-    narrowed = () if everywhere else tuple(collapse_addresses(blocks))
-    return Door(name, protocol or None, port or None, narrowed)
+def _inbound_rule(protocol: str, port: int, blocks: list[IPv4Network]) -> InboundRule:
+    name = "_".join(_name_parts(protocol, port))
+    from_anywhere = any(block.prefixlen == 0 for block in blocks)
+    merged = () if from_anywhere else tuple(collapse_addresses(blocks))
+    return InboundRule(name, protocol or None, port or None, merged)
 
 
-def _words(protocol: str, port: int) -> Iterator[str]:
+def _name_parts(protocol: str, port: int) -> Iterator[str]:
     yield "from"
     yield protocol or "all"
     if port:
@@ -94,27 +94,27 @@ def _words(protocol: str, port: int) -> Iterator[str]:
 PATH = "/etc/bedplate/emergency.nft"
 UNIT = "bedplate-shut.service"
 UNIT_PATH = f"/etc/systemd/system/{UNIT}"
-# What `systemctl enable` makes of its WantedBy, without asking a running systemd.
+# The link that `systemctl enable` creates; image builds have no running systemd.
 ENABLED = f"/etc/systemd/system/sysinit.target.wants/{UNIT}"
-# An empty chain that the packet filter itself never has; `bedplate-trial` looks for it under this name.
+# An empty chain that only these rules have; `bedplate-trial` searches for this name.
 MARK = "emergency"
 _SSH = ("tcp", 22)
 
 
 def emergency_ruleset(rules: Iterable[Rule]) -> str:
-    """Return the text that nftables loads; of the plan's doors it has those of SSH alone."""
-    return rendered(
+    """Return the emergency rules, which allow only SSH from the blocks of the plan."""
+    return render(
         "hardened/emergency.nft.j2",
-        doors=doors_of(rule for rule in rules if (rule.protocol, rule.port) == _SSH),
+        inbound=merge_rules(rule for rule in rules if (rule.protocol, rule.port) == _SSH),
         to_files=FILES,
         mounters=MOUNTERS,
         mark=MARK,
     )
 
 
-def shipped(text: str) -> tuple[Shipped, ...]:
-    """Return the files that shut a node at its boot."""
+def emergency_files(text: str) -> tuple[Shipped, ...]:
+    """Return the emergency rules and the unit that loads them at boot."""
     return (
-        Shipped("Packet filter of emergencies", PATH, text, "600"),
-        Shipped("Unit that shuts the node first", UNIT_PATH, text_of(f"hardened/{UNIT}")),
+        Shipped("Write the emergency firewall rules", PATH, text, "600"),
+        Shipped(f"Write {UNIT}", UNIT_PATH, text_of(f"hardened/{UNIT}")),
     )

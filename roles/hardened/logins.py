@@ -1,4 +1,4 @@
-"""How people log in and what their sessions begin with: umask, su, sudo, passwords at a console, banners."""
+"""Logins of a node: sshd, PAM, su, sudo, umask, banners, and the confirmation of changes that could lock users out."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import files, server
-from pyinfra.operations.util import any_changed
 
 from bedplate.plan.fleet import PEOPLE_IDS
 from bedplate.plan.nodes import Duty
-from roles.files import Edit, Shipped, removed, rendered, ship, text_of, with_line, with_words
+from roles.base import changed
+from roles.files import Edit, Shipped, put_files, remove_drop_ins, render, set_line, set_values, text_of
 from roles.hardened import firewall
 from roles.hardened.firewall import HELD, TRIED
 
 _UMASK = "027"
-# A group without members: su is root's alone, everybody else's way is sudo, which tells who it was.
+# A group without members: only root may use su; others use sudo, which logs the user.
 SU_GROUP = "sugroup"
 _LOGIN_DEFS = {
     "UMASK": _UMASK,
@@ -32,112 +32,114 @@ _LOGIN_DEFS = {
     "PASS_MIN_DAYS": "1",
     "PASS_WARN_AGE": "7",
     "SHA_CRYPT_MIN_ROUNDS": "65536",
-    # What somebody adds by hand has no number of the fleet's.
+    # Accounts added by hand get ids outside the fleet's range.
     "UID_MAX": str(PEOPLE_IDS[0] - 1),
     "GID_MAX": str(PEOPLE_IDS[0] - 1),
 }
 SU_AUTH = f"auth       required   pam_wheel.so use_uid group={SU_GROUP}"
 
 EDITS = (
-    Edit("/etc/login.defs", partial(with_words, words=_LOGIN_DEFS)),
-    # Nobody's password expires here; whoever lets one expire means the account to go with it.
-    Edit("/etc/default/useradd", partial(with_line, instead_of=r"#?\s*INACTIVE=", line="INACTIVE=30")),
-    Edit("/etc/profile", partial(with_line, instead_of=r"\s*umask\s", line=f"umask {_UMASK}")),
-    Edit("/etc/bash.bashrc", partial(with_line, instead_of=r"\s*umask\s", line=f"umask {_UMASK}")),
-    # The distribution has this line as a comment, below pam_rootok.
-    Edit("/etc/pam.d/su", partial(with_line, instead_of=r"#?\s*auth\s+required\s+pam_wheel\.so", line=SU_AUTH)),
+    Edit("/etc/login.defs", partial(set_values, values=_LOGIN_DEFS)),
+    # Passwords do not expire here; if one is set to expire, so must the account.
+    Edit("/etc/default/useradd", partial(set_line, pattern=r"#?\s*INACTIVE=", line="INACTIVE=30")),
+    Edit("/etc/profile", partial(set_line, pattern=r"\s*umask\s", line=f"umask {_UMASK}")),
+    Edit("/etc/bash.bashrc", partial(set_line, pattern=r"\s*umask\s", line=f"umask {_UMASK}")),
+    # The distribution has this line commented out, after pam_rootok.
+    Edit("/etc/pam.d/su", partial(set_line, pattern=r"#?\s*auth\s+required\s+pam_wheel\.so", line=SU_AUTH)),
 )
 
 
-def shipped() -> tuple[Shipped, ...]:
-    """Return the files that are wholly ours."""
+def login_files() -> tuple[Shipped, ...]:
+    """Return the files of logins and sessions."""
     banner = text_of("hardened/issue")
     return (
-        Shipped("Banner of the console", "/etc/issue", banner),
-        Shipped("Banner of the network", "/etc/issue.net", banner),
-        _ours("ssh to elsewhere", "/etc/ssh/ssh_config.d/00-bedplate.conf", "ssh_config"),
-        Shipped("sudo", "/etc/sudoers.d/zz-bedplate-hardened", text_of("hardened/sudoers"), "440"),
-        _ours("Log of sudo goes round", "/etc/logrotate.d/bedplate-sudo", "logrotate-sudo"),
-        _ours("Modes of new files", "/etc/profile.d/bedplate-umask.sh", "umask.sh"),
-        _ours("No cores of sessions", "/etc/security/limits.d/90-bedplate-core.conf", "limits.conf"),
-        _ours("Failed passwords", "/etc/security/faillock.conf", "faillock.conf"),
-        _ours("Good passwords", "/etc/security/pwquality.conf", "pwquality.conf"),
-        Shipped("Who may use cron", "/etc/cron.allow", "root\n", "600"),
-        Shipped("Who may use at", "/etc/at.allow", "root\n", "600"),
+        Shipped("Write the console banner", "/etc/issue", banner),
+        Shipped("Write the SSH banner", "/etc/issue.net", banner),
+        _hardened_file("Configure the SSH client", "/etc/ssh/ssh_config.d/00-bedplate.conf", "ssh_config"),
+        Shipped("Configure sudo", "/etc/sudoers.d/zz-bedplate-hardened", text_of("hardened/sudoers"), "440"),
+        _hardened_file("Rotate the sudo log", "/etc/logrotate.d/bedplate-sudo", "logrotate-sudo"),
+        _hardened_file("Set the umask of sessions", "/etc/profile.d/bedplate-umask.sh", "umask.sh"),
+        _hardened_file("Disable core dumps of sessions", "/etc/security/limits.d/90-bedplate-core.conf", "limits.conf"),
+        _hardened_file("Configure lockout after failed passwords", "/etc/security/faillock.conf", "faillock.conf"),
+        _hardened_file("Configure password quality", "/etc/security/pwquality.conf", "pwquality.conf"),
+        Shipped("Restrict cron to root", "/etc/cron.allow", "root\n", "600"),
+        Shipped("Restrict at to root", "/etc/at.allow", "root\n", "600"),
     )
 
 
-def _ours(name: str, path: str, file: str) -> Shipped:
+def _hardened_file(name: str, path: str, file: str) -> Shipped:
     return Shipped(name, path, text_of(f"hardened/{file}"))
 
 
 _PROFILES = ("faillock", "faillock-notify", "pwhistory")
 
 
-def guard() -> None:
-    """Declare PAM's profiles, and the group that su asks for."""
-    server.group(name=f"Group {SU_GROUP}", group=SU_GROUP, system=True)
-    profiles = ship(
+def configure_pam() -> None:
+    """Declare the PAM profiles, and the group that may use su."""
+    server.group(name=f"Create group {SU_GROUP}", group=SU_GROUP, system=True)
+    profiles = put_files(
         *(
-            Shipped(f"PAM: {each}", f"/usr/share/pam-configs/bedplate-{each}", text_of(f"hardened/pam-{each}"))
-            for each in _PROFILES
+            Shipped(
+                f"Write PAM profile {profile}",
+                f"/usr/share/pam-configs/bedplate-{profile}",
+                text_of(f"hardened/pam-{profile}"),
+            )
+            for profile in _PROFILES
         )
     )
     server.shell(
-        name="PAM guards passwords",
+        name="Enable PAM profiles",
         commands=["DEBIAN_FRONTEND=noninteractive pam-auth-update --package"],
-        _if=any_changed(*profiles),
+        _if=changed(profiles),
     )
 
 
 MAIN, DROP_IN = "/etc/ssh/sshd_config", "/etc/ssh/sshd_config.d/00-bedplate.conf"
-# Root's own, so that nobody adds a key to an account but the fleet file.
+# Owned by root: only the fleet file adds keys to an account.
 KEYS = "/etc/ssh/authorized_keys.d/%u"
-# The accounts that images of Ubuntu and Debian come with. Source: cloud-init's default_user of each.
+# The default accounts of Ubuntu's and Debian's images. Source: cloud-init's default_user of each.
 IMAGE_ACCOUNTS = ("ubuntu", "debian", "admin")
-# People reach notebooks through a workbench, and what lies behind a gateway through the gateway; a tunnel to one's own
-# machine is enough for both.
-_PASSED_THROUGH = frozenset({Duty.WORKBENCH, Duty.TUNNELS, Duty.LAPTOPS})
+# Users forward local ports to notebooks on a workbench, and to machines behind a gateway.
+_FORWARDING = frozenset({Duty.WORKBENCH, Duty.TUNNELS, Duty.LAPTOPS})
 
 _AT_START = (MAIN, DROP_IN, "/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_rsa_key")
-# systemd moves it at each start and reload; no program sets a file's time of change (ctime) back.
-_READ = "systemctl show --timestamp=us+utc --property=StateChangeTimestamp --value ssh.service"
-# Prints each file that changed since sshd last read it; nothing where none runs, as behind Ubuntu's socket.
-UNREAD = f'! systemctl --quiet is-active ssh.service || find {" ".join(_AT_START)} -newerct "$({_READ})"'
+# systemd updates it at each start and reload; no program can set a ctime back.
+_LAST_READ = "systemctl show --timestamp=us+utc --property=StateChangeTimestamp --value ssh.service"
+# Prints each file that changed after sshd last read it; nothing if sshd does not run, as with Ubuntu's socket.
+UNREAD = f'! systemctl --quiet is-active ssh.service || find {" ".join(_AT_START)} -newerct "$({_LAST_READ})"'
 RELOAD = "if systemctl --quiet is-active ssh.service; then systemctl reload ssh.service; fi"
 
-# Whoever looks why a file of theirs says nothing finds the reason beside it.
-README = Shipped("Word on unread settings", "/etc/ssh/sshd_config.d/README", text_of("hardened/sshd-readme"))
+README = Shipped("Explain ignored sshd files", "/etc/ssh/sshd_config.d/README", text_of("hardened/sshd-readme"))
 
 
-def settings(duties: frozenset[Duty]) -> str:
-    """Return the drop-in of sshd_config."""
-    forwarding = "local" if duties & _PASSED_THROUGH else "no"
-    return rendered("hardened/sshd.conf.j2", keys=KEYS, forwarding=forwarding, own_keys=(",".join(IMAGE_ACCOUNTS),))
+def settings(node_roles: frozenset[Duty]) -> str:
+    """Return the configuration of sshd."""
+    forwarding = "local" if node_roles & _FORWARDING else "no"
+    return render("hardened/sshd.conf.j2", keys=KEYS, forwarding=forwarding, own_keys=(",".join(IMAGE_ACCOUNTS),))
 
 
 SCRIPT = "/usr/local/sbin/bedplate-trial"
-# What whoever applied runs as root over a new connection; exit status 3 says that it is too late.
+# Run as root over a new connection. Exit code 3: too late, the change was reverted.
 CONFIRM = f"{SCRIPT} confirm"
-# Longer than what else activates on a node may take, and than a person waits in vain.
+# Longer than the operations after it, and not too long for an operator who is locked out.
 SECONDS = 120
 _FILTER = "/etc/bedplate/filter.nft"
 UNIT = "bedplate-filter.service"
 UNIT_PATH = f"/etc/systemd/system/{UNIT}"
-# What `systemctl enable` makes of its WantedBy, without asking a running systemd.
+# The link that `systemctl enable` creates; image builds have no running systemd.
 _ENABLED = f"/etc/systemd/system/sysinit.target.wants/{UNIT}"
 
 
 class InForce(FactBase[bool]):
-    """Whether these two files are in force, confirmed, sshd has read them and no others, and the table is theirs."""
+    """Whether both files are confirmed, sshd has read them and no other file, and the loaded rules match."""
 
     default = bool
 
     def command(self, packets: str, sshd: str) -> StringCommand:
-        """Compare the files by their SHA-256, and the kernel's table with what it makes of the file."""
+        """Compare the files' SHA-256, and the loaded table with the table of the file."""
         sums = f'printf "%s  %s\\n" {packets} {_FILTER} {sshd} {DROP_IN} | sha256sum --check --status'
         table = f'wanted=$({TRIED} < {_FILTER}) && [ "$wanted" = "$({HELD})" ]'
-        # Read first, and alone.
+        # The drop-in is the first and the only include.
         first = f'[ "$(head -n 1 {MAIN})" = "Include {DROP_IN}" ]'
         alone = f"""[ "$(grep -ciE '^[[:space:]]*"?include' {MAIN})" = 1 ]"""
         read = f'unread=$({UNREAD}) && [ -z "$unread" ]'
@@ -145,35 +147,40 @@ class InForce(FactBase[bool]):
         return StringCommand(f"[ ! -e /var/lib/bedplate/trial ] && {both} && echo yes || :")
 
     def process(self, output: Iterable[str]) -> bool:
-        """Read the answer."""
+        """Return whether the checks passed."""
         return "yes" in list(output)
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """What is wanted of a node's packet filter and of its sshd, and what stands in for a filter that does not load."""
+class Confirmation:
+    """A change of packet filter and sshd, which is reverted unless a new login confirms it within SECONDS.
+
+    `packets`, `sshd` and `emergency` are the texts of the packet filter, sshd's configuration and the emergency rules.
+    """
 
     packets: str
     sshd: str
-    shut: str
+    emergency: str
 
     def write(self) -> None:
-        """Put both where a trial finds them, with the program that tries them."""
-        ship(
-            Shipped("Program of trials", SCRIPT, text_of("hardened/bedplate-trial"), "755"),
-            *firewall.shipped(self.shut),
-            Shipped("Unit of the packet filter", UNIT_PATH, text_of(f"hardened/{UNIT}")),
-            Shipped("Packet filter", "/etc/bedplate/wanted/filter.nft", self.packets, "600"),
-            Shipped("Settings of sshd", "/etc/bedplate/wanted/sshd.conf", self.sshd, "600"),
+        """Write the files, and the program that activates them."""
+        put_files(
+            Shipped(f"Write {SCRIPT}", SCRIPT, text_of("hardened/bedplate-trial"), "755"),
+            *firewall.emergency_files(self.emergency),
+            Shipped(f"Write {UNIT}", UNIT_PATH, text_of(f"hardened/{UNIT}")),
+            Shipped("Write the packet filter", "/etc/bedplate/wanted/filter.nft", self.packets, "600"),
+            Shipped("Write the sshd configuration", "/etc/bedplate/wanted/sshd.conf", self.sshd, "600"),
         )
-        removed("Units of the packet filter are as they are written", (UNIT, firewall.UNIT))
-        # What it was compared with, where somebody could write.
-        files.file(name="No copy of the loaded filter", path="/var/lib/bedplate/filter.loaded", present=False)
-        files.link(name="Shut at boot", path=firewall.ENABLED, target=firewall.UNIT_PATH)
-        files.link(name="Packet filter at boot", path=_ENABLED, target=UNIT_PATH)
+        remove_drop_ins("Remove drop-ins of the packet filter units", (UNIT, firewall.UNIT))
+        # A copy of earlier versions, in a folder that others could write to.
+        files.file(name="Remove the copy of the packet filter", path="/var/lib/bedplate/filter.loaded", present=False)
+        files.link(name="Enable the emergency rules at boot", path=firewall.ENABLED, target=firewall.UNIT_PATH)
+        files.link(name="Enable the packet filter at boot", path=_ENABLED, target=UNIT_PATH)
 
     def begin(self) -> None:
-        """Take them on trial, unless they are in force already."""
+        """Activate the files for confirmation, unless they are active already."""
         packets, sshd = (sha256(text.encode()).hexdigest() for text in (self.packets, self.sshd))
         if not host.get_fact(InForce, packets=packets, sshd=sshd):
-            server.shell(name="Packet filter and sshd, on trial", commands=[f"{SCRIPT} begin {SECONDS}"])
+            server.shell(
+                name="Activate packet filter and sshd for confirmation", commands=[f"{SCRIPT} begin {SECONDS}"]
+            )

@@ -1,2 +1,2 @@
-# Written by bedplate. New files are the person's and readable to the group, nobody else's.
+# Written by bedplate. New files are readable by the owner's group, not by others.
 umask 027

@@ -1,1 +1,1 @@
-"""What stands beside the daemons of a gateway."""
+"""The gateway agent, which `bedplate vpn` calls on a gateway."""

@@ -1,4 +1,4 @@
-"""The role `keeper`: `bedplate-vpn` on a gateway, and the timer by which it tells Prometheus how things are."""
+"""The role `keeper`: the gateway agent `bedplate-vpn`, and the timer that writes its Prometheus metrics."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from pyinfra.operations import files, systemd
-from pyinfra.operations.util import any_changed
 
 import vpn.keeper
-from roles.base import Changes, Role
-from roles.files import Shipped, ship, text_of
-from roles.system import install
+from roles.base import Changes, Role, changed
+from roles.files import Shipped, put_files, text_of
+from roles.system import install_packages
 
 FOLDER = "/usr/local/lib/bedplate"
 PROGRAM = "/usr/local/sbin/bedplate-vpn"
-# Where Debian's prometheus-node-exporter reads the texts of others.
+# The folder of prometheus-node-exporter's textfile collector on Debian.
 METRICS = "/var/lib/prometheus/node-exporter"
 TIMER = "bedplate-vpn-metrics.timer"
 _UNITS = "/etc/systemd/system"
@@ -23,29 +22,31 @@ _UNITS = "/etc/systemd/system"
 
 @dataclass(frozen=True, slots=True)
 class Keeper(Role):
-    """The keeper of a gateway, whatever daemons it has."""
+    """The agent of a gateway for laptops or tunnels."""
 
     name: ClassVar[str] = "keeper"
 
     def install(self) -> None:
-        """Install what it runs by."""
-        install("Keeper", ("openssl", "python3"))
+        """Install the programs that the agent runs."""
+        install_packages("Install packages of the gateway agent", ("openssl", "python3"))
 
     def configure(self) -> Changes:
-        """Write the keeper as it lies in the project, and its units."""
-        files.directory(name="Folder of metrics", path=METRICS, user="root", group="root", mode="755")
-        return ship(*keeper_files())
+        """Write the agent and its units."""
+        files.directory(name="Create the folder of VPN metrics", path=METRICS, user="root", group="root", mode="755")
+        return put_files(*agent_files())
 
     def activate(self, changes: Changes) -> None:
-        """Let the timer run."""
-        systemd.daemon_reload(name="Units of the keeper are read", _if=any_changed(*changes))
-        systemd.service(name="Metrics of the gateway", service=TIMER, running=True, enabled=True)
+        """Start the timer."""
+        systemd.daemon_reload(name="Reload systemd for the gateway agent", _if=changed(changes))
+        systemd.service(name="Start the timer of VPN metrics", service=TIMER, running=True, enabled=True)
 
 
-def keeper_files() -> Iterator[Shipped]:
-    """Yield the keeper and its units."""
-    yield Shipped("Keeper", PROGRAM, text_of("keeper/bedplate-vpn"), "755")
+def agent_files() -> Iterator[Shipped]:
+    """Yield the agent and its units."""
+    yield Shipped(f"Write {PROGRAM}", PROGRAM, text_of("keeper/bedplate-vpn"), "755")
     for file in sorted(Path(vpn.keeper.__file__).parent.glob("*.py")):
-        yield Shipped(f"Keeper: {file.stem}", f"{FOLDER}/keeper/{file.name}", file.read_text(encoding="utf-8"))
+        yield Shipped(
+            f"Write the gateway agent: {file.stem}", f"{FOLDER}/keeper/{file.name}", file.read_text(encoding="utf-8")
+        )
     for unit in (TIMER, TIMER.replace(".timer", ".service")):
-        yield Shipped(f"Unit {unit}", f"{_UNITS}/{unit}", text_of(f"keeper/{unit}"))
+        yield Shipped(f"Write {unit}", f"{_UNITS}/{unit}", text_of(f"keeper/{unit}"))

@@ -1,1 +1,1 @@
-"""What a node tells of itself to whoever watches the fleet, on its private address alone."""
+"""The Prometheus node exporter, on the private address."""

@@ -1,4 +1,4 @@
-"""The role `monitoring`."""
+"""The role `monitoring`: the Prometheus node exporter, on the private address."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,71 +9,71 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.facts.deb import DebPackages
 from pyinfra.operations import files, systemd
-from pyinfra.operations.util import any_changed
 
 from bedplate.plan.nodes import EXPORTER_PORT
-from roles.base import Changes, DiskSpace, Role
-from roles.files import Shipped, rendered, ship, text_of
-from roles.system import install, keep_running
+from roles.base import Changes, DiskSpace, Role, changed
+from roles.files import Shipped, put_files, render, text_of
+from roles.system import install_packages, start_units
 
-NOBODY = IPv4Address("127.0.0.1")
+LOOPBACK = IPv4Address("127.0.0.1")
 
 
 class PrivateAddress(FactBase[IPv4Address]):
-    """The address from which the node reaches others; loopback where it reaches nobody, never every address."""
+    """The source address of the node's default route; loopback without a route, never the wildcard address."""
 
     @staticmethod
     def default() -> IPv4Address:
         """Return loopback."""
-        return NOBODY
+        return LOOPBACK
 
     def command(self) -> str:
-        """Ask for the way to an address of TEST-NET-1 (RFC 5737), which is nobody's: no packet is sent."""
+        """Ask for the route to an address of TEST-NET-1 (RFC 5737); no packet is sent."""
         return "ip -4 -oneline route get 192.0.2.1 2>/dev/null || true"
 
     def process(self, output: Iterable[str]) -> IPv4Address:
-        """Take the word after `src`."""
+        """Return the word after `src`."""
         words = " ".join(output).split()
-        return IPv4Address(words[words.index("src") + 1]) if "src" in words else NOBODY
+        return IPv4Address(words[words.index("src") + 1]) if "src" in words else LOOPBACK
 
 
 SERVICE = "prometheus-node-exporter"
-# Whoever has figures of his own writes a file `NAME.prom` here, whole, and root alone may.
+# Other programs write metrics here as `NAME.prom`, atomically and as root.
 TEXTFILES = "/var/lib/prometheus/node-exporter"
+_DROP_IN = f"/etc/systemd/system/{SERVICE}.service.d/60-bedplate.conf"
 
 
 @dataclass(frozen=True, slots=True)
 class Monitoring(Role):
-    """A node that can be watched; `address` is None where AWS decides it."""
+    """A node with an exporter; `address` is None if AWS assigns it."""
 
     address: IPv4Address | None
     name: ClassVar[str] = "monitoring"
     space: ClassVar[DiskSpace] = DiskSpace(programs=20, state=8)
 
     def install(self) -> None:
-        """Install the exporter, which starts by itself: until its address is known it listens to its own machine."""
+        """Install the exporter, which starts at once: it listens on loopback until `configure` sets the address."""
         if SERVICE not in host.get_fact(DebPackages):
-            ship(Shipped("Exporter waits for its address", f"/etc/default/{SERVICE}", _settings(NOBODY)))
-        install("Node exporter", (SERVICE,))
+            put_files(Shipped("Bind the exporter to loopback", f"/etc/default/{SERVICE}", _settings(LOOPBACK)))
+        install_packages("Install the node exporter", (SERVICE,))
 
     def configure(self) -> Changes:
-        """Write where it listens, and make the folder for others' figures."""
-        files.directory(name="Folder for figures", path=TEXTFILES, user="root", group="root", mode="755")
+        """Write the configuration, and create the folder for metrics of other programs."""
+        files.directory(name="Create the folder for metrics", path=TEXTFILES, user="root", group="root", mode="755")
         settings = _settings(self.address or host.get_fact(PrivateAddress))
-        return ship(
-            Shipped("Where the exporter listens", f"/etc/default/{SERVICE}", settings),
-            Shipped("How the exporter runs", f"/etc/systemd/system/{SERVICE}.service.d/60-bedplate.conf", _UNIT),
+        return put_files(
+            Shipped("Configure the exporter", f"/etc/default/{SERVICE}", settings),
+            Shipped("Write a systemd drop-in for the exporter", _DROP_IN, _UNIT),
         )
 
     def activate(self, changes: Changes) -> None:
-        """Start it, and start it anew with other settings."""
-        systemd.daemon_reload(name="Read how the exporter runs", _if=any_changed(*changes[1:]))
-        keep_running({"Exporter runs": f"{SERVICE}.service"})
-        systemd.service(name="Exporter reads its settings", service=SERVICE, restarted=True, _if=any_changed(*changes))
+        """Start the exporter, and restart it after a change."""
+        systemd.daemon_reload(name="Reload systemd for the exporter", _if=changed(changes, _DROP_IN))
+        start_units({"Start the exporter": f"{SERVICE}.service"})
+        systemd.service(name="Restart the exporter", service=SERVICE, restarted=True, _if=changed(changes))
 
 
 def _settings(address: IPv4Address) -> str:
-    return rendered("monitoring/exporter.conf.j2", address=address, port=EXPORTER_PORT, folder=TEXTFILES)
+    return render("monitoring/exporter.conf.j2", address=address, port=EXPORTER_PORT, folder=TEXTFILES)
 
 
 _UNIT = text_of("monitoring/exporter.service")

@@ -1,1 +1,1 @@
-"""Gateways that laptops dial."""
+"""OpenVPN gateways for laptops."""

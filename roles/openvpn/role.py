@@ -1,6 +1,6 @@
-"""The role `openvpn`: daemons that serve laptops, and the packet filter between those and everybody else.
+"""The role `openvpn`: OpenVPN servers for laptops, and the packet filter between laptops and other networks.
 
-It writes no key: those come from the operator's machine by `bedplate vpn sync`, and start the daemons.
+It writes no keys: `bedplate vpn sync` writes them from the operator's machine, and they start the servers.
 """
 
 from collections.abc import Iterator
@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pyinfra.operations import files, server, systemd
-from pyinfra.operations.util import any_changed
 
 from bedplate.plan.laptops import LaptopGateway, Transport
-from roles.base import Changes, DiskSpace, Role
-from roles.files import Shipped, ship, text_of
-from roles.system import install
+from roles.base import Changes, DiskSpace, Role, changed
+from roles.files import Shipped, put_files, text_of
+from roles.system import SYSTEMD_SYSCTL, install_packages
 from vpn.laptops.server import (
     KEYED,
     SERVICE,
@@ -33,57 +32,61 @@ _SYSCTL = "/etc/sysctl.d/60-bedplate-laptops.conf"
 
 @dataclass(frozen=True, slots=True)
 class OpenVpn(Role):
-    """A gateway of laptops; `gateway` is what the plan says of it."""
+    """A laptop gateway, as planned."""
 
     gateway: LaptopGateway
     name: ClassVar[str] = "openvpn"
     space: ClassVar[DiskSpace] = DiskSpace(programs=8, state=4)
 
     def install(self) -> None:
-        """Install the daemon, and what its packet filter and its certificates are read by."""
-        install("Gateway of laptops", ("openvpn", "nftables", "openssl"))
+        """Install OpenVPN, nftables and OpenSSL."""
+        install_packages("Install OpenVPN", ("openvpn", "nftables", "openssl"))
 
     def configure(self) -> Changes:
-        """Write settings, units and the packet filter; InputError where nobody is known who answers for names."""
-        shipped = tuple(gateway_files(self.gateway))
-        server.user(  # noqa: S604  # its shell is where a login would end, not a way to run commands
-            name="Account of the daemons",
+        """Write configuration, units and the packet filter. Raises InputError if no name server is known."""
+        files_to_put = tuple(gateway_files(self.gateway))
+        server.user(  # noqa: S604  # the login shell of the account
+            name="Create the OpenVPN account",
             user=USER,
             system=True,
             home="/nonexistent",
             shell="/usr/sbin/nologin",
         )
-        files.directory(name="Folder of the gateway", path=str(STANDARD.settings), user="root", group=USER, mode="750")
-        return ship(*shipped)
+        files.directory(
+            name="Create the OpenVPN folder", path=str(STANDARD.settings), user="root", group=USER, mode="750"
+        )
+        return put_files(*files_to_put)
 
     def activate(self, changes: Changes) -> None:
-        """Load the packet filter first; then daemons start, or start anew, where they have keys."""
-        new = any_changed(*changes)
-        systemd.daemon_reload(name="Units of the gateway are read", _if=new)
-        server.shell(name="Packets pass", commands=[f"/usr/lib/systemd/systemd-sysctl {_SYSCTL}"], _if=new)
-        systemd.service(name="Guard of laptops", service=GUARD, running=True, enabled=True)
-        systemd.service(name="Guard of laptops reads its rules", service=GUARD, reloaded=True, _if=new)
+        """Load the packet filter, then start or restart the servers that have keys."""
+        has_changed = changed(changes)
+        systemd.daemon_reload(name="Reload systemd for OpenVPN", _if=has_changed)
+        server.shell(name="Enable forwarding for laptops", commands=[f"{SYSTEMD_SYSCTL} {_SYSCTL}"], _if=has_changed)
+        systemd.service(name="Start the laptop packet filter", service=GUARD, running=True, enabled=True)
+        systemd.service(name="Reload the laptop packet filter", service=GUARD, reloaded=True, _if=has_changed)
         for transport in Transport:
             keyed = instance(transport).replace(".service", ".path")
-            systemd.service(name=f"Keys start laptops over {transport}", service=keyed, running=True, enabled=True)
             systemd.service(
-                name=f"Laptops over {transport} at boot", service=instance(transport), running=None, enabled=True
+                name=f"Start OpenVPN when keys arrive ({transport})", service=keyed, running=True, enabled=True
+            )
+            systemd.service(
+                name=f"Enable OpenVPN at boot ({transport})", service=instance(transport), running=None, enabled=True
             )
             server.shell(
-                name=f"Laptops over {transport} by what is written now",
+                name=f"Restart OpenVPN ({transport})",
                 commands=[f"systemctl restart {instance(transport)}"],
-                _if=new,
+                _if=has_changed,
             )
 
 
 def gateway_files(gateway: LaptopGateway) -> Iterator[Shipped]:
-    """Yield every file of a gateway; InputError where nobody is known who answers for names."""
+    """Yield every file of a gateway. Raises InputError if no name server is known."""
     for transport in Transport:
         yield Shipped(
-            f"Laptops over {transport}", f"{STANDARD.settings}/{transport}.conf", server_conf(gateway, transport)
+            f"Configure OpenVPN ({transport})", f"{STANDARD.settings}/{transport}.conf", server_conf(gateway, transport)
         )
-    yield Shipped("Rules of the guard", f"{STANDARD.settings}/guard.nft", guard_rules(gateway))
-    yield Shipped("Unit of the daemons", f"{_UNITS}/{SERVICE}", daemon_unit())
-    yield Shipped("Unit that waits for keys", f"{_UNITS}/{KEYED}", keyed_unit())
-    yield Shipped("Unit of the guard", f"{_UNITS}/{GUARD}", text_of("openvpn/guard.service"))
-    yield Shipped("Packets pass through", _SYSCTL, text_of("openvpn/sysctl.conf"))
+    yield Shipped("Write the laptop packet filter", f"{STANDARD.settings}/guard.nft", guard_rules(gateway))
+    yield Shipped(f"Write {SERVICE}", f"{_UNITS}/{SERVICE}", daemon_unit())
+    yield Shipped(f"Write {KEYED}", f"{_UNITS}/{KEYED}", keyed_unit())
+    yield Shipped(f"Write {GUARD}", f"{_UNITS}/{GUARD}", text_of("openvpn/guard.service"))
+    yield Shipped("Write sysctls of the laptop gateway", _SYSCTL, text_of("openvpn/sysctl.conf"))

@@ -1,1 +1,1 @@
-"""Who has an account on a node: people and groups of the fleet file, their keys, their rights, their homes."""
+"""Accounts of the fleet's people on a node: users, groups, SSH keys, sudo rights and home folders."""

@@ -1,4 +1,4 @@
-"""What a node knows of accounts: logins, groups, who runs something. Never asks for a password's hash."""
+"""The accounts on a node, and the changes that make them match the fleet file. Never reads a password hash."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,12 +7,12 @@ from pyinfra.api.facts import FactBase
 
 from bedplate.errors import InputError
 from bedplate.plan.fleet import PEOPLE_IDS, Account, Accounts
-from roles.base import Due
+from roles.base import PendingChange
 from roles.hardened.logins import IMAGE_ACCOUNTS
 
 KEYS = "/etc/ssh/authorized_keys.d"
-# Homes of the machine's own accounts alone: people's may lie on a file server that is away.
-_FIRST = (
+# Only homes of the image's accounts: those of people may be on a file server that is down.
+_IMAGE_KEYS = (
     f"for name in {' '.join(IMAGE_ACCOUNTS)}; do"
     ' home=$(getent passwd "$name" | cut -d: -f6); file=$home/.ssh/authorized_keys;'
     ' if [ "$home" ] && { [ -e "$file" ] || [ -L "$file" ]; }; then echo "first:$name:$file"; fi; done'
@@ -25,7 +25,7 @@ LINGER = "/var/lib/systemd/linger"
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """An account of the node; `lock` is the first sign of its password field, `expires` a day since 1970 or nothing."""
+    """An account; `lock` is the first character of its password field, `expires` the days since 1970 or empty."""
 
     name: str
     uid: int
@@ -38,7 +38,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group of the node and who is in it beside those whose own it is."""
+    """A group and its additional members."""
 
     name: str
     gid: int
@@ -46,11 +46,12 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """All of it; `busy` are the user ids with processes, `lingering` and `keyed` names with units and with keys.
+class AccountState:
+    """All accounts of a node.
 
-    Of the accounts that the machine's image came with, `first` are those with a file of keys in their homes, and it,
-    and `granted` those whom rules of sudo name. `by` is the account that whoever asks came in by, if not root's own.
+    `busy`: user ids with processes. `lingering`, `keyed`: names of accounts with units at boot, and with our key files.
+    `first`: the key file in the home of each account of the image; `granted`: accounts of the image with sudo rules.
+    `by`: the account that the apply logged in with; empty for root.
     """
 
     logins: Mapping[str, Login] = field(default_factory=dict)
@@ -63,13 +64,13 @@ class Standing:
     by: str = ""
 
 
-class Accounted(FactBase[Standing]):
-    """The standing of a node, in one question."""
+class ReadAccounts(FactBase[AccountState]):
+    """The state of all accounts, in one query."""
 
-    default = Standing
+    default = AccountState
 
     def command(self) -> str:
-        """Ask; of a password only its first sign leaves the node, which tells a locked one from one that is set."""
+        """Print all accounts; of a password only the first character, which shows whether it is locked."""
         return "; ".join(
             (
                 "sed s/^/login:/ /etc/passwd",
@@ -78,35 +79,35 @@ class Accounted(FactBase[Standing]):
                 "{ stat -c %u /proc/[0-9]*; grep -hs . /proc/[0-9]*/loginuid; } 2>/dev/null | sort -u | sed s/^/busy:/",
                 f"ls {LINGER} 2>/dev/null | sed s/^/lingering:/",
                 f"ls -A {KEYS} 2>/dev/null | sed s/^/keyed:/",
-                _FIRST,
+                _IMAGE_KEYS,
                 _GRANTED,
                 'echo "by:${SUDO_USER:-}"',
             )
         )
 
-    def process(self, output: Iterable[str]) -> Standing:
-        """Sort the lines by what they are about."""
-        told: dict[str, list[str]] = {}
+    def process(self, output: Iterable[str]) -> AccountState:
+        """Parse the lines by their prefix."""
+        rows: dict[str, list[str]] = {}
         for line in output:
             kind, _, rest = line.partition(":")
-            told.setdefault(kind, []).append(rest)
-        locks = {name: rest for name, _, rest in (line.partition(":") for line in told.get("lock", ()))}
-        logins = [_login(fields, locks) for fields in _entries(told.get("login", ()), 7)]
-        groups = [_group(fields) for fields in _entries(told.get("group", ()), 4)]
-        return Standing(
-            {each.name: each for each in logins},
-            {each.name: each for each in groups},
-            frozenset(int(uid) for uid in told.get("busy", ())),
-            frozenset(told.get("lingering", ())),
-            frozenset(told.get("keyed", ())),
-            {name: file for name, _, file in (line.partition(":") for line in told.get("first", ()))},
-            frozenset(told.get("granted", ())),
-            "".join(told.get("by", ())),
+            rows.setdefault(kind, []).append(rest)
+        locks = {name: rest for name, _, rest in (line.partition(":") for line in rows.get("lock", ()))}
+        logins = [_login(fields, locks) for fields in _entries(rows.get("login", ()), 7)]
+        groups = [_group(fields) for fields in _entries(rows.get("group", ()), 4)]
+        return AccountState(
+            {login.name: login for login in logins},
+            {group.name: group for group in groups},
+            frozenset(int(uid) for uid in rows.get("busy", ())),
+            frozenset(rows.get("lingering", ())),
+            frozenset(rows.get("keyed", ())),
+            {name: file for name, _, file in (line.partition(":") for line in rows.get("first", ()))},
+            frozenset(rows.get("granted", ())),
+            "".join(rows.get("by", ())),
         )
 
 
 def _entries(lines: Iterable[str], count: int) -> Iterator[Sequence[str]]:
-    """Yield the fields of each entry; lines that are none, blank ones and those that ask another list, are skipped."""
+    """Yield the fields of each entry; blank lines and NIS entries are skipped."""
     for line in lines:
         fields = line.split(":")
         if len(fields) == count and fields[2].isdecimal():
@@ -127,73 +128,74 @@ def _group(fields: Sequence[str]) -> Group:
 HOMES = "/home"
 SHELL = "/bin/bash"
 NO_SHELL = "/usr/sbin/nologin"
-# Matches no password, and is not the sign by which sshd without PAM refuses keys too.
+# Matches no password. With `!`, sshd without PAM would also refuse keys.
 NO_PASSWORD = "*"  # noqa: S105
 _NO_PASSWORDS = frozenset({"*", "!"})
-# The first day that there was: shadow(5) takes 0 for no date at all.
-_LONG_AGO = "1"
-# login.defs ends below people, and above its end useradd gives no ranges to containers without root. Source: subuid(5).
+# 2 January 1970: shadow(5) reads 0 as no date.
+_EXPIRED = "1"
+# UID_MAX of login.defs is below the fleet's ids; useradd gives no subuid range to ids above it. Source: subuid(5).
 _SUBIDS = f"--key UID_MAX={PEOPLE_IDS[-1]}"
-# What somebody became root for is root's process, and the kernel remembers who logged in: proc(5), loginuid.
+# Processes started with sudo belong to root; the kernel records the login user: proc(5), loginuid.
 _END_SESSIONS = (
     "for each in /proc/[0-9]*; do "
     '[ "$(cat $each/loginuid 2>/dev/null)" != {uid} ] || kill -KILL ${{each#/proc/}} 2>/dev/null || true; done'
 )
 
 
-def dues(accounts: Accounts, standing: Standing) -> Iterator[Due]:
-    """Yield what is to be done, in its order: groups before those who are in them."""
+def account_changes(accounts: Accounts, state: AccountState) -> Iterator[PendingChange]:
+    """Yield the changes of groups and accounts; groups first."""
     for group, gid in {**accounts.uids, **accounts.groups}.items():
-        if group not in standing.groups:
-            yield Due(f"Group {group}", (f"groupadd --gid {gid} {group}",))
+        if group not in state.groups:
+            yield PendingChange(f"Create group {group}", (f"groupadd --gid {gid} {group}",))
     for person in accounts.people:
-        yield from _account(person, standing)
+        yield from _change_account(person, state)
     for name, uid in accounts.departed.items():
-        yield from _lock_out(name, uid, standing)
-    yield from _root(standing)
-    yield from _memberships(accounts, standing)
+        yield from _lock_departed(name, uid, state)
+    yield from _lock_root(state)
+    yield from _change_members(accounts, state)
 
 
-def endings(accounts: Accounts, standing: Standing) -> Iterator[Due]:
-    """Yield the ends of what people who left have running; their files stay."""
+def end_departed(accounts: Accounts, state: AccountState) -> Iterator[PendingChange]:
+    """Yield the changes that end all processes of people who left; their files are kept."""
     for name, uid in accounts.departed.items():
-        yield from ended(name, uid, standing)
+        yield from end_processes(name, uid, state)
 
 
-def ended(name: str, uid: int, standing: Standing) -> Iterator[Due]:
-    """Yield the ends of what an account has running, or would start at boot."""
-    if name in standing.lingering:
-        yield Due(f"{name} starts nothing at boot", (f"rm -f {LINGER}/{name}",))
-    if uid in standing.busy:
-        # Status 1: whatever ran has ended meanwhile.
-        ours = f"pkill -KILL --uid {uid} || test $? -eq 1"
-        yield Due(f"{name} runs nothing", (ours, _END_SESSIONS.format(uid=uid)))
+def end_processes(name: str, uid: int, state: AccountState) -> Iterator[PendingChange]:
+    """Yield the changes that end an account's processes, also those that start at boot."""
+    if name in state.lingering:
+        yield PendingChange(f"Disable lingering of {name}", (f"rm -f {LINGER}/{name}",))
+    if uid in state.busy:
+        # Status 1: no process is left.
+        kill = f"pkill -KILL --uid {uid} || test $? -eq 1"
+        yield PendingChange(f"End all processes of {name}", (kill, _END_SESSIONS.format(uid=uid)))
 
 
-def locking(login: Login) -> tuple[str, ...]:
-    """Return what lets nobody in by an account, where it is not so already: no shell, no password, past its end."""
-    if (login.expires, login.shell) == (_LONG_AGO, NO_SHELL) and login.lock in _NO_PASSWORDS:
+def lock_commands(login: Login) -> tuple[str, ...]:
+    """Return the commands that lock an account: no shell, no password, expired; none if it is locked."""
+    if (login.expires, login.shell) == (_EXPIRED, NO_SHELL) and login.lock in _NO_PASSWORDS:
         return ()
-    return (f"usermod --expiredate {_LONG_AGO} --shell {NO_SHELL} --password '{NO_PASSWORD}' {login.name}",)
+    return (f"usermod --expiredate {_EXPIRED} --shell {NO_SHELL} --password '{NO_PASSWORD}' {login.name}",)
 
 
 def home_of(name: str) -> str:
-    """Return where somebody's home is on every node."""
+    """Return the home folder of a person, the same on every node."""
     return f"{HOMES}/{name}"
 
 
-def _account(person: Account, standing: Standing) -> Iterator[Due]:
+def _change_account(person: Account, state: AccountState) -> Iterator[PendingChange]:
     name, home = person.name, home_of(person.name)
-    login = standing.logins.get(name)
+    login = state.logins.get(name)
     if login is None:
-        words = f"--uid {person.uid} --gid {person.uid} --home-dir {home} --no-create-home --shell {SHELL} {_SUBIDS}"
-        yield Due(f"Account {name}", (f"useradd {words} --no-log-init --password '{NO_PASSWORD}' {name}",))
-    elif words := " ".join(_amended(person, login)):
-        yield Due(f"Account {name}", (f"usermod {words} {name}",))
+        options = f"--uid {person.uid} --gid {person.uid} --home-dir {home} --no-create-home --shell {SHELL} {_SUBIDS}"
+        command = f"useradd {options} --no-log-init --password '{NO_PASSWORD}' {name}"
+        yield PendingChange(f"Create account {name}", (command,))
+    elif options := " ".join(_usermod_options(person, login)):
+        yield PendingChange(f"Update account {name}", (f"usermod {options} {name}",))
 
 
-def _amended(person: Account, login: Login) -> Iterator[str]:
-    """Yield the options of usermod(8) that make an account what the plan wants; a shell of somebody's choice stays."""
+def _usermod_options(person: Account, login: Login) -> Iterator[str]:
+    """Yield the options of usermod(8) that match an account with the plan; a changed login shell is kept."""
     if login.gid != person.uid:
         yield f"--gid {person.uid}"
     if login.home != (home := home_of(person.name)):
@@ -206,64 +208,64 @@ def _amended(person: Account, login: Login) -> Iterator[str]:
         yield "--expiredate ''"
 
 
-def _lock_out(name: str, uid: int, standing: Standing) -> Iterator[Due]:
-    login = standing.logins.get(name)
-    if login and login.uid == uid and (commands := locking(login)):
-        yield Due(f"{name} is locked out", commands)
+def _lock_departed(name: str, uid: int, state: AccountState) -> Iterator[PendingChange]:
+    login = state.logins.get(name)
+    if login and login.uid == uid and (commands := lock_commands(login)):
+        yield PendingChange(f"Lock account {name}", commands)
 
 
-def _root(standing: Standing) -> Iterator[Due]:
-    """Yield what lets nobody in as root by a password; the sign before it keeps what was set, for whoever undoes it."""
-    login = standing.logins.get("root")
+def _lock_root(state: AccountState) -> Iterator[PendingChange]:
+    """Yield the change that locks root's password, which can be unlocked again."""
+    login = state.logins.get("root")
     if login and login.lock not in _NO_PASSWORDS:
-        yield Due("Root's password is locked", ("usermod --lock root",))
+        yield PendingChange("Lock the password of root", ("usermod --lock root",))
 
 
-def _memberships(accounts: Accounts, standing: Standing) -> Iterator[Due]:
-    """Yield the groups whose members are others than the plan's; a group of the system loses people alone."""
+def _change_members(accounts: Accounts, state: AccountState) -> Iterator[PendingChange]:
+    """Yield the changes of group members; from system groups, only people of the fleet are removed."""
     for group in accounts.groups:
-        wanted = {person.name for person in accounts.people if group in person.groups}
-        there = standing.groups[group].members if group in standing.groups else frozenset()
-        if wanted != there:
-            yield Due(f"Members of {group}", (f"gpasswd --members '{_listed(wanted)}' {group}",))
-    known = {*accounts.uids, *accounts.departed}
-    for group, told in standing.groups.items():
-        for name in sorted(told.members & known if group not in accounts.groups else ()):
-            yield Due(f"{name} is not in {group}", (f"gpasswd --delete {name} {group}",))
+        planned = {person.name for person in accounts.people if group in person.groups}
+        actual = state.groups[group].members if group in state.groups else frozenset()
+        if planned != actual:
+            yield PendingChange(f"Set members of {group}", (f"gpasswd --members '{_join(planned)}' {group}",))
+    people = {*accounts.uids, *accounts.departed}
+    for group, entry in state.groups.items():
+        for name in sorted(entry.members & people if group not in accounts.groups else ()):
+            yield PendingChange(f"Remove {name} from {group}", (f"gpasswd --delete {name} {group}",))
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join(names: Iterable[str]) -> str:
     return ",".join(sorted(names))
 
 
-def refuse_conflicts(accounts: Accounts, standing: Standing) -> None:
-    """Raise InputError where a name or an id of the fleet's is somebody else's on the node."""
-    logins = {name: login.uid for name, login in standing.logins.items()}
-    groups = {name: group.gid for name, group in standing.groups.items()}
-    found = (
+def refuse_conflicts(accounts: Accounts, state: AccountState) -> None:
+    """Raise InputError if the node uses a name or an id of the fleet for another account or group."""
+    logins = {name: login.uid for name, login in state.logins.items()}
+    groups = {name: group.gid for name, group in state.groups.items()}
+    conflicts = (
         *_conflicts("account", accounts.uids, logins),
         *_departed(accounts.departed, logins),
         *_conflicts("group", {**accounts.uids, **accounts.groups}, groups),
     )
-    if found:
+    if conflicts:
         raise InputError(
-            "; ".join(found),
-            fix="rename what is there (`usermod`, `groupmod`), with its files, or remove it: those of the fleet have "
-            "their names and ids in fleet.lock for ever",
+            "; ".join(conflicts),
+            fix="rename or remove the node's own account or group (`usermod`, `groupmod`) and its files; "
+            "names and ids of the fleet are fixed in fleet.lock",
         )
 
 
-def _conflicts(noun: str, wanted: Mapping[str, int], there: Mapping[str, int]) -> Iterator[str]:
-    names = {number: name for name, number in there.items()}
-    for name, number in wanted.items():
-        if there.get(name, number) != number:
-            yield f"the {noun} {name} has id {there[name]} here, not the fleet's {number}"
+def _conflicts(noun: str, planned: Mapping[str, int], actual: Mapping[str, int]) -> Iterator[str]:
+    names = {number: name for name, number in actual.items()}
+    for name, number in planned.items():
+        if actual.get(name, number) != number:
+            yield f"{noun} {name} has id {actual[name]} on the node, but {number} in the fleet"
         elif names.get(number, name) != name:
-            yield f"id {number} is the {noun} {names[number]}'s here, not {name}'s"
+            yield f"id {number} belongs to {noun} {names[number]} on the node, but to {name} in the fleet"
 
 
-def _departed(departed: Mapping[str, int], there: Mapping[str, int]) -> Iterator[str]:
-    """Yield those who would be locked out for a name that is another's here."""
+def _departed(departed: Mapping[str, int], actual: Mapping[str, int]) -> Iterator[str]:
+    """Yield the people who left whose name is another account on the node: it would be locked."""
     for name, number in departed.items():
-        if there.get(name, number) != number:
-            yield f"{name}, who left the fleet with id {number}, is another account here, with id {there[name]}"
+        if actual.get(name, number) != number:
+            yield f"account {name} has id {actual[name]} on the node; {name} left the fleet with id {number}"

@@ -1,55 +1,66 @@
-"""The role `people`: accounts, groups, keys, administrators and homes, as the fleet file has them."""
+"""The role `people`: accounts, groups, SSH keys, sudo rights and home folders from the fleet file.
+
+New keys and sudo rights of administrators are reverted unless a new login confirms them.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pyinfra.api.facts import FactBase
-from pyinfra.api.operation import OperationMeta
 from pyinfra.context import host
 from pyinfra.operations import files, server
 
 from bedplate.plan.fleet import PEOPLE_IDS, Account, Accounts
 from bedplate.plan.nodes import first_keys
-from roles.base import Changes, Due, Role, carry_out
-from roles.files import Marks, Shipped, rendered, ship, text_of
+from roles.base import NO_CHANGES, Changes, PendingChange, Role, run_changes
+from roles.files import FileSignatures, Shipped, put_files, render, text_of
 from roles.hardened.logins import IMAGE_ACCOUNTS
-from roles.people.accounts import KEYS, Accounted, Standing, dues, ended, endings, locking, refuse_conflicts
-from roles.system import install
+from roles.people.accounts import (
+    KEYS,
+    AccountState,
+    ReadAccounts,
+    account_changes,
+    end_departed,
+    end_processes,
+    lock_commands,
+    refuse_conflicts,
+)
+from roles.system import install_packages
 
 
 class HomesIn(FactBase[Mapping[str, int]]):
-    """The user id that owns each folder in a folder, by name."""
+    """The owner's user id of each folder in a folder, by name."""
 
     default = dict
 
     def command(self, folder: str) -> str:
-        """Ask for all of them at once."""
+        """List all folders in one query."""
         return f"find {folder} -mindepth 1 -maxdepth 1 -type d -printf '%U %f\\n' 2>/dev/null || true"
 
     def process(self, output: Iterable[str]) -> Mapping[str, int]:
-        """Part the owner from the name."""
+        """Parse an owner and a name a line."""
         return {name: int(uid) for uid, _, name in (line.partition(" ") for line in output)}
 
 
-def missing_homes(folder: str, accounts: Accounts, there: Mapping[str, int]) -> Iterator[Due]:
-    """Yield the homes to make; one that is there is its owner's, whoever that is."""
+def missing_homes(folder: str, accounts: Accounts, existing: Mapping[str, int]) -> Iterator[PendingChange]:
+    """Yield the creation of each missing home; an existing folder is never changed."""
     for person in accounts.people:
-        if person.name not in there:
-            # Whole under another name first: somebody may log in at any moment.
-            made, home = f"{folder}/.{person.name}.new", f"{folder}/{person.name}"
-            yield Due(
-                f"Home of {person.name}",
+        if person.name not in existing:
+            # Created under another name and then renamed: the person may log in at any moment.
+            new, home = f"{folder}/.{person.name}.new", f"{folder}/{person.name}"
+            yield PendingChange(
+                f"Create home of {person.name}",
                 (
-                    f"rm -rf {made} && cp -rT /etc/skel {made} && chown -R {person.uid}:{person.uid} {made}",
-                    f"chmod 700 {made} && mv -T {made} {home}",
+                    f"rm -rf {new} && cp -rT /etc/skel {new} && chown -R {person.uid}:{person.uid} {new}",
+                    f"chmod 700 {new} && mv -T {new} {home}",
                 ),
             )
 
 
-_PEOPLE_FROM = 1000  # login.defs(5), UID_MIN of both distributions
-# A name with a dot is one that sudo does not read: the text counts only after visudo has read it. Source: sudoers(5).
-_NO_GRANTS = (
+_UID_MIN = 1000  # login.defs(5), UID_MIN of both distributions
+# sudo ignores file names with a dot: the new text takes effect only after visudo has checked it. Source: sudoers(5).
+_REMOVE_GRANTS = (
     "for file in /etc/sudoers.d/*; do "
     'if grep -qE "^[[:space:]]*{name}[[:space:]]" "$file"; then '
     'sed -E "/^[[:space:]]*{name}[[:space:]]/d" "$file" >"$file.new" && visudo --check --quiet --file="$file.new" '
@@ -57,96 +68,96 @@ _NO_GRANTS = (
 )
 
 
-def key_files(standing: Standing, first: str | None) -> tuple[str, ...]:
-    """Return the files of keys, in homes of the image's accounts, that are to hold administrators' keys alone."""
-    return tuple(file for name, file in standing.first.items() if name in (first, standing.by))
+def admin_key_files(state: AccountState, first: str | None) -> tuple[str, ...]:
+    """Return the key files of the image's accounts that must contain only the administrators' keys."""
+    return tuple(file for name, file in state.first.items() if name in (first, state.by))
 
 
-def shuttings(standing: Standing, first: str | None) -> Iterator[Due]:
-    """Yield what shuts each account of the image that nobody is to come in by."""
-    for name in _strange(standing, first):
-        login, file = standing.logins[name], standing.first.get(name)
-        groups = any(name in group.members for group in standing.groups.values())
+def lock_image_accounts(state: AccountState, first: str | None) -> Iterator[PendingChange]:
+    """Yield the changes that lock the accounts of the image which the fleet does not use."""
+    for name in _unused(state, first):
+        login, file = state.logins[name], state.first.get(name)
+        groups = any(name in group.members for group in state.groups.values())
         commands = (
-            *locking(login),
+            *lock_commands(login),
             *((f"usermod --groups '' {name}",) if groups else ()),
-            *((_NO_GRANTS.format(name=name),) if name in standing.granted else ()),
+            *((_REMOVE_GRANTS.format(name=name),) if name in state.granted else ()),
             *((f"rm -f '{file}'",) if file else ()),
         )
         if commands:
-            yield Due(f"{name} of the image is shut", commands)
+            yield PendingChange(f"Lock account {name} of the image", commands)
 
 
-def image_endings(standing: Standing, first: str | None) -> Iterator[Due]:
-    """Yield the ends of what runs in the names of accounts that are shut, unless their number is somebody else's."""
-    for name in _strange(standing, first):
-        uid = standing.logins[name].uid
-        others = any(login.uid == uid for login in standing.logins.values() if login.name != name)
-        if uid >= _PEOPLE_FROM and uid not in PEOPLE_IDS and not others:
-            yield from ended(name, uid, standing)
+def end_image_processes(state: AccountState, first: str | None) -> Iterator[PendingChange]:
+    """Yield the changes that end the processes of locked accounts, unless another account has the same id."""
+    for name in _unused(state, first):
+        uid = state.logins[name].uid
+        is_shared = any(login.uid == uid for login in state.logins.values() if login.name != name)
+        if uid >= _UID_MIN and uid not in PEOPLE_IDS and not is_shared:
+            yield from end_processes(name, uid, state)
 
 
-def _strange(standing: Standing, first: str | None) -> tuple[str, ...]:
-    return tuple(name for name in IMAGE_ACCOUNTS if name in standing.logins and name not in (first, standing.by))
+def _unused(state: AccountState, first: str | None) -> tuple[str, ...]:
+    return tuple(name for name in IMAGE_ACCOUNTS if name in state.logins and name not in (first, state.by))
 
 
 SCRIPT = "/usr/local/sbin/bedplate-trial-people"
-# Is there while a trial goes on: what has been kept.
+# Exists while a change waits for its confirmation: the paths of the saved files.
 KEPT = "/var/lib/bedplate/trial-people/paths"
-# Longer than it takes to write a few files and to come in anew.
+# Longer than writing the files and logging in again takes.
 SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """What lets administrators in, and makes them root."""
+class Confirmation:
+    """A change of administrators' keys and sudo rights (`files`), which a new login must confirm within SECONDS."""
 
-    ways: Sequence[Shipped]
+    files: Sequence[Shipped]
 
-    def keep(self) -> Iterator[OperationMeta]:
-        """Yield what keeps the former ones, before any is written."""
-        yield from ship(Shipped("Program of keys on trial", SCRIPT, text_of("people/bedplate-trial-people"), "755"))
-        if self._is_due:
-            paths = " ".join(each.path for each in self.ways)
-            yield server.shell(name="Former ways of administrators", commands=[f"{SCRIPT} keep {SECONDS} {paths}"])
+    def keep(self) -> None:
+        """Save the current files before the new ones are written."""
+        put_files(Shipped(f"Write {SCRIPT}", SCRIPT, text_of("people/bedplate-trial-people"), "755"))
+        if self._is_needed:
+            paths = " ".join(file.path for file in self.files)
+            server.shell(name="Save access of administrators", commands=[f"{SCRIPT} keep {SECONDS} {paths}"])
 
-    def begin(self) -> Iterator[OperationMeta]:
-        """Yield what has whoever applies come in anew, now that they are written."""
-        if self._is_due:
-            yield server.shell(name="Ways of administrators, on trial", commands=[f"{SCRIPT} try"])
+    def begin(self) -> None:
+        """Request the confirmation, after the new files are written."""
+        if self._is_needed:
+            server.shell(name="Confirm access of administrators", commands=[f"{SCRIPT} try"])
 
     @property
-    def _is_due(self) -> bool:
-        """Whether something is to be written, or was, by an apply that was cut off before anybody came in anew."""
-        found = host.get_fact(Marks, paths=(KEPT, *(each.path for each in self.ways)))
-        return KEPT in found or any(found.get(each.path) != each.mark for each in self.ways)
+    def _is_needed(self) -> bool:
+        """Whether a file must change, or an interrupted apply changed one without a confirmation."""
+        signatures = host.get_fact(FileSignatures, paths=(KEPT, *(file.path for file in self.files)))
+        return KEPT in signatures or any(signatures.get(file.path) != file.signature for file in self.files)
 
 
 SUDOERS = "/etc/sudoers.d/50-bedplate-people"
-# Where sudo does not read: a text counts only after visudo has.
+# Outside the folders of sudo, until visudo has checked it.
 _DRAFT = "/etc/bedplate/sudoers"
 _PAM = "/usr/share/pam-configs/bedplate-home"
 
 
 class MakesHomes(FactBase[bool]):
-    """Whether a login makes the home that is missing."""
+    """Whether a login creates a missing home."""
 
     default = bool
 
     def command(self) -> str:
-        """Look at what a session does."""
+        """Count the lines of pam_mkhomedir."""
         return "grep -c 'pam_mkhomedir.so umask=0077' /etc/pam.d/common-session || true"
 
     def process(self, output: Iterable[str]) -> bool:
-        """Take any such line for yes."""
+        """Return whether there is one."""
         return "".join(output).strip() not in {"", "0"}
 
 
 @dataclass(frozen=True, slots=True)
 class People(Role):
-    """Everybody's account on a node; `homes` is the folder that a file server keeps the homes in.
+    """The accounts of a node; `homes` is the folder with the homes if the node is their file server.
 
-    `first` is the account by which a machine of a site is first configured; one of the cloud has none.
+    `first` is the account for the first apply to a machine of a site; a cloud machine has none.
     """
 
     accounts: Accounts
@@ -155,69 +166,77 @@ class People(Role):
     name: ClassVar[str] = "people"
 
     def install(self) -> None:
-        """Install what lets administrators become root, and what ends processes."""
-        install("Tools of accounts", ("sudo", "procps", "passwd", "libpam-modules"))
+        """Install sudo, pkill, usermod and PAM modules."""
+        install_packages("Install packages of accounts", ("sudo", "procps", "passwd", "libpam-modules"))
 
     def configure(self) -> Changes:
-        """Make accounts what the plan says; InputError, before anything, where a name or an id is somebody else's."""
-        standing = host.get_fact(Accounted)
-        refuse_conflicts(self.accounts, standing)
-        trial = Trial((self._rights, *map(_keys_of, self._admins), *self._first(standing)))
-        # Before anybody is locked out: who applies must not be among them.
-        ways = [*trial.keep(), *self._keys(standing), *self._sudo(), *trial.begin()]
-        due = (*dues(self.accounts, standing), *shuttings(standing, self.first))
-        return [*ways, *carry_out(due), *_logins(), *self._homes()]
+        """Write keys and sudo rights, then change accounts. Raises InputError for conflicting names and ids."""
+        state = host.get_fact(ReadAccounts)
+        refuse_conflicts(self.accounts, state)
+        confirmation = Confirmation((self._rights, *map(_keys_of, self._admins), *self._image_keys(state)))
+        # Keys first: if the operator cannot log in, no account is locked.
+        confirmation.keep()
+        self._put_keys(state)
+        self._put_rights()
+        confirmation.begin()
+        run_changes((*account_changes(self.accounts, state), *lock_image_accounts(state, self.first)))
+        _create_homes_at_login()
+        self._create_homes()
+        return NO_CHANGES
 
     def activate(self, changes: Changes) -> None:
-        """End what people who left still run, now that they can start nothing more."""
+        """End the processes of people who left, whose accounts are locked by now."""
         del changes
-        standing = host.get_fact(Accounted)
-        carry_out((*endings(self.accounts, standing), *image_endings(standing, self.first)))
+        state = host.get_fact(ReadAccounts)
+        run_changes((*end_departed(self.accounts, state), *end_image_processes(state, self.first)))
 
-    def _keys(self, standing: Standing) -> Iterator[OperationMeta]:
-        """Yield the keys outside homes, root's own: they count also when the homes are away, and nobody adds any."""
-        yield files.directory(name="Folder of keys", path=KEYS, user="root", group="root", mode="755")
-        for name in sorted(standing.keyed - self.accounts.uids.keys()):
-            yield files.file(name=f"No keys of {name}", path=f"{KEYS}/{name}", present=False)
-        yield from ship(*map(_keys_of, self.accounts.people))
-        yield from ship(*self._first(standing))
+    def _put_keys(self, state: AccountState) -> None:
+        """Write keys in a folder of root, outside the homes, which may be on a file server that is down."""
+        files.directory(name="Create the folder of keys", path=KEYS, user="root", group="root", mode="755")
+        for name in sorted(state.keyed - self.accounts.uids.keys()):
+            files.file(name=f"Remove keys of {name}", path=f"{KEYS}/{name}", present=False)
+        put_files(*map(_keys_of, self.accounts.people))
+        put_files(*self._image_keys(state))
 
-    def _sudo(self) -> Iterator[OperationMeta]:
-        """Yield the administrators' rights, which count only as a whole text that visudo has read."""
-        yield from ship(Shipped("Draft of administrators", _DRAFT, self._rights.text, "440"))
-        if host.get_fact(Marks, paths=(SUDOERS,)).get(SUDOERS) != self._rights.mark:
+    def _put_rights(self) -> None:
+        """Write the sudo rights of administrators, after visudo has checked them."""
+        put_files(Shipped("Write a draft of sudo rights", _DRAFT, self._rights.text, "440"))
+        if host.get_fact(FileSignatures, paths=(SUDOERS,)).get(SUDOERS) != self._rights.signature:
             put = f"install -m 440 {_DRAFT} {SUDOERS}"
-            yield server.shell(name="Administrators", commands=[f"visudo --check --file={_DRAFT} --quiet && {put}"])
+            check = f"visudo --check --file={_DRAFT} --quiet"
+            server.shell(name="Set sudo rights of administrators", commands=[f"{check} && {put}"])
 
     @property
     def _admins(self) -> tuple[Account, ...]:
-        return tuple(each for each in self.accounts.people if each.admin)
+        return tuple(person for person in self.accounts.people if person.admin)
 
     @property
     def _rights(self) -> Shipped:
-        text = rendered("people/sudoers.j2", admins=[each.name for each in self._admins])
-        return Shipped("Administrators", SUDOERS, text, "440")
+        text = render("people/sudoers.j2", admins=[person.name for person in self._admins])
+        return Shipped("Set sudo rights of administrators", SUDOERS, text, "440")
 
-    def _first(self, standing: Standing) -> tuple[Shipped, ...]:
+    def _image_keys(self, state: AccountState) -> tuple[Shipped, ...]:
         text = first_keys(self.accounts)
-        files_of_keys = key_files(standing, self.first)
-        # A home's owner may have made a symlink of it.
-        return tuple(Shipped(f"Administrators in {file}", file, text, replaces_symlink=True) for file in files_of_keys)
+        key_files = admin_key_files(state, self.first)
+        # The owner of the home may have replaced the file by a symlink.
+        return tuple(
+            Shipped(f"Write keys of administrators to {file}", file, text, replaces_symlink=True) for file in key_files
+        )
 
-    def _homes(self) -> Iterator[OperationMeta]:
+    def _create_homes(self) -> None:
         if self.homes:
-            yield files.directory(name="Folder of homes", path=self.homes, user="root", group="root", mode="755")
-            yield from carry_out(missing_homes(self.homes, self.accounts, host.get_fact(HomesIn, folder=self.homes)))
+            files.directory(name="Create the folder of homes", path=self.homes, user="root", group="root", mode="755")
+            run_changes(missing_homes(self.homes, self.accounts, host.get_fact(HomesIn, folder=self.homes)))
 
 
 def _keys_of(person: Account) -> Shipped:
-    return Shipped(f"Keys of {person.name}", f"{KEYS}/{person.name}", "".join(f"{key}\n" for key in person.keys))
+    return Shipped(f"Write keys of {person.name}", f"{KEYS}/{person.name}", "".join(f"{key}\n" for key in person.keys))
 
 
-def _logins() -> Iterator[OperationMeta]:
-    """Yield what lets whoever logs in first find a home of their own."""
-    yield from ship(Shipped("Homes at first login", _PAM, text_of("people/pam-config")))
+def _create_homes_at_login() -> None:
+    """Declare that a login creates a missing home."""
+    put_files(Shipped("Write the PAM profile of homes", _PAM, text_of("people/pam-config")))
     if not host.get_fact(MakesHomes):
-        yield server.shell(
-            name="Homes are made at login", commands=["pam-auth-update --package --enable bedplate-home"]
+        server.shell(
+            name="Enable creation of homes at login", commands=["pam-auth-update --package --enable bedplate-home"]
         )

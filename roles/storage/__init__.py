@@ -1,1 +1,1 @@
-"""What a node mounts and exports: shared homes and data, none of which hangs it when their server is gone."""
+"""Shared storage of a node: NFS and EFS mounts, NFS exports and S3 buckets, which never hang the node."""

@@ -1,6 +1,6 @@
-"""What a file server exports: its shares, to the plan's addresses alone, by version 4 of NFS alone.
+"""The NFS exports of a file server: its shares, over NFSv4, only to the clients of the plan.
 
-The kernel serves where it can; where it cannot, as in a container, nfs-ganesha does the same without it.
+The kernel's server exports them; without one, as in a container, nfs-ganesha does.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from pyinfra.api.facts import FactBase
-from pyinfra.api.operation import OperationMeta
 from pyinfra.operations import server, systemd
-from pyinfra.operations.util import any_changed
 
 from bedplate.plan.nodes import Share
-from roles.files import Shipped, rendered, text_of
+from roles.base import Changes, changed
+from roles.files import Shipped, render, text_of
 from roles.storage.mounts import HOMES
 
 EXPORTS, SETTINGS = "/etc/exports.d/bedplate.exports", "/etc/nfs.conf.d/bedplate.conf"
@@ -21,76 +20,79 @@ GANESHA = "/etc/ganesha/ganesha.conf"
 
 
 class KernelServes(FactBase[bool]):
-    """Whether the node's kernel has a server of NFS."""
+    """Whether the node's kernel has an NFS server."""
 
     default = bool
 
     def command(self) -> str:
-        """Ask what it has, and what it could load."""
+        """Check whether nfsd is built in or can be loaded."""
         return "grep -qw nfsd /proc/filesystems || modprobe --dry-run --quiet nfsd && echo yes || true"
 
     def process(self, output: Iterable[str]) -> bool:
-        """Take a word for yes."""
+        """Return whether anything was printed."""
         return bool("".join(output).strip())
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server of NFS: its files, which of them it starts anew for, and what lets it know of the others."""
+    """An NFS server: its files, those that need a restart, and the reload commands of the others, by path."""
 
     service: str
     packages: tuple[str, ...]
     files: tuple[Shipped, ...]
-    anew: frozenset[str]
-    told: Mapping[str, str] = field(default_factory=dict)
+    restart_files: frozenset[str]
+    reload_commands: Mapping[str, str] = field(default_factory=dict)
 
 
 def server_of(shares: Iterable[Share], *, by_kernel: bool) -> Server:
-    """Return what serves these shares. A share without clients is left out: exports(5) would open it to everybody."""
+    """Return the server of these shares. A share without clients is left out: exports(5) would allow all clients."""
     ordered = sorted((share for share in shares if share.clients), key=lambda share: share.path)
-    return _kernel(ordered) if by_kernel else _ganesha(ordered)
+    return _kernel_server(ordered) if by_kernel else _ganesha(ordered)
 
 
-def _kernel(shares: list[Share]) -> Server:
-    text = rendered("storage/exports.j2", lines=[(share, _id(share)) for share in shares])
-    files = Shipped("Exports", EXPORTS, text), Shipped("NFS by version 4", SETTINGS, text_of("storage/nfs.conf"))
+def _kernel_server(shares: list[Share]) -> Server:
+    text = render("storage/exports.j2", lines=[(share, _id(share)) for share in shares])
+    files = (
+        Shipped("Write NFS exports", EXPORTS, text),
+        Shipped("Configure the NFS server", SETTINGS, text_of("storage/nfs.conf")),
+    )
     return Server("nfs-server", ("nfs-kernel-server",), files, frozenset({SETTINGS}), {EXPORTS: "exportfs -ra"})
 
 
 def _ganesha(shares: list[Share]) -> Server:
-    text = rendered("storage/ganesha.conf.j2", lines=list(_numbered(shares)))
+    text = render("storage/ganesha.conf.j2", lines=list(_numbered(shares)))
     packages = ("nfs-ganesha", "nfs-ganesha-vfs")
-    return Server("nfs-ganesha", packages, (Shipped("Exports", GANESHA, text),), frozenset({GANESHA}))
+    return Server("nfs-ganesha", packages, (Shipped("Configure nfs-ganesha", GANESHA, text),), frozenset({GANESHA}))
 
 
 def _id(share: Share) -> UUID:
-    """Return what clients know a file system by: of its name, so that it stays when the disk below is another."""
+    """Return the file system id for clients, derived from the store's name: a new disk does not change it."""
     return uuid5(NAMESPACE_URL, f"bedplate:{share.store}")
 
 
 def _numbered(shares: list[Share]) -> Iterator[tuple[Share, int]]:
-    """Yield each share with a number of 16 bits, which ganesha wants: of its name too; neighbours give way."""
-    taken: set[int] = set()
+    """Yield each share with the 16-bit id that ganesha needs, derived from its name and made unique."""
+    used: set[int] = set()
     for share in shares:
         number = _id(share).int % 65000 + 1
-        while number in taken:
+        while number in used:
             number += 1
-        taken.add(number)
+        used.add(number)
         yield share, number
 
 
-def serve(by: Server, changed: Mapping[str, OperationMeta]) -> None:
-    """Let the server run with its settings, and know what it exports; otherwise its clients notice nothing."""
-    systemd.service(name=f"{by.service} runs", service=by.service, running=True, enabled=True)
-    for file in by.files if changed else ():
-        when = any_changed(changed[file.path])
-        if file.path in by.anew:
-            systemd.service(name=f"{by.service} anew", service=by.service, restarted=True, _if=when)
+def run_server(nfs: Server, changes: Changes) -> None:
+    """Start the server, and restart or reload it after a change of its files."""
+    systemd.service(name=f"Start {nfs.service}", service=nfs.service, running=True, enabled=True)
+    for file in nfs.files:
+        has_changed = changed(changes, file.path)
+        if file.path in nfs.restart_files:
+            systemd.service(name=f"Restart {nfs.service}", service=nfs.service, restarted=True, _if=has_changed)
         else:
-            server.shell(name=f"{file.name} are known", commands=[by.told[file.path]], _if=when)
+            server.shell(name="Reload NFS exports", commands=[nfs.reload_commands[file.path]], _if=has_changed)
 
 
-def folder(share: Share) -> str:
-    """Return what makes a folder: of homes, for root to make them in; of anything else, for everybody to write to."""
+def create_folder(share: Share) -> str:
+    """Return the command that creates a share's folder: writable by root for homes, by all users otherwise."""
     mode = "755" if share.mount == HOMES else "1777"
     return f"[ -d {share.path} ] || install -d -m {mode} {share.path}"

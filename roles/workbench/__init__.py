@@ -1,1 +1,1 @@
-"""What people find on a machine that they log in to: tools, caches on local disk, room that is shared fairly."""
+"""Workbenches: tools for users, caches on local disks, and /scratch with a quota for each person."""

@@ -1,4 +1,4 @@
-"""The role `workbench`."""
+"""The role `workbench`: tools for users, uv, micromamba, the environment of shells, and /scratch."""
 
 import re
 from collections.abc import Iterable
@@ -11,14 +11,12 @@ from pyinfra.context import host
 from pyinfra.facts.files import Sha256File
 from pyinfra.facts.server import Arch, LinuxName
 from pyinfra.operations import files, server
-from pyinfra.operations.util import any_changed
 
 from bedplate.plan.fleet import Account
 from bedplate.plan.nodes import Hardware
-from roles.base import Changes, DiskSpace, Role
-from roles.files import Edit, Shipped, edited, ship, text_of
-from roles.system import install
-from roles.system import taken as system_taken
+from roles.base import Changes, DiskSpace, Role, changed
+from roles.files import Edit, Shipped, edit_files, put_files, text_of
+from roles.system import install_packages, venv_commands
 from roles.workbench.scratch import Scratch
 
 PATH = "/usr/local/bin/micromamba"
@@ -29,19 +27,19 @@ _RELEASES = "https://github.com/mamba-org/micromamba-releases/releases/download"
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """The program for one architecture."""
+    """The micromamba program for one architecture."""
 
     asset: str
     digest: str
 
     @property
     def url(self) -> str:
-        """Where its makers keep it."""
+        """The download URL."""
         return f"{_RELEASES}/{VERSION}/{self.asset}"
 
 
-# By what `uname -m` says. Read on 2026-11-21 in two projects that pin the same sums; the releases themselves were not
-# reached from where this was written.
+# By `uname -m`. Checksums from two projects that pin them, read on 2026-11-21; the releases themselves could not be
+# downloaded.
 BUILDS = {
     "x86_64": Build("micromamba-linux-64", "366cd9cd8be14df1ab8ed50352a82111082a36686b2d389fdb79a92c3fafb3e3"),
     "aarch64": Build("micromamba-linux-aarch64", "9f93b974adcb4d166996af969b6cd371287d1a3e52733704727884d9b74cb7a7"),
@@ -49,103 +47,102 @@ BUILDS = {
 
 
 class Unreached(FactBase[str]):
-    """The address that the node did not reach within the last day, nothing where it tried none."""
+    """The URL that could not be reached within the last day, empty if there is none."""
 
     default = str
 
     def command(self) -> str:
-        """Read the note, unless it is a day old."""
+        """Read the note if it is less than a day old."""
         return f"find {NOTE} -mmin -1440 -exec cat {{}} + 2>/dev/null || true"
 
     def process(self, output: Iterable[str]) -> str:
-        """Take the one line."""
+        """Return the line."""
         return "".join(output).strip()
 
 
 def install_micromamba() -> None:
-    """Declare micromamba for everybody; nothing outside the node is asked before the work."""
+    """Declare micromamba for all users. The download takes place during the apply."""
     build = BUILDS[host.get_fact(Arch)]
     if host.get_fact(Sha256File, path=PATH) == build.digest:
         return
     if host.get_fact(Unreached) == build.url:
-        host.log(f"micromamba is left out: {build.url} was not reached, and is tried again a day later")
+        host.log(f"micromamba skipped: cannot reach {build.url}, retried after a day")
     else:
-        server.shell(name=f"micromamba {VERSION}", commands=[taken(build)])
+        server.shell(name=f"Install micromamba {VERSION}", commands=[download_command(build)])
 
 
-def taken(build: Build) -> str:
-    """Return the command that fetches the program; only what has the right sum comes under its name.
+def download_command(build: Build) -> str:
+    """Return the command that downloads micromamba and checks its checksum.
 
-    Where the releases are not reached it notes so and ends well; another sum is an error.
+    An unreachable server is noted and is no error; a wrong checksum is an error.
     """
     new = f"{PATH}.new"
-    fetched = f"curl -fsSL --connect-timeout 10 --max-time 300 -o {new} {build.url}"
-    checked = f"echo '{build.digest}  {new}' | sha256sum --check --quiet"
-    placed = f"{{ {checked} && chmod 755 {new} && mv -fT {new} {PATH} && rm -f {NOTE}; }} || {{ rm -f {new}; exit 1; }}"
-    noted = f"rm -f {new}; install -D -m 644 /dev/null {NOTE} && echo {build.url} > {NOTE}"
-    return f"if {fetched}; then {placed}; else {noted}; fi"
+    download = f"curl -fsSL --connect-timeout 10 --max-time 300 -o {new} {build.url}"
+    check = f"echo '{build.digest}  {new}' | sha256sum --check --quiet"
+    place = f"{{ {check} && chmod 755 {new} && mv -fT {new} {PATH} && rm -f {NOTE}; }} || {{ rm -f {new}; exit 1; }}"
+    note = f"rm -f {new}; install -D -m 644 /dev/null {NOTE} && echo {build.url} > {NOTE}"
+    return f"if {download}; then {place}; else {note}; fi"
 
 
 CUDA = "/usr/local/cuda/bin"
-# pam_env reads it for every session, sshd's too, with a shell that logs in or one that does not; a login shell of
-# Debian's sets its path anew, and reads profile.d.
+# pam_env reads it for every session; Debian's login shells overwrite PATH and read profile.d.
 ENVIRONMENT = "/etc/environment"
-# Where nothing is said: what Ubuntu says there, for it holds for root too.
+# If the file sets no PATH: Ubuntu's value, which also applies to root.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games"
-_SAID = re.compile(r"^(?:export\s+)?PATH=([\"']?)(.*?)\1\s*$", re.MULTILINE)
+_PATH_LINE = re.compile(r"^(?:export\s+)?PATH=([\"']?)(.*?)\1\s*$", re.MULTILINE)
 
 
 def path_of(text: str) -> str:
-    """Return the path that a text like /etc/environment gives, of several the last; empty where it gives none."""
-    said = _SAID.findall(text)
-    return str(said[-1][1]) if said else ""
+    """Return the last PATH in a text like /etc/environment, or an empty string."""
+    paths = _PATH_LINE.findall(text)
+    return str(paths[-1][1]) if paths else ""
 
 
 def with_program_folder(text: str, folder: str) -> str:
-    """Return a text like /etc/environment whose path ends with a folder, beside what it says already."""
+    """Return a text like /etc/environment with a folder appended to its PATH."""
     path = path_of(text)
     if folder in path.split(":"):
         return text
-    said = f'PATH="{path or _PATH}:{folder}"'
-    kept = [line for line in text.splitlines() if not _SAID.match(line)]
-    return "\n".join((*kept, said)) + "\n"
+    new_line = f'PATH="{path or _PATH}:{folder}"'
+    kept = [line for line in text.splitlines() if not _PATH_LINE.match(line)]
+    return "\n".join((*kept, new_line)) + "\n"
 
 
 EDIT = Edit(ENVIRONMENT, partial(with_program_folder, folder=CUDA))
 
 
 FOLDER = "/opt/uv"
-_WANTED = text_of("workbench/uv.txt")
+_REQUIREMENTS = text_of("workbench/uv.txt")
 _LIST = "/opt/uv.txt"
 
 
 class UvVersion(FactBase[str]):
-    """The version of uv in its folder, nothing where there is none."""
+    """The installed version of uv, empty if it is not installed."""
 
     default = str
 
     def command(self) -> str:
-        """Ask uv itself."""
+        """Run `uv --version`."""
         return f"{FOLDER}/bin/uv --version 2>/dev/null || true"
 
     def process(self, output: Iterable[str]) -> str:
-        """Take the second word of `uv 1.2.3 (...)`."""
+        """Return the second word of `uv 1.2.3 (...)`."""
         words = " ".join(output).split()
         return words[1] if len(words) > 1 else ""
 
 
 def version() -> str:
-    """Return the version that is wanted."""
-    return _WANTED.split()[0].removeprefix("uv==")
+    """Return the pinned version of uv."""
+    return _REQUIREMENTS.split()[0].removeprefix("uv==")
 
 
 def install_uv() -> None:
-    """Declare uv and uvx for everybody."""
-    ship(Shipped("uv's version and sums", _LIST, _WANTED))
+    """Declare uv and uvx for all users."""
+    put_files(Shipped("Write the requirements of uv", _LIST, _REQUIREMENTS))
     if host.get_fact(UvVersion) != version():
-        server.shell(name=f"uv {version()}", commands=system_taken(FOLDER, _LIST))
+        server.shell(name=f"Install uv {version()}", commands=venv_commands(FOLDER, _LIST))
     for tool in ("uv", "uvx"):
-        files.link(name=f"{tool} for everybody", path=f"/usr/local/bin/{tool}", target=f"{FOLDER}/bin/{tool}")
+        files.link(name=f"Link {tool} to /usr/local/bin", path=f"/usr/local/bin/{tool}", target=f"{FOLDER}/bin/{tool}")
 
 
 _SESSIONS = ("tmux", "screen", "htop")
@@ -153,13 +150,15 @@ _FILES = ("curl", "jq", "less", "nano", "quota", "rsync", "tree", "unzip", "vim"
 _BUILDING = ("build-essential", "cmake", "git", "git-lfs", "ninja-build", "pkg-config", "python3-dev", "python3-venv")
 TOOLS = tuple(sorted((*_SESSIONS, *_FILES, *_BUILDING)))
 
-_SHELL = Shipped("Login shells", "/etc/profile.d/bedplate.sh", text_of("workbench/shell.sh"))
-_CUDA = Shipped("CUDA's libraries", "/etc/ld.so.conf.d/60-bedplate-cuda.conf", text_of("workbench/cuda.conf"))
+_SHELL = Shipped("Set the environment of login shells", "/etc/profile.d/bedplate.sh", text_of("workbench/shell.sh"))
+_CUDA = Shipped(
+    "Write the linker path of CUDA", "/etc/ld.so.conf.d/60-bedplate-cuda.conf", text_of("workbench/cuda.conf")
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Workbench(Role):
-    """A machine that people log in to and work on; `disks` are those that the plan gives to scratch."""
+    """A machine on which people work; `disks` are the disks of the plan for /scratch."""
 
     people: tuple[Account, ...]
     gpus: Hardware | None
@@ -168,23 +167,23 @@ class Workbench(Role):
     space: ClassVar[DiskSpace] = DiskSpace(programs=860, state=180, temporary=24)
 
     def install(self) -> None:
-        """Install tools: the distribution's, and the two that it lacks or has too old."""
-        # Debian has nvtop in `contrib` only, which its images do not enable.
+        """Install tools: packages of the distribution, uv and micromamba."""
+        # On Debian, nvtop is in `contrib`, which its images do not enable.
         has_nvtop = self.gpus and host.get_fact(LinuxName) == "Ubuntu"
-        install("Tools", (*TOOLS, "nvtop") if has_nvtop else TOOLS)
+        install_packages("Install tools", (*TOOLS, "nvtop") if has_nvtop else TOOLS)
         install_uv()
         install_micromamba()
         self._scratch.install()
 
     def configure(self) -> Changes:
-        """Write what shells know, and what makes and shares local disks."""
-        changes = ship(_SHELL, _CUDA, *self._scratch.shipped)
-        edited(EDIT)
+        """Write the environment of shells and the files of /scratch."""
+        changes = put_files(_SHELL, _CUDA, *self._scratch.files)
+        edit_files(EDIT)
         return changes
 
     def activate(self, changes: Changes) -> None:
-        """Let the linker know CUDA's folder, and share local disks; shells read theirs at the next login."""
-        server.shell(name="Linker reads its folders", commands=["ldconfig"], _if=any_changed(*changes[1:2]))
+        """Update the linker cache and create /scratch; shells read their environment at the next login."""
+        server.shell(name="Update the linker cache", commands=["ldconfig"], _if=changed(changes, _CUDA.path))
         self._scratch.share()
 
     @property

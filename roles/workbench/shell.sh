@@ -1,4 +1,4 @@
-# Written by bedplate. What a login shell of a workbench knows; homes may lie on a file server, caches need not.
+# Written by bedplate. Environment of login shells: caches are on local disks, because homes may be on a file server.
 if [ -d /usr/local/cuda ]; then export CUDA_HOME=/usr/local/cuda; fi
 case ":$PATH:" in *:/usr/local/cuda/bin:*) ;; *) export PATH="$PATH:/usr/local/cuda/bin" ;; esac
 if [ -n "${USER:-}" ] && [ -w "/scratch/$USER" ]; then

@@ -27,9 +27,9 @@ from tests.testlab.machines.stand import Node, Stand
 pytestmark = pytest.mark.nightly
 
 ALL = "all at once"
-TRIAL = "Packet filter and sshd, on trial"
+TRIAL = "Activate packet filter and sshd for confirmation"
 # What the exporter's package brings by itself: found in its place when its turn comes.
-BROUGHT = {"Folder for figures", "Exporter runs"}
+BROUGHT = {"Create the folder for metrics", "Start the exporter"}
 # Somebody's hand: a setting that a service reads, one of sshd's, one of the filter, a name.
 DRIFT = """
 hostname drifted; echo '#' >> /etc/systemd/journald.conf.d/60-bedplate.conf

@@ -124,11 +124,11 @@ def test_what_was_changed_by_hand_is_changed_back(node: Node, operator: Operator
     changes = operator.changes(NAME, "--role", "baseline")[NAME]
 
     assert changes == [
-        "Hosts",
-        "Limits of the journal",
-        "Host name",
-        "Journal takes its limits",
-        "Kernel settings hold",
+        "Write /etc/hosts",
+        "Limit the size of the journal",
+        "Set the host name",
+        "Restart systemd-journald",
+        "Reload sysctl settings",
     ]
     assert node.run("sysctl -n vm.swappiness").strip() == "1"
 

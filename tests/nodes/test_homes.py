@@ -75,8 +75,8 @@ def bench(stand: Stand, nas: Node, lab: LabFolder) -> Node:
     booted = client_of(nas, stand)
     plan = node_of(plan_of(lab.fleet), BENCH, load_catalog())
     scratch = Scratch(plan.accounts.people, plan.scratch)
-    audit = role.shipped(booted.run("uname -m").strip())
-    for file in (Shipped("Disks", "/etc/tmpfiles.d/disks.conf", LINKS), *scratch.shipped, *audit):
+    audit = role.audit_files(booted.run("uname -m").strip())
+    for file in (Shipped("Disks", "/etc/tmpfiles.d/disks.conf", LINKS), *scratch.files, *audit):
         place(booted, file)
     booted.run(f"systemctl enable {UNIT} auditd")
     moved = stand.move(BENCH, partial(user_mode, more=tuple(blank(stand.folder / name) for name in "ab")))

@@ -55,7 +55,7 @@ def hardened(node: Node, stand: Stand, fresh: Seen) -> Seen:
     """Give what is said of it once its roles are applied."""
     done = Operator(stand, recorded_lab(stand.folder, stand.public)).apply(node.name)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert node.ssh("sudo bedplate-trial confirm").stdout.strip() == "nothing is on trial"
+    assert node.ssh("sudo bedplate-trial confirm").stdout.strip() == "nothing to confirm"
     return _seen(node)
 
 

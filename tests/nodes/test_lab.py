@@ -35,7 +35,9 @@ def test_a_look_shows_exactly_who_leaves(parting: Parting) -> None:
     """On each machine something is to be changed, and nothing that is not cora's: of scratch she has a row."""
     assert set(parting.told) == set(MACHINES)
     assert all(parting.told.values())
-    assert {name for names in parting.told.values() for name in names if "cora" not in name} == {"Table of scratch"}
+    assert {name for names in parting.told.values() for name in names if "cora" not in name} == {
+        "Write the table of /scratch"
+    }
 
 
 def test_who_leaves_is_let_go_everywhere(parting: Parting, lab: Lab) -> None:

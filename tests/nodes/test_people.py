@@ -73,7 +73,12 @@ def test_what_was_changed_by_hand_is_told_and_changed_back(node: Node, stand: St
 
     changed = deployed(stand, node.name, People(accounts))
 
-    assert changed == ["Keys of eve", "Account eve", "Root's password is locked", "eve is not in sudo"]
+    assert changed == [
+        "Write keys of eve",
+        "Update account eve",
+        "Lock the password of root",
+        "Remove eve from sudo",
+    ]
     assert "eve:*:" in node.run("grep ^eve: /etc/shadow")
     assert f"root:!{roots}:" in node.run("grep ^root: /etc/shadow")
 
@@ -82,7 +87,7 @@ def test_an_id_that_is_somebody_elses_is_refused_in_words(stand: Stand, node: No
     """Before anything is changed."""
     taken = replace(accounts, people=(*accounts.people, Account("new", 1000, admin=False, keys=())))
 
-    with pytest.raises(CommandError, match="id 1000 is the account ubuntu's here, not new's"):
+    with pytest.raises(CommandError, match="id 1000 belongs to account ubuntu on the node, but to new in the fleet"):
         deployed(stand, node.name, People(taken))
 
 
@@ -99,14 +104,14 @@ def test_who_leaves_is_out_at_once_and_keeps_their_files(
     back = deployed(stand, node.name, People(accounts))
 
     assert left == [
-        "No keys of eve",
-        "eve is locked out",
-        "Members of vision",
-        "eve is not in speech",
-        "eve runs nothing",
+        "Remove keys of eve",
+        "Lock account eve",
+        "Set members of vision",
+        "Remove eve from speech",
+        "End all processes of eve",
     ]
     assert again == []
     assert "Permission denied" in refused.stderr
     assert running.strip() == "0"
-    assert back == ["Keys of eve", "Account eve", "Members of vision", "Members of speech"]
+    assert back == ["Write keys of eve", "Update account eve", "Set members of vision", "Set members of speech"]
     assert node.ssh("cat file; id --user", user="eve").stdout.split() == ["mine", "20001"]

@@ -40,7 +40,7 @@ def test_pyinfra_makes_a_fresh_machine_what_the_plan_says(first: CompletedProces
     """By the inventory and the deploy that lie in `roles`, with nothing of ours on the command line."""
     assert first.returncode == 0, first.stdout + first.stderr
     assert node.run("hostname").strip() == "titan-03"
-    assert node.ssh("sudo bedplate-trial confirm").stdout.strip() == "nothing is on trial"
+    assert node.ssh("sudo bedplate-trial confirm").stdout.strip() == "nothing to confirm"
 
 
 def test_pyinfra_changes_nothing_the_second_time(first: CompletedProcess[str], lab: LabFolder) -> None:

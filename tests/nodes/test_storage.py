@@ -122,11 +122,11 @@ def test_a_renamed_mount_takes_the_old_one_off(stand: Stand, bench: Node) -> Non
     again = deployed(stand, bench.name, moved)
     back = deployed(stand, bench.name, *roles_of(plan))
 
-    assert "/data is to go, and stays while it is used by sleep root" in used
-    assert "sets.automount runs" in used
-    assert free == ["No /data any more"]
+    assert "Keep /data mounted: in use by sleep root" in used
+    assert "Start sets.automount" in used
+    assert free == ["Unmount /data"]
     assert again == []
-    assert {"Mount /data", "No /sets any more", "data.automount runs"} <= {*back}
+    assert {"Write the mount unit of /data", "Unmount /sets", "Start data.automount"} <= {*back}
 
 
 def test_everybody_writes_to_a_store_of_the_cloud_once_it_is_mounted(stand: Stand) -> None:

@@ -45,7 +45,7 @@ def test_what_shuts_everybody_out_goes_back(node: Node, packets: str, sshd: str)
     assert shut
     assert late.returncode == 3
     assert "too late" in late.stderr
-    assert "nobody confirmed" in node.run("journalctl --identifier=bedplate-trial --output=cat")
+    assert "not confirmed" in node.run("journalctl --identifier=bedplate-trial --output=cat")
 
 
 OPENING = "Match User root\n  PermitRootLogin yes\n  AuthorizedKeysFile .ssh/authorized_keys\n"
@@ -87,7 +87,7 @@ def test_what_is_confirmed_stays(node: Node) -> None:
     first, second = (node.ssh(f"sudo {CONFIRM}") for _ in range(2))
     time.sleep(7)
 
-    assert (first.returncode, second.stdout.strip()) == (0, "nothing is on trial")
+    assert (first.returncode, second.stdout.strip()) == (0, "nothing to confirm")
     assert "192.168.40.0/21" in node.run("nft list set inet bedplate from_tcp_22")
     assert "bedplate-trial-back" not in node.run("systemctl list-timers --all")
 

@@ -148,7 +148,7 @@ def test_several_roles_are_judged(capsys: pytest.CaptureFixture[str]) -> None:
     ("said", "told"),
     [
         ("@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nHost key verification failed.", "--replace"),
-        ("ubuntu@nas: Permission denied (publickey).", "name another by --user"),
+        ("ubuntu@nas: Permission denied (publickey).", "another account with --user"),
         ("sudo: a password is required", "sudo asks for a password"),
     ],
     ids=["another key", "another account", "no sudo"],

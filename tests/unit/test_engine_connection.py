@@ -1,4 +1,7 @@
-"""Commands over a line to an agent: the real agent, run by this machine's own shell in folders of a test."""
+"""The connection to an agent: commands, files, the node's lock, login errors, and the list of unfinished operations.
+
+The agent is real, and runs on this machine in folders of a test.
+"""
 
 import shutil
 import subprocess
@@ -11,223 +14,224 @@ from pathlib import Path
 import pytest
 
 from bedplate.nodes.apply import Kind, Trouble
+from roles.engine import connection as engine_connection
 from roles.engine.agent import READY, receive, send
-from roles.engine.connection import Line, agent_program
-from tests.testlab.fakes.agent import line_here, opening
+from roles.engine.connection import Connection, agent_program
+from tests.testlab.fakes.agent import agent_options, connect
 
 
 @pytest.fixture
-def line(tmp_path: Path) -> Line:
-    """Give a line that has the lock."""
-    return line_here(tmp_path)
+def connection(tmp_path: Path) -> Connection:
+    """Return a connection that holds the lock."""
+    return connect(tmp_path)
 
 
-def test_a_command_tells_its_status_and_both_of_its_voices(line: Line) -> None:
-    """What a command says is kept apart from what it complains of."""
-    result = line.run("echo fine; echo odd >&2; exit 3")
+def test_a_command_returns_status_and_both_outputs(connection: Connection) -> None:
+    """Stdout and stderr are kept apart."""
+    result = connection.run("echo fine; echo odd >&2; exit 3")
 
     assert (result.status, result.out, result.err) == (3, "fine\n", "odd\n")
-    line.close()
+    connection.close()
 
 
-def test_a_command_reads_what_it_is_given(line: Line) -> None:
-    """A secret goes by the input, where no list of processes shows it."""
-    assert line.run("cat", given=b"a secret").out == "a secret"
-    line.close()
+def test_a_command_reads_its_stdin(connection: Connection) -> None:
+    """A secret goes over stdin, which no process list shows."""
+    assert connection.run("cat", given=b"a secret").out == "a secret"
+    connection.close()
 
 
-def test_a_command_that_takes_too_long_is_ended_with_all_it_started(line: Line, tmp_path: Path) -> None:
-    """Nothing of it goes on behind the next one's back."""
-    result = line.run(f"(sleep 5; touch {tmp_path}/late) & wait", timeout=0.3)
+def test_a_timeout_kills_all_processes_of_a_command(connection: Connection, tmp_path: Path) -> None:
+    """No process of the command continues in the background."""
+    result = connection.run(f"(sleep 5; touch {tmp_path}/late) & wait", timeout=0.3)
 
     assert result.status == 124
-    line.close()
+    connection.close()
     assert not (tmp_path / "late").exists()
 
 
-def test_what_a_command_says_takes_no_room_of_the_nodes(line: Line, tmp_path: Path) -> None:
-    """A node whose disks are full can still say so."""
+def test_output_needs_no_disk_space(connection: Connection, tmp_path: Path) -> None:
+    """A node with full disks can still report."""
     shutil.rmtree(tmp_path / "run")
 
-    result = line.run("echo here; echo there >/dev/stderr")
+    result = connection.run("echo here; echo there >/dev/stderr")
 
     assert (result.out, result.err) == ("here\n", "there\n")
-    line.close()
+    connection.close()
 
 
-def test_a_service_that_stays_holds_nobody_up(line: Line) -> None:
-    """Whatever keeps a command's output open, the command has ended when its shell has."""
+def test_a_background_process_does_not_block(connection: Connection) -> None:
+    """A command ends with its shell, even if a process keeps its output open."""
     start = time.monotonic()
 
-    line.run("sleep 20 & echo started")
+    connection.run("sleep 20 & echo started")
 
     assert time.monotonic() - start < 10
-    line.close()
+    connection.close()
 
 
-def test_a_command_goes_on_to_its_end_when_the_line_is_cut(tmp_path: Path) -> None:
-    """A package that is half installed would be worse than one that is installed unseen."""
-    line = line_here(tmp_path)
-    asking = threading.Thread(target=_until_cut, args=(line, f"sleep 1; touch {tmp_path}/done"))
-    asking.start()
+def test_a_command_completes_after_a_lost_connection(tmp_path: Path) -> None:
+    """A package installation must not be interrupted."""
+    connection = connect(tmp_path)
+    thread = threading.Thread(target=_until_cut, args=(connection, f"sleep 1; touch {tmp_path}/done"))
+    thread.start()
     time.sleep(0.3)
 
-    line._process.stdin.close()  # type: ignore[union-attr]  # noqa: SLF001  what a cut looks like from here
-    asking.join()
+    connection._process.stdin.close()  # type: ignore[union-attr]  # noqa: SLF001  as after a lost connection
+    thread.join()
 
-    _until((tmp_path / "done").exists)
-    line.close()
-
-
-def _until_cut(line: Line, command: str) -> None:
-    with pytest.raises(Trouble, match="cut"):
-        raise_if_answered(line, command)
+    _wait_until((tmp_path / "done").exists)
+    connection.close()
 
 
-def raise_if_answered(line: Line, command: str) -> None:
-    """Run a command, and one more: the first may still be answered."""
-    line.run(command)
-    line.run("true")
+def _until_cut(connection: Connection, command: str) -> None:
+    with pytest.raises(Trouble, match="connection lost"):
+        run_twice(connection, command)
 
 
-def _until(happens: object, seconds: float = 20) -> None:
+def run_twice(connection: Connection, command: str) -> None:
+    """Run a command and another one: the first may still get its reply."""
+    connection.run(command)
+    connection.run("true")
+
+
+def _wait_until(condition: object, seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
-    while not happens():  # type: ignore[operator]
+    while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
-def test_a_role_that_waits_to_be_confirmed_is_told_with_the_next_answer(line: Line, tmp_path: Path) -> None:
-    """Whoever applies learns of it without asking."""
-    before = line.run("true").unconfirmed
+def test_a_reply_reports_an_unconfirmed_change(connection: Connection, tmp_path: Path) -> None:
+    """The next reply tells that a role waits for a confirmation."""
+    before = connection.run("true").unconfirmed
     (tmp_path / "run/unconfirmed").mkdir()
     (tmp_path / "run/unconfirmed/trial").touch()
 
     assert not before
-    assert line.run("true").unconfirmed
-    line.close()
+    assert connection.run("true").unconfirmed
+    connection.close()
 
 
-def test_a_command_that_is_ended_for_its_time_is_told_from_one_that_says_so_itself(line: Line) -> None:
-    """`timeout` has the same status, and is an answer."""
-    assert [line.run("exit 124", timeout=60).late, line.run("sleep 60", timeout=0.1).late] == [False, True]
-    line.close()
+def test_a_timeout_is_told_from_exit_code_124(connection: Connection) -> None:
+    """A command may return the status of `timeout` itself."""
+    assert [connection.run("exit 124", timeout=60).late, connection.run("sleep 60", timeout=0.1).late] == [False, True]
+    connection.close()
 
 
-def test_a_far_end_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file server that is gone can stop an agent for good; whoever has said how long waits no longer."""
-    monkeypatch.setattr("roles.engine.connection._GRACE", 0.5)
-    line = Line("here", ("sh", "-c", 'eval "exec $1"', "sh"), opening(tmp_path))
+def test_a_hanging_agent_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed file server can block the agent; the command's timeout still applies."""
+    monkeypatch.setattr(engine_connection, "_GRACE", 0.5)
+    connection = Connection("here", ("sh", "-c", 'eval "exec $1"', "sh"), agent_options(tmp_path))
 
-    with pytest.raises(Trouble, match="does not answer") as trouble:
-        line.run("kill -STOP $PPID; sleep 600", timeout=0.5)
+    with pytest.raises(Trouble, match="no answer to a query") as error:
+        connection.run("kill -STOP $PPID; sleep 600", timeout=0.5)
 
-    assert trouble.value.kind is Kind.UNREACHED
-    line.close()
+    assert error.value.kind is Kind.UNREACHED
+    connection.close()
 
 
-def test_a_file_is_written_whole_and_keeps_owner_and_mode(line: Line, tmp_path: Path) -> None:
+def test_a_written_file_keeps_its_mode(connection: Connection, tmp_path: Path) -> None:
     """A file that only its owner may read stays so."""
     path = tmp_path / "secret"
     path.write_text("old")
     path.chmod(0o600)
 
-    refused = line.put(str(path), b"new")
+    message = connection.put(str(path), b"new")
 
-    assert refused == ""
+    assert message == ""
     assert path.read_text() == "new"
     assert path.stat().st_mode & 0o777 == 0o600
-    line.close()
+    connection.close()
 
 
-def test_folders_may_be_read_by_all_whatever_the_login_s_umask(tmp_path: Path) -> None:
-    """People read what an apply puts on a node, also when an administrator's own files are closed to them."""
-    line = Line("here", ("sh", "-c", 'umask 077; exec sh -c "$1"', "sh"), opening(tmp_path))
+def test_the_umask_of_the_login_does_not_apply(tmp_path: Path) -> None:
+    """Folders are readable for all users, also with a strict umask of the administrator."""
+    connection = Connection("here", ("sh", "-c", 'umask 077; exec sh -c "$1"', "sh"), agent_options(tmp_path))
 
-    line.run(f"mkdir -p {tmp_path}/above/below")
+    connection.run(f"mkdir -p {tmp_path}/above/below")
 
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "above", tmp_path / "above/below")} == {0o755}
-    line.close()
+    connection.close()
 
 
-def test_a_new_file_may_be_read_by_all_and_a_link_is_followed(line: Line, tmp_path: Path) -> None:
-    """As `cp` has it."""
+def test_a_symlink_is_followed(connection: Connection, tmp_path: Path) -> None:
+    """A new file has mode 644, and a symlink stays."""
     (tmp_path / "link").symlink_to(tmp_path / "file")
 
-    line.put(str(tmp_path / "link"), b"text")
+    connection.put(str(tmp_path / "link"), b"text")
 
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
-    line.close()
+    connection.close()
 
 
-def test_what_cannot_be_written_is_told_and_leaves_nothing(line: Line, tmp_path: Path) -> None:
-    """The node's own words come back; no temporary file stays."""
+def test_a_failed_write_is_reported(connection: Connection, tmp_path: Path) -> None:
+    """The error message comes from the node, and no temporary file stays."""
     (tmp_path / "folder").mkdir()
 
-    refused = line.put(str(tmp_path / "folder"), b"text")
+    message = connection.put(str(tmp_path / "folder"), b"text")
 
-    assert "folder" in refused
+    assert "folder" in message
     assert not list(tmp_path.glob(".bedplate-*"))
-    line.close()
+    connection.close()
 
 
-def test_a_file_is_read_and_a_missing_one_is_an_error(line: Line, tmp_path: Path) -> None:
-    """Bytes come as they are."""
+def test_a_missing_file_is_an_error(connection: Connection, tmp_path: Path) -> None:
+    """An existing file is read as bytes."""
     (tmp_path / "file").write_bytes(b"\x00\xff")
 
-    assert line.get(str(tmp_path / "file")) == b"\x00\xff"
+    assert connection.get(str(tmp_path / "file")) == b"\x00\xff"
     with pytest.raises(OSError, match="No such file"):
-        line.get(str(tmp_path / "none"))
-    line.close()
+        connection.get(str(tmp_path / "none"))
+    connection.close()
 
 
-def test_a_greeting_of_the_shell_is_no_part_of_the_talk(tmp_path: Path) -> None:
-    """Some shells say something to whoever logs in."""
+def test_output_of_the_login_shell_is_skipped(tmp_path: Path) -> None:
+    """A login shell may print a greeting before the agent starts."""
     greeting = tmp_path / "greeting"
-    greeting.write_text('#!/bin/sh\necho "Welcome to the cellar"\nexec sh -c "$1"\n')
+    greeting.write_text('#!/bin/sh\necho "Welcome"\nexec sh -c "$1"\n')
     greeting.chmod(0o755)
 
-    line = Line("here", (str(greeting),), opening(tmp_path))
+    connection = Connection("here", (str(greeting),), agent_options(tmp_path))
 
-    assert line.run("echo in").out == "in\n"
-    line.close()
+    assert connection.run("echo in").out == "in\n"
+    connection.close()
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "told"),
+    ("output", "kind", "message"),
     [
-        ("Permission denied (publickey).", Kind.UNREACHED, "does not let this account in"),
-        ("ssh: connect to host x port 22: Connection timed out", Kind.UNREACHED, "does not answer"),
-        ("ssh: Could not resolve hostname x: Name or service not known", Kind.UNREACHED, "does not resolve"),
+        ("Permission denied (publickey).", Kind.UNREACHED, "login refused for this account"),
+        ("ssh: connect to host x port 22: Connection timed out", Kind.UNREACHED, "no response on the SSH port"),
+        ("ssh: Could not resolve hostname x: Name or service not known", Kind.UNREACHED, "name does not resolve"),
         ("sudo: a password is required", Kind.UNREACHED, "asks for a password"),
-        ("ada is not in the sudoers file.", Kind.UNREACHED, "may not become root"),
-        ("sh: 1: exec: sudo: not found", Kind.UNREACHED, "no sudo"),
-        ("sh: 1: exec: python3: not found", Kind.UNREACHED, "no Python"),
+        ("ada is not in the sudoers file.", Kind.UNREACHED, "no sudo rights"),
+        ("sh: 1: exec: sudo: not found", Kind.UNREACHED, "sudo is missing"),
+        ("sh: 1: exec: python3: not found", Kind.UNREACHED, "Python is missing"),
         (
             "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.",
             Kind.REFUSED,
-            "not the",
+            "host key differs",
         ),
-        ("No ED25519 host key is known for x\nHost key verification failed.", Kind.REFUSED, "not known"),
+        ("No ED25519 host key is known for x\nHost key verification failed.", Kind.REFUSED, "host key not recorded"),
         ("kex_exchange_identification: weird", Kind.UNREACHED, "weird"),
     ],
     ids=["key", "silent", "name", "password", "sudoers", "sudo", "python", "changed", "unknown", "other"],
 )
-def test_a_login_that_fails_is_told_in_words(said: str, kind: Kind, told: str, tmp_path: Path) -> None:
-    """An operator reads what is the matter and what to do, whatever ssh says."""
-    text = tmp_path / "said"
-    text.write_text(said)
+def test_a_failed_login_is_explained(output: str, kind: Kind, message: str, tmp_path: Path) -> None:
+    """Each known output of ssh and sudo has a message and a fix."""
+    text = tmp_path / "output"
+    text.write_text(output)
 
-    with pytest.raises(Trouble, match=told) as trouble:
-        Line("titan-01.cellar", ("sh", "-c", f"cat {text} >&2; exit 255"), opening(tmp_path))
+    with pytest.raises(Trouble, match=message) as error:
+        Connection("titan-01.cellar", ("sh", "-c", f"cat {text} >&2; exit 255"), agent_options(tmp_path))
 
-    assert trouble.value.kind is kind
-    assert trouble.value.fix
+    assert error.value.kind is kind
+    assert error.value.fix
 
 
-def test_sudo_is_understood_whatever_language_the_operator_speaks(tmp_path: Path) -> None:
-    """A terminal brings its language along, and what sudo refuses is known by its words."""
+def test_sudo_runs_in_english(tmp_path: Path) -> None:
+    """Sudo's errors are recognised by their text, so the operator's locale does not apply."""
     programs = {
         "id": "echo 1000",
         "sudo": 'test "$LANGUAGE$LC_ALL" = C.UTF-8 && echo "a password is required" >&2; exit 1',
@@ -238,124 +242,124 @@ def test_sudo_is_understood_whatever_language_the_operator_speaks(tmp_path: Path
         (tmp_path / name).chmod(0o755)
 
     with pytest.raises(Trouble, match="sudo asks for a password"):
-        Line("titan-01.cellar", (str(tmp_path / "login"),), opening(tmp_path))
+        Connection("titan-01.cellar", (str(tmp_path / "login"),), agent_options(tmp_path))
 
 
-def test_a_login_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told as a machine that does not answer, and not as one of which nobody says why."""
-    monkeypatch.setattr("roles.engine.connection._LOGIN_SECONDS", 0.5)
+def test_a_hanging_login_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hanging login is reported as a node that does not answer."""
+    monkeypatch.setattr(engine_connection, "_LOGIN_SECONDS", 0.5)
 
-    with pytest.raises(Trouble, match="does not answer"):
-        Line("here", ("sh", "-c", "exec sleep 600", "sh"), opening(tmp_path))
+    with pytest.raises(Trouble, match="no answer to a query"):
+        Connection("here", ("sh", "-c", "exec sleep 600", "sh"), agent_options(tmp_path))
 
 
-def test_a_node_needs_nothing_but_its_python(tmp_path: Path) -> None:
-    """The whole agent goes over the line: it runs where nothing of this project, and of nobody else's, is installed."""
-    said = BytesIO()
-    places = {"folder": str(tmp_path / "run"), "memory": str(tmp_path / "memory")}
-    send(said, {"lock": "alone", "who": "ada", "patience": 0, **places})
-    send(said, {"do": "put", "path": str(tmp_path / "file"), "note": "A file"}, b"text")
+def test_the_agent_needs_only_the_standard_library(tmp_path: Path) -> None:
+    """The agent runs without any module of this project."""
+    frames = BytesIO()
+    folders = {"folder": str(tmp_path / "run"), "memory": str(tmp_path / "memory")}
+    send(frames, {"lock": "alone", "who": "ada", "patience": 0, **folders})
+    send(frames, {"do": "put", "path": str(tmp_path / "file"), "note": "A file"}, b"text")
 
-    lonely = (sys.executable, "-I", "-S", "-c", agent_program().decode())
-    done = subprocess.run(lonely, input=said.getvalue(), capture_output=True, check=True, cwd=tmp_path)
+    program = (sys.executable, "-I", "-S", "-c", agent_program().decode())
+    process = subprocess.run(program, input=frames.getvalue(), capture_output=True, check=True, cwd=tmp_path)
 
-    answers = BytesIO(done.stdout.removeprefix(READY))
-    assert [receive(answers)[0] for _ in range(2)] == [{"held": "", "unfinished": []}, {}]
+    replies = BytesIO(process.stdout.removeprefix(READY))
+    assert [receive(replies)[0] for _ in range(2)] == [{"held": "", "unfinished": []}, {}]
     assert (tmp_path / "file").read_bytes() == b"text"
     assert (tmp_path / "memory/unfinished").read_text() == "A file\n"
 
 
-def test_of_two_applies_one_wins_and_the_other_is_told_who(line: Line, tmp_path: Path) -> None:
-    """A node is worked on by one at a time."""
-    with pytest.raises(Trouble, match="ada on her desk") as refused:
-        line_here(tmp_path)
+def test_a_second_apply_is_refused_with_the_holder_s_name(connection: Connection, tmp_path: Path) -> None:
+    """Only one apply at a time changes a node."""
+    with pytest.raises(Trouble, match="locked by ada on laptop-1") as error:
+        connect(tmp_path)
 
-    assert refused.value.kind is Kind.HELD
-    line.close()
+    assert error.value.kind is Kind.HELD
+    connection.close()
 
 
-def test_a_node_without_room_for_its_lock_is_told(tmp_path: Path) -> None:
-    """What the system says becomes words: a folder that cannot be made is no lost connection."""
+def test_a_failed_lock_is_reported(tmp_path: Path) -> None:
+    """An error of the file system is reported, not taken for a lost connection."""
     (tmp_path / "run").write_text("in the way")
 
-    with pytest.raises(Trouble, match=r"taking its lock: .*File exists") as refused:
-        line_here(tmp_path)
+    with pytest.raises(Trouble, match=r"Lock the node: .*File exists") as error:
+        connect(tmp_path)
 
-    assert refused.value.kind is Kind.FAILED
+    assert error.value.kind is Kind.FAILED
 
 
-def test_whoever_only_looks_leaves_nothing(tmp_path: Path) -> None:
-    """The folder of what outlives a boot is made when there is something to remember."""
-    looking = line_here(tmp_path, "shared")
-    looking.close()
+def test_a_check_creates_no_files(tmp_path: Path) -> None:
+    """The journal's folder is created with the first operation of an apply."""
+    check = connect(tmp_path, "shared")
+    check.close()
     before = (tmp_path / "memory").exists()
-    working = line_here(tmp_path)
-    working.run("true", note="Settings")
+    apply = connect(tmp_path)
+    apply.run("true", note="Settings")
 
     assert not before
     assert (tmp_path / "memory/unfinished").read_text() == "Settings\n"
-    working.close()
+    apply.close()
 
 
-def test_two_looks_go_together_and_none_beside_an_apply(tmp_path: Path) -> None:
-    """A check changes nothing, so that others may check too."""
-    first, second = (line_here(tmp_path, "shared") for _ in range(2))
+def test_checks_share_the_lock(tmp_path: Path) -> None:
+    """Two checks can run together, but no apply beside them."""
+    first, second = (connect(tmp_path, "shared") for _ in range(2))
 
-    with pytest.raises(Trouble, match="worked on"):
-        line_here(tmp_path)
+    with pytest.raises(Trouble, match="locked by"):
+        connect(tmp_path)
 
     first.close()
     second.close()
 
 
-def test_the_lock_is_roots_alone(line: Line, tmp_path: Path) -> None:
-    """Whoever may read it could hold it, and no apply would come through; one that others could read is closed."""
+def test_only_root_can_read_the_lock(connection: Connection, tmp_path: Path) -> None:
+    """A user who can read the file could hold the lock; its mode is corrected."""
     lock = tmp_path / "run/apply.lock"
     first = lock.stat().st_mode & 0o777
-    line.close()
+    connection.close()
     lock.chmod(0o644)
 
-    line_here(tmp_path).close()
+    connect(tmp_path).close()
 
     assert (first, lock.stat().st_mode & 0o777) == (0o600, 0o600)
 
 
-def test_a_second_connection_needs_no_lock(line: Line, tmp_path: Path) -> None:
-    """Whoever confirms a change comes in while the apply still holds the node."""
-    second = line_here(tmp_path, "none")
+def test_the_confirming_connection_needs_no_lock(connection: Connection, tmp_path: Path) -> None:
+    """The apply still holds the lock when a change is confirmed."""
+    second = connect(tmp_path, "none")
 
     assert second.run("echo in").out == "in\n"
     second.close()
-    line.close()
+    connection.close()
 
 
-def test_a_silent_holder_is_waited_for(line: Line, tmp_path: Path) -> None:
-    """One whose connection was cut finishes its command and leaves: who comes next need not be sent away."""
+def test_a_silent_holder_is_waited_for(connection: Connection, tmp_path: Path) -> None:
+    """A holder without heartbeats has lost its connection, and exits after its current command."""
     lock = tmp_path / "run/apply.lock"
     _age(lock, 60)
-    threading.Timer(0.7, line.close).start()
+    threading.Timer(0.7, connection.close).start()
 
-    after = line_here(tmp_path, patience=20)
+    after = connect(tmp_path, patience=20)
 
     assert after.run("true").status == 0
     after.close()
 
 
-def test_what_was_begun_is_remembered_until_all_is_done(tmp_path: Path) -> None:
-    """An apply that was cut off leaves the names of what it changed, for what answers them has not run."""
-    cut = line_here(tmp_path)
-    cut.run("true", note="Settings of sshd")
-    cut.put(str(tmp_path / "file"), b"", note="A file")
-    cut.run("true", note="A file")
-    cut.close()
+def test_unfinished_operations_are_recorded(tmp_path: Path) -> None:
+    """An interrupted apply leaves the names of its operations until a later apply is done."""
+    interrupted = connect(tmp_path)
+    interrupted.run("true", note="Write the sshd configuration")
+    interrupted.put(str(tmp_path / "file"), b"", note="A file")
+    interrupted.run("true", note="A file")
+    interrupted.close()
 
-    after = line_here(tmp_path, patience=5)
+    after = connect(tmp_path, patience=5)
     unfinished = after.unfinished
     after.finish()
     after.close()
-    last = line_here(tmp_path, patience=5)
+    last = connect(tmp_path, patience=5)
 
-    assert unfinished == ("Settings of sshd", "A file")
+    assert unfinished == ("Write the sshd configuration", "A file")
     assert last.unfinished == ()
     last.close()
 

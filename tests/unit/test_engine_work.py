@@ -1,4 +1,4 @@
-"""An order carried out: roles of a test, pyinfra's own operations, real agents of this machine in a test's folders."""
+"""The run of an order: roles of a test, pyinfra's own operations, and real agents on this machine."""
 
 import io
 import json
@@ -18,105 +18,104 @@ from pyinfra.operations import files, server
 from bedplate.nodes.apply import Event, Kind, Order, Step, Target, event_of, write_order
 from bedplate.plan.nodes import standing_nodes
 from roles.base import NO_CHANGES, Changes, DiskSpace, Role
-from roles.engine import connector
-from roles.engine.connection import login_trouble, work_trouble
-from roles.engine.work import lack_of_space, work_through
-from tests.testlab.fakes.agent import GATE as AGENT_GATE
-from tests.testlab.fakes.agent import NAS, Notebook, carried_out, changes, order_of, starts
+from roles.engine import connector, work
+from roles.engine.connection import login_trouble, operation_error
+from roles.engine.work import disk_space_error, work_through
+from tests.testlab.fakes.agent import GATE, NAS, Notebook, changes, order_of, run_order, starts
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 
-def test_an_apply_makes_it_so_and_a_second_changes_nothing(tmp_path: Path) -> None:
-    """What is as it ought to be is left alone, restarts included."""
+def test_a_second_apply_changes_nothing(tmp_path: Path) -> None:
+    """An apply carries out all operations; a second apply none, restarts included."""
     folder = tmp_path / "node"
 
-    first = carried_out(order_of(tmp_path), Notebook(folder))
-    second = carried_out(order_of(tmp_path), Notebook(folder))
+    first = run_order(order_of(tmp_path), Notebook(folder))
+    second = run_order(order_of(tmp_path), Notebook(folder))
 
-    assert changes(first) == ["Folder", "Settings", "Start anew"]
+    assert changes(first) == ["Create folder", "Write settings", "Restart service"]
     assert (first[-1].step, first[-1].changed, first[-1].unchanged) == (Step.DONE, 3, 0)
     assert changes(second) == []
     assert (second[-1].changed, second[-1].unchanged) == (0, 3)
     assert starts(folder) == 1
 
 
-def test_a_check_says_exactly_what_an_apply_then_does(tmp_path: Path) -> None:
-    """What only answers a change is foretold with the change, and not without it."""
+def test_a_dry_run_predicts_the_apply(tmp_path: Path) -> None:
+    """`--check` reports the changes and restarts of the next apply, and changes nothing."""
     folder = tmp_path / "node"
-    foretold = changes(carried_out(order_of(tmp_path, check=True), Notebook(folder)))
+    predicted = changes(run_order(order_of(tmp_path, check=True), Notebook(folder)))
     untouched = not folder.exists()
-    done = changes(carried_out(order_of(tmp_path), Notebook(folder)))
+    done = changes(run_order(order_of(tmp_path), Notebook(folder)))
 
-    after = carried_out(order_of(tmp_path, check=True), Notebook(folder))
+    after = run_order(order_of(tmp_path, check=True), Notebook(folder))
 
     assert untouched
-    assert foretold == done
+    assert predicted == done
     assert changes(after) == []
 
 
-def test_what_a_failure_left_undone_is_done_by_the_next_apply(tmp_path: Path) -> None:
-    """The file is as it ought to be by then, and what reads it is started all the same."""
+def test_a_restart_after_a_failure_is_caught_up(tmp_path: Path) -> None:
+    """After a failed apply the file is written; the next apply still restarts its service."""
     folder = tmp_path / "node"
-    failed = carried_out(order_of(tmp_path), Notebook(folder, failing="echo no >&2; exit 1"))
-    foretold = changes(carried_out(order_of(tmp_path, check=True), Notebook(folder)))
+    failed = run_order(order_of(tmp_path), Notebook(folder, failing="echo no >&2; exit 1"))
+    predicted = changes(run_order(order_of(tmp_path, check=True), Notebook(folder)))
 
-    second = carried_out(order_of(tmp_path), Notebook(folder))
-    third = carried_out(order_of(tmp_path), Notebook(folder))
+    second = run_order(order_of(tmp_path), Notebook(folder))
+    third = run_order(order_of(tmp_path), Notebook(folder))
 
-    assert (failed[-1].step, failed[-1].kind, failed[-1].words) == (Step.TROUBLE, Kind.FAILED, "A step between: no")
-    assert foretold == changes(second) == ["Start anew"]
+    assert (failed[-1].step, failed[-1].kind, failed[-1].words) == (Step.TROUBLE, Kind.FAILED, "Run step: no")
+    assert predicted == changes(second) == ["Restart service"]
     assert changes(third) == []
     assert starts(folder) == 1
 
 
 @pytest.mark.parametrize(("number", "moment"), [(1, "after"), (2, "before"), (2, "after"), (3, "before")])
-def test_a_line_cut_at_any_operation_is_made_good(number: int, moment: str, tmp_path: Path) -> None:
-    """Wherever it is cut, the second apply ends where one whole apply would have, and the third changes nothing."""
+def test_an_interrupted_apply_is_completed(number: int, moment: str, tmp_path: Path) -> None:
+    """After a lost connection, the second apply completes the first, and the third changes nothing."""
     node = Notebook(tmp_path / "node")
     cutting = (sys.executable, "-m", "tests.testlab.fakes.broken_connection", str(number), moment)
 
-    cut = carried_out(order_of(tmp_path, command=cutting), node)
-    second = carried_out(order_of(tmp_path), node)
-    third = carried_out(order_of(tmp_path), node)
+    interrupted = run_order(order_of(tmp_path, command=cutting), node)
+    second = run_order(order_of(tmp_path), node)
+    third = run_order(order_of(tmp_path), node)
 
-    assert (cut[-1].step, cut[-1].kind) == (Step.TROUBLE, Kind.CUT)
+    assert (interrupted[-1].step, interrupted[-1].kind) == (Step.TROUBLE, Kind.CUT)
     assert second[-1].step is Step.DONE
     assert (tmp_path / "node/settings").read_text() == "one\n"
     assert starts(tmp_path / "node") >= 1
     assert changes(third) == []
 
 
-def test_what_was_cut_in_one_role_is_not_forgotten_by_an_apply_of_another(tmp_path: Path) -> None:
-    """A whole apply that failed left a start due; an apply of another role alone ends well, and it is due still."""
+def test_an_apply_of_another_role_keeps_unfinished_operations(tmp_path: Path) -> None:
+    """A restart left unfinished by one role is still done after an apply of another role."""
 
     @dataclass(frozen=True, slots=True)
     class Diary(Notebook):
         name: ClassVar[str] = "diary"
 
         def install(self) -> None:
-            files.directory(name="Folder of diaries", path=str(self.folder))
+            files.directory(name="Create folder of diaries", path=str(self.folder))
 
         def configure(self) -> Changes:
-            return ()
+            return NO_CHANGES
 
     notebook, diary = Notebook(tmp_path / "node"), Diary(tmp_path / "other")
-    carried_out(order_of(tmp_path), Notebook(tmp_path / "node", failing="exit 1"), diary)
+    run_order(order_of(tmp_path), Notebook(tmp_path / "node", failing="exit 1"), diary)
     diary.folder.rmdir()
-    alone = carried_out(replace(order_of(tmp_path), only=frozenset({"diary"})), notebook, diary)
+    alone = run_order(replace(order_of(tmp_path), only=frozenset({"diary"})), notebook, diary)
 
-    after = carried_out(order_of(tmp_path), notebook, diary)
-    last = carried_out(order_of(tmp_path), notebook, diary)
+    after = run_order(order_of(tmp_path), notebook, diary)
+    last = run_order(order_of(tmp_path), notebook, diary)
 
-    assert changes(alone) == ["Folder of diaries"]
-    assert changes(after) == ["Start anew"]
+    assert changes(alone) == ["Create folder of diaries"]
+    assert changes(after) == ["Restart service"]
     assert changes(last) == []
 
 
-def test_one_node_s_end_is_not_the_others(tmp_path: Path) -> None:
-    """A node that is not reached is named, and the others are done."""
+def test_an_error_of_one_node_does_not_end_the_others(tmp_path: Path) -> None:
+    """An unreachable node is reported, and the other node is configured."""
     order = Order(
         (
-            Target(AGENT_GATE, ("sh", "-c", "echo 'Connection refused' >&2; exit 255")),
+            Target(GATE, ("sh", "-c", "echo 'Connection refused' >&2; exit 255")),
             Target(NAS, ("sh", "-c")),
         ),
         "ada",
@@ -124,14 +123,14 @@ def test_one_node_s_end_is_not_the_others(tmp_path: Path) -> None:
         memory=str(tmp_path / "memory"),
     )
 
-    events = {event.node: event for event in carried_out(order, Notebook(tmp_path / "node"))}
+    events = {event.node: event for event in run_order(order, Notebook(tmp_path / "node"))}
 
-    assert events[AGENT_GATE.name].kind is Kind.UNREACHED
+    assert events[GATE.name].kind is Kind.UNREACHED
     assert events[NAS.name].step is Step.DONE
 
 
-def test_when_its_input_ends_no_further_operation_begins(tmp_path: Path) -> None:
-    """Ctrl-C stops between two operations, and says of which node."""
+def test_no_operation_starts_after_a_stop(tmp_path: Path) -> None:
+    """At the end of stdin the node stops before its next operation."""
     out = io.StringIO()
     reading, writing = os.pipe()
     os.close(writing)
@@ -152,13 +151,13 @@ IN_MEMORY = ((TMP, 500), ("/run", 100))
 
 
 def df(*rows: tuple[str, int]) -> str:
-    """Return the output of df: for each folder its mount and what is free there."""
-    every = (*rows, *IN_MEMORY[len(rows) - 2 :])
-    return HEAD + "".join(f"/dev/vda1 20000 1000 {free} 5% {mount}\n" for mount, free in every)
+    """Return the output of df: the mount and the free space of each folder."""
+    all_rows = (*rows, *IN_MEMORY[len(rows) - 2 :])
+    return HEAD + "".join(f"/dev/vda1 20000 1000 {free} 5% {mount}\n" for mount, free in all_rows)
 
 
 @pytest.mark.parametrize(
-    ("rows", "words"),
+    ("rows", "message"),
     [
         ((("/", 1749), ("/", 1749)), "/ has 1,749 MiB free, 1,750 MiB required"),
         ((("/", 9000), ("/var", 0)), "/var has 0 MiB free, 350 MiB required"),
@@ -172,42 +171,39 @@ def df(*rows: tuple[str, int]) -> str:
     ],
     ids=["one", "var", "both", "tmp", "run", "one for all"],
 )
-def test_a_full_file_system_is_reported_with_the_space_required(rows: tuple[tuple[str, int], ...], words: str) -> None:
-    """The needs of all roles are summed for each file system, with a little for files that are replaced."""
-    trouble = lack_of_space(df(*rows), NEEDS)
+def test_a_full_file_system_is_reported(rows: tuple[tuple[str, int], ...], message: str) -> None:
+    """The needs of all roles are summed for each file system, plus a minimum for replaced files."""
+    error = disk_space_error(df(*rows), NEEDS)
 
-    assert trouble
-    assert (trouble.kind, trouble.what.partition(": ")[2]) == (Kind.REFUSED, words)
-    assert "nothing was changed" in trouble.what
-    assert "free disk space" in trouble.fix
+    assert error
+    assert (error.kind, error.what.partition(": ")[2]) == (Kind.REFUSED, message)
+    assert "nothing was changed" in error.what
+    assert "free disk space" in error.fix
 
 
 @pytest.mark.parametrize("text", [df(*ROOMY), df(("/", 1400), ("/var", 350)), "", HEAD, "sh: df: not found\n"])
-def test_enough_space_and_an_unreadable_answer_refuse_nothing(text: str) -> None:
-    """A node with an unusual df is configured all the same."""
-    assert lack_of_space(text, NEEDS) is None
+def test_an_unreadable_df_is_ignored(text: str) -> None:
+    """A node with enough space, or with an unusual df, is configured."""
+    assert disk_space_error(text, NEEDS) is None
 
 
-def test_a_setting_needs_next_to_no_space() -> None:
-    """A node that has its packages can be configured while its disk is nearly full."""
-    assert lack_of_space(df(("/usr", 8), ("/var", 8)), ()) is None
-    assert lack_of_space(df(("/usr", 8), ("/var", 7)), ())
-
-
-GATE = standing_nodes(plan_of(EXAMPLES / "lab.yaml"))[0]
+def test_a_change_of_configuration_needs_little_space() -> None:
+    """A node with all packages can be configured with 8 MiB free."""
+    assert disk_space_error(df(("/usr", 8), ("/var", 8)), ()) is None
+    assert disk_space_error(df(("/usr", 8), ("/var", 7)), ())
 
 
 @dataclass(frozen=True, slots=True)
 class Errands(Role):
-    """One that fails while a file is missing, and one after it."""
+    """An operation that fails while a file is missing, and another operation."""
 
     folder: Path
     name: ClassVar[str] = "errands"
 
     def install(self) -> None:
-        """Fail, and go on."""
-        server.shell(name="Aside", commands=[f"test -e {self.folder}/mended || exit 1"], _ignore_errors=True)
-        server.shell(name="After", commands=[f"echo once >> {self.folder}/after"])
+        """Declare both operations."""
+        server.shell(name="Fail", commands=[f"test -e {self.folder}/repaired || exit 1"], _ignore_errors=True)
+        server.shell(name="Continue", commands=[f"echo once >> {self.folder}/after"])
 
     def configure(self) -> Changes:
         """Write nothing."""
@@ -217,77 +213,65 @@ class Errands(Role):
         """Start nothing."""
 
 
-def told(folder: Path) -> list[Event]:
-    """Carry the order out on a node, and return what was told of its work."""
-    order = Order((Target(GATE, ("sh", "-c")),), "ada", folder=str(folder / "run"), memory=str(folder / "memory"))
-    out = io.StringIO()
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as stays_open, os.fdopen(writing, "wb"):
-        work_through(order, stays_open, out, lambda _: (Errands(folder),))
-    return [event_of(line) for line in out.getvalue().splitlines()]
-
-
-def test_a_failure_that_nothing_waits_for_is_told_at_the_end(tmp_path: Path) -> None:
-    """The rest is done by then; the node has failed until the next apply finds it mended."""
-    first = told(tmp_path)
+def test_a_deferred_error_is_reported_at_the_end(tmp_path: Path) -> None:
+    """The other operations are done; the node fails until the next apply succeeds."""
+    first = run_order(order_of(tmp_path), Errands(tmp_path))
     done = (tmp_path / "after").read_text()
-    left = (tmp_path / "memory").rglob("*")
-    unfinished = [line for path in left if path.is_file() for line in path.read_text().splitlines()]
-    (tmp_path / "mended").touch()
-    second = told(tmp_path)
+    journals = (tmp_path / "memory").rglob("*")
+    unfinished = [line for path in journals if path.is_file() for line in path.read_text().splitlines()]
+    (tmp_path / "repaired").touch()
+    second = run_order(order_of(tmp_path), Errands(tmp_path))
 
     assert done == "once\n"
-    assert unfinished == ["Aside"]
+    assert unfinished == ["Fail"]
     assert (first[-1].step, first[-1].kind) == (Step.TROUBLE, Kind.FAILED)
-    assert first[-1].words == "Aside: it failed without a word"
+    assert first[-1].words == "Fail: failed with no error output"
     assert second[-1].step is Step.DONE
 
 
-def test_what_waits_for_a_second_connection_gets_it(tmp_path: Path) -> None:
-    """A change that may shut us out is confirmed over a connection that is opened after it."""
+def test_a_change_is_confirmed_over_a_new_connection(tmp_path: Path) -> None:
+    """A change that could lock users out is confirmed by a second login."""
     confirm = tmp_path / "run/unconfirmed/trial"
     script = f"#!/bin/sh\\nmv $0 {tmp_path}/confirmed\\n"
     trial = f"mkdir -p {confirm.parent}; printf '{script}' > {confirm}; chmod 700 {confirm}"
 
-    events = carried_out(order_of(tmp_path), Notebook(tmp_path / "node", failing=trial))
+    events = run_order(order_of(tmp_path), Notebook(tmp_path / "node", failing=trial))
 
     assert events[-1].step is Step.DONE
     assert (tmp_path / "confirmed").exists()
 
 
-def test_whoever_confirms_knocks_again(tmp_path: Path) -> None:
-    """A daemon that takes nobody while it reads its settings anew is not yet a node that shuts everybody out."""
-    door, confirm = tmp_path / "door", tmp_path / "run/unconfirmed/trial"
-    first = f"test ! -e {confirm} || test -e {tmp_path}/knocked || {{ touch {tmp_path}/knocked; exit 255; }}"
-    door.write_text(f'#!/bin/sh\n{first}\nexec sh -c "$1"\n')
-    door.chmod(0o755)
+def test_the_confirming_login_is_retried(tmp_path: Path) -> None:
+    """A daemon that refuses connections during its reload does not fail the confirmation."""
+    shell, confirm = tmp_path / "shell", tmp_path / "run/unconfirmed/trial"
+    first = f"test ! -e {confirm} || test -e {tmp_path}/failed || {{ touch {tmp_path}/failed; exit 255; }}"
+    shell.write_text(f'#!/bin/sh\n{first}\nexec sh -c "$1"\n')
+    shell.chmod(0o755)
     trial = f"mkdir -p {confirm.parent}; printf '#!/bin/sh\\nrm $0\\n' > {confirm}; chmod 700 {confirm}"
 
-    events = carried_out(order_of(tmp_path, command=(str(door),)), Notebook(tmp_path / "node", failing=trial))
+    events = run_order(order_of(tmp_path, command=(str(shell),)), Notebook(tmp_path / "node", failing=trial))
 
     assert events[-1].step is Step.DONE
-    assert (tmp_path / "knocked").exists()
+    assert (tmp_path / "failed").exists()
 
 
-def test_a_change_after_which_nobody_can_log_in_ends_the_work_on_the_node(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The node goes back by itself; who applied is told which operation it was."""
-    monkeypatch.setattr("roles.engine.work.KNOCKING", 1.0)
-    door = tmp_path / "door"
-    door.write_text(f'#!/bin/sh\ntest ! -e {tmp_path}/run/unconfirmed/trial || exit 255\nexec sh -c "$1"\n')
-    door.chmod(0o755)
+def test_a_failed_confirmation_ends_the_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node reverts the change itself; the error names the operation."""
+    monkeypatch.setattr(work, "LOGIN_RETRIES", 1.0)
+    shell = tmp_path / "shell"
+    shell.write_text(f'#!/bin/sh\ntest ! -e {tmp_path}/run/unconfirmed/trial || exit 255\nexec sh -c "$1"\n')
+    shell.chmod(0o755)
     trial = f"mkdir -p {tmp_path}/run/unconfirmed; touch {tmp_path}/run/unconfirmed/trial"
 
-    events = carried_out(order_of(tmp_path, command=(str(door),)), Notebook(tmp_path / "node", failing=trial))
+    events = run_order(order_of(tmp_path, command=(str(shell),)), Notebook(tmp_path / "node", failing=trial))
 
     assert events[-1].kind is Kind.FAILED
-    assert "A step between: after it nobody can log in" in events[-1].words
+    assert "Run step: no login is possible after this change" in events[-1].words
     assert starts(tmp_path / "node") == 0
 
 
 BUSY = pytest.mark.parametrize(
-    "said",
+    "output",
     [
         "E: Could not get lock /var/lib/dpkg/lock",
         "dpkg: error: dpkg frontend lock was locked by another process with pid 7",
@@ -298,52 +282,50 @@ BUSY = pytest.mark.parametrize(
 
 
 @BUSY
-def test_a_package_manager_that_is_busy_is_waited_for(said: str, tmp_path: Path) -> None:
-    """Whoever installs packages beside us ends some time."""
-    refused = f"echo '{said}' >&2; exit 100"
+def test_a_held_package_lock_is_waited_for(output: str, tmp_path: Path) -> None:
+    """A command is retried while another program holds the package lock."""
+    refused = f"echo '{output}' >&2; exit 100"
     busy = f"test -e {tmp_path}/free || {{ touch {tmp_path}/free; {refused}; }}"
 
-    events = carried_out(order_of(tmp_path), Notebook(tmp_path / "node", failing=busy))
+    events = run_order(order_of(tmp_path), Notebook(tmp_path / "node", failing=busy))
 
     assert any(event.step is Step.NOTE and "waits" in event.words for event in events)
     assert events[-1].step is Step.DONE
 
 
 @BUSY
-def test_a_package_manager_that_stays_busy_is_waited_for_no_longer_than_told(
-    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After that time the operator is told to look who it is."""
+def test_waiting_for_the_package_lock_is_limited(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the timeout, the error names a command that finds the other program."""
     monkeypatch.setattr(connector, "PACKAGES_SECONDS", 1.5)
-    busy = f"echo >> {tmp_path}/tries; echo '{said}' >&2; exit 100"
+    busy = f"echo >> {tmp_path}/tries; echo '{output}' >&2; exit 100"
 
-    events = carried_out(order_of(tmp_path), Notebook(tmp_path / "node", failing=busy))
+    events = run_order(order_of(tmp_path), Notebook(tmp_path / "node", failing=busy))
 
-    assert "did not end in time" in events[-1].words
-    assert "look who" in events[-1].fix
+    assert "held the package lock for too long" in events[-1].words
+    assert "ps -C apt" in events[-1].fix
     assert len((tmp_path / "tries").read_text()) > 1
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("output", "message"),
     [
-        ("dpkg: error: No space left on device", "its disk is full"),
-        ("E: Failed to fetch http://deb/x  Temporary failure resolving 'deb'", "cannot reach a package archive"),
-        ("E: Unable to locate package nvtop", "do not have what is wanted"),
-        ("E: Sub-process /usr/bin/dpkg exited unexpectedly", "ended in the middle of its work"),
-        ("ERROR: No matching distribution found for uv==0.9.0", "cannot reach an index of Python's packages"),
+        ("dpkg: error: No space left on device", "disk full"),
+        ("E: Failed to fetch http://deb/x  Temporary failure resolving 'deb'", "cannot reach a package repository"),
+        ("E: Unable to locate package nvtop", "package not in the node's repositories"),
+        ("E: Sub-process /usr/bin/dpkg exited unexpectedly", "dpkg was interrupted"),
+        ("ERROR: No matching distribution found for uv==0.9.0", "cannot reach a Python package index"),
         ("no such luck", "no such luck"),
     ],
     ids=["disk", "mirror", "package", "killed", "index", "unknown"],
 )
-def test_a_failure_says_what_to_do(said: str, told: str, tmp_path: Path) -> None:
-    """The operation is named, with what its command's words mean, or the words themselves, and how long it took."""
-    node = Notebook(tmp_path / "node", failing=f'echo "{said}" >&2; exit 1')
+def test_an_error_has_a_message_and_a_fix(output: str, message: str, tmp_path: Path) -> None:
+    """The error names the operation and the cause, or the command's own output."""
+    node = Notebook(tmp_path / "node", failing=f'echo "{output}" >&2; exit 1')
 
-    events = carried_out(order_of(tmp_path), node)
+    events = run_order(order_of(tmp_path), node)
 
-    assert events[-1].words.startswith("A step between: ")
-    assert told in events[-1].words
+    assert events[-1].words.startswith("Run step: ")
+    assert message in events[-1].words
     assert events[-1].fix
     assert events[-1].seconds > 0
 
@@ -355,12 +337,12 @@ class Large(Notebook):
     space: ClassVar[DiskSpace] = DiskSpace(programs=10**9)
 
 
-def test_a_node_without_disk_space_is_refused_before_an_operation_begins(tmp_path: Path) -> None:
-    """Nothing of the order is done, and nothing is remembered as begun; `--check` reports the changes all the same."""
-    foretold = carried_out(order_of(tmp_path, check=True), Large(tmp_path / "node"))
-    events = carried_out(order_of(tmp_path), Large(tmp_path / "node"))
+def test_a_node_without_disk_space_is_refused(tmp_path: Path) -> None:
+    """Nothing changes and nothing is recorded as unfinished; `--check` still reports the changes."""
+    predicted = run_order(order_of(tmp_path, check=True), Large(tmp_path / "node"))
+    events = run_order(order_of(tmp_path), Large(tmp_path / "node"))
 
-    assert foretold[-1].step is Step.DONE
+    assert predicted[-1].step is Step.DONE
     assert [(event.step, event.kind) for event in events] == [(Step.TROUBLE, Kind.REFUSED)]
     assert "MiB required" in events[-1].words
     assert not (tmp_path / "node").exists()
@@ -368,67 +350,69 @@ def test_a_node_without_disk_space_is_refused_before_an_operation_begins(tmp_pat
 
 
 def test_only_a_role_with_something_to_install_needs_its_space(tmp_path: Path) -> None:
-    """Packages take space once: a new setting of a node that has them needs next to none."""
-    carried_out(order_of(tmp_path), Notebook(tmp_path / "node"))
+    """A change of configuration needs no space for packages that are already installed."""
+    run_order(order_of(tmp_path), Notebook(tmp_path / "node"))
 
-    events = carried_out(order_of(tmp_path), Large(tmp_path / "node", "two\n"))
+    events = run_order(order_of(tmp_path), Large(tmp_path / "node", "two\n"))
 
     assert events[-1].step is Step.DONE
     assert (tmp_path / "node" / "settings").read_text() == "two\n"
 
 
-def test_a_defect_of_a_role_is_told_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The operator reads a sentence, and the other nodes go on."""
+def test_a_bug_in_a_role_is_reported_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error is one line, and the other nodes continue."""
 
     @dataclass(frozen=True, slots=True)
     class Broken(Notebook):
         def install(self) -> None:
-            raise KeyError("nobody")
+            raise KeyError("missing")
 
-    events = carried_out(order_of(tmp_path), Broken(tmp_path / "node"))
+    events = run_order(order_of(tmp_path), Broken(tmp_path / "node"))
 
-    assert (events[-1].kind, events[-1].words) == (Kind.DEFECT, "KeyError: 'nobody'")
+    assert (events[-1].kind, events[-1].words) == (Kind.DEFECT, "KeyError: 'missing'")
     assert capsys.readouterr().err == ""
 
 
-def test_an_agent_of_many_keys_is_told_how_to_offer_one() -> None:
-    """The daemon hangs up before ssh comes to the right key, and says nothing of the reason but this."""
-    trouble = login_trouble("titan-01.cellar", "Received disconnect: Too many authentication failures\n")
+def test_too_many_ssh_keys_are_explained() -> None:
+    """Sshd disconnects before ssh offers the right key; the fix limits the keys."""
+    error = login_trouble("titan-01.cellar", "Received disconnect: Too many authentication failures\n")
 
-    assert "--identity FILE" in trouble.fix
-    assert "IdentitiesOnly yes" in trouble.fix
+    assert "--identity FILE" in error.fix
+    assert "IdentitiesOnly yes" in error.fix
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [
         "E: Release file for http://deb/InRelease is not valid yet (invalid for another 3d 2h).",
         "SSL: certificate is not yet valid",
     ],
     ids=["apt", "tls"],
 )
-def test_a_clock_that_is_behind_is_named(said: str) -> None:
-    """What apt says of it speaks of the archive, which has no fault."""
-    assert work_trouble("titan-01.cellar", "Guards", said).what == "Guards: its clock is behind"
+def test_a_slow_clock_is_recognised(output: str) -> None:
+    """Apt and TLS report a certificate or archive that is not valid yet."""
+    error = operation_error("titan-01.cellar", "Install packages", output)
+
+    assert error.what == "Install packages: the node's clock is slow"
 
 
-def test_a_node_steers_no_terminal() -> None:
-    """Of what it says, control signs are shown as question marks."""
-    trouble = work_trouble("titan-01.cellar", "Guards", "\x1b]0;owned\x07 it broke\n")
+def test_control_characters_are_replaced() -> None:
+    """Control characters in a node's output are shown as question marks."""
+    error = operation_error("titan-01.cellar", "Install packages", "\x1b]0;owned\x07 it broke\n")
 
-    assert trouble.what == "Guards: ?]0;owned? it broke"
+    assert error.what == "Install packages: ?]0;owned? it broke"
 
 
-SLEEPER, AWAKE = standing_nodes(plan_of(EXAMPLES / "lab.yaml"))[:2]
+HANGING, WORKING = standing_nodes(plan_of(EXAMPLES / "lab.yaml"))[:2]
 ASLEEP = ("env", "ASLEEP=1", "sh", "-c")
-NEVER_IN = ("sh", "-c", "exec sleep 600", "sh")
+NO_LOGIN = ("sh", "-c", "exec sleep 600", "sh")
 Engine = subprocess.Popen[bytes]
 
 
 @contextmanager
-def _engine(folder: Path, sleeping: tuple[str, ...], seconds: float) -> Iterator[Engine]:
-    """Give the engine at work on one machine that sleeps and one that is awake; a question may take so long."""
-    targets = (Target(SLEEPER, sleeping), Target(AWAKE, ("sh", "-c")))
+def _engine(folder: Path, hanging: tuple[str, ...], seconds: float) -> Iterator[Engine]:
+    """Run a check of a hanging node and a working node; `seconds` is the timeout of a query."""
+    targets = (Target(HANGING, hanging), Target(WORKING, ("sh", "-c")))
     order = Order(targets, "ada", folder=str(folder / "run"), memory=str(folder / "memory"), check=True)
     program = (sys.executable, "-m", "tests.testlab.fakes.patched_run", str(seconds))
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as engine:
@@ -440,7 +424,7 @@ def _engine(folder: Path, sleeping: tuple[str, ...], seconds: float) -> Iterator
 
 
 def _ends(engine: Engine) -> Iterator[Event]:
-    """Yield how each machine ends, as soon as it does."""
+    """Yield the last event of each node."""
     assert engine.stdout
     yield from (event for event in map(event_of, map(bytes.decode, engine.stdout)) if _is_end(event))
 
@@ -449,30 +433,30 @@ def _is_end(event: Event) -> bool:
     return event.step in (Step.DONE, Step.TROUBLE)
 
 
-@pytest.mark.parametrize("sleeping", [ASLEEP, NEVER_IN], ids=["question", "login"])
-def test_a_machine_that_does_not_answer_keeps_no_other_waiting(sleeping: tuple[str, ...], tmp_path: Path) -> None:
-    """The one that is awake is done while the other still sleeps."""
-    with _engine(tmp_path, sleeping, 500) as engine:
+@pytest.mark.parametrize("hanging", [ASLEEP, NO_LOGIN], ids=["query", "login"])
+def test_a_hanging_node_does_not_delay_others(hanging: tuple[str, ...], tmp_path: Path) -> None:
+    """The working node is done while the other one hangs."""
+    with _engine(tmp_path, hanging, 500) as engine:
         first = next(_ends(engine))
 
-    assert (first.node, first.step) == (AWAKE.name, Step.DONE)
+    assert (first.node, first.step) == (WORKING.name, Step.DONE)
 
 
-def test_a_question_is_not_waited_for_without_end(tmp_path: Path) -> None:
-    """A package manager that hangs, or a disk: the machine is told as one that does not answer."""
+def test_a_query_has_a_timeout(tmp_path: Path) -> None:
+    """A hanging package manager or disk is reported as an unreachable node."""
     with _engine(tmp_path, ASLEEP, 2) as engine:
         ends = {event.node: event for event in _ends(engine)}
 
-    assert ends[SLEEPER.name].kind is Kind.UNREACHED
-    assert "does not answer" in ends[SLEEPER.name].words
-    assert "ps -ef" in ends[SLEEPER.name].fix
-    assert ends[AWAKE.name].step is Step.DONE
+    assert ends[HANGING.name].kind is Kind.UNREACHED
+    assert "no answer to a query" in ends[HANGING.name].words
+    assert "ps -ef" in ends[HANGING.name].fix
+    assert ends[WORKING.name].step is Step.DONE
 
 
-@pytest.mark.parametrize("sleeping", [ASLEEP, NEVER_IN], ids=["question", "login"])
-def test_who_stops_waits_for_no_machine_that_is_only_looked_at(sleeping: tuple[str, ...], tmp_path: Path) -> None:
-    """Nothing has changed on it, so that one Ctrl-C is enough."""
-    with _engine(tmp_path, sleeping, 500) as engine:
+@pytest.mark.parametrize("hanging", [ASLEEP, NO_LOGIN], ids=["query", "login"])
+def test_a_stop_does_not_wait_for_a_hanging_node(hanging: tuple[str, ...], tmp_path: Path) -> None:
+    """The node has changed nothing, so one Ctrl-C is enough."""
+    with _engine(tmp_path, hanging, 500) as engine:
         ends = _ends(engine)
         next(ends)
         assert engine.stdin
@@ -481,6 +465,6 @@ def test_who_stops_waits_for_no_machine_that_is_only_looked_at(sleeping: tuple[s
         last = next(ends)
         status = engine.wait()
 
-    assert (last.node, last.kind, status) == (SLEEPER.name, Kind.STOPPED, 0)
-    assert "before anything changed" in last.words
+    assert (last.node, last.kind, status) == (HANGING.name, Kind.STOPPED, 0)
+    assert "before any change" in last.words
     assert time.monotonic() - start < 120

@@ -126,7 +126,7 @@ def test_the_process_that_applies_is_another_one() -> None:
     with working(Order((Target(NODES[0], refused),), "ada", check=True)) as engine:
         (event,) = engine.events()
 
-    assert (event.node, event.kind, event.words) == ("gate.cellar", Kind.UNREACHED, "it does not answer")
+    assert (event.node, event.kind, event.words) == ("gate.cellar", Kind.UNREACHED, "no response on the SSH port")
 
 
 def _outcome(*events: Event) -> Outcome:

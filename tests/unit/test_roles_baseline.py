@@ -1,4 +1,4 @@
-"""The role `baseline`: what every node is before it serves anything."""
+"""The role `baseline`: clock, names, locale, swap, sysctls and apt."""
 
 import os
 import re
@@ -10,8 +10,19 @@ from pathlib import Path
 import pytest
 
 from bedplate.plan.nodes import Duty, NodePlan
-from roles.baseline.apt import CONTAINERS, DRIVERS, FABRICS, HELD, KERNELS, Archive, SourceFiles, signed, upgrades
-from roles.baseline.role import AT_WORK, EVERYWHERE, Baseline, greeting, hosts
+from roles.baseline.apt import (
+    CONTAINERS,
+    DRIVERS,
+    FABRICS,
+    HELD,
+    KERNELS,
+    Archive,
+    SourceFiles,
+    add_keyrings,
+    upgrade_files,
+)
+from roles.baseline.role import AT_WORK, EVERYWHERE, Baseline, Swaps, hosts_file, motd_files
+from roles.system import Container, Settable
 from tests.testlab.fakes.node import Disk, Entry, Recorded, Recorder, recorded
 from tests.testlab.fleets.variants import lab_node
 from tests.testlab.run import need_program
@@ -21,19 +32,19 @@ UBUNTU = recorded("ubuntu-24.04")
 METAL = lab_node("titan-01.cellar")
 CLOUD = lab_node("workbench-cpu-1.us-west-2")
 GATE = lab_node("gate.cellar")
-PACKAGES = "Packages of every node"
+PACKAGES = "Install base packages"
 
 
-def settled(table: Recorded, node: NodePlan) -> Recorded:
-    """Return the table of a node on which the role is in force, but for its files."""
+def configured(table: Recorded, node: NodePlan) -> Recorded:
+    """Return the facts of a node after an apply of the role."""
     packages = [f"ii  {name}  0  all  -" for name in ("ca-certificates", "chrony", "locales", "needrestart")]
-    values = [f"{each.key}={each.value}" for each in Baseline(node).settings]
+    values = [f"{setting.key}={setting.value}" for setting in Baseline(node).settings]
     return table.but(
         {
             "server.Hostname": (node.host,),
             "deb.DebPackages": (*packages, "ii  unattended-upgrades  0  all  -"),
-            "roles.system.Settable": tuple(values),
-            "roles.baseline.apt.SourceFiles": None,
+            Settable.name: tuple(values),
+            SourceFiles.name: None,
             "systemd.SystemdStatus": ("Id=chrony.service", "SubState=running"),
             "systemd.SystemdEnabled": ("Id=chrony.service", "UnitFileState=enabled"),
         }
@@ -42,32 +53,37 @@ def settled(table: Recorded, node: NodePlan) -> Recorded:
 
 @pytest.mark.parametrize("table", [DEBIAN, UBUNTU], ids=["debian", "ubuntu"])
 def test_a_second_run_changes_nothing(table: Recorded) -> None:
-    """What is in force is left alone: no file is written, no daemon restarted."""
+    """A second run writes no file and restarts no daemon."""
     disk = Disk.of({"/etc/cloud/cloud.cfg.d": Entry("directory")})
     Recorder(table, disk).play(Baseline(METAL))
 
-    again = Recorder(settled(table, METAL), disk).play(Baseline(METAL))
+    again = Recorder(configured(table, METAL), disk).play(Baseline(METAL))
 
     assert again.changes == []
 
 
-def test_nothing_is_started_by_install() -> None:
-    """The bake of an image has no systemd: install writes and installs alone."""
+def test_install_starts_no_service() -> None:
+    """An image build has no systemd: `install` only writes files and installs packages."""
     played = Recorder(DEBIAN).play(Baseline(METAL), stages=["install"])
 
-    assert {step.kind for step in played.steps} == {"files._place", "apt.packages"}
+    assert {step.kind for step in played.steps} == {"files._put_file", "apt.packages"}
 
 
-def test_sources_and_restarts_are_settled_before_anything_is_installed() -> None:
-    """No package comes from a source without a key, and installing one restarts no job's daemon."""
+def test_apt_is_secured_before_packages_are_installed() -> None:
+    """Sources require signatures and restarts are configured before the first package is installed."""
     played = Recorder(DEBIAN).play(Baseline(METAL))
 
     before = played.names[: played.names.index(PACKAGES)]
-    assert before == ["Signed sources in /etc/apt/sources.list", "Security upgrades", "Pins", "Restarts after upgrades"]
+    assert before == [
+        "Require signatures in /etc/apt/sources.list",
+        "Configure unattended security upgrades",
+        "Write apt pins",
+        "Configure restarts after upgrades",
+    ]
 
 
-def test_packages_come_in_one_call() -> None:
-    """Every round of apt costs seconds; a role has one."""
+def test_packages_are_installed_in_one_call() -> None:
+    """The role calls apt once, because each call takes seconds."""
     played = Recorder(DEBIAN).play(Baseline(METAL))
 
     assert [step.name for step in played.steps if step.kind == "apt.packages"] == [PACKAGES]
@@ -84,27 +100,27 @@ def test_packages_come_in_one_call() -> None:
     ids=["debian site", "ubuntu site", "cloud"],
 )
 def test_time_comes_from_the_nearest_clock(table: Recorded, node: NodePlan, source: str) -> None:
-    """In the cloud from AWS's own clock, on sites from the distribution's pool, and from nowhere else."""
+    """Cloud machines use Amazon Time Sync, machines of sites the distribution's pool, and no other source."""
     text = Recorder(table).play(Baseline(node)).written("/etc/chrony/chrony.conf")
 
     assert [line for line in text.splitlines() if line.startswith(("server", "pool", "peer"))] == [source]
 
 
-def test_a_new_clock_is_read_at_once() -> None:
-    """Chrony knows no reload: it starts anew when its settings change, and only then."""
+def test_chrony_is_restarted_after_a_change() -> None:
+    """Chrony has no reload: it is restarted after a change of its configuration, and only then."""
     disk = Disk.of({"/etc/chrony/chrony.conf": "pool example.org\n"})
-    table = settled(UBUNTU, METAL)
+    table = configured(UBUNTU, METAL)
 
     first = Recorder(table, disk).play(Baseline(METAL))
     second = Recorder(table, disk).play(Baseline(METAL))
 
-    assert first.step("Clock reads its settings").commands == ("systemctl restart chrony.service",)
-    assert not second.step("Clock reads its settings").changed
+    assert first.step("Restart chrony").commands == ("systemctl restart chrony.service",)
+    assert not second.step("Restart chrony").changed
 
 
-def test_a_container_leaves_the_clock_and_swap_to_its_host() -> None:
-    """What a container may not do is not asked of it, so a second run finds nothing to do there either."""
-    table = DEBIAN.but({"roles.system.Container": ("systemd-nspawn",), "roles.baseline.role.Swaps": ("/swap file",)})
+def test_a_container_changes_neither_clock_nor_swap() -> None:
+    """A container cannot change the clock or swap of its host, so a second run finds nothing to do."""
+    table = DEBIAN.but({Container.name: ("systemd-nspawn",), Swaps.name: ("/swap file",)})
 
     played = Recorder(table).play(Baseline(METAL))
 
@@ -113,61 +129,61 @@ def test_a_container_leaves_the_clock_and_swap_to_its_host() -> None:
 
 
 def test_swap_is_off_now_and_at_every_boot() -> None:
-    """A node that runs out of memory fails the job that took it, and no boot turns swap on again."""
+    """Swap is turned off now, removed from fstab and masked."""
     fstab = "UUID=1 / ext4 defaults 0 1\n/swap.img\tnone\tswap\tsw\t0\t0\n# /old none swap sw 0 0\n"
-    table = UBUNTU.but({"roles.baseline.role.Swaps": ("/swap.img file 2097148 0 -2",)})
+    table = UBUNTU.but({Swaps.name: ("/swap.img file 2097148 0 -2",)})
 
     played = Recorder(table, Disk.of({"/etc/fstab": fstab})).play(Baseline(METAL))
 
-    assert played.step("No swap").commands == ("swapoff --all",)
-    assert played.step("No swap in fstab").changed
+    assert played.step("Turn off swap").commands == ("swapoff --all",)
+    assert played.step("Comment out swap in /etc/fstab").changed
     assert played.disk.entries["/etc/systemd/system/swap.target"] == Entry("link", "/dev/null", mode=777)
 
 
-def test_a_node_without_swap_is_left_alone() -> None:
-    """Fstab of a machine without swap is nobody's to edit."""
+def test_a_node_without_swap_keeps_its_fstab() -> None:
+    """The fstab of a node without swap is not edited."""
     played = Recorder(UBUNTU, Disk.of({"/etc/fstab": "UUID=1 / ext4 defaults 0 1\n"})).play(Baseline(METAL))
 
-    assert "No swap" not in played.names
-    assert "No swap in fstab" not in played.names
+    assert "Turn off swap" not in played.names
+    assert "Comment out swap in /etc/fstab" not in played.names
 
 
-def test_kernel_settings_are_for_work_where_work_is() -> None:
-    """A gateway gets what every machine gets; a machine of people gets more."""
+def test_sysctls_depend_on_the_node_role() -> None:
+    """A gateway gets the common sysctls; a workbench gets more."""
     gate = Recorder(UBUNTU).play(Baseline(GATE)).written("/etc/sysctl.d/60-bedplate.conf")
     bench = Recorder(UBUNTU).play(Baseline(CLOUD)).written("/etc/sysctl.d/60-bedplate.conf")
 
-    assert all(f"{each.key} = {each.value}\n" in gate for each in EVERYWHERE)
-    assert not any(each.key in gate for each in AT_WORK)
-    assert all(f"{each.key} = {each.value}\n" in bench for each in (*EVERYWHERE, *AT_WORK))
+    assert all(f"{setting.key} = {setting.value}\n" in gate for setting in EVERYWHERE)
+    assert not any(setting.key in gate for setting in AT_WORK)
+    assert all(f"{setting.key} = {setting.value}\n" in bench for setting in (*EVERYWHERE, *AT_WORK))
 
 
 @pytest.mark.parametrize(("value", "runs"), [("60", True), ("1", False)], ids=["drifted", "held"])
-def test_a_setting_that_was_changed_by_hand_is_set_back(value: str, *, runs: bool) -> None:
-    """The file being right is not enough: the running kernel is asked."""
-    table = settled(UBUNTU, METAL)
+def test_a_changed_sysctl_is_restored(value: str, *, runs: bool) -> None:
+    """A sysctl changed in the running kernel is restored, even if the file is correct."""
+    table = configured(UBUNTU, METAL)
     disk = Disk.of({})
     Recorder(table, disk).play(Baseline(METAL))
-    values = (*(table.answers["roles.system.Settable"] or ()), f"vm.swappiness={value}")
+    values = (*(table.answers[Settable.name] or ()), f"vm.swappiness={value}")
 
-    played = Recorder(table.but({"roles.system.Settable": values}), disk).play(Baseline(METAL))
+    played = Recorder(table.but({Settable.name: values}), disk).play(Baseline(METAL))
 
-    assert played.step("Kernel settings hold").changed is runs
+    assert played.step("Reload sysctl settings").changed is runs
 
 
 @pytest.mark.parametrize(
     "entry", [Entry("link", "../locale.conf", mode=777), Entry(content="LANG=de_DE.UTF-8\n")], ids=["ubuntu", "debian"]
 )
-def test_sessions_and_services_have_one_language(entry: Entry) -> None:
-    """Systemd reads /etc/locale.conf, PAM /etc/default/locale: on Ubuntu 24.04 a symlink to it, on every node then."""
+def test_sessions_and_services_have_one_locale(entry: Entry) -> None:
+    """PAM reads /etc/default/locale, which becomes a symlink to systemd's /etc/locale.conf."""
     played = Recorder(UBUNTU, Disk.of({"/etc/default/locale": entry})).play(Baseline(METAL))
 
     assert played.written("/etc/locale.conf") == "LANG=C.UTF-8\n"
     assert played.disk.entries["/etc/default/locale"] == Entry("link", "../locale.conf", mode=777)
 
 
-def test_a_running_networkd_reads_its_settings() -> None:
-    """It is restarted when they change, only then, and only where it runs."""
+def test_networkd_is_restarted_after_a_change() -> None:
+    """A running systemd-networkd is restarted after a change of its configuration, and only then."""
     disk = Disk.of({})
 
     first = Recorder(UBUNTU, disk).play(Baseline(METAL))
@@ -183,14 +199,14 @@ FORCED = ("--force-confdef", "--force-confold")
 
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
-    """Give the folders of a node whose one mirror answers nobody, with our settings in force."""
+    """Return the folders of a node with our apt configuration and a mirror that does not answer."""
     need_program("apt-get")
     for folder in ("etc/apt/apt.conf.d", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/lib/dpkg"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "var/lib/dpkg/status").touch()
-    # Port 9 takes nobody.
+    # Port 9 refuses connections.
     (tmp_path / "etc/apt/sources.list").write_text("deb http://127.0.0.1:9/debian stable main\n")
-    (tmp_path / "etc/apt/apt.conf.d/zz-bedplate").write_text(upgrades()[0].text)
+    (tmp_path / "etc/apt/apt.conf.d/zz-bedplate").write_text(upgrade_files()[0].text)
     return tmp_path
 
 
@@ -203,109 +219,109 @@ def _apt(node: Path, program: str, *words: str) -> subprocess.CompletedProcess[s
     return subprocess.run([program, *words], env=env, capture_output=True, text=True, check=False)
 
 
-def test_a_mirror_that_does_not_answer_is_a_failure(node: Path) -> None:
-    """Otherwise apt would be content with no lists at all, and nobody would ask again for an hour."""
-    ended = _apt(node, "apt-get", "update")
+def test_apt_update_fails_if_a_mirror_does_not_answer(node: Path) -> None:
+    """By default, apt reports success and keeps its old lists."""
+    update = _apt(node, "apt-get", "update")
 
-    assert ended.returncode == 100
-    assert "Failed to fetch" in ended.stderr
+    assert update.returncode == 100
+    assert "Failed to fetch" in update.stderr
 
     (node / "etc/apt/apt.conf.d/zz-bedplate").unlink()
     assert _apt(node, "apt-get", "update").returncode == 0
 
 
-def test_what_was_set_before_is_not_in_force(node: Path) -> None:
-    """Other files switch no upgrade off, hold nothing back, and let no list of names in."""
+def test_other_apt_files_are_overridden(node: Path) -> None:
+    """Other files cannot disable upgrades, block packages or add a list of allowed packages."""
     before = (
         'APT::Periodic::Enable "0"; Unattended-Upgrade::Package-Blacklist { ".*"; };'
         ' Unattended-Upgrade::Package-Whitelist { "none"; };'
     )
     (node / "etc/apt/apt.conf.d/99other").write_text(before)
 
-    told = _apt(node, "apt-config", "dump", "--no-empty", "--format", "%F %v%n").stdout.splitlines()
+    options = _apt(node, "apt-config", "dump", "--no-empty", "--format", "%F %v%n").stdout.splitlines()
 
-    assert "APT::Periodic::Enable 1" in told
-    held = [line.split()[1] for line in told if line.startswith("Unattended-Upgrade::Package-Blacklist::")]
+    assert "APT::Periodic::Enable 1" in options
+    held = [line.split()[1] for line in options if line.startswith("Unattended-Upgrade::Package-Blacklist::")]
     assert held == list(HELD)
-    assert not [line for line in told if line.startswith("Unattended-Upgrade::Package-Whitelist")]
+    assert not [line for line in options if line.startswith("Unattended-Upgrade::Package-Whitelist")]
 
 
-def test_an_upgrade_keeps_the_settings_that_roles_wrote(node: Path) -> None:
-    """Nobody is asked, and no security upgrade is left out, for a file that a role has rewritten."""
-    told = _apt(node, "apt-config", "dump", "Dpkg::Options").stdout
+def test_an_upgrade_keeps_changed_configuration_files(node: Path) -> None:
+    """Dpkg never prompts, so upgrades of packages with changed configuration files are not skipped."""
+    options = _apt(node, "apt-config", "dump", "Dpkg::Options").stdout
 
-    assert [line.split('"')[1] for line in told.splitlines()[1:]] == list(FORCED)
+    assert [line.split('"')[1] for line in options.splitlines()[1:]] == list(FORCED)
 
 
 WORKER = replace(CLOUD, name="ip-10-64-33-9.us-west-2", duties=frozenset({Duty.WORKER}))
 
 
-def test_the_host_name_is_the_plans() -> None:
-    """A machine calls itself as operators call it."""
+def test_the_host_name_comes_from_the_plan() -> None:
+    """The host name is the machine's name in the plan."""
     played = Recorder(DEBIAN).play(Baseline(lab_node("titan-02.cellar")))
 
-    assert played.step("Host name").commands == ("hostnamectl set-hostname titan-02",)
+    assert played.step("Set the host name").commands == ("hostnamectl set-hostname titan-02",)
     assert played.written("/etc/hostname") == "titan-02\n"
 
 
-def test_a_worker_of_the_cloud_keeps_the_name_that_ec2_gave_it() -> None:
-    """By it the cloud controller knows the node; it finds itself by it while nobody answers names."""
+def test_a_cloud_worker_keeps_its_ec2_host_name() -> None:
+    """The cloud controller knows the node by this name; /etc/hosts resolves it without a name server."""
     table = DEBIAN.but({"server.Hostname": ("ip-10-64-33-9.us-west-2.compute.internal",)})
     played = Recorder(table).play(Baseline(WORKER))
 
-    assert not [name for name in played.names if name.startswith("Host name")]
-    own = "127.0.1.1 ip-10-64-33-9.us-west-2.lab.internal ip-10-64-33-9.us-west-2 ip-10-64-33-9"
-    assert f"{own} ip-10-64-33-9.us-west-2.compute.internal\n" in played.written("/etc/hosts")
+    assert not [name for name in played.names if name.startswith("Set the host name")]
+    own_line = "127.0.1.1 ip-10-64-33-9.us-west-2.lab.internal ip-10-64-33-9.us-west-2 ip-10-64-33-9"
+    assert f"{own_line} ip-10-64-33-9.us-west-2.compute.internal\n" in played.written("/etc/hosts")
 
 
-def test_the_name_of_whoever_bakes_an_image_stays_out_of_it() -> None:
-    """Only a name that EC2 gave this very machine is its own."""
+def test_an_image_does_not_contain_the_builder_s_name() -> None:
+    """The host name of the machine that builds an image is not written to /etc/hosts."""
     table = DEBIAN.but({"server.Hostname": ("builder-7.example.com",)})
 
     assert "builder-7" not in Recorder(table).play(Baseline(WORKER)).written("/etc/hosts")
 
 
-def test_hosts_know_every_machine_that_never_moves() -> None:
-    """Machines find one another while names are not answered; a node's own name is its own address."""
-    text = hosts(METAL, METAL.host).text
+def test_hosts_lists_all_machines_with_fixed_addresses() -> None:
+    """Machines find each other without a name server; the node's own name has its own address."""
+    text = hosts_file(METAL, METAL.host).text
 
     assert "192.168.40.21 titan-01.cellar.lab.internal titan-01.cellar titan-01\n" in text
     assert "192.168.40.5 nas.cellar.lab.internal nas.cellar\n" in text
     assert text.count("titan-01.cellar.lab.internal") == 1
 
 
-def test_a_node_without_an_address_of_its_own_still_knows_its_name() -> None:
-    """A machine of a pool resolves itself, or sudo waits for a name server."""
-    assert f"127.0.1.1 {CLOUD.full_name} {CLOUD.name} {CLOUD.host}\n" in hosts(CLOUD, CLOUD.host).text
+def test_a_node_without_a_fixed_address_resolves_its_own_name() -> None:
+    """Without this line, sudo on a machine of a pool would wait for a name server."""
+    assert f"127.0.1.1 {CLOUD.full_name} {CLOUD.name} {CLOUD.host}\n" in hosts_file(CLOUD, CLOUD.host).text
 
 
-def test_hosts_are_told_in_one_order() -> None:
-    """The same machines make the same file, whatever order the plan had."""
-    turned = replace(METAL, hosts=dict(reversed([*METAL.hosts.items(), ("a.b", IPv4Address("10.0.0.1"))])))
-    straight = replace(METAL, hosts={**METAL.hosts, "a.b": IPv4Address("10.0.0.1")})
+def test_hosts_has_a_stable_order() -> None:
+    """The file does not depend on the order of machines in the plan."""
+    reordered = replace(METAL, hosts=dict(reversed([*METAL.hosts.items(), ("a.b", IPv4Address("10.0.0.1"))])))
+    ordered = replace(METAL, hosts={**METAL.hosts, "a.b": IPv4Address("10.0.0.1")})
 
-    assert hosts(turned, METAL.host) == hosts(straight, METAL.host)
+    assert hosts_file(reordered, METAL.host) == hosts_file(ordered, METAL.host)
 
 
-def test_the_greeting_says_what_whose_and_until_when() -> None:
-    """Who logs in reads what the machine is, who owns it and when it ends."""
-    message, news = greeting(replace(CLOUD, owner="ml-infra@lab.example", expires="2026-12-31"))
+def test_motd_has_node_role_owner_and_expiry() -> None:
+    """The message of the day shows the node role, the owner and the expiry date."""
+    message, news = motd_files(replace(CLOUD, owner="ml-infra@lab.example", expires="2026-12-31"))
 
     assert "  workbench-cpu-1.us-west-2.lab.internal\n  workbench of the fleet lab, us-west-2\n" in message.text
     assert "owner: ml-infra@lab.example, until 2026-12-31\n" in message.text
     assert news.text == "ENABLED=0\n"
 
 
-def test_the_greeting_tells_gpus_and_several_duties() -> None:
-    """A gateway that also serves files says both."""
-    message, _ = greeting(replace(METAL, duties=frozenset({Duty.FILES, Duty.TUNNELS})))
+def test_motd_lists_gpus_and_all_node_roles() -> None:
+    """A gateway that is also a file server shows both roles."""
+    message, _ = motd_files(replace(METAL, duties=frozenset({Duty.FILES, Duty.TUNNELS})))
 
     assert "file server and gateway of the site of the fleet lab, cellar, 4 x titan-x\n" in message.text
     assert "until" not in message.text
 
 
-def test_cloud_init_is_told_to_leave_names_alone() -> None:
-    """A name would be gone with the next boot; where there is no cloud-init, nothing is written for it."""
+def test_cloud_init_keeps_the_host_name() -> None:
+    """cloud-init would reset the host name at boot; without cloud-init, no file is written."""
     disk = Disk.of({"/etc/cloud/cloud.cfg.d": Entry("directory")})
 
     with_it = Recorder(UBUNTU, disk).play(Baseline(CLOUD))
@@ -338,60 +354,60 @@ KEY = "signed-by=/usr/share/keyrings/ubuntu-archive-keyring.gpg"
         ("", ""),
     ],
 )
-def test_a_line_is_given_the_archives_key_and_loses_blind_trust(before: str, after: str) -> None:
-    """Only the distribution's own releases get its key; what is others' keeps its options but trust."""
-    assert signed(f"{before}\n", "/etc/apt/sources.list", ARCHIVE) == f"{after}\n"
+def test_a_line_gets_the_keyring_and_loses_insecure_options(before: str, after: str) -> None:
+    """Only suites of the distribution get its keyring; other sources keep their options except insecure ones."""
+    assert add_keyrings(f"{before}\n", "/etc/apt/sources.list", ARCHIVE) == f"{after}\n"
 
 
-def test_a_stanza_is_given_the_archives_key_and_loses_blind_trust() -> None:
-    """The newer form of sources has the same promises, stanza by stanza."""
+def test_a_stanza_gets_the_keyring_and_loses_insecure_options() -> None:
+    """The deb822 format is treated like the one-line format."""
     ours, others = (
         "Types: deb\nURIs: http://m\nSuites: noble noble-updates\n",
         "Types: deb\nURIs: http://o\nSuites: stable\n",
     )
 
-    after = signed(f"{ours}\n{others}Trusted: yes\n", "/etc/apt/sources.list.d/x.sources", ARCHIVE)
+    after = add_keyrings(f"{ours}\n{others}Trusted: yes\n", "/etc/apt/sources.list.d/x.sources", ARCHIVE)
 
     assert after == f"{ours}Signed-By: {ARCHIVE.keyring}\n\n{others}"
 
 
-def test_a_stanza_is_read_whatever_its_spaces() -> None:
-    """Spaces before a colon are nothing to apt; a line of blanks, over which apt reads on, becomes an empty one."""
+def test_blanks_in_a_stanza_are_accepted() -> None:
+    """Apt accepts spaces before a colon; a line of blanks becomes an empty line."""
     before = "Types : deb\nURIs : http://m\nSuites : noble\nTrusted : yes\n \nTypes: deb\nSuites: ./\nTRUSTED\t: yes\n"
 
-    after = signed(before, "/etc/apt/sources.list.d/x.sources", ARCHIVE)
+    after = add_keyrings(before, "/etc/apt/sources.list.d/x.sources", ARCHIVE)
 
     ours = f"Types : deb\nURIs : http://m\nSuites : noble\nSigned-By: {ARCHIVE.keyring}\n"
     assert after == f"{ours}\nTypes: deb\nSuites: ./\n"
 
 
-def test_a_field_goes_on_over_lines() -> None:
-    """Its suites are read wherever they stand, remarks between them too, and blind trust leaves nothing behind."""
+def test_a_field_can_span_lines() -> None:
+    """Suites are read from continuation lines with comments; an insecure field is removed with its lines."""
     before = "Types: deb\nSuites:\n noble\n# noble-proposed\n noble-updates\nTrusted:\n yes\n"
 
-    after = signed(before, "/etc/apt/sources.list.d/x.sources", ARCHIVE)
+    after = add_keyrings(before, "/etc/apt/sources.list.d/x.sources", ARCHIVE)
 
     ours = "Types: deb\nSuites:\n noble\n# noble-proposed\n noble-updates\n"
     assert after == f"{ours}Signed-By: {ARCHIVE.keyring}\n"
 
 
-def test_what_is_signed_stays_as_it_is() -> None:
-    """Ubuntu's own file is right from the start, and is not written."""
+def test_a_signed_source_file_is_not_written() -> None:
+    """Ubuntu's own source file names its keyring and is not changed."""
     played = Recorder(recorded("ubuntu-24.04")).play(Baseline(lab_node("titan-01.cellar")), stages=["install"])
 
-    assert not [name for name in played.names if name.startswith("Signed sources")]
+    assert not [name for name in played.names if name.startswith("Require signatures")]
 
 
-def test_debians_own_file_is_signed() -> None:
-    """Debian's file names no key, and takes any key of the machine for good."""
+def test_debian_s_source_file_gets_the_keyring() -> None:
+    """Debian's file names no keyring and would accept any key of the machine."""
     played = Recorder(recorded("debian-12")).play(Baseline(lab_node("titan-01.cellar")), stages=["install"])
 
     text = played.written("/etc/apt/sources.list")
     assert text.count("[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]") == 3
 
 
-def test_files_are_told_apart_line_by_line() -> None:
-    """Several files are read in one question, empty lines and all."""
+def test_source_files_are_read_in_one_query() -> None:
+    """Several files, with empty lines, are read from the output of one command."""
     lines = ["/etc/apt/a.list:deb x y", "/etc/apt/a.list:", "/etc/apt/b.sources:Types: deb"]
 
     assert SourceFiles().process(lines) == {"/etc/apt/a.list": "deb x y\n\n", "/etc/apt/b.sources": "Types: deb\n"}
@@ -424,21 +440,21 @@ def test_files_are_told_apart_line_by_line() -> None:
         (FABRICS, "slurm-smd-slurmd"),
     ],
 )
-def test_what_jobs_stand_on_is_never_upgraded_in_the_night(names: tuple[str, ...], package: str) -> None:
-    """Drivers, kernels, containers and fabrics change with the image or an apply alone."""
+def test_packages_of_jobs_are_not_upgraded_automatically(names: tuple[str, ...], package: str) -> None:
+    """Drivers, kernels, container runtimes and fabric libraries change only with an image or an apply."""
     assert any(re.match(name, package) for name in names)
 
 
 @pytest.mark.parametrize(
     "package", ["openssh-server", "libssl3", "sudo", "curl", "runcible", "kubectl-extra", "linux-base"]
 )
-def test_everything_else_is_upgraded(package: str) -> None:
-    """The list holds back nothing that it does not mean."""
+def test_other_packages_are_upgraded(package: str) -> None:
+    """The list of held packages matches no other package."""
     assert not any(re.match(name, package) for name in HELD)
 
 
-def test_only_security_is_upgraded_by_itself_and_nothing_boots_by_itself() -> None:
-    """The distribution's own list of origins is cleared before ours is given."""
+def test_only_security_updates_are_automatic() -> None:
+    """The distribution's own list of origins is cleared first, and automatic reboots are disabled."""
     text = (
         Recorder(recorded("ubuntu-24.04"))
         .play(Baseline(lab_node("titan-01.cellar")))

@@ -1,4 +1,4 @@
-"""Whole files that roles put on nodes."""
+"""Files, packages, sysctls and apt repositories that roles declare, and the inventory for plain pyinfra."""
 
 import os
 import runpy
@@ -14,15 +14,15 @@ import pytest
 from bedplate.cli import run
 from bedplate.errors import InputError
 from roles.base import NO_CHANGES, Changes, Role
-from roles.files import Edit, Marks, Shipped, Texts, rendered, ship, with_line, with_words, written
+from roles.files import Edit, FileSignatures, FileTexts, Shipped, put_files, render, set_line, set_values, write_command
 from roles.repository import Pin, Repository, add
-from roles.system import Settable, install, otherwise
+from roles.system import Settable, install_packages, otherwise
 from tests.testlab.fakes.node import Disk, Entry, Recorded, Recorder, recorded
 from tests.testlab.run import need_root
 
 DEBIAN = recorded("debian-12")
-ONE = Shipped("One", "/etc/sample/one", "1\n")
-TWO = Shipped("Two", "/etc/sample/two", "2\n", mode="600")
+ONE = Shipped("Write one", "/etc/sample/one", "1\n")
+TWO = Shipped("Write two", "/etc/sample/two", "2\n", mode="600")
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,21 @@ class Sample(Role):
 
     def install(self) -> None:
         """Install packages."""
-        install("Packages", self.packages)
+        install_packages("Install packages", self.packages)
 
     def configure(self) -> Changes:
-        """Put the files in place."""
-        return ship(self.first, TWO)
+        """Write the files."""
+        return put_files(self.first, TWO)
 
     def activate(self, changes: Changes) -> None:
         """Start nothing."""
 
 
-def test_files_are_placed_with_text_mode_and_owner() -> None:
-    """What a role ships is on the node as it is in the role."""
+def test_files_are_written_with_text_mode_and_owner() -> None:
+    """put_files writes text and mode, and leaves no temporary file."""
     played = Recorder(DEBIAN).play(Sample())
 
-    assert played.changes == ["One", "Two"]
+    assert played.changes == ["Write one", "Write two"]
     assert played.disk.entries["/etc/sample/one"] == Entry(content="1\n", mode=644)
     assert played.disk.entries["/etc/sample/two"] == Entry(content="2\n", mode=600)
     assert not [path for path in played.disk.entries if path.endswith(".new")]
@@ -60,13 +60,13 @@ def test_files_are_placed_with_text_mode_and_owner() -> None:
     [Entry(content="3\n", mode=600), Entry(content="2\n", mode=644), Entry(content="2\n", mode=600, user="ada")],
     ids=["text", "mode", "owner"],
 )
-def test_only_what_differs_is_placed_anew(wrong: Entry) -> None:
-    """A file that is right stays untouched, and what waits for it is not woken."""
+def test_only_a_different_file_is_written(wrong: Entry) -> None:
+    """A file with the right text, mode and owner is not written."""
     disk = Disk.of({"/etc/sample/one": "1\n", "/etc/sample/two": wrong})
 
     played = Recorder(DEBIAN, disk).play(Sample())
 
-    assert played.changes == ["Two"]
+    assert played.changes == ["Write two"]
     assert disk.entries["/etc/sample/two"] == Entry(content="2\n", mode=600)
 
 
@@ -77,7 +77,7 @@ LINKED: Mapping[str, str | Entry] = {
 
 
 def test_a_symlink_is_refused() -> None:
-    """A distribution's own symlink, as /etc/default/locale on Ubuntu, is not replaced by a file."""
+    """A symlink, such as /etc/default/locale on Ubuntu, is reported and not replaced."""
     disk = Disk.of(LINKED)
 
     with pytest.raises(InputError, match="/etc/sample/one is a symlink"):
@@ -86,8 +86,8 @@ def test_a_symlink_is_refused() -> None:
     assert disk.entries["/etc/sample/one"].kind == "link"
 
 
-def test_a_symlink_is_replaced_where_the_role_asks_for_it() -> None:
-    """Its target stays as it was: a symlink cannot redirect a file of root's."""
+def test_a_symlink_is_replaced_on_request() -> None:
+    """With `replaces_symlink` the link is replaced, and its target is not changed."""
     disk = Disk.of(LINKED)
 
     Recorder(DEBIAN, disk).play(Sample(first=replace(ONE, replaces_symlink=True)))
@@ -96,93 +96,93 @@ def test_a_symlink_is_replaced_where_the_role_asks_for_it() -> None:
     assert disk.read("/home/ada/one") == "1\n"
 
 
-def test_marks_are_what_a_real_shell_says(tmp_path: Path) -> None:
-    """The question is understood by sh, for names with spaces, links and what is not there."""
-    odd = tmp_path / "it's one"
-    odd.write_text("1\n")
-    odd.chmod(0o640)
-    (tmp_path / "link").symlink_to(odd)
-    fact = Marks()
-    asked = fact.command([str(odd), str(tmp_path / "link"), str(tmp_path), str(tmp_path / "none")])
+def test_signatures_are_read_by_a_real_shell(tmp_path: Path) -> None:
+    """The command works in sh for names with spaces, links and missing files."""
+    file = tmp_path / "it's one"
+    file.write_text("1\n")
+    file.chmod(0o640)
+    (tmp_path / "link").symlink_to(file)
+    fact = FileSignatures()
+    command = fact.command([str(file), str(tmp_path / "link"), str(tmp_path), str(tmp_path / "none")])
 
-    told = subprocess.run(["sh", "-c", asked.get_raw_value()], check=True, capture_output=True, text=True).stdout
+    output = subprocess.run(["sh", "-c", command.get_raw_value()], check=True, capture_output=True, text=True).stdout
 
-    owner = f"{odd.owner()}:{odd.group()}"
-    mark = Shipped("", "", "1\n", mode="640").mark.replace("root:root", owner)
-    assert fact.process(told.splitlines()) == {str(odd): mark, str(tmp_path / "link"): "symlink"}
+    owner = f"{file.owner()}:{file.group()}"
+    signature = Shipped("", "", "1\n", mode="640").signature.replace("root:root", owner)
+    assert fact.process(output.splitlines()) == {str(file): signature, str(tmp_path / "link"): "symlink"}
 
 
-def test_a_path_with_a_backslash_is_known_again(tmp_path: Path) -> None:
-    """As in systemd's name for the unit of /mnt/lab-data: such a file is as it should be after one apply."""
+def test_a_path_with_a_backslash_is_read_back(tmp_path: Path) -> None:
+    """Unit names such as that of /mnt/lab-data contain a backslash; sha256sum must not escape it."""
     path = tmp_path / r"mnt-lab\x2ddata.mount"
     path.write_text("1\n")
-    asked = Marks().command([str(path)]).get_raw_value()
+    command = FileSignatures().command([str(path)]).get_raw_value()
 
-    told = subprocess.run(["sh", "-c", asked], check=True, capture_output=True, text=True).stdout
+    output = subprocess.run(["sh", "-c", command], check=True, capture_output=True, text=True).stdout
 
-    assert list(Marks().process(told.splitlines())) == [str(path)]
-    assert sha256(b"1\n").hexdigest() in told
+    assert list(FileSignatures().process(output.splitlines())) == [str(path)]
+    assert sha256(b"1\n").hexdigest() in output
 
 
 @pytest.mark.parametrize("text", ["", "one\n", "first\nno end", "ünï\n"], ids=["empty", "line", "no-end", "bytes"])
-def test_a_file_has_its_text_to_the_byte(tmp_path: Path, text: str) -> None:
-    """Also where pyinfra ends a last line that has no end of its own; folders are made, and nothing else stays."""
+def test_a_file_has_exactly_its_text(tmp_path: Path, text: str) -> None:
+    """A missing newline at the end is kept, and missing folders are created."""
     need_root()
     file = Shipped("", str(tmp_path / "new folder" / "file"), text, "640")
 
-    status = _run_as_pyinfra_does(file)
+    status = _write_as_pyinfra(file)
 
     path = Path(file.path)
     assert (status, path.read_bytes(), path.stat().st_mode & 0o777) == (0, text.encode(), 0o640)
-    assert [each.name for each in path.parent.iterdir()] == ["file"]
+    assert [entry.name for entry in path.parent.iterdir()] == ["file"]
 
 
-def test_a_file_that_cannot_be_placed_leaves_no_draft(tmp_path: Path) -> None:
-    """Where a folder is in its place, the operation fails and leaves things as they were."""
+def test_a_failed_write_leaves_no_temporary_file(tmp_path: Path) -> None:
+    """With a folder at the path, the operation fails and changes nothing."""
     need_root()
     (tmp_path / "file").mkdir()
 
-    status = _run_as_pyinfra_does(Shipped("", str(tmp_path / "file"), "text\n"))
+    status = _write_as_pyinfra(Shipped("", str(tmp_path / "file"), "text\n"))
 
     assert status != 0
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
-def _run_as_pyinfra_does(file: Shipped) -> int:
-    """Run what writes a file; what it reads ends with the end of a line."""
-    command = written(file)
+def _write_as_pyinfra(file: Shipped) -> int:
+    """Write a file; like pyinfra, end its stdin with a newline."""
+    command = write_command(file)
     given = file.text if file.text.endswith("\n") else f"{file.text}\n"
     return subprocess.run(["sh", "-c", command.get_raw_value()], input=given.encode(), check=False).returncode
 
 
-def test_settings_are_what_the_kernel_shows() -> None:
-    """Those that may be written are told by one program, with their own names."""
+def test_writable_sysctls_are_read() -> None:
+    """The values of writable sysctls are read in one command."""
     files = {key: Path("/proc/sys", *key.split(".")) for key in ("kernel.ostype", "net.ipv4.ip_forward", "vm.none")}
     fact = Settable()
 
-    asked = fact.command(tuple(files)).get_raw_value()
-    told = subprocess.run(["sh", "-c", asked], check=True, capture_output=True, text=True).stdout
+    command = fact.command(tuple(files)).get_raw_value()
+    output = subprocess.run(["sh", "-c", command], check=True, capture_output=True, text=True).stdout
 
-    wanted = {key: file.read_text().strip() for key, file in files.items() if os.access(file, os.W_OK)}
-    assert fact.process(told.splitlines()) == wanted
-
-
-def test_a_setting_of_each_interface_is_asked_of_all_that_there_are() -> None:
-    """A star stands for any name that the kernel has, one with a dot too; a key by its name goes before it."""
-    wanted = {"net.ipv4.conf.*.rp_filter": "1", "net.ipv4.conf.default.rp_filter": "2"}
-    fact, names = Settable(), {each.name for each in Path("/proc/sys/net/ipv4/conf").iterdir()}
-
-    asked = fact.command(tuple(wanted)).get_raw_value()
-    told = subprocess.run(["sh", "-c", asked], check=True, capture_output=True, text=True).stdout
-
-    may = os.access("/proc/sys/net/ipv4/conf/lo/rp_filter", os.W_OK)
-    assert set(fact.process(told.splitlines())) == {f"net.ipv4.conf.{name}.rp_filter" for name in names if may}
-    found = {f"net.ipv4.conf.{name}.rp_filter": "2" for name in ("eth0.100", "default")}
-    assert otherwise(found, wanted) == {"net.ipv4.conf.eth0.100.rp_filter": "2"}
+    values = {key: file.read_text().strip() for key, file in files.items() if os.access(file, os.W_OK)}
+    assert fact.process(output.splitlines()) == values
 
 
-def test_lists_are_fetched_only_for_what_is_missing() -> None:
-    """A node that has every package is not sent to the mirror, so a second run changes nothing."""
+def test_a_star_matches_all_interfaces() -> None:
+    """A star matches each interface, also one with a dot; an exact key has precedence."""
+    desired = {"net.ipv4.conf.*.rp_filter": "1", "net.ipv4.conf.default.rp_filter": "2"}
+    fact, names = Settable(), {folder.name for folder in Path("/proc/sys/net/ipv4/conf").iterdir()}
+
+    command = fact.command(tuple(desired)).get_raw_value()
+    output = subprocess.run(["sh", "-c", command], check=True, capture_output=True, text=True).stdout
+
+    writable = os.access("/proc/sys/net/ipv4/conf/lo/rp_filter", os.W_OK)
+    assert set(fact.process(output.splitlines())) == {f"net.ipv4.conf.{name}.rp_filter" for name in names if writable}
+    actual = {f"net.ipv4.conf.{name}.rp_filter": "2" for name in ("eth0.100", "default")}
+    assert otherwise(actual, desired) == {"net.ipv4.conf.eth0.100.rp_filter": "2"}
+
+
+def test_apt_lists_are_updated_only_for_missing_packages() -> None:
+    """A node with all packages does not contact the mirror, so a second run changes nothing."""
     present = Recorder(DEBIAN).play(Sample(), stages=["install"])
     missing = Recorder(DEBIAN).play(Sample(("bash", "sample")), stages=["install"])
 
@@ -191,14 +191,14 @@ def test_lists_are_fetched_only_for_what_is_missing() -> None:
     assert missing.commands[-1].endswith("install --no-install-recommends sample")
 
 
-def test_a_template_that_lacks_a_value_is_refused(tmp_path: Path) -> None:
-    """No file is ever shipped with a hole in it."""
+def test_a_template_without_a_value_is_an_error(tmp_path: Path) -> None:
+    """An undefined variable is an error, not an empty string."""
     with pytest.raises(Exception, match="is undefined"):
-        rendered("baseline/motd.j2")
+        render("baseline/motd.j2")
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("A 1\nB 2\n", "A\t9\nB 2\n"),
         ("#A 1\nB 2\n", "A\t9\nB 2\n"),
@@ -207,51 +207,51 @@ def test_a_template_that_lacks_a_value_is_refused(tmp_path: Path) -> None:
         ("AA 1\n", "AA 1\nA\t9\n"),
         ("", "A\t9\n"),
     ],
-    ids=["said", "commented", "twice", "missing", "longer-name", "empty"],
+    ids=["set", "commented", "twice", "missing", "longer-name", "empty"],
 )
-def test_a_key_has_one_value(text: str, wanted: str) -> None:
-    """A key that is said, commented out, said twice or not said is said once; other keys stay as they are."""
-    assert with_words(text, {"A": "9"}) == wanted
-    assert with_words(wanted, {"A": "9"}) == wanted
+def test_a_key_has_one_value(text: str, expected: str) -> None:
+    """A key that is set, commented out, set twice or missing is set once; other keys are unchanged."""
+    assert set_values(text, {"A": "9"}) == expected
+    assert set_values(expected, {"A": "9"}) == expected
 
 
-def test_a_line_stands_for_what_it_replaces() -> None:
-    """The first line of its kind becomes ours, others of its kind go."""
-    assert with_line("x\numask 022\numask 077\n", r"umask\s", "umask 027") == "x\numask 027\n"
+def test_a_line_replaces_all_matches() -> None:
+    """The first matching line is replaced, further matches are removed."""
+    assert set_line("x\numask 022\numask 077\n", r"umask\s", "umask 027") == "x\numask 027\n"
 
 
-def test_texts_are_read_back_as_they_lie_there() -> None:
-    """Empty lines and files without lines survive the one question about all."""
-    told = ["==bedplate== /a", "one", "", "two", "==bedplate== /b"]
+def test_texts_are_read_unchanged() -> None:
+    """Empty lines and empty files are preserved."""
+    output = ["==bedplate== /a", "one", "", "two", "==bedplate== /b"]
 
-    assert Texts().process(told) == {"/a": "one\n\ntwo\n", "/b": ""}
+    assert FileTexts().process(output) == {"/a": "one\n\ntwo\n", "/b": ""}
 
 
-def test_an_edit_is_a_value() -> None:
-    """Two edits of one file by one function are the same."""
+def test_equal_edits_compare_equal() -> None:
+    """Two edits of one file by one function are equal."""
     assert Edit("/a", str.upper) == Edit("/a", str.upper)
 
 
-ROLES_REPOSITORY_ONE = (Path(__file__).parents[1] / "data" / "keys" / "one.asc").read_text()
+KEY = (Path(__file__).parents[1] / "data" / "keys" / "one.asc").read_text()
 SAMPLE = Repository(
     name="kubernetes",
     uri="https://packages.lab.example/core",
     suites=("/",),
     components=(),
-    key=ROLES_REPOSITORY_ONE,
-    key_sum=sha256(ROLES_REPOSITORY_ONE.encode()).hexdigest(),
+    key=KEY,
+    key_sum=sha256(KEY.encode()).hexdigest(),
     pins=(Pin(("kubelet", "kubectl"), "1.33.*"),),
 )
 
 
 @dataclass(frozen=True)
 class Adding(Role):
-    """A role that needs another archive."""
+    """A role that adds a repository."""
 
     name: ClassVar[str] = "adding"
 
     def install(self) -> None:
-        """Add it."""
+        """Add the repository."""
         add((SAMPLE,))
 
     def configure(self) -> Changes:
@@ -262,14 +262,14 @@ class Adding(Role):
         """Start nothing."""
 
 
-def test_a_repository_with_another_key_is_refused() -> None:
-    """A key file that was changed, or to which a key was added, never reaches a node."""
+def test_a_repository_with_a_changed_key_is_refused() -> None:
+    """A signing key with another checksum is an error."""
     with pytest.raises(ValueError, match="kubernetes: the key has the SHA-256"):
-        replace(SAMPLE, key=ROLES_REPOSITORY_ONE + ROLES_REPOSITORY_ONE)
+        replace(SAMPLE, key=KEY + KEY)
 
 
-def test_the_source_names_its_own_key() -> None:
-    """The key is good for this archive alone."""
+def test_a_source_names_its_own_key() -> None:
+    """The key is accepted only for its repository."""
     key, source, _ = SAMPLE.files
 
     assert key.path == "/etc/apt/keyrings/kubernetes.asc"
@@ -278,8 +278,8 @@ def test_the_source_names_its_own_key() -> None:
     )
 
 
-def test_only_what_is_pinned_comes_from_it() -> None:
-    """Named packages in the named version; all else of that archive never."""
+def test_only_pinned_packages_are_installed_from_a_repository() -> None:
+    """Apt installs the named versions, and no other package of the repository."""
     _, _, pins = SAMPLE.files
 
     assert pins.text.split("\n\n") == [
@@ -289,14 +289,14 @@ def test_only_what_is_pinned_comes_from_it() -> None:
     ]
 
 
-def test_lists_are_fetched_when_a_repository_is_new(system: Recorded) -> None:
-    """What is to be installed from it next is known, and a second run fetches nothing."""
+def test_apt_lists_are_updated_for_a_new_repository(system: Recorded) -> None:
+    """A new repository updates the apt lists once."""
     recorder = Recorder(system)
 
     first = recorder.play(Adding())
     second = recorder.play(Adding())
 
-    assert first.names[-1] == "Lists of other archives"
+    assert first.names[-1] == "Update the apt lists of other repositories"
     assert first.commands[-1] == "apt-get update"
     assert second.changes == []
 
@@ -304,8 +304,8 @@ def test_lists_are_fetched_when_a_repository_is_new(system: Recorded) -> None:
 INVENTORY = str(Path(__file__).parents[2] / "roles" / "inventory.py")
 
 
-def test_standing_machines_go_by_their_names(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once the plan is recorded."""
+def test_the_inventory_lists_permanent_machines(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The inventory has the names of the recorded plan."""
     monkeypatch.setenv("BEDPLATE_FLEET", str(lab))
     run(["plan", str(lab), "--write"])
 
@@ -315,27 +315,27 @@ def test_standing_machines_go_by_their_names(lab: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("\nowner:", "\nowned:", "E101 unknown-key"),
         ("\nowner:", "\nowner:", "error: not recorded in fleet.lock: region/us-west-2"),
     ],
     ids=["wrong", "not recorded"],
 )
-def test_a_file_that_cannot_be_used_is_told_without_a_traceback(  # noqa: PLR0913, PLR0917  two are fixtures of pytest's
+def test_an_invalid_fleet_file_is_reported_without_a_traceback(  # noqa: PLR0913, PLR0917  three are fixtures
     old: str,
     new: str,
-    told: str,
+    message: str,
     lab: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """In the command line's own lines, with its exit status."""
+    """The inventory prints bedplate's error message and exits with code 2."""
     monkeypatch.setenv("BEDPLATE_FLEET", str(lab))
     lab.write_text(lab.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
 
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         runpy.run_path(INVENTORY)
 
-    assert ended.value.code == 2
-    assert told in capsys.readouterr().err
+    assert exit_info.value.code == 2
+    assert message in capsys.readouterr().err

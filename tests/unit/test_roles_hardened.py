@@ -1,4 +1,4 @@
-"""The role `hardened`, on a node in memory."""
+"""The role `hardened`: packet filter, emergency rules, sshd, PAM, audit and sysctls."""
 
 import subprocess
 import sys
@@ -6,12 +6,12 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
+from pyinfra.api.facts import FactBase
 
 from bedplate.plan.firewall import ANYWHERE, Rule
 from bedplate.plan.fleet import PEOPLE_IDS
 from bedplate.plan.nodes import Duty
-from roles.files import text_of
-from roles.hardened import firewall as packet_filter
+from roles.files import DropIns, text_of
 from roles.hardened.firewall import (
     ENABLED,
     FORWARDERS,
@@ -19,175 +19,176 @@ from roles.hardened.firewall import (
     MARK,
     PATH,
     UNIT_PATH,
-    Door,
-    doors_of,
+    InboundRule,
     emergency_ruleset,
+    merge_rules,
     ruleset,
 )
-from roles.hardened.logins import CONFIRM, SCRIPT, settings
-from roles.hardened.role import SYSCTL, Hardened, Modes, wanted
+from roles.hardened.logins import CONFIRM, SCRIPT, InForce, settings
+from roles.hardened.role import SYSCTL, ExecutableShm, FileModes, Hardened, KeyStrength, wanted
+from roles.system import Settable
 from tests.testlab.fakes.node import Lines, Recorded, recorded
-from tests.testlab.fakes.node_states import again, fresh
+from tests.testlab.fakes.node_states import hardened, unhardened
 
 SSH = Rule("ssh-from-cellar", "SSH from the cellar", IPv4Network("192.168.40.0/22"), "tcp", 22)
-FIGURES = Rule("figures", "Figures", SSH.block, "tcp", 9100)
-ROLE = Hardened(doors=(SSH,), duties=frozenset())
+METRICS = Rule("metrics", "Metrics", SSH.block, "tcp", 9100)
+ROLE = Hardened(rules=(SSH,), node_roles=frozenset())
 DEBIAN = recorded("debian-12")
 TABLES = [DEBIAN, recorded("ubuntu-24.04")]
-LATER = ["configure", "activate"]
-ON_TRIAL = "Packet filter and sshd, on trial"
+LATER = ["configure", "activate"]  # the stages after `install`
+ACTIVATE = "Activate packet filter and sshd for confirmation"
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_the_bake_of_an_image_tries_nothing(table: Recorded) -> None:
-    """Without a running system, files are written and nothing is put in force."""
-    played = fresh(table).play(ROLE, stages=["install", "configure"])
+def test_an_image_build_activates_nothing(table: Recorded) -> None:
+    """An image build writes files, but starts, reloads and activates nothing."""
+    played = unhardened(table).play(ROLE, stages=["install", "configure"])
 
-    assert ON_TRIAL not in played.names
-    assert "Kernel refuses strangers" not in played.names
+    assert ACTIVATE not in played.names
+    assert "Apply kernel hardening sysctls" not in played.names
     assert not [line for line in played.commands if "systemctl" in line and "is-active" not in line]
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_what_is_wanted_is_written_and_tried_last(table: Recorded) -> None:
-    """The texts lie where the trial finds them, readable by root alone, and the trial begins after all else."""
-    played = fresh(table).play(ROLE)
+def test_packet_filter_and_sshd_are_activated_last(table: Recorded) -> None:
+    """Both files are readable only by root, and are activated after all other operations."""
+    played = unhardened(table).play(ROLE)
 
     assert played.disk.entries["/etc/bedplate/wanted/filter.nft"].mode == 600
     assert "192.168.40.0/22" in played.written("/etc/bedplate/wanted/filter.nft")
-    assert played.names[-1] == ON_TRIAL
-    assert played.step(ON_TRIAL).commands == (f"{SCRIPT} begin 120",)
+    assert played.names[-1] == ACTIVATE
+    assert played.step(ACTIVATE).commands == (f"{SCRIPT} begin 120",)
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_a_second_run_changes_nothing(table: Recorded) -> None:
-    """What is in place and in force is left alone."""
-    disk = fresh(table).play(ROLE).disk
+    """A second run after a confirmed apply changes nothing."""
+    disk = unhardened(table).play(ROLE).disk
 
-    assert again(table, disk).play(ROLE, stages=LATER).changes == []
+    assert hardened(table, disk).play(ROLE, stages=LATER).changes == []
 
 
 @pytest.mark.parametrize(
-    ("fact", "answer", "mended"),
+    ("fact", "answer", "operation"),
     [
-        ("hardened.logins.InForce", None, ON_TRIAL),
+        (InForce, None, ACTIVATE),
         (
-            "drop_ins.DropIns",
+            DropIns,
             ("/run/systemd/system/bedplate-filter.service.d",),
-            "Units of the packet filter are as they are written",
+            "Remove drop-ins of the packet filter units",
         ),
-        ("hardened.role.Remountable", ("rw,nosuid",), "No programs in shared memory"),
-        ("hardened.role.Strength", ("rsa 3072", "short 0"), "Host key of 4096 bits"),
-        ("hardened.role.Strength", ("rsa", "short 0"), "Host key of 4096 bits"),
-        ("hardened.role.Strength", ("rsa 4096", "short 1"), "No short primes"),
-        ("hardened.role.Modes", ("644 root /etc/crontab",), "File modes"),
-        ("sysctl.Settable", ("kernel.sysrq=1",), "Kernel refuses strangers"),
-        ("sysctl.Settable", ("net.ipv6.conf.eth0.accept_ra=1",), "Kernel refuses strangers"),
+        (ExecutableShm, ("rw,nosuid",), "Remount /dev/shm with noexec"),
+        (KeyStrength, ("rsa 3072", "short 0"), "Replace the RSA host key by one of 4096 bits"),
+        (KeyStrength, ("rsa", "short 0"), "Replace the RSA host key by one of 4096 bits"),
+        (KeyStrength, ("rsa 4096", "short 1"), "Remove short primes of sshd"),
+        (FileModes, ("644 root /etc/crontab",), "Restrict file modes"),
+        (Settable, ("kernel.sysrq=1",), "Apply kernel hardening sysctls"),
+        (Settable, ("net.ipv6.conf.eth0.accept_ra=1",), "Apply kernel hardening sysctls"),
     ],
     ids=["filter", "drop-in", "memory", "weak-key", "no-key", "primes", "modes", "kernel", "interface"],
 )
-def test_what_was_changed_by_hand_is_mended(fact: str, answer: Lines, mended: str) -> None:
-    """Each drift is mended by one operation, and nothing else is done."""
-    disk = fresh(DEBIAN).play(ROLE).disk
+def test_a_change_by_hand_is_reverted(fact: type[FactBase[object]], answer: Lines, operation: str) -> None:
+    """Each change by hand is reverted by one operation, and nothing else changes."""
+    disk = unhardened(DEBIAN).play(ROLE).disk
 
-    played = again(DEBIAN, disk, {f"roles.{fact}": answer}).play(ROLE, stages=LATER)
+    played = hardened(DEBIAN, disk, {fact.name: answer}).play(ROLE, stages=LATER)
 
-    assert played.changes == [mended]
+    assert played.changes == [operation]
 
 
-def test_what_lets_aws_s_keys_in_is_purged() -> None:
-    """Canonical's images ask AWS for keys by an option of sshd, over which no file has a say; Debian's do not."""
-    steps = ("No keys but the fleet's", "sshd without its former options")
-    ubuntu, debian = (fresh(table).play(ROLE, stages=["install"]) for table in (recorded("ubuntu-24.04"), DEBIAN))
+def test_ec2_instance_connect_is_removed() -> None:
+    """Ubuntu's images for AWS have EC2 Instance Connect, which bypasses the fleet's keys; Debian's do not."""
+    steps = ("Remove EC2 Instance Connect", "Restart sshd without EC2 Instance Connect")
+    ubuntu, debian = (unhardened(table).play(ROLE, stages=["install"]) for table in (recorded("ubuntu-24.04"), DEBIAN))
 
-    purged, anew = (ubuntu.step(name).commands for name in steps)
-    assert purged[0].endswith(" purge ec2-instance-connect")
-    assert "systemctl restart ssh.service" in anew[0]
+    purge, restart = (ubuntu.step(name).commands for name in steps)
+    assert purge[0].endswith(" purge ec2-instance-connect")
+    assert "systemctl restart ssh.service" in restart[0]
     assert not {*steps} & {*debian.changes}
 
 
 @pytest.mark.parametrize(("path", "reloads"), [("/etc/ssh/sshd_config", True), ("/etc/crontab", False)])
-def test_sshd_reads_a_file_anew_whose_mode_was_mended(path: str, *, reloads: bool) -> None:
-    """The file has changed since the daemon read it, and the audit cannot tell a mode from a text."""
-    disk = fresh(DEBIAN).play(ROLE).disk
+def test_sshd_is_reloaded_after_a_change_of_mode(path: str, *, reloads: bool) -> None:
+    """A new mode changes the ctime, which the audit reports as a configuration that sshd has not read."""
+    disk = unhardened(DEBIAN).play(ROLE).disk
 
-    played = again(DEBIAN, disk, {"roles.hardened.role.Modes": (f"644 root {path}",)}).play(ROLE, stages=LATER)
+    played = hardened(DEBIAN, disk, {FileModes.name: (f"644 root {path}",)}).play(ROLE, stages=LATER)
 
-    assert any("reload ssh.service" in command for command in played.step("File modes").commands) is reloads
+    assert any("reload ssh.service" in command for command in played.step("Restrict file modes").commands) is reloads
 
 
 @pytest.mark.parametrize(("group", "mode"), [("syslog", "775"), ("root", "755")], ids=["ubuntu", "debian"])
-def test_the_folder_of_logs_is_as_its_distribution_has_it(group: str, mode: str) -> None:
-    """Ubuntu's rsyslog makes logs by its group, and systemd sets that mode at each boot; Debian's is root."""
-    assert Modes().process([f"755 {group} /var/log"]) == {"/var/log": ("755", group)}
+def test_the_log_folder_keeps_the_mode_of_its_distribution(group: str, mode: str) -> None:
+    """Ubuntu's rsyslog creates logs as its group, and systemd sets that mode at boot; on Debian it is root."""
+    assert FileModes().process([f"755 {group} /var/log"]) == {"/var/log": ("755", group)}
     assert wanted("/var/log", group) == mode
     assert wanted("/etc/crontab", group) == "600"
 
 
 @pytest.mark.parametrize(
-    ("doors", "written"),
-    [((SSH,), ["Packet filter"]), ((FIGURES,), ["Packet filter of emergencies", "Packet filter"])],
+    ("rules", "operations"),
+    [
+        ((SSH,), ["Write the packet filter"]),
+        ((METRICS,), ["Write the emergency firewall rules", "Write the packet filter"]),
+    ],
     ids=["another", "ssh"],
 )
-def test_a_door_that_closes_changes_the_filter_alone(doors: tuple[Rule, ...], written: list[str]) -> None:
-    """An edit of the plan's doors writes one file and begins a trial; SSH's are in that of emergencies, too."""
-    disk = fresh(DEBIAN).play(Hardened(doors=(SSH, FIGURES), duties=frozenset())).disk
-    shut = Hardened(doors=doors, duties=frozenset())
+def test_a_removed_firewall_rule_changes_only_the_filter(rules: tuple[Rule, ...], operations: list[str]) -> None:
+    """A change of rules writes the packet filter, and the emergency rules only if it concerns SSH."""
+    disk = unhardened(DEBIAN).play(Hardened(rules=(SSH, METRICS), node_roles=frozenset())).disk
+    role = Hardened(rules=rules, node_roles=frozenset())
 
-    played = again(DEBIAN, disk, {"roles.hardened.logins.InForce": None}).play(shut, stages=LATER)
+    played = hardened(DEBIAN, disk, {InForce.name: None}).play(role, stages=LATER)
 
-    assert played.changes == [*written, ON_TRIAL]
+    assert played.changes == [*operations, ACTIVATE]
 
 
 @pytest.mark.parametrize(("machine", "bits"), [("x86_64", {"b64", "b32"}), ("aarch64", {"b64"})])
-def test_calls_of_the_kernel_are_audited_in_each_form_that_the_machine_has(machine: str, bits: set[str]) -> None:
-    """On x86_64 a program of 32 bits is another way to the same call; elsewhere auditctl might refuse the file."""
+def test_system_calls_are_audited_for_each_architecture(machine: str, bits: set[str]) -> None:
+    """On x86_64 the rules also cover 32-bit programs; on Arm they do not."""
     table = DEBIAN.but({"server.Arch": (machine,)})
-    text = fresh(table).play(ROLE, stages=LATER).written("/etc/audit/rules.d/50-bedplate.rules")
+    text = unhardened(table).play(ROLE, stages=LATER).written("/etc/audit/rules.d/50-bedplate.rules")
 
-    calls = [line for line in text.splitlines() if line.startswith("-a ")]
-    assert {line.split("arch=")[1].split()[0] for line in calls} == bits
-    assert len(calls) == 5 * len(bits)
+    rules = [line for line in text.splitlines() if line.startswith("-a ")]
+    assert {line.split("arch=")[1].split()[0] for line in rules} == bits
+    assert len(rules) == 5 * len(bits)
 
 
-def test_the_host_key_by_which_the_node_is_known_stays() -> None:
-    """Whoever recorded the key of type ed25519 is never refused after an apply."""
-    played = fresh(DEBIAN).play(ROLE)
+def test_the_ed25519_host_key_is_never_changed() -> None:
+    """The recorded host key stays valid after an apply."""
+    played = unhardened(DEBIAN).play(ROLE)
 
     assert not [line for line in played.commands if "ed25519" in line]
 
 
 @pytest.mark.parametrize(
-    ("duty", "refuses", "reverse"),
+    ("node_role", "refuses", "reverse"),
     [
         (Duty.FILES, True, "1"),
         (Duty.WORKBENCH, False, "1"),
-        *((duty, False, "2") for duty in (Duty.WORKER, Duty.TUNNELS, Duty.LAPTOPS)),
+        *((node_role, False, "2") for node_role in (Duty.WORKER, Duty.TUNNELS, Duty.LAPTOPS)),
     ],
 )
-def test_only_machines_that_pass_packets_on_may(duty: Duty, *, refuses: bool, reverse: str) -> None:
-    """Forwarding is refused where nothing is forwarded, and answers may go another way only where something is.
-
-    On a workbench it is the matter of what runs people's containers, which an apply must not turn off under them.
-    """
-    played = fresh(DEBIAN).play(Hardened(doors=(), duties=frozenset({duty})))
+def test_only_forwarding_nodes_have_forwarding_enabled(node_role: Duty, *, refuses: bool, reverse: str) -> None:
+    """Forwarding is disabled on other nodes; on a workbench it is left to Docker or Podman."""
+    played = unhardened(DEBIAN).play(Hardened(rules=(), node_roles=frozenset({node_role})))
     text = played.written(SYSCTL)
 
     assert ("net.ipv4.ip_forward = 0" in text) is refuses
     assert f"net.ipv4.conf.all.rp_filter = {reverse}\n" in text
 
 
-def test_no_file_of_the_distribution_is_read_after_ours() -> None:
-    """Both distributions bring 99-protect-links.conf, which sets fs.protected_fifos back at each boot."""
-    played = fresh(DEBIAN).play(Hardened(doors=(), duties=frozenset()))
+def test_our_sysctl_file_is_read_last() -> None:
+    """99-protect-links.conf of both distributions sets a weaker fs.protected_fifos."""
+    played = unhardened(DEBIAN).play(Hardened(rules=(), node_roles=frozenset()))
 
     assert "fs.protected_fifos = 2\n" in played.written(SYSCTL)
     assert SYSCTL.rpartition("/")[2] > "99-sysctl.conf"
 
 
-def test_a_fabric_may_answer_by_another_interface() -> None:
-    """A machine with several interfaces on one network would drop its own packets under a strict filter."""
-    played = fresh(DEBIAN).play(Hardened(doors=(), duties=frozenset(), fabric=True))
+def test_a_node_with_a_fabric_has_loose_reverse_path_filtering() -> None:
+    """A node with several interfaces in one network would drop its own packets under a strict filter."""
+    played = unhardened(DEBIAN).play(Hardened(rules=(), node_roles=frozenset(), fabric=True))
 
     assert "net.ipv4.conf.all.rp_filter = 2\n" in played.written(SYSCTL)
 
@@ -203,7 +204,7 @@ esac
 
 
 @pytest.mark.parametrize(
-    ("socket", "after", "restarts", "done"),
+    ("socket", "after", "restarts", "calls"),
     [
         ("false", "", "true", ["reload ssh.service"]),
         ("true", "0.0.0.0:22", "true", ["daemon-reload", "reload ssh.service"]),
@@ -217,10 +218,10 @@ esac
     ],
     ids=["debian", "ubuntu", "ubuntu-elsewhere", "ubuntu-no-address"],
 )
-def test_a_socket_that_listens_in_sshds_place_listens_as_its_settings_say(
-    socket: str, after: str, restarts: str, done: list[str], tmp_path: Path
+def test_ssh_socket_is_restarted_after_a_change_of_ports(
+    socket: str, after: str, restarts: str, calls: list[str], tmp_path: Path
 ) -> None:
-    """Ubuntu's reads ports and addresses when systemd is told to; where it cannot listen there, sshd does by itself."""
+    """Ubuntu's ssh.socket gets new ports after a daemon-reload; if it cannot listen, sshd is started instead."""
     log, program = tmp_path / "log", tmp_path / "systemctl"
     program.write_text(_SYSTEMCTL.format(log=log, socket=socket, after=after, restarts=restarts))
     program.chmod(0o755)
@@ -228,12 +229,12 @@ def test_a_socket_that_listens_in_sshds_place_listens_as_its_settings_say(
 
     subprocess.run(["sh", "-c", f"PATH={tmp_path}:$PATH\n{functions}\nreload"], check=True)
 
-    assert [line for line in log.read_text().splitlines() if "is-active" not in line and "show" not in line] == done
+    assert [line for line in log.read_text().splitlines() if "is-active" not in line and "show" not in line] == calls
 
 
-def test_shellcheck_finds_nothing_in_the_trial() -> None:
-    """The program that goes back must not fail for a slip of the shell."""
-    told = subprocess.run(
+def test_shellcheck_accepts_bedplate_trial() -> None:
+    """The script that reverts changes passes shellcheck."""
+    shellcheck = subprocess.run(
         [str(Path(sys.executable).parent / "shellcheck"), "-"],
         input=text_of("hardened/bedplate-trial"),
         capture_output=True,
@@ -241,17 +242,17 @@ def test_shellcheck_finds_nothing_in_the_trial() -> None:
         check=False,
     )
 
-    assert told.stdout == ""
+    assert shellcheck.stdout == ""
 
 
-def test_the_confirmation_is_the_program_that_the_role_ships() -> None:
-    """Whoever applies confirms by the same program that would go back."""
+def test_the_shipped_program_confirms() -> None:
+    """The command for confirmation is the program that the role writes."""
     assert f"{SCRIPT} confirm" == CONFIRM
 
 
-def test_su_asks_for_the_group_without_members() -> None:
-    """The distribution's line of pam_wheel is set below pam_rootok; its other comments of that module go."""
-    played = fresh(DEBIAN).play(ROLE)
+def test_su_is_limited_to_an_empty_group() -> None:
+    """The pam_wheel line replaces the distribution's comments, after pam_rootok."""
+    played = unhardened(DEBIAN).play(ROLE)
 
     assert played.written("/etc/pam.d/su") == (
         "auth       sufficient pam_rootok.so\n"
@@ -260,28 +261,27 @@ def test_su_asks_for_the_group_without_members() -> None:
     )
 
 
-def test_pam_takes_the_profiles_when_one_has_changed() -> None:
-    """pam-auth-update runs once for new profiles, and not again."""
-    first = fresh(DEBIAN).play(ROLE)
+def test_pam_auth_update_runs_after_a_change() -> None:
+    """pam-auth-update runs once for new profiles."""
+    first = unhardened(DEBIAN).play(ROLE)
     disk = first.disk
-    second = again(DEBIAN, disk).play(ROLE, stages=LATER)
+    second = hardened(DEBIAN, disk).play(ROLE, stages=LATER)
 
-    assert first.step("PAM guards passwords").commands == ("DEBIAN_FRONTEND=noninteractive pam-auth-update --package",)
-    assert not second.step("PAM guards passwords").changed
+    assert first.step("Enable PAM profiles").commands == ("DEBIAN_FRONTEND=noninteractive pam-auth-update --package",)
+    assert not second.step("Enable PAM profiles").changed
 
 
-LAN = IPv4Network("192.168.40.0/22")
-ROLES_HARDENED_EMERGENCY_SSH = Rule("ssh-from-cellar", "SSH from the cellar", LAN, "tcp", 22)
+LAN = SSH.block
 OTHERS = (
-    Rule("figures", "Figures", LAN, "tcp", 9100),
+    Rule("metrics", "Metrics", LAN, "tcp", 9100),
     Rule("ike-500", "IKE", ANYWHERE.block, "udp", 500),
     Rule("all-from-nodes", "All", IPv4Network("10.64.32.0/19")),
 )
 
 
-def test_of_the_plans_doors_those_of_ssh_alone_are_open() -> None:
-    """An administrator comes in to mend the node, and nobody else to anything."""
-    text = emergency_ruleset((ROLES_HARDENED_EMERGENCY_SSH, *OTHERS))
+def test_emergency_rules_allow_only_ssh() -> None:
+    """The emergency rules allow SSH from the blocks of the plan and nothing else."""
+    text = emergency_ruleset((SSH, *OTHERS))
 
     assert [line.strip() for line in text.splitlines() if "dport" in line and line.endswith("accept")] == [
         "udp sport 67 udp dport 68 accept",
@@ -291,45 +291,42 @@ def test_of_the_plans_doors_those_of_ssh_alone_are_open() -> None:
     assert "10.64.32.0/19" not in text
 
 
-@pytest.mark.parametrize("rules", [(), OTHERS], ids=["no doors", "others"])
-def test_a_plan_without_ssh_opens_nothing(rules: tuple[Rule, ...]) -> None:
-    """Then the way in is the machine's console."""
+@pytest.mark.parametrize("rules", [(), OTHERS], ids=["no rules", "others"])
+def test_emergency_rules_without_ssh_allow_nothing(rules: tuple[Rule, ...]) -> None:
+    """Without an SSH rule in the plan, only the console gives access."""
     assert "dport 22" not in emergency_ruleset(rules)
     assert "set " not in emergency_ruleset(rules)
 
 
-def test_it_never_takes_the_place_of_a_filter_that_stands() -> None:
-    """Nftables refuses all of a text that creates what is there; the filter itself replaces whatever it finds."""
-    text = emergency_ruleset((ROLES_HARDENED_EMERGENCY_SSH,))
+def test_emergency_rules_never_replace_a_loaded_filter() -> None:
+    """`create table` fails if the table exists."""
+    text = emergency_ruleset((SSH,))
 
     assert "\ncreate table inet bedplate\n" in text
     assert "delete" not in text
 
 
-def test_a_filter_and_the_emergency_are_told_apart() -> None:
-    """The program on the node finds by a chain's name which of them is loaded."""
-    assert f"chain {MARK} {{" in emergency_ruleset((ROLES_HARDENED_EMERGENCY_SSH,))
-    assert MARK not in packet_filter.ruleset((ROLES_HARDENED_EMERGENCY_SSH, *OTHERS), frozenset())
+def test_emergency_rules_are_marked_by_a_chain() -> None:
+    """Only the emergency rules have the chain for which bedplate-trial searches."""
+    assert f"chain {MARK} {{" in emergency_ruleset((SSH,))
+    assert MARK not in ruleset((SSH, *OTHERS), frozenset())
     assert f"nft list chain inet bedplate {MARK} " in text_of("hardened/bedplate-trial")
 
 
-def test_nobody_on_a_node_that_is_shut_speaks_to_file_servers() -> None:
-    """They believe their clients, whatever became of the filter that keeps people from them."""
+def test_emergency_rules_block_users_from_file_servers() -> None:
+    """Only root and stunnel may connect to an NFS server, also under the emergency rules."""
     assert "tcp dport 2049 meta skuid != { 0, 61184-65519 } drop" in emergency_ruleset(())
 
 
-def test_every_boot_begins_with_it(system: Recorded) -> None:
-    """It lies there, root's alone, and is enabled, before the first filter is ever tried."""
-    played = fresh(system).play(
-        Hardened(doors=(ROLES_HARDENED_EMERGENCY_SSH,), duties=frozenset()), stages=["install", "configure"]
-    )
+def test_emergency_rules_are_enabled_before_the_first_filter(system: Recorded) -> None:
+    """The rules and their unit are written and enabled in the image."""
+    played = unhardened(system).play(Hardened(rules=(SSH,), node_roles=frozenset()), stages=["install", "configure"])
 
     assert played.disk.entries[PATH].mode == 600
     assert played.disk.entries[ENABLED].content == UNIT_PATH
     assert "Before=bedplate-filter.service network-pre.target" in played.written(UNIT_PATH)
 
 
-ROLES_HARDENED_FILTER_SSH = Rule("ssh-from-cellar", "SSH from the cellar", LAN, "tcp", 22)
 IKE = Rule("ike-500", "IKE", ANYWHERE.block, "udp", 500)
 ESP = Rule("esp", "ESP", ANYWHERE.block, "esp")
 ALL = Rule("all-from-nodes", "All", IPv4Network("10.64.32.0/19"))
@@ -344,20 +341,20 @@ def chain(text: str, name: str) -> list[str]:
 @pytest.mark.parametrize(
     ("rule", "line"),
     [
-        (ROLES_HARDENED_FILTER_SSH, "ip saddr @from_tcp_22 tcp dport 22 accept"),
+        (SSH, "ip saddr @from_tcp_22 tcp dport 22 accept"),
         (IKE, "udp dport 500 accept"),
         (ESP, "meta l4proto esp accept"),
         (ALL, "ip saddr @from_all accept"),
     ],
     ids=["port-from-block", "port-from-anywhere", "protocol", "everything-from-block"],
 )
-def test_each_kind_of_door_is_said(rule: Rule, line: str) -> None:
-    """A door names its sources, its protocol and its port, each only where the plan narrows it."""
+def test_each_kind_of_rule_is_rendered(rule: Rule, line: str) -> None:
+    """A rule has its sources, protocol and port, if the plan restricts them."""
     assert line in chain(ruleset((rule,), frozenset()), "input")
 
 
-def test_what_no_door_lets_in_is_dropped() -> None:
-    """Without doors nothing new comes in but pings, neighbours and addresses."""
+def test_other_inbound_packets_are_dropped() -> None:
+    """Without rules, the filter accepts only loopback, replies, ICMP and DHCP."""
     text = ruleset((), frozenset())
 
     accepts = [line for line in chain(text, "input") if line.endswith("accept") and not line.startswith("icmp")]
@@ -366,38 +363,38 @@ def test_what_no_door_lets_in_is_dropped() -> None:
     assert "set " not in text
 
 
-@pytest.mark.parametrize("duty", sorted(Duty))
-def test_no_router_advertises_itself(duty: Duty) -> None:
-    """Settings of the kernel reach neither interfaces from before them nor networkd, which listens by itself."""
-    assert "nd-router-advert" not in ruleset((ROLES_HARDENED_FILTER_SSH,), frozenset({duty}))
+@pytest.mark.parametrize("node_role", sorted(Duty))
+def test_router_advertisements_are_dropped(node_role: Duty) -> None:
+    """Sysctls do not apply to existing interfaces and systemd-networkd, so the filter drops them."""
+    assert "nd-router-advert" not in ruleset((SSH,), frozenset({node_role}))
 
 
-def test_blocks_of_one_port_are_one_set() -> None:
-    """A block within another is said once, and neighbours are joined."""
+def test_blocks_of_one_port_are_merged() -> None:
+    """Overlapping and adjacent blocks of a port become one."""
     halves = [Rule(name, name, block, "tcp", 22) for name, block in zip("ab", LAN.subnets(1), strict=True)]
 
-    found = doors_of((*halves, ROLES_HARDENED_FILTER_SSH))
+    merged = merge_rules((*halves, SSH))
 
-    assert found == (Door("from_tcp_22", "tcp", 22, (LAN,)),)
+    assert merged == (InboundRule("from_tcp_22", "tcp", 22, (LAN,)),)
 
 
-def test_everywhere_swallows_every_block() -> None:
-    """A port that is open to all needs no set."""
+def test_a_port_open_to_all_needs_no_set() -> None:
+    """A rule from anywhere makes other blocks of the port redundant."""
     anywhere = Rule("any", "any", ANYWHERE.block, "tcp", 22)
 
-    assert doors_of((ROLES_HARDENED_FILTER_SSH, anywhere)) == (Door("from_tcp_22", "tcp", 22, ()),)
+    assert merge_rules((SSH, anywhere)) == (InboundRule("from_tcp_22", "tcp", 22, ()),)
 
 
-def test_the_order_of_doors_changes_nothing() -> None:
-    """The same doors in another order are the same text, so that an apply finds nothing to do."""
-    rules = (ROLES_HARDENED_FILTER_SSH, IKE, ESP, ALL)
+def test_the_order_of_rules_does_not_matter() -> None:
+    """The same rules in another order give the same text."""
+    rules = (SSH, IKE, ESP, ALL)
 
     assert ruleset(rules, frozenset()) == ruleset(rules[::-1], frozenset())
 
 
-def test_only_the_fleet_s_own_table_is_replaced() -> None:
-    """What Kubernetes, docker and the guards of gateways have loaded stays."""
-    text = ruleset((ROLES_HARDENED_FILTER_SSH,), frozenset())
+def test_only_our_table_is_replaced() -> None:
+    """Tables of Kubernetes, Docker and gateways are not flushed."""
+    text = ruleset((SSH,), frozenset())
 
     assert "flush" not in text
     assert [line for line in text.splitlines() if line.startswith(("table", "delete"))] == [
@@ -407,58 +404,58 @@ def test_only_the_fleet_s_own_table_is_replaced() -> None:
     ]
 
 
-@pytest.mark.parametrize("duty", sorted(Duty))
-def test_packets_are_passed_on_only_by_whom_they_are_to_pass(duty: Duty) -> None:
-    """Kubernetes and gateways forward by rules of their own; every other machine forwards nothing."""
-    shut = "hook forward priority filter; policy drop;"
+@pytest.mark.parametrize("node_role", sorted(Duty))
+def test_only_forwarding_nodes_forward(node_role: Duty) -> None:
+    """Kubernetes nodes and gateways have their own rules; the forward chain of other nodes drops."""
+    drop = "hook forward priority filter; policy drop;"
 
-    assert (shut in ruleset((), frozenset({duty}))) is (duty not in FORWARDERS)
+    assert (drop in ruleset((), frozenset({node_role}))) is (node_role not in FORWARDERS)
 
 
-@pytest.mark.parametrize("duty", sorted(Duty))
-def test_nobody_on_a_machine_speaks_to_file_servers_himself(duty: Duty) -> None:
-    """Only root, as whom the kernel mounts, and stunnel's passing id; every other sender is told no at once."""
-    rules = chain(ruleset((), frozenset({duty})), "output")
+@pytest.mark.parametrize("node_role", sorted(Duty))
+def test_users_cannot_connect_to_file_servers(node_role: Duty) -> None:
+    """Only root and stunnel may connect to an NFS server; other users get a reset."""
+    rules = chain(ruleset((), frozenset({node_role})), "output")
 
-    refusal = "tcp dport 2049 meta skuid != { 0, 61184-65519 } counter reject with tcp reset"
-    assert rules == ["type filter hook output priority filter; policy accept;", refusal]
+    reject = "tcp dport 2049 meta skuid != { 0, 61184-65519 } counter reject with tcp reset"
+    assert rules == ["type filter hook output priority filter; policy accept;", reject]
     assert PEOPLE_IDS.stop <= 61184
 
 
-@pytest.mark.parametrize("duty", sorted(Duty))
-def test_pods_speak_to_no_file_server_but_another_pod(duty: Duty) -> None:
-    """Their volumes are the machine's to mount; a gateway still leads what a region's nodes mount from another."""
+@pytest.mark.parametrize("node_role", sorted(Duty))
+def test_pods_cannot_connect_to_file_servers(node_role: Duty) -> None:
+    """Pods may connect only to NFS servers in other pods; gateways still forward NFS of other nodes."""
     pods = Rule("all-from-pods", "All from pods", IPv4Network("10.244.0.0/16"))
-    text = ruleset((pods,), frozenset({duty}))
+    text = ruleset((pods,), frozenset({node_role}))
 
-    refusal = "ip daddr != 10.244.0.0/16 tcp dport 2049 counter reject with tcp reset"
-    assert (refusal in text) is (duty in {Duty.WORKER, Duty.CONTROL})
+    reject = "ip daddr != 10.244.0.0/16 tcp dport 2049 counter reject with tcp reset"
+    assert (reject in text) is (node_role in {Duty.WORKER, Duty.CONTROL})
 
 
-@pytest.mark.parametrize("duty", sorted(set(Duty) - FORWARDERS))
-def test_only_where_people_work_are_containers_led_out(duty: Duty) -> None:
-    """A workbench leads on what its bridges send, and what it publishes to whom everything is open; others nothing."""
-    rules = chain(ruleset((ROLES_HARDENED_FILTER_SSH, ALL), frozenset({duty})), "forward")[1:]
+@pytest.mark.parametrize("node_role", sorted(set(Duty) - FORWARDERS))
+def test_only_workbenches_forward_for_containers(node_role: Duty) -> None:
+    """A workbench forwards packets of its container bridges, and published ports to allowed sources."""
+    rules = chain(ruleset((SSH, ALL), frozenset({node_role})), "forward")[1:]
 
     bridges = [f'iifname "{name}" accept' for name in ("docker*", "br-*", "podman*", "cni-podman*")]
     published = "ct status dnat ip saddr @from_all accept"
-    refused = "tcp dport 2049 counter reject with tcp reset"
-    wanted = ["ct state established,related accept", published, refused, *bridges, "counter drop"]
-    assert rules == (wanted if duty in HOSTS else [])
+    reject = "tcp dport 2049 counter reject with tcp reset"
+    expected = ["ct state established,related accept", published, reject, *bridges, "counter drop"]
+    assert rules == (expected if node_role in HOSTS else [])
 
 
 def values(text: str) -> dict[str, str]:
-    """Return the value of each keyword before the first Match; of one said twice, the first."""
-    found: dict[str, str] = {}
+    """Return the first value of each keyword before the first Match block."""
+    keywords: dict[str, str] = {}
     for line in text.partition("\nMatch ")[0].splitlines():
         keyword, _, value = line.partition(" ")
         if keyword and keyword != "#":
-            found.setdefault(keyword.lower(), value)
-    return found
+            keywords.setdefault(keyword.lower(), value)
+    return keywords
 
 
 @pytest.mark.parametrize(
-    ("duty", "forwarding"),
+    ("node_role", "forwarding"),
     [
         (Duty.WORKBENCH, "local"),
         (Duty.TUNNELS, "local"),
@@ -468,26 +465,26 @@ def values(text: str) -> dict[str, str]:
         (Duty.FILES, "no"),
     ],
 )
-def test_only_machines_that_people_pass_through_forward(duty: Duty, forwarding: str) -> None:
-    """A notebook on a workbench is reached by a forwarded port; a worker has none to reach."""
-    assert values(settings(frozenset({duty})))["allowtcpforwarding"] == forwarding
+def test_only_workbenches_and_gateways_allow_port_forwarding(node_role: Duty, forwarding: str) -> None:
+    """A workbench needs port forwarding for notebooks; a worker does not."""
+    assert values(settings(frozenset({node_role})))["allowtcpforwarding"] == forwarding
 
 
-def test_keys_lie_where_only_root_writes() -> None:
-    """A key that a person adds to a home opens nothing; only the accounts of images keep theirs."""
+def test_keys_are_only_read_from_a_folder_of_root() -> None:
+    """Only the accounts of images may use keys in their homes."""
     text = settings(frozenset())
 
     assert values(text)["authorizedkeysfile"] == "/etc/ssh/authorized_keys.d/%u"
-    images, everybody = text.split("\nMatch ")[1:]
+    images, all_users = text.split("\nMatch ")[1:]
     assert images.splitlines()[:2] == [
         "User ubuntu,debian,admin",
         "    AuthorizedKeysFile /etc/ssh/authorized_keys.d/%u .ssh/authorized_keys",
     ]
-    assert "AuthorizedKeysFile /etc/ssh/authorized_keys.d/%u\n" in everybody
+    assert "AuthorizedKeysFile /etc/ssh/authorized_keys.d/%u\n" in all_users
 
 
-def test_no_block_that_comes_after_says_otherwise() -> None:
-    """Of blocks the first that concerns a session counts: ours repeats, for all, who gets in."""
+def test_the_last_match_block_repeats_authentication() -> None:
+    """A later Match block cannot change authentication, because the first match counts."""
     text = settings(frozenset())
     blocks = [line.split() for line in text.rpartition("\nMatch all\n")[2].splitlines()]
 
@@ -495,11 +492,11 @@ def test_no_block_that_comes_after_says_otherwise() -> None:
     assert ["PermitRootLogin", "no"] in blocks
 
 
-def test_no_algorithm_is_one_that_fell() -> None:
-    """No SHA-1, no CBC, no NIST curve for the exchange of keys, no MAC before encryption."""
-    found = values(settings(frozenset()))
+def test_no_weak_algorithm_is_allowed() -> None:
+    """No SHA-1, CBC, NIST curves for key exchange, or MAC before encryption."""
+    keywords = values(settings(frozenset()))
 
     for keyword in ("kexalgorithms", "ciphers", "macs", "hostkeyalgorithms"):
-        for name in found[keyword].split(","):
+        for name in keywords[keyword].split(","):
             assert not any(weak in name for weak in ("sha1", "cbc", "nistp", "group14", "md5", "ssh-rsa", "3des"))
-    assert all(name.endswith("-etm@openssh.com") for name in found["macs"].split(","))
+    assert all(name.endswith("-etm@openssh.com") for name in keywords["macs"].split(","))

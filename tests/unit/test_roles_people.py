@@ -1,4 +1,4 @@
-"""What the role `people` makes of a node's accounts."""
+"""The role `people`: accounts, keys, sudo rights, homes, and the accounts of the image."""
 
 import subprocess
 import sys
@@ -10,48 +10,65 @@ import pytest
 from bedplate.errors import InputError
 from bedplate.plan.fleet import Account, Accounts
 from roles.files import text_of
-from roles.people.accounts import Accounted, Group, Login, Standing, dues, endings, refuse_conflicts
-from roles.people.role import KEPT, SUDOERS, HomesIn, People, image_endings, key_files, missing_homes, shuttings
+from roles.people.accounts import (
+    AccountState,
+    Group,
+    Login,
+    ReadAccounts,
+    account_changes,
+    end_departed,
+    refuse_conflicts,
+)
+from roles.people.role import (
+    KEPT,
+    SUDOERS,
+    HomesIn,
+    People,
+    admin_key_files,
+    end_image_processes,
+    lock_image_accounts,
+    missing_homes,
+)
 from tests.testlab.fakes.node import Disk, Entry, Recorded, Recorder
-from tests.testlab.fakes.node_states import ACCOUNTS, FRESH, answering, played
+from tests.testlab.fakes.node_states import ACCOUNTS, FRESH, play_people, with_accounts
 from tests.testlab.fleets.random import ADA, BOB
 
 
-def test_a_fresh_node_gets_accounts_with_the_ids_of_the_lock(system: Recorded) -> None:
-    """Groups first, for accounts are made in them."""
-    commands = played(system).commands
+def test_accounts_have_the_ids_of_the_lock(system: Recorded) -> None:
+    """A new node gets groups first, then accounts, with the ids of fleet.lock."""
+    commands = play_people(system).commands
 
-    made = [command for command in commands if command.startswith(("groupadd", "useradd"))]
-    assert made[:4] == [
+    created = [command for command in commands if command.startswith(("groupadd", "useradd"))]
+    assert created[:4] == [
         "groupadd --gid 20000 ada",
         "groupadd --gid 20001 bob",
         "groupadd --gid 50000 vision",
         "groupadd --gid 50001 speech",
     ]
-    assert made[4].startswith("useradd --uid 20000 --gid 20000 --home-dir /home/ada --no-create-home")
-    # Without it useradd gives no ids to containers: login.defs ends below people's.
-    assert "--key UID_MAX=49999" in made[4]
+    assert created[4].startswith("useradd --uid 20000 --gid 20000 --home-dir /home/ada --no-create-home")
+    # Otherwise useradd assigns no subuids, because UID_MAX of login.defs is lower.
+    assert "--key UID_MAX=49999" in created[4]
     assert "gpasswd --members 'ada,bob' vision" in commands
 
 
-def test_the_first_account_keeps_administrators_keys_alone(system: Recorded) -> None:
-    """Whoever wrote the file that is there; one that is missing stays so."""
-    theirs = "/var/lib/ubuntu/.ssh/authorized_keys"
+def test_the_image_account_keeps_only_administrators_keys(system: Recorded) -> None:
+    """An existing key file of the image's account is replaced; a missing one is not created."""
+    path = "/var/lib/ubuntu/.ssh/authorized_keys"
 
-    with_file, without = played(system, (*FRESH, f"first:ubuntu:{theirs}")), played(system)
+    with_file, without = play_people(system, (*FRESH, f"first:ubuntu:{path}")), play_people(system)
 
-    file = with_file.step(f"Administrators in {theirs}").arguments["file"]
+    file = with_file.step(f"Write keys of administrators to {path}").arguments["file"]
     assert file.text.splitlines()[1:] == [ADA]
-    assert not [name for name in without.names if name.startswith("Administrators in")]
+    assert not [name for name in without.names if name.startswith("Write keys of administrators")]
 
 
-def test_who_left_before_the_node_was_made_has_no_account_on_it(system: Recorded) -> None:
-    """There is nothing to lock out."""
-    assert not [name for name in played(system).names if "eve" in name]
+def test_a_person_who_left_gets_no_account(system: Recorded) -> None:
+    """A new node has no operation for a person who left before."""
+    assert not [name for name in play_people(system).names if "eve" in name]
 
 
-def test_who_leaves_is_locked_out_before_their_processes_end(system: Recorded) -> None:
-    """Otherwise they could start new ones meanwhile; what lingers ends too."""
+def test_an_account_is_locked_before_its_processes_end(system: Recorded) -> None:
+    """Otherwise the person could start new processes; lingering ends as well."""
     lines = (
         *FRESH,
         "login:eve:x:20002:20002::/home/eve:/bin/bash",
@@ -63,111 +80,118 @@ def test_who_leaves_is_locked_out_before_their_processes_end(system: Recorded) -
         "keyed:eve",
     )
 
-    names = [name for name in played(system, lines).names if "eve" in name]
+    names = [name for name in play_people(system, lines).names if "eve" in name]
 
     assert names == [
-        "No keys of eve",
-        "eve is locked out",
-        "eve is not in audio",
-        "eve starts nothing at boot",
-        "eve runs nothing",
+        "Remove keys of eve",
+        "Lock account eve",
+        "Remove eve from audio",
+        "Disable lingering of eve",
+        "End all processes of eve",
     ]
 
 
 @pytest.mark.parametrize(
-    ("lines", "words"),
+    ("line", "message"),
     [
-        (("login:ada:x:1001:1001::/home/ada:/bin/bash",), "the account ada has id 1001 here, not the fleet's 20000"),
-        (("login:mallory:x:20000:20000::/:/bin/sh",), "id 20000 is the account mallory's here, not ada's"),
-        (("group:vision:x:1003:",), "the group vision has id 1003 here, not the fleet's 50000"),
-        (("group:docker:x:50001:",), "id 50001 is the group docker's here, not speech's"),
-        (("login:eve:x:1007:1007::/:/bin/sh",), "eve, who left the fleet with id 20002, is another account here"),
+        (
+            "login:ada:x:1001:1001::/home/ada:/bin/bash",
+            "account ada has id 1001 on the node, but 20000 in the fleet",
+        ),
+        (
+            "login:mallory:x:20000:20000::/:/bin/sh",
+            "id 20000 belongs to account mallory on the node, but to ada in the fleet",
+        ),
+        ("group:vision:x:1003:", "group vision has id 1003 on the node, but 50000 in the fleet"),
+        ("group:docker:x:50001:", "id 50001 belongs to group docker on the node, but to speech in the fleet"),
+        (
+            "login:eve:x:1007:1007::/:/bin/sh",
+            "account eve has id 1007 on the node; eve left the fleet with id 20002",
+        ),
     ],
     ids=["name", "id", "group", "group's id", "leaver's name"],
 )
-def test_what_somebody_else_has_is_refused_before_anything_changes(
-    system: Recorded, lines: tuple[str, ...], words: str
-) -> None:
-    """Taking it over would give one person's files to another."""
-    with pytest.raises(InputError) as refusal:
-        played(system, (*FRESH, *lines))
+def test_a_conflicting_name_or_id_is_refused(system: Recorded, line: str, message: str) -> None:
+    """An account or group of the node with a name or id of the fleet is an error, and nothing changes."""
+    with pytest.raises(InputError) as error:
+        play_people(system, (*FRESH, line))
 
-    assert words in refusal.value.what
-    assert refusal.value.fix
+    assert message in error.value.what
+    assert error.value.fix
 
 
-def test_all_conflicts_are_told_at_once() -> None:
-    """An operator goes to the node once."""
+def test_all_conflicts_are_reported_together() -> None:
+    """One error lists all conflicts of a node."""
     lines = ["login:ada:x:1001:1001::/:/bin/sh", "group:vision:x:1003:", "login:m:x:20001:20001::/:/bin/sh"]
 
-    with pytest.raises(InputError) as refusal:
-        refuse_conflicts(ACCOUNTS, Accounted().process(lines))
+    with pytest.raises(InputError) as error:
+        refuse_conflicts(ACCOUNTS, ReadAccounts().process(lines))
 
-    assert refusal.value.what.count(" here, not ") == 3
+    assert error.value.what.count(" on the node, but ") == 3
 
 
-def test_keys_lie_outside_homes(system: Recorded) -> None:
-    """Each person's in a file of root's, a key a line."""
-    disk = played(system).disk
+def test_keys_are_outside_homes(system: Recorded) -> None:
+    """The keys of a person are in a file of root."""
+    disk = play_people(system).disk
 
     assert disk.read("/etc/ssh/authorized_keys.d/ada") == f"{ADA}\n"
     assert disk.entries["/etc/ssh/authorized_keys.d/ada"].mode == 644
     assert disk.entries["/etc/ssh/authorized_keys.d/ada"].user == "root"
 
 
-def test_sudo_reads_only_what_visudo_has_read(system: Recorded) -> None:
-    """The text counts when it is whole and right; another administrator is one operation."""
-    step = played(system).step("Administrators")
+def test_sudo_rights_are_checked_by_visudo(system: Recorded) -> None:
+    """New sudo rights are installed only after visudo has accepted them."""
+    step = play_people(system).step("Set sudo rights of administrators")
 
     (command,) = step.commands
     assert command.startswith("visudo --check --file=/etc/bedplate/sudoers --quiet && install ")
     assert command.endswith(SUDOERS)
 
 
-def test_administrators_alone_are_in_the_rules(system: Recorded) -> None:
-    """In the order of the file; a fleet without any has rules for nobody."""
-    text = played(system).written("/etc/bedplate/sudoers")
-    nobody = Accounts((replace(ACCOUNTS.people[1]),), ACCOUNTS.groups)
+def test_only_administrators_have_sudo_rights(system: Recorded) -> None:
+    """Without administrators, the file contains only its comment."""
+    text = play_people(system).written("/etc/bedplate/sudoers")
+    no_admins = Accounts((replace(ACCOUNTS.people[1]),), ACCOUNTS.groups)
 
     assert text.splitlines()[1:] == ["ada ALL=(ALL:ALL) NOPASSWD: ALL"]
-    assert played(system, accounts=nobody).written("/etc/bedplate/sudoers").count("\n") == 1
+    assert play_people(system, accounts=no_admins).written("/etc/bedplate/sudoers").count("\n") == 1
 
 
-def test_a_file_server_makes_homes_whole() -> None:
-    """For on its clients root is nobody; a home that is there is its owner's."""
-    there = HomesIn().process(["20000 ada", "0 lost+found"])
+def test_a_file_server_creates_homes() -> None:
+    """Clients' root cannot create homes; an existing home is not changed."""
+    homes = HomesIn().process(["20000 ada", "0 lost+found"])
 
-    (due,) = missing_homes("/srv/home", ACCOUNTS, there)
+    (change,) = missing_homes("/srv/home", ACCOUNTS, homes)
 
-    assert due.name == "Home of bob"
-    assert "chown -R 20001:20001 /srv/home/.bob.new" in due.commands[0]
-    assert due.commands[1].endswith("mv -T /srv/home/.bob.new /srv/home/bob")
+    assert change.name == "Create home of bob"
+    assert "chown -R 20001:20001 /srv/home/.bob.new" in change.commands[0]
+    assert change.commands[1].endswith("mv -T /srv/home/.bob.new /srv/home/bob")
 
 
-def test_no_hash_of_a_password_leaves_a_node() -> None:
-    """Of the field, the first sign tells whether it is locked."""
-    command = Accounted().command()
+def test_no_password_hash_leaves_the_node() -> None:
+    """Only the first character of the password field is read."""
+    command = ReadAccounts().command()
 
     assert "substr($2, 1, 1)" in command
     assert command.count("/etc/shadow") == 1
 
 
-def test_lines_that_are_nobodys_are_skipped() -> None:
-    """A blank line, one that somebody commented out, and one that asks another list end no apply."""
-    told = Accounted().process(["login:", "login:+::::::", "login:#x:y", *FRESH, "group:", "group:+:::"])
+def test_invalid_lines_of_passwd_are_skipped() -> None:
+    """Blank lines, comments and NIS entries are ignored."""
+    state = ReadAccounts().process(["login:", "login:+::::::", "login:#x:y", *FRESH, "group:", "group:+:::"])
 
-    assert (set(told.logins), set(told.groups)) == ({"root", "ubuntu"}, {"root", "sudo"})
+    assert (set(state.logins), set(state.groups)) == ({"root", "ubuntu"}, {"root", "sudo"})
 
 
-ADA_THERE = Login("ada", 20000, 20000, "/home/ada", "/bin/bash")
-EVE_THERE = Login("eve", 20002, 20002, "/home/eve", "/usr/sbin/nologin", "!", "1")
+ADA_LOGIN = Login("ada", 20000, 20000, "/home/ada", "/bin/bash")
+EVE_LOGIN = Login("eve", 20002, 20002, "/home/eve", "/usr/sbin/nologin", "!", "1")
 ROOT = Login("root", 0, 0, "/root", "/bin/bash", "!")
-SETTLED = Standing(
+CONFIGURED = AccountState(
     {
         "root": ROOT,
-        "ada": ADA_THERE,
+        "ada": ADA_LOGIN,
         "bob": Login("bob", 20001, 20001, "/home/bob", "/usr/bin/zsh"),
-        "eve": EVE_THERE,
+        "eve": EVE_LOGIN,
     },
     {
         **{name: Group(name, gid) for name, gid in (("ada", 20000), ("bob", 20001), ("eve", 20002))},
@@ -177,36 +201,36 @@ SETTLED = Standing(
 )
 
 
-def told(accounts: Accounts, standing: Standing) -> list[str]:
-    """Return what is due, by name."""
-    return [due.name for due in dues(accounts, standing)]
+def pending(accounts: Accounts, state: AccountState) -> list[str]:
+    """Return the names of the pending changes."""
+    return [change.name for change in account_changes(accounts, state)]
 
 
-def altered(login: Login) -> Standing:
-    """Return the settled node with one account otherwise."""
-    return replace(SETTLED, logins={**SETTLED.logins, login.name: login})
+def with_login(login: Login) -> AccountState:
+    """Return the configured node with one changed account."""
+    return replace(CONFIGURED, logins={**CONFIGURED.logins, login.name: login})
 
 
-def test_a_node_that_is_as_planned_is_left_alone() -> None:
-    """A second apply finds nothing to do; a shell of somebody's own choice is theirs."""
-    assert told(ACCOUNTS, SETTLED) == []
-    assert list(endings(ACCOUNTS, SETTLED)) == []
+def test_a_configured_node_is_not_changed() -> None:
+    """A second apply finds nothing to do; a changed login shell is kept."""
+    assert pending(ACCOUNTS, CONFIGURED) == []
+    assert list(end_departed(ACCOUNTS, CONFIGURED)) == []
 
 
 @pytest.mark.parametrize(
-    ("login", "due"),
+    ("login", "operation"),
     [
-        (replace(ADA_THERE, lock="$"), "Account ada"),
-        (replace(ADA_THERE, lock=""), "Account ada"),
-        (replace(ADA_THERE, expires="20000"), "Account ada"),
-        (Login("ada", 20000, 20000, "/home/ada", "/usr/sbin/nologin"), "Account ada"),
-        (replace(ADA_THERE, gid=50000), "Account ada"),
-        (replace(ADA_THERE, home="/srv/ada"), "Account ada"),
-        (replace(EVE_THERE, expires=""), "eve is locked out"),
-        (replace(EVE_THERE, lock="$"), "eve is locked out"),
-        (Login("eve", 20002, 20002, "/home/eve", "/bin/bash", "!", "1"), "eve is locked out"),
-        (replace(ROOT, lock="$"), "Root's password is locked"),
-        (replace(ROOT, lock=""), "Root's password is locked"),
+        (replace(ADA_LOGIN, lock="$"), "Update account ada"),
+        (replace(ADA_LOGIN, lock=""), "Update account ada"),
+        (replace(ADA_LOGIN, expires="20000"), "Update account ada"),
+        (Login("ada", 20000, 20000, "/home/ada", "/usr/sbin/nologin"), "Update account ada"),
+        (replace(ADA_LOGIN, gid=50000), "Update account ada"),
+        (replace(ADA_LOGIN, home="/srv/ada"), "Update account ada"),
+        (replace(EVE_LOGIN, expires=""), "Lock account eve"),
+        (replace(EVE_LOGIN, lock="$"), "Lock account eve"),
+        (Login("eve", 20002, 20002, "/home/eve", "/bin/bash", "!", "1"), "Lock account eve"),
+        (replace(ROOT, lock="$"), "Lock the password of root"),
+        (replace(ROOT, lock=""), "Lock the password of root"),
     ],
     ids=[
         "password",
@@ -222,179 +246,191 @@ def test_a_node_that_is_as_planned_is_left_alone() -> None:
         "root by none",
     ],
 )
-def test_what_somebody_changed_by_hand_is_changed_back(login: Login, due: str) -> None:
-    """Each drift is told as the one account that it is about."""
-    assert told(ACCOUNTS, altered(login)) == [due]
+def test_a_change_by_hand_is_reverted(login: Login, operation: str) -> None:
+    """Each change by hand is reverted by one operation."""
+    assert pending(ACCOUNTS, with_login(login)) == [operation]
 
 
-def groups(**members: str) -> Standing:
-    """Return the settled node with other members of groups."""
-    there = {
-        name: Group(name, SETTLED.groups[name].gid if name in SETTLED.groups else 99, frozenset(told.split()))
-        for name, told in members.items()
+def groups(**members: str) -> AccountState:
+    """Return the configured node with changed group members."""
+    changed = {
+        name: Group(name, CONFIGURED.groups[name].gid if name in CONFIGURED.groups else 99, frozenset(names.split()))
+        for name, names in members.items()
     }
-    return replace(SETTLED, groups={**SETTLED.groups, **there})
+    return replace(CONFIGURED, groups={**CONFIGURED.groups, **changed})
 
 
-def test_groups_have_the_members_of_the_file_alone() -> None:
-    """Also strangers go from the fleet's own groups; the system's lose people of the fleet alone."""
-    assert told(ACCOUNTS, groups(vision="ada bob ubuntu")) == ["Members of vision"]
-    assert told(ACCOUNTS, groups(speech="")) == ["Members of speech"]
-    assert told(ACCOUNTS, groups(sudo="ubuntu bob", docker="eve")) == ["bob is not in sudo", "eve is not in docker"]
+def test_groups_have_only_the_planned_members() -> None:
+    """Others are removed from groups of the fleet; from system groups, only people of the fleet."""
+    assert pending(ACCOUNTS, groups(vision="ada bob ubuntu")) == ["Set members of vision"]
+    assert pending(ACCOUNTS, groups(speech="")) == ["Set members of speech"]
+    assert pending(ACCOUNTS, groups(sudo="ubuntu bob", docker="eve")) == [
+        "Remove bob from sudo",
+        "Remove eve from docker",
+    ]
 
 
-def test_a_group_that_left_the_file_is_emptied() -> None:
-    """Its name and id stay, for files belong to it."""
+def test_a_removed_group_is_emptied() -> None:
+    """The group itself stays, because files may belong to it."""
     people = tuple(replace(person, groups=()) for person in ACCOUNTS.people)
     accounts = Accounts(people, {}, ACCOUNTS.departed, dict(ACCOUNTS.groups))
 
-    found = [due.commands[0] for due in dues(accounts, SETTLED)]
+    found = [change.commands[0] for change in account_changes(accounts, CONFIGURED)]
 
     assert found == ["gpasswd --delete ada vision", "gpasswd --delete bob vision", "gpasswd --delete bob speech"]
 
 
-def test_who_returns_is_let_in_again() -> None:
-    """With the old id, a shell, and no end."""
+def test_a_person_who_returns_is_unlocked() -> None:
+    """The account gets its id and a shell again, without an expiry date."""
     accounts = Accounts((*ACCOUNTS.people, Account("eve", 20002, admin=False, keys=(BOB,))), ACCOUNTS.groups)
 
-    (due,) = dues(accounts, SETTLED)
+    (change,) = account_changes(accounts, CONFIGURED)
 
-    assert due.commands == ("usermod --shell /bin/bash --expiredate '' eve",)
+    assert change.commands == ("usermod --shell /bin/bash --expiredate '' eve",)
 
 
-def test_what_somebody_who_left_became_root_for_ends_too() -> None:
-    """The kernel remembers who logged in, whoever they are by now; the loop ends well where there is none of them."""
-    (due,) = endings(ACCOUNTS, replace(SETTLED, busy=frozenset({20002})))
+def test_root_processes_of_a_person_who_left_end() -> None:
+    """Processes started with sudo are found by the login user id."""
+    (change,) = end_departed(ACCOUNTS, replace(CONFIGURED, busy=frozenset({20002})))
 
-    _, sessions = due.commands
+    _, sessions = change.commands
     subprocess.run(("sh", "-euc", sessions.replace("20002", "4000000001")), check=True, capture_output=True)
 
 
 FILE = "/home/ubuntu/.ssh/authorized_keys"
-OPEN = Login("ubuntu", 1000, 1000, "/home/ubuntu", "/bin/bash", "!")
-OPEN_ADMIN = Login("admin", 1001, 1001, "/home/admin", "/bin/bash", "$")
-CLOUD = Standing(
-    {"ubuntu": OPEN},
+UBUNTU_LOGIN = Login("ubuntu", 1000, 1000, "/home/ubuntu", "/bin/bash", "!")
+ADMIN_LOGIN = Login("admin", 1001, 1001, "/home/admin", "/bin/bash", "$")
+CLOUD = AccountState(
+    {"ubuntu": UBUNTU_LOGIN},
     {"ubuntu": Group("ubuntu", 1000), "sudo": Group("sudo", 27, frozenset({"ubuntu"}))},
     busy=frozenset({1000}),
     first={"ubuntu": FILE},
     granted=frozenset({"ubuntu"}),
 )
-SHUT = Standing({"ubuntu": Login("ubuntu", 1000, 1000, "/home/ubuntu", "/usr/sbin/nologin", "*", "1")})
+LOCKED = AccountState({"ubuntu": Login("ubuntu", 1000, 1000, "/home/ubuntu", "/usr/sbin/nologin", "*", "1")})
 
 
-def test_the_first_account_of_a_site_stays_with_administrators_keys_alone() -> None:
-    """Also without the line by which bedplate says that it wrote the file."""
-    assert key_files(CLOUD, "ubuntu") == (FILE,)
-    assert list(shuttings(CLOUD, "ubuntu")) == list(image_endings(CLOUD, "ubuntu")) == []
+def test_the_account_of_a_site_s_installation_stays() -> None:
+    """The account for the first apply is not locked, and keeps only the administrators' keys."""
+    assert admin_key_files(CLOUD, "ubuntu") == (FILE,)
+    assert list(lock_image_accounts(CLOUD, "ubuntu")) == list(end_image_processes(CLOUD, "ubuntu")) == []
 
 
-def test_an_account_of_the_clouds_image_is_shut() -> None:
-    """It loses shell, password, groups, rights and keys, and what it runs; the account stays, for files are its own."""
-    (due,) = shuttings(CLOUD, None)
-    (end,) = image_endings(CLOUD, None)
+def test_a_cloud_image_account_is_locked() -> None:
+    """The account loses shell, password, groups, sudo rights, keys and processes; its files stay."""
+    (change,) = lock_image_accounts(CLOUD, None)
+    (end,) = end_image_processes(CLOUD, None)
 
-    lock, groups, grants, keys = due.commands
+    lock, groups, grants, keys = change.commands
     assert lock == "usermod --expiredate 1 --shell /usr/sbin/nologin --password '*' ubuntu"
     assert groups == "usermod --groups '' ubuntu"
     assert "/etc/sudoers.d/" in grants
     assert keys == f"rm -f '{FILE}'"
-    assert end.name == "ubuntu runs nothing"
+    assert end.name == "End all processes of ubuntu"
 
 
-def test_an_account_that_is_shut_is_left_alone() -> None:
+def test_a_locked_image_account_is_not_changed() -> None:
     """A second apply finds nothing to do."""
-    assert list(shuttings(SHUT, None)) == []
+    assert list(lock_image_accounts(LOCKED, None)) == []
 
 
-def test_other_accounts_of_images_are_shut_on_a_site_too() -> None:
-    """One that was made under such a name is no way in."""
-    found = [due.name for due in shuttings(replace(CLOUD, logins={**CLOUD.logins, "admin": OPEN_ADMIN}), "ubuntu")]
+def test_other_image_accounts_are_locked_on_a_site() -> None:
+    """An account with the default name of another image is locked."""
+    names = [
+        change.name
+        for change in lock_image_accounts(replace(CLOUD, logins={**CLOUD.logins, "admin": ADMIN_LOGIN}), "ubuntu")
+    ]
 
-    assert found == ["admin of the image is shut"]
+    assert names == ["Lock account admin of the image"]
 
 
-def test_whoever_applies_by_one_is_not_cut_off() -> None:
-    """A machine that nobody else comes in to yet must let its apply end; its keys are administrators' from then on."""
-    mine = replace(CLOUD, by="ubuntu")
+def test_the_account_of_the_apply_is_not_locked() -> None:
+    """The account with which the operator logged in is kept for this apply, with the administrators' keys."""
+    logged_in = replace(CLOUD, by="ubuntu")
 
-    assert key_files(mine, None) == (FILE,)
-    assert list(shuttings(mine, None)) == list(image_endings(mine, None)) == []
+    assert admin_key_files(logged_in, None) == (FILE,)
+    assert list(lock_image_accounts(logged_in, None)) == list(end_image_processes(logged_in, None)) == []
 
 
 @pytest.mark.parametrize("uid", [0, 27, 20000], ids=["root's", "a daemon's", "a person's"])
-def test_a_number_that_is_somebody_elses_ends_nobodys_work(uid: int) -> None:
-    """Root's own programs would go with it."""
-    taken = replace(CLOUD, logins={"ubuntu": replace(OPEN, uid=uid)}, busy=frozenset({uid}))
+def test_processes_of_a_shared_id_do_not_end(uid: int) -> None:
+    """If the id belongs to root, a daemon or a person, no process is killed."""
+    shared = replace(CLOUD, logins={"ubuntu": replace(UBUNTU_LOGIN, uid=uid)}, busy=frozenset({uid}))
 
-    assert list(image_endings(taken, None)) == []
-
-
-def test_the_node_tells_what_each_has() -> None:
-    """File of keys, rule of sudo, and by whom one came in."""
-    told = Accounted().process(["first:ubuntu:/home/ubuntu/.ssh/authorized_keys", "granted:admin", "by:ubuntu"])
-
-    assert told == Standing(first={"ubuntu": FILE}, granted=frozenset({"admin"}), by="ubuntu")
+    assert list(end_image_processes(shared, None)) == []
 
 
-def test_a_rule_of_sudo_goes_and_those_of_others_stay(tmp_path: Path) -> None:
-    """The text is read by visudo before it counts."""
-    *_, grants, _ = next(shuttings(CLOUD, None)).commands
+def test_the_state_of_image_accounts_is_read() -> None:
+    """Key files, sudo rules and the login account are parsed."""
+    state = ReadAccounts().process(["first:ubuntu:/home/ubuntu/.ssh/authorized_keys", "granted:admin", "by:ubuntu"])
+
+    assert state == AccountState(first={"ubuntu": FILE}, granted=frozenset({"admin"}), by="ubuntu")
+
+
+def test_only_the_image_account_s_sudo_rule_is_removed(tmp_path: Path) -> None:
+    """Other lines stay, and visudo checks the new text."""
+    *_, grants, _ = next(lock_image_accounts(CLOUD, None)).commands
     (tmp_path / "90-cloud-init-users").write_text("# made\nubuntu ALL=(ALL) NOPASSWD:ALL\nubuntu2 ALL=(ALL) ALL\n")
-    bare = grants.replace("/etc/sudoers.d", str(tmp_path)).replace("visudo --check --quiet --file=", "test -s ")
+    script = grants.replace("/etc/sudoers.d", str(tmp_path)).replace("visudo --check --quiet --file=", "test -s ")
 
-    subprocess.run(("sh", "-euc", bare), check=True, capture_output=True)
+    subprocess.run(("sh", "-euc", script), check=True, capture_output=True)
 
-    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {
         "90-cloud-init-users": "# made\nubuntu2 ALL=(ALL) ALL\n"
     }
 
 
-KEYS_ON_TRIAL = "Ways of administrators, on trial"
+CONFIRM = "Confirm access of administrators"
 
 
-def test_administrators_ways_are_tried_before_anybody_is_locked_out(system: Recorded) -> None:
-    """What was there is kept, all is written, somebody comes in anew, and only then who left goes."""
-    names = played(system, (*FRESH, "login:eve:x:20002:20002::/home/eve:/bin/bash", "lock:eve:*:")).names
+def test_administrators_access_is_confirmed_before_accounts_are_locked(system: Recorded) -> None:
+    """Files are saved, written and confirmed before an account is locked."""
+    names = play_people(system, (*FRESH, "login:eve:x:20002:20002::/home/eve:/bin/bash", "lock:eve:*:")).names
 
-    order = ["Former ways of administrators", "Keys of ada", "Administrators", KEYS_ON_TRIAL, "eve is locked out"]
+    order = [
+        "Save access of administrators",
+        "Write keys of ada",
+        "Set sudo rights of administrators",
+        CONFIRM,
+        "Lock account eve",
+    ]
     assert [name for name in names if name in order] == order
 
 
-def test_a_person_without_rights_is_no_trial(system: Recorded) -> None:
-    """Nobody applies as them: their key, their coming and their going keep no administrator waiting."""
-    disk = played(system).disk
+def test_other_people_need_no_confirmation(system: Recorded) -> None:
+    """A new key of a person without sudo rights needs no confirmation."""
+    disk = play_people(system).disk
     disk.write(SUDOERS, Entry(content=disk.read("/etc/bedplate/sudoers"), mode=440))
     others = replace(ACCOUNTS, people=(ACCOUNTS.people[0], replace(ACCOUNTS.people[1], keys=(ADA,))))
 
-    again = Recorder(answering(system, FRESH), disk).play(People(others), stages=("configure",))
+    again = Recorder(with_accounts(system, FRESH), disk).play(People(others), stages=("configure",))
 
-    assert "Keys of bob" in again.changes
-    assert KEYS_ON_TRIAL not in again.names
+    assert "Write keys of bob" in again.changes
+    assert CONFIRM not in again.names
 
 
-def test_a_trial_that_was_cut_off_is_ended_by_the_next_apply(system: Recorded) -> None:
-    """All is written and nobody has come in by it: alone, the node would go back after an apply that ended fine."""
-    disk = played(system).disk
+def test_an_interrupted_confirmation_is_repeated(system: Recorded) -> None:
+    """Otherwise the node would revert the files after an apply without changes."""
+    disk = play_people(system).disk
     disk.write(SUDOERS, Entry(content=disk.read("/etc/bedplate/sudoers"), mode=440))
     kept = Disk.of({KEPT: "/etc/sudoers.d/bedplate\n"}).entries[KEPT]
 
-    settled = Recorder(answering(system, FRESH), disk).play(People(ACCOUNTS), stages=("configure",))
+    confirmed = Recorder(with_accounts(system, FRESH), disk).play(People(ACCOUNTS), stages=("configure",))
     disk.write(KEPT, kept)
-    cut = Recorder(answering(system, FRESH), disk).play(People(ACCOUNTS), stages=("configure",))
+    interrupted = Recorder(with_accounts(system, FRESH), disk).play(People(ACCOUNTS), stages=("configure",))
 
-    assert KEYS_ON_TRIAL not in settled.names
-    assert [name for name in cut.names if name in ("Former ways of administrators", KEYS_ON_TRIAL)] == [
-        "Former ways of administrators",
-        KEYS_ON_TRIAL,
+    assert CONFIRM not in confirmed.names
+    assert [name for name in interrupted.names if name in ("Save access of administrators", CONFIRM)] == [
+        "Save access of administrators",
+        CONFIRM,
     ]
 
 
-def test_shellcheck_finds_nothing_in_the_trial_of_keys() -> None:
-    """The program that goes back must not fail for a slip of the shell."""
+def test_shellcheck_accepts_bedplate_trial_people() -> None:
+    """The script that reverts keys passes shellcheck."""
     shellcheck = str(Path(sys.executable).with_name("shellcheck"))
     text = text_of("people/bedplate-trial-people")
 
-    done = subprocess.run([shellcheck, "-"], input=text, capture_output=True, text=True, check=False)
+    process = subprocess.run([shellcheck, "-"], input=text, capture_output=True, text=True, check=False)
 
-    assert done.stdout == ""
+    assert process.stdout == ""

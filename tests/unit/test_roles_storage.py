@@ -1,4 +1,4 @@
-"""What the role `storage` makes of mounts: units that wait for nobody, tunnels, a guard."""
+"""The role `storage`: mounts, TLS tunnels, exports, buckets, the removal of former mounts, and the mount guard."""
 
 import socket
 import sys
@@ -12,12 +12,31 @@ import pytest
 from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.nodes import MountKind
 from roles.storage.exports import EXPORTS, GANESHA, SETTINGS, server_of
-from roles.storage.mounts import MARK, NOTICE, SHELL, loopback, mounted, shared, tunnel, unit_name, version
-from roles.storage.mounts import TABLE as MOUNTS_TABLE
-from roles.storage.role import TABLE, UNITS, Finding, Found, Storage, gone, hidden
-from tests.testlab.fakes.agent import loaded
+from roles.storage.mounts import (
+    MARK,
+    NOTICE,
+    SHELL,
+    AwsVersion,
+    loopback,
+    mounted,
+    shared,
+    tunnel,
+    unit_name,
+    version,
+)
+from roles.storage.mounts import TABLE as BUCKETS_TABLE
+from roles.storage.role import (
+    TABLE,
+    UNITS,
+    ReadStorage,
+    Storage,
+    StorageState,
+    move_hidden_homes,
+    remove_former,
+)
+from tests.testlab.fakes.agent import load_program
 from tests.testlab.fakes.node import Disk, Recorder, recorded
-from tests.testlab.fakes.node_states import CLOUD, FOUND, HOME, NOTHING, SHARE, stored_played
+from tests.testlab.fakes.node_states import CLOUD, HOME, NO_STORAGE, SHARE, play_storage
 from tests.testlab.fleets.variants import lab_node
 
 
@@ -30,13 +49,13 @@ from tests.testlab.fleets.variants import lab_node
         ("/srv/.hidden", r"srv-\x2ehidden.mount"),
     ],
 )
-def test_a_unit_is_called_like_its_path(path: str, name: str) -> None:
-    """Systemd refuses any other name; these are systemd-escape's own."""
+def test_a_unit_name_is_derived_from_its_path(path: str, name: str) -> None:
+    """The names are those of systemd-escape; systemd refuses others."""
     assert unit_name(path, "mount") == name
 
 
-def test_a_mount_waits_for_its_first_use_and_for_its_server() -> None:
-    """So that neither a boot nor a login hangs on a server that is gone, and the next use tries anew."""
+def test_a_mount_is_made_at_the_first_use() -> None:
+    """Neither boot nor login waits for a failed server; each use tries again."""
     mount, trigger = mounted(HOME).units()
 
     assert "What=nas.cellar.lab.internal:/srv/home\nWhere=/home\nType=nfs4\n" in mount.text
@@ -48,8 +67,8 @@ def test_a_mount_waits_for_its_first_use_and_for_its_server() -> None:
     assert "WantedBy=remote-fs.target" in trigger.text
 
 
-def test_a_mount_is_hard_and_trusts_no_file_of_the_server() -> None:
-    """What runs waits for a server that restarts; a file of root's there makes nobody root here."""
+def test_a_mount_is_hard_and_nosuid() -> None:
+    """Programs wait for a server that restarts; setuid files on the server have no effect."""
     options = {*mounted(HOME).options.split(",")}
 
     assert {"hard", "nosuid", "nodev", "vers=4.2", "proto=tcp"} <= options
@@ -57,30 +76,30 @@ def test_a_mount_is_hard_and_trusts_no_file_of_the_server() -> None:
     assert "soft" not in options
 
 
-def test_files_of_the_cloud_are_mounted_through_the_tunnel_alone() -> None:
-    """Nothing of them leaves the machine in clear text."""
-    at = mounted(CLOUD)
+def test_efs_is_mounted_through_the_tunnel() -> None:
+    """EFS traffic leaves the machine only over TLS."""
+    attached = mounted(CLOUD)
 
-    (mount, _), begins = at.units(), loopback("home")
-    assert f"What={begins}:/\n" in mount.text
-    assert begins.startswith("127.")
+    (mount, _), address = attached.units(), loopback("home")
+    assert f"What={address}:/\n" in mount.text
+    assert address.startswith("127.")
     assert "Requires=bedplate-efs-home.service" in mount.text
-    assert "vers=4.1" in at.options
-    assert "noresvport" in at.options.split(",")
+    assert "vers=4.1" in attached.options
+    assert "noresvport" in attached.options.split(",")
 
 
-def test_everybody_writes_to_a_store_of_the_cloud_that_is_not_for_homes() -> None:
-    """AWS makes its top folder root's alone; it is opened once it is mounted, as a site's server opens its own."""
+def test_an_efs_store_is_writable_for_all_users() -> None:
+    """AWS creates the top folder for root only; a unit changes its mode after the mount, except for homes."""
     mount, _, opener = mounted(replace(CLOUD, store="data", path="/data")).units()
 
     assert f"Wants={opener.name}\n" in mount.text
     assert "Requires=data.mount\nAfter=data.mount\n" in opener.text
     assert "find /data -maxdepth 0 -user root -group root -perm 0755 -exec /usr/bin/chmod 1777 {} +" in opener.text
-    assert [at.opener for at in map(mounted, (CLOUD, replace(HOME, path="/data")))] == [None, None]
+    assert [attached.opener for attached in map(mounted, (CLOUD, replace(HOME, path="/data")))] == [None, None]
 
 
-def test_the_tunnel_believes_no_server_but_the_regions_own() -> None:
-    """By an authority that the node trusts, and by name."""
+def test_the_tunnel_verifies_the_server() -> None:
+    """Stunnel checks the certificate chain and the name of the region's EFS."""
     conf, unit = tunnel(CLOUD)
 
     assert "verifyChain = yes\ncheckHost = home.efs.us-west-2.amazonaws.com\n" in conf.text
@@ -89,36 +108,36 @@ def test_the_tunnel_believes_no_server_but_the_regions_own() -> None:
     assert "DynamicUser=yes" in unit.text
 
 
-def test_a_tunnel_begins_where_its_stores_name_says() -> None:
-    """Another store moves nobody's."""
-    ends = {loopback(name) for name in ("home", "data", "scratch", "results")}
+def test_a_tunnel_address_depends_only_on_the_store() -> None:
+    """Another store does not change the loopback address."""
+    addresses = {loopback(name) for name in ("home", "data", "scratch", "results")}
 
-    assert len(ends) == 4
+    assert len(addresses) == 4
     assert loopback("home") == loopback("home")
 
 
-def test_whoever_applies_keeps_their_home() -> None:
-    """An account of the machine's own, whose keys lie in its home, moves beside what hides it; people's stay."""
-    names = stored_played(Storage(mounts=(HOME,))).names
+def test_a_local_home_is_moved_before_a_mount_hides_it() -> None:
+    """The home of a local account, with its keys, is moved; homes of people are not."""
+    names = play_storage(Storage(mounts=(HOME,))).names
 
-    moved = names.index("Home of ubuntu beside /home/ubuntu")
-    assert moved < names.index("home.automount runs")
+    moved = names.index("Move home of ubuntu from /home/ubuntu")
+    assert moved < names.index("Start home.automount")
     assert not [name for name in names if "ada" in name]
 
 
-def test_a_home_that_no_mount_hides_stays() -> None:
-    """Nor does one that only begins alike."""
+def test_other_homes_are_not_moved() -> None:
+    """A home outside the mount, or with a similar path, stays."""
     homes = {"ubuntu": (1000, "/home/ubuntu"), "worker": (1001, "/home2/worker")}
 
-    assert [due.name for due in hidden(["/data"], homes)] == []
-    (due,) = hidden(["/home"], homes)
-    assert due.name == "Home of ubuntu beside /home/ubuntu"
-    assert due.commands[0].startswith("install -d -m 755 /var/lib/bedplate/home && ")
+    assert [change.name for change in move_hidden_homes(["/data"], homes)] == []
+    (change,) = move_hidden_homes(["/home"], homes)
+    assert change.name == "Move home of ubuntu from /home/ubuntu"
+    assert change.commands[0].startswith("install -d -m 755 /var/lib/bedplate/home && ")
 
 
-def test_the_guard_looks_after_every_mount_and_nothing_else() -> None:
-    """A share of one's own needs none."""
-    disk = stored_played(Storage((HOME, replace(HOME, store="data", path="/data")), (SHARE,))).disk
+def test_the_guard_table_lists_remote_mounts() -> None:
+    """The table has all remote mounts; a local share is not in it."""
+    disk = play_storage(Storage((HOME, replace(HOME, store="data", path="/data")), (SHARE,))).disk
 
     assert disk.read(TABLE).splitlines() == [
         "cellar-home /home nas.cellar.lab.internal",
@@ -127,31 +146,34 @@ def test_the_guard_looks_after_every_mount_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("distribution", ["debian-12", "ubuntu-24.04"])
-def test_both_distributions_have_what_the_role_starts(distribution: str) -> None:
-    """Packages and units are called alike on both."""
-    done = stored_played(Storage((CLOUD,), (SHARE,)), distribution)
+def test_units_are_started_on_both_distributions(distribution: str) -> None:
+    """The units have the same names on Debian and Ubuntu."""
+    played = play_storage(Storage((CLOUD,), (SHARE,)), distribution)
 
-    assert {"bedplate-efs-home.service runs", "home.automount runs", "nfs-server runs", "No portmapper"} <= {
-        *done.names
-    }
-
-
-def test_a_node_without_storage_is_left_alone() -> None:
-    """It is asked one question, for what it had before."""
-    assert stored_played(Storage()).names == []
+    assert {
+        "Start bedplate-efs-home.service",
+        "Start home.automount",
+        "Start nfs-server",
+        "Mask rpcbind",
+    } <= {*played.names}
 
 
-def test_every_unit_of_ours_says_so() -> None:
-    """By it they are found when they are to go."""
-    disk = stored_played(Storage((HOME, replace(CLOUD, path="/cloud")), ())).disk
+def test_a_node_without_storage_has_no_operations() -> None:
+    """The role reads the state once and changes nothing."""
+    assert play_storage(Storage()).names == []
+
+
+def test_all_units_have_the_mark() -> None:
+    """Former units are found by this line."""
+    disk = play_storage(Storage((HOME, replace(CLOUD, path="/cloud")), ())).disk
 
     units = [path for path in disk.entries if path.startswith("/etc/systemd/system/")]
     assert len(units) == 10
     assert {disk.read(path).splitlines()[0] for path in units} == {MARK}
 
 
-def test_a_workbench_of_the_cloud_mounts_by_tls_and_one_of_a_site_by_its_server() -> None:
-    """As the plan of the lab has it."""
+def test_mounts_depend_on_the_platform() -> None:
+    """In the cloud a workbench mounts EFS, on a site it mounts from the file server."""
     assert {mount.kind for mount in lab_node("workbench-cpu-1.us-west-2").mounts} == {MountKind.EFS}
     assert {mount.region for mount in lab_node("workbench-cpu-1.us-west-2").mounts} == {"us-west-2"}
     assert {mount.server for mount in lab_node("titan-01.cellar").mounts} == {"nas.cellar.lab.internal"}
@@ -164,9 +186,9 @@ BUCKETS = (
 )
 
 
-def test_a_node_knows_the_buckets_that_it_reads() -> None:
-    """By the store's name, with the region that each is in; no credential is written down."""
-    disk = stored_played(Storage(buckets=BUCKETS, region="us-west-2")).disk
+def test_buckets_are_listed_by_store() -> None:
+    """The list has the store's name and the bucket's region, and no credentials."""
+    disk = play_storage(Storage(buckets=BUCKETS, region="us-west-2")).disk
 
     assert disk.read("/etc/bedplate/buckets").splitlines() == [
         "data-sets s3://lab-data-sets-1-eu-north-1 eu-north-1",
@@ -175,27 +197,27 @@ def test_a_node_knows_the_buckets_that_it_reads() -> None:
     assert "export S3_DATA_SETS=s3://lab-data-sets-1-eu-north-1\n" in disk.read("/etc/profile.d/bedplate-buckets.sh")
 
 
-def test_the_command_line_of_aws_comes_by_its_sums() -> None:
-    """Of one version on every node, once; what is there is not fetched again."""
-    wanted = Storage(buckets=BUCKETS, region="us-west-2")
+def test_the_aws_cli_is_installed_with_hashes() -> None:
+    """The pinned version is installed once, with hashes."""
+    role = Storage(buckets=BUCKETS, region="us-west-2")
     folder = "/opt/bedplate-aws/lib/python3.11/site-packages"
-    there = {"roles.storage.mounts.AwsVersion": (f"{folder}/awscli-{version()}.dist-info",), **NOTHING, FOUND: None}
+    installed = {AwsVersion.name: (f"{folder}/awscli-{version()}.dist-info",), **NO_STORAGE, ReadStorage.name: None}
 
-    fresh, again = (
-        Recorder(recorded("ubuntu-24.04").but(answers), Disk.of({})).play(wanted, stages=("install",))
-        for answers in ({**there, "roles.storage.mounts.AwsVersion": None}, there)
+    first, second = (
+        Recorder(recorded("ubuntu-24.04").but(answers), Disk.of({})).play(role, stages=("install",))
+        for answers in ({**installed, AwsVersion.name: None}, installed)
     )
 
-    (_, pip) = fresh.step(f"AWS's command line {version()}").commands
+    (_, pip) = first.step(f"Install the AWS CLI {version()}").commands
     assert "--require-hashes" in pip
-    assert f"AWS's command line {version()}" not in again.names
+    assert f"Install the AWS CLI {version()}" not in second.names
 
 
-def test_who_logs_in_reads_how_data_sets_are_had() -> None:
-    """Beside the message of the day: the folders, and a command for each store that works as it stands."""
-    told = stored_played(Storage(mounts=(HOME,), buckets=BUCKETS, region="us-west-2")).disk.read(NOTICE)
+def test_the_notice_lists_folders_and_buckets() -> None:
+    """The notice at login shows the folders, and a working command for each store."""
+    notice = play_storage(Storage(mounts=(HOME,), buckets=BUCKETS, region="us-west-2")).disk.read(NOTICE)
 
-    assert told.splitlines()[:4] == [
+    assert notice.splitlines()[:4] == [
         "  shared folders: /home",
         "  data sets in S3:",
         "    aws s3 ls $S3_DATA_SETS/  s3://lab-data-sets-1-eu-north-1",
@@ -203,29 +225,29 @@ def test_who_logs_in_reads_how_data_sets_are_had() -> None:
     ]
 
 
-def test_who_logs_in_where_no_role_is_reads_that_too() -> None:
-    """A site's machine is lent nothing by AWS; one that shares nothing says nothing."""
-    lent = Storage(buckets=BUCKETS, region="us-west-2", holds_role=False)
+def test_the_notice_mentions_missing_credentials() -> None:
+    """A machine of a site has no IAM role; a node without storage has no notice."""
+    role = Storage(buckets=BUCKETS, region="us-west-2", holds_role=False)
 
-    assert "with credentials of your own:\n" in stored_played(lent).disk.read(NOTICE)
-    assert NOTICE not in stored_played(Storage()).disk.entries
+    assert "with credentials of your own:\n" in play_storage(role).disk.read(NOTICE)
+    assert NOTICE not in play_storage(Storage()).disk.entries
 
 
-def test_a_list_that_left_the_file_goes() -> None:
-    """A variable for a bucket that is no more would send people to nobody's, or to somebody's."""
-    found = tuple(f"told:{path}" for path in (NOTICE, SHELL, MOUNTS_TABLE))
+def test_former_bucket_files_are_removed() -> None:
+    """A variable of a removed bucket could point to a bucket of another owner."""
+    state = tuple(f"told:{path}" for path in (NOTICE, SHELL, BUCKETS_TABLE))
 
-    less = stored_played(Storage(mounts=(HOME,)), found=found)
-    none = stored_played(Storage(), found=found)
+    less = play_storage(Storage(mounts=(HOME,)), state=state)
+    none = play_storage(Storage(), state=state)
 
-    assert {name for name in less.names if name.startswith("No /")} == {
-        f"No {p} any more" for p in (SHELL, MOUNTS_TABLE)
+    assert {name for name in less.names if name.startswith("Remove /")} == {
+        f"Remove {path}" for path in (SHELL, BUCKETS_TABLE)
     }
-    assert {step.name for step in none.steps} == {f"No {path} any more" for path in (NOTICE, SHELL, MOUNTS_TABLE)}
+    assert {step.name for step in none.steps} == {f"Remove {path}" for path in (NOTICE, SHELL, BUCKETS_TABLE)}
 
 
-def test_exports_are_for_the_plans_blocks_and_root_is_nobody() -> None:
-    """Whatever address else asks is refused; each has an id of its own name."""
+def test_exports_are_limited_to_the_planned_clients() -> None:
+    """Root is squashed, and each export has its own id."""
     (exports, settings) = server_of([SHARE], by_kernel=True).files
 
     line = exports.text.splitlines()[1]
@@ -234,8 +256,8 @@ def test_exports_are_for_the_plans_blocks_and_root_is_nobody() -> None:
     assert {"vers2=n", "vers3=n", "vers4.0=n"} <= set(settings.text.splitlines())
 
 
-def test_without_the_kernels_server_another_says_the_same() -> None:
-    """In a container: by version 4 alone, for the same blocks, root nobody; everybody else nothing."""
+def test_nfs_ganesha_has_the_same_exports() -> None:
+    """In a container nfs-ganesha exports the same shares, over NFSv4, to the same clients."""
     (conf,) = server_of([SHARE, replace(SHARE, store="data", path="/srv/data")], by_kernel=False).files
 
     assert conf.text.count("Clients = 192.168.40.0/22;") == 2
@@ -245,20 +267,20 @@ def test_without_the_kernels_server_another_says_the_same() -> None:
 
 
 def test_a_share_without_clients_is_not_exported() -> None:
-    """A line of exports(5) without a client would open the folder to everybody."""
+    """A line of exports(5) without a client would allow all clients."""
     for by_kernel in (True, False):
         assert "/srv/home" not in server_of([replace(SHARE, clients=())], by_kernel=by_kernel).files[0].text
 
 
-def test_another_share_moves_no_id() -> None:
-    """Handles that clients hold stay good."""
+def test_an_export_id_does_not_depend_on_other_shares() -> None:
+    """File handles of clients stay valid."""
     both = server_of([replace(SHARE, store="a", path="/srv/a"), SHARE], by_kernel=True).files[0].text
 
     assert server_of([SHARE], by_kernel=True).files[0].text.splitlines()[1] in both
 
 
-def test_what_a_machine_exports_it_has_at_the_same_path() -> None:
-    """A person's home is theirs on the file server too."""
+def test_a_file_server_has_its_shares_at_the_same_path() -> None:
+    """A bind mount gives the file server the same paths as its clients."""
     (unit,) = shared(SHARE).units()
 
     assert unit.name == "home.mount"
@@ -266,67 +288,67 @@ def test_what_a_machine_exports_it_has_at_the_same_path() -> None:
     assert "WantedBy=local-fs.target" in unit.text
 
 
-def test_the_server_is_started_anew_for_its_settings_alone() -> None:
-    """Its clients would wait; another export it takes in as it runs."""
+def test_the_nfs_server_is_restarted_only_for_its_configuration() -> None:
+    """New exports are loaded without a restart."""
     server = server_of([SHARE], by_kernel=True)
 
-    assert server.anew == {SETTINGS}
-    assert server.told == {EXPORTS: "exportfs -ra"}
+    assert server.restart_files == {SETTINGS}
+    assert server.reload_commands == {EXPORTS: "exportfs -ra"}
 
 
-LEFT = Found(
+FORMER = StorageState(
     {"home.mount": "/home", "home.automount": "/home", "data.mount": "/data", "data.automount": "/data"},
     {"/home": "nas.cellar.lab.internal:/srv/home", "/data": "nas.cellar.lab.internal:/srv/data"},
 )
-WANTED = frozenset({"home.mount", "home.automount"})
+PLANNED = frozenset({"home.mount", "home.automount"})
 
 
-def test_a_mount_that_left_the_file_goes() -> None:
-    """What would mount it again first, then the mount, then their files."""
-    (due,) = gone((mounted(HOME),), WANTED, LEFT)
+def test_a_former_mount_is_removed() -> None:
+    """The automount is removed first, then the mount, then the unit files."""
+    (change,) = remove_former((mounted(HOME),), PLANNED, FORMER)
 
-    assert due.name == "No /data any more"
-    order = [word for command in due.commands for word in ("data.automount", "data.mount") if word in command]
+    assert change.name == "Unmount /data"
+    order = [word for command in change.commands for word in ("data.automount", "data.mount") if word in command]
     assert order == ["data.automount", "data.automount", "data.mount", "data.mount"]
 
 
-def test_a_mount_in_use_stays_and_who_uses_it_is_told() -> None:
-    """No job loses its files; the apply after its end takes it off."""
-    (due,) = gone((mounted(HOME),), WANTED, replace(LEFT, users={"/data": ("python bob", "bash eve")}))
+def test_a_former_mount_in_use_is_reported() -> None:
+    """A mount in use is kept, and the operation names its users."""
+    (change,) = remove_former((mounted(HOME),), PLANNED, replace(FORMER, users={"/data": ("python bob", "bash eve")}))
 
-    assert due.name == "/data is to go, and stays while it is used by python bob, bash eve"
-    assert due.commands == ("true",)
+    assert change.name == "Keep /data mounted: in use by python bob, bash eve"
+    assert change.commands == ("true",)
 
 
-def test_a_path_with_another_server_is_mounted_anew() -> None:
-    """Once nobody uses the old one."""
+def test_a_changed_source_is_mounted_when_unused() -> None:
+    """A mount with another source is stopped if no program uses it."""
     moved = mounted(replace(HOME, server="nas-2.cellar.lab.internal"))
-    busy = replace(LEFT, users={"/home": ("bash ada",)})
+    busy = replace(FORMER, users={"/home": ("bash ada",)})
 
-    (free,) = gone((moved,), WANTED | {"data.mount", "data.automount"}, LEFT)
-    (used,) = gone((moved,), WANTED | {"data.mount", "data.automount"}, busy)
+    (free,) = remove_former((moved,), PLANNED | {"data.mount", "data.automount"}, FORMER)
+    (used,) = remove_former((moved,), PLANNED | {"data.mount", "data.automount"}, busy)
 
     assert free.commands == ("timeout 60 systemctl stop home.mount",)
-    assert used.name.endswith("once it is not used any more by bash ada")
+    assert used.name == "Keep the old source of /home: in use by bash ada"
 
 
-def test_a_node_that_is_as_planned_has_nothing_to_lose() -> None:
-    """The guard's own units are wanted too."""
-    found = Found(dict.fromkeys(UNITS, "") | dict.fromkeys(WANTED, "/home"), {"/home": mounted(HOME).source})
+def test_a_configured_node_keeps_its_units() -> None:
+    """The planned units, including those of the guard, are not removed."""
+    state = StorageState(dict.fromkeys(UNITS, "") | dict.fromkeys(PLANNED, "/home"), {"/home": mounted(HOME).source})
 
-    assert list(gone((mounted(HOME),), WANTED | {*UNITS}, found)) == []
+    assert list(remove_former((mounted(HOME),), PLANNED | {*UNITS}, state)) == []
 
 
-def test_exports_that_left_the_file_end() -> None:
-    """With the server, whichever it was."""
+def test_former_exports_are_stopped() -> None:
+    """The export file is removed and the server disabled."""
     for path, service in ((EXPORTS, "nfs-server"), (GANESHA, "nfs-ganesha")):
-        (step,) = stored_played(Storage(), found=(f"exports:{path}",)).steps
-        assert step.name == "Nothing is exported any more"
+        (step,) = play_storage(Storage(), state=(f"exports:{path}",)).steps
+        assert step.name == f"Stop {service}"
         assert service in step.commands[1]
 
 
-def test_what_a_node_has_is_read_from_one_answer() -> None:
-    """The uppermost mount of a path counts, and what only waits for its first use is none."""
+def test_the_storage_state_is_read_in_one_query() -> None:
+    """The upper mount of a path counts; an unused automount does not."""
     lines = (
         "unit:home.mount:/home",
         "unit:bedplate-storage-guard.timer:",
@@ -336,12 +358,12 @@ def test_what_a_node_has_is_read_from_one_answer() -> None:
         "source:/:ext4:/dev/vda1",
     )
 
-    found = Finding().process(lines)
+    state = ReadStorage().process(lines)
 
-    assert found.units == {"home.mount": "/home", "bedplate-storage-guard.timer": ""}
-    assert found.sources == {"/home": "nas:/srv/home", "/": "/dev/vda1"}
-    assert found.told_users("/home") == "bash ada"
-    assert not found.portmapper
+    assert state.units == {"home.mount": "/home", "bedplate-storage-guard.timer": ""}
+    assert state.sources == {"/home": "nas:/srv/home", "/": "/dev/vda1"}
+    assert state.describe_users("/home") == "bash ada"
+    assert not state.portmapper
 
 
 NOWHERE = "127.0.0.2"
@@ -349,20 +371,20 @@ NOWHERE = "127.0.0.2"
 
 @pytest.fixture
 def guard(tmp_path: Path) -> ModuleType:
-    """Give the guard, with a table of one mount and folders of its own; it may take off nothing."""
-    module = loaded("storage/bedplate-storage-guard")
+    """Return the mount guard with a table and folders of the test; it records the mounts that it would remove."""
+    module = load_program("storage/bedplate-storage-guard")
     table = tmp_path / "mounts"
     table.write_text(f"home /home {NOWHERE}\ndata /data {NOWHERE}\n")
-    module.__dict__.update(TABLE=str(table), SILENT=str(tmp_path / "silent"), ASIDE=str(tmp_path / "lost"), taken=[])
-    module.__dict__["really_take_off"] = module.take_off
-    module.__dict__["take_off"] = lambda path, _, why: module.taken.append((path, why))
+    module.__dict__.update(TABLE=str(table), SILENT=str(tmp_path / "silent"), ASIDE=str(tmp_path / "lost"), removed=[])
+    module.__dict__["real_remove_mount"] = module.remove_mount
+    module.__dict__["remove_mount"] = lambda path, _, why: module.removed.append((path, why))
     module.__dict__["mounted"] = lambda: {"/home"}
     return module
 
 
 @pytest.fixture
 def server(guard: ModuleType) -> Iterator[None]:
-    """Let somebody answer where the guard asks."""
+    """Run a server that the guard can reach."""
     with socket.create_server((NOWHERE, 0)) as listening:
         guard.__dict__["PORT"] = listening.getsockname()[1]
         yield
@@ -370,17 +392,17 @@ def server(guard: ModuleType) -> Iterator[None]:
 
 @pytest.mark.usefixtures("server")
 def test_a_server_that_answers_keeps_its_mounts(guard: ModuleType) -> None:
-    """However often it is asked."""
+    """The guard never removes mounts of a server that answers."""
     guard.__dict__["LIMIT"] = 0.0
 
     guard.watch()
     guard.release()
 
-    assert guard.taken == []
+    assert guard.removed == []
 
 
-def test_a_name_that_nobody_answers_is_no_silent_server(guard: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While names are not answered, what is mounted works on."""
+def test_a_failed_name_lookup_is_no_failed_server(guard: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Existing mounts work without a name server."""
 
     def nameless(*_: object) -> None:
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
@@ -390,22 +412,22 @@ def test_a_name_that_nobody_answers_is_no_silent_server(guard: ModuleType, monke
 
     guard.watch()
 
-    assert guard.taken == []
+    assert guard.removed == []
 
 
-def test_a_silent_server_is_waited_for_until_the_limit(guard: ModuleType) -> None:
-    """Whoever restarts a server has minutes for it; after them nobody waits any more."""
+def test_mounts_are_removed_after_the_limit(guard: ModuleType) -> None:
+    """A server has LIMIT seconds for a restart; then its mounts are removed."""
     guard.watch()
-    before = list(guard.taken)
+    before = list(guard.removed)
     guard.__dict__["LIMIT"] = 0.0
     guard.watch()
 
     assert before == []
-    assert guard.taken == [("/home", f"{NOWHERE} has not answered for 0 s")]
+    assert guard.removed == [("/home", f"{NOWHERE} has not answered for 0 s")]
 
 
-def test_a_server_that_came_back_is_forgiven(guard: ModuleType) -> None:
-    """The wait begins anew with the next silence."""
+def test_an_answer_resets_the_limit(guard: ModuleType) -> None:
+    """The time starts again with the next failure."""
     guard.watch()
     with socket.create_server((NOWHERE, 0)) as listening:
         guard.__dict__["PORT"] = listening.getsockname()[1]
@@ -414,43 +436,41 @@ def test_a_server_that_came_back_is_forgiven(guard: ModuleType) -> None:
     assert not (Path(guard.SILENT) / "home").exists()
 
 
-def test_a_shutdown_waits_for_nobody(guard: ModuleType) -> None:
-    """What is mounted of a silent server goes at once; what is not mounted is not touched."""
+def test_a_shutdown_removes_mounts_of_failed_servers(guard: ModuleType) -> None:
+    """Mounts of a failed server are removed at once; other paths are not touched."""
     guard.release()
 
-    assert [path for path, _ in guard.taken] == ["/home"]
+    assert [path for path, _ in guard.removed] == ["/home"]
 
 
 @pytest.fixture
 def kernel(guard: ModuleType) -> list[tuple[str, int]]:
-    """Give the guard its own `take_off`, and a kernel that notes what it is told about which path."""
-    told: list[tuple[str, int]] = []
-    mount = lambda _from, to, _kind, how, _data: told.append((to.decode(), how))  # noqa: E731
-    umount = lambda path, how: told.append((path.decode(), how))  # noqa: E731
-    guard.__dict__.update(LIBC=SimpleNamespace(mount=mount, umount2=umount), take_off=guard.really_take_off)
-    return told
+    """Restore the guard's `remove_mount`, and return the recorded mount calls, each with its path."""
+    calls: list[tuple[str, int]] = []
+    mount = lambda _from, to, _kind, how, _data: calls.append((to.decode(), how))  # noqa: E731
+    umount = lambda path, how: calls.append((path.decode(), how))  # noqa: E731
+    guard.__dict__.update(LIBC=SimpleNamespace(mount=mount, umount2=umount), remove_mount=guard.real_remove_mount)
+    return calls
 
 
-def aside(guard: ModuleType) -> str:
-    """Return the one path at which a mount stands that was taken off."""
-    ((_, path),) = guard.set_aside()
+def removed_path(guard: ModuleType) -> str:
+    """Return the path of the only removed mount."""
+    ((_, path),) = guard.removed_mounts()
     return str(path)
 
 
-def test_what_waits_for_the_next_use_is_never_taken_off(guard: ModuleType, kernel: list[tuple[str, int]]) -> None:
-    """A mount goes in one blow, and its trigger stays: homes would else be made on the local disk."""
-    guard.take_off("/home", "home", "silent")
-    guard.take_off("/data", "data", "only its trigger is there")
+def test_automounts_are_never_removed(guard: ModuleType, kernel: list[tuple[str, int]]) -> None:
+    """Without the automount, homes would be created on the local disk."""
+    guard.remove_mount("/home", "home", "silent")
+    guard.remove_mount("/data", "data", "only the automount exists")
 
-    assert kernel == [(aside(guard), guard.MS_BIND), ("/home", guard.MNT_FORCE | guard.MNT_DETACH)]
+    assert kernel == [(removed_path(guard), guard.MS_BIND), ("/home", guard.MNT_FORCE | guard.MNT_DETACH)]
 
 
-def test_what_was_taken_off_is_told_an_error_until_the_server_is_back(
-    guard: ModuleType, kernel: list[tuple[str, int]]
-) -> None:
-    """Once is not enough: a program with an open file tries again, and no path leads to what it waits for."""
-    guard.take_off("/home", "home", "silent")
-    kept = aside(guard)
+def test_waiting_programs_get_errors_until_the_server_is_back(guard: ModuleType, kernel: list[tuple[str, int]]) -> None:
+    """Programs with open files retry, so errors are sent on each run."""
+    guard.remove_mount("/home", "home", "silent")
+    path = removed_path(guard)
     del kernel[:]
 
     guard.watch()
@@ -460,26 +480,26 @@ def test_what_was_taken_off_is_told_an_error_until_the_server_is_back(
         guard.watch()
     guard.watch()
 
-    assert kernel == [(kept, guard.MNT_FORCE)] * 2 + [(kept, guard.MNT_DETACH)]
+    assert kernel == [(path, guard.MNT_FORCE)] * 2 + [(path, guard.MNT_DETACH)]
 
 
-def test_nothing_that_was_taken_off_holds_up_a_shutdown(guard: ModuleType, kernel: list[tuple[str, int]]) -> None:
-    """What stands aside goes for good, by force."""
-    guard.take_off("/home", "home", "silent")
-    kept = aside(guard)
+def test_removed_mounts_do_not_block_a_shutdown(guard: ModuleType, kernel: list[tuple[str, int]]) -> None:
+    """Removed mounts are detached by force."""
+    guard.remove_mount("/home", "home", "silent")
+    path = removed_path(guard)
     guard.__dict__["mounted"] = set
 
     guard.release()
 
-    assert kernel[-1] == (kept, guard.MNT_FORCE | guard.MNT_DETACH)
-    assert guard.set_aside() == []
+    assert kernel[-1] == (path, guard.MNT_FORCE | guard.MNT_DETACH)
+    assert guard.removed_mounts() == []
 
 
 @pytest.mark.parametrize("store", ["home", "unknown"])
-def test_a_mount_is_refused_while_its_server_is_silent(
+def test_a_mount_is_refused_if_its_server_does_not_answer(
     guard: ModuleType, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And one that nobody knows is too."""
+    """A mount is also refused for an unknown store."""
     monkeypatch.setattr(sys, "argv", ["guard", "answers", store])
 
     with pytest.raises(SystemExit, match=f"the server of {store} does not answer"):
@@ -487,11 +507,11 @@ def test_a_mount_is_refused_while_its_server_is_silent(
 
 
 @pytest.mark.usefixtures("server")
-def test_a_mount_is_let_through_when_its_server_answers(guard: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With status 0."""
+def test_a_mount_is_allowed_if_its_server_answers(guard: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check exits with code 0."""
     monkeypatch.setattr(sys, "argv", ["guard", "answers", "home"])
 
-    with pytest.raises(SystemExit) as done:
+    with pytest.raises(SystemExit) as exit_info:
         guard.main()
 
-    assert done.value.code == 0
+    assert exit_info.value.code == 0

@@ -1,4 +1,4 @@
-"""The role `workbench`: what people find on a machine that they log in to."""
+"""The role `workbench`: tools, uv, micromamba, the environment of shells, /scratch and bedplate-scratch."""
 
 import os
 import re
@@ -11,7 +11,8 @@ import pytest
 
 from bedplate.plan.fleet import Account
 from bedplate.plan.nodes import Hardware
-from roles.files import text_of
+from roles.files import FileTexts, text_of
+from roles.system import UnitStates
 from roles.workbench.role import (
     BUILDS,
     CUDA,
@@ -22,13 +23,13 @@ from roles.workbench.role import (
     Unreached,
     UvVersion,
     Workbench,
-    taken,
+    download_command,
     version,
     with_program_folder,
 )
-from roles.workbench.scratch import SCRIPT, UNIT, Folders, Quotas, keeps_quotas
+from roles.workbench.scratch import SCRIPT, UNIT, Folders, KernelWithoutQuotas, LocalDisks, Quotas, keeps_quotas
 from roles.workbench.scratch import TABLE as SCRATCH_TABLE
-from tests.testlab.fakes.agent import loaded
+from tests.testlab.fakes.agent import load_program
 from tests.testlab.fakes.node import Entry, Recorded, Recorder, recorded
 from tests.testlab.run import need_program
 
@@ -39,13 +40,13 @@ ADA = Account("ada", 20000, admin=False, keys=())
 BEN = Account("ben", 20001, admin=False, keys=())
 GPUS = Hardware("h100", 8)
 BENCH = Workbench((ADA, BEN), None)
-# What Ubuntu gives every session.
-USUAL = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games"
+# The PATH of Ubuntu's /etc/environment.
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games"
 
 
-def test_tools_come_in_one_call() -> None:
-    """tmux, screen, git, a compiler and htop are there, from the distribution."""
-    command = Recorder(DEBIAN).play(BENCH).step("Tools").commands[-1]
+def test_tools_are_installed_in_one_call() -> None:
+    """tmux, screen, git, a compiler and htop come from the distribution."""
+    command = Recorder(DEBIAN).play(BENCH).step("Install tools").commands[-1]
 
     assert {"tmux", "screen", "git", "build-essential", "htop", "cmake"} <= set(command.split())
 
@@ -55,79 +56,83 @@ def test_tools_come_in_one_call() -> None:
     [(UBUNTU, GPUS, True), (UBUNTU, None, False), (DEBIAN, GPUS, False)],
     ids=["gpus", "no gpus", "debian"],
 )
-def test_nvtop_is_there_for_gpus(table: Recorded, gpus: Hardware | None, *, installed: bool) -> None:
-    """A machine without GPUs needs none, and Debian's main archive has none."""
-    command = Recorder(table).play(Workbench((), gpus)).step("Tools").commands[-1]
+def test_nvtop_is_installed_for_gpus(table: Recorded, gpus: Hardware | None, *, installed: bool) -> None:
+    """Only Ubuntu machines with GPUs get nvtop; Debian has it in `contrib`."""
+    command = Recorder(table).play(Workbench((), gpus)).step("Install tools").commands[-1]
 
     assert ("nvtop" in command.split()) is installed
 
 
-def test_uv_is_the_version_and_the_sums_of_this_projects_own_lock() -> None:
-    """One list of sums, for every architecture, renewed with `make lock`."""
+def test_uv_has_the_version_of_our_own_lock() -> None:
+    """Version and hashes are those of requirements.lock, updated by `make lock`."""
     lock = (ROOT / "requirements.lock").read_text()
     (own,) = re.findall(r"^uv==.*(?:\n    --hash=.*)*", lock, re.MULTILINE)
 
     assert text_of("workbench/uv.txt").split() == own.split()
 
 
-def test_uv_is_taken_by_its_sum() -> None:
-    """Pip takes no wheel whose sum is not on the list, builds nothing, and trusts the machine's authorities."""
+def test_uv_is_installed_with_hashes() -> None:
+    """Pip checks hashes, builds nothing from source, and uses the node's CA certificates."""
     played = Recorder(DEBIAN).play(BENCH)
 
-    install = played.step(f"uv {version()}").commands[-1]
+    install = played.step(f"Install uv {version()}").commands[-1]
     assert all(option in install for option in ("--require-hashes", "--only-binary :all:", "--no-deps", "PIP_CERT="))
     assert played.written("/opt/uv.txt") == text_of("workbench/uv.txt")
     assert played.disk.entries["/usr/local/bin/uv"] == Entry("link", "/opt/uv/bin/uv", mode=777)
 
 
-@pytest.mark.parametrize(("found", "installs"), [("0.1.0", True), (version(), False)], ids=["older", "same"])
-def test_another_version_of_uv_is_replaced(found: str, *, installs: bool) -> None:
-    """What is there is asked, not what was once installed."""
-    table = DEBIAN.but({"roles.workbench.role.UvVersion": (f"uv {found} (x86_64-unknown-linux-gnu)",)})
+@pytest.mark.parametrize(("installed", "installs"), [("0.1.0", True), (version(), False)], ids=["older", "same"])
+def test_another_version_of_uv_is_replaced(installed: str, *, installs: bool) -> None:
+    """The installed version is read from uv itself."""
+    table = DEBIAN.but({UvVersion.name: (f"uv {installed} (x86_64-unknown-linux-gnu)",)})
 
     played = Recorder(table).play(BENCH)
 
-    assert (f"uv {version()}" in played.names) is installs
+    assert (f"Install uv {version()}" in played.names) is installs
 
 
-def test_a_broken_uv_counts_for_none() -> None:
-    """A folder that pip left half done is made anew."""
+def test_a_broken_uv_is_reinstalled() -> None:
+    """An incomplete environment counts as not installed."""
     assert UvVersion().process([]) == ""
 
 
 @pytest.mark.parametrize("machine", sorted(BUILDS))
-def test_micromamba_is_taken_for_the_machines_architecture(machine: str) -> None:
-    """Each architecture has its own program and its own sum."""
+def test_micromamba_matches_the_architecture(machine: str) -> None:
+    """Each architecture has its own program and checksum."""
     played = Recorder(DEBIAN.but({"server.Arch": (machine,)})).play(BENCH)
 
-    (command,) = [each for each in played.commands if "micromamba" in each]
+    (command,) = [command for command in played.commands if "micromamba" in command]
     assert BUILDS[machine].digest in command
     assert BUILDS[machine].url in command
 
 
-@pytest.mark.parametrize(("content", "fine"), [(b"program", True), (b"other", False)], ids=["right", "wrong"])
-def test_only_a_program_of_the_right_sum_comes_under_its_name(tmp_path: Path, content: bytes, *, fine: bool) -> None:
-    """What was fetched is nothing until its sum is right, and is gone when it is wrong."""
+@pytest.mark.parametrize(("content", "accepted"), [(b"program", True), (b"other", False)], ids=["right", "wrong"])
+def test_micromamba_needs_the_right_checksum(tmp_path: Path, content: bytes, *, accepted: bool) -> None:
+    """A download with a wrong checksum is removed."""
     source, target = tmp_path / "source", tmp_path / "micromamba"
     source.write_bytes(content)
     build = BUILDS["x86_64"]
     digest = subprocess.run(["sha256sum"], input=b"program", capture_output=True, check=True).stdout[:64].decode()
-    script = taken(build).replace(build.url, f"file://{source}").replace(PATH, str(target))
+    script = download_command(build).replace(build.url, f"file://{source}").replace(PATH, str(target))
 
-    done = subprocess.run(["sh", "-c", script.replace(build.digest, digest)], capture_output=True, check=False)
+    process = subprocess.run(["sh", "-c", script.replace(build.digest, digest)], capture_output=True, check=False)
 
-    assert (done.returncode == 0) is fine
-    assert {path.name for path in tmp_path.iterdir()} == ({"source", "micromamba"} if fine else {"source"})
+    assert (process.returncode == 0) is accepted
+    assert {path.name for path in tmp_path.iterdir()} == ({"source", "micromamba"} if accepted else {"source"})
 
 
-def test_a_node_that_does_not_reach_the_releases_does_without(tmp_path: Path) -> None:
-    """A closed network is no reason to leave a machine unconfigured: it notes what it did not reach."""
+def test_micromamba_is_skipped_if_unreachable(tmp_path: Path) -> None:
+    """A node without internet access is configured without micromamba, and notes the URL."""
     build, note = BUILDS["x86_64"], tmp_path / "state" / "note"
-    script = taken(build).replace(build.url, f"file://{tmp_path}/none").replace(PATH, str(tmp_path / "micromamba"))
+    script = (
+        download_command(build)
+        .replace(build.url, f"file://{tmp_path}/none")
+        .replace(PATH, str(tmp_path / "micromamba"))
+    )
 
-    done = subprocess.run(["sh", "-c", script.replace(NOTE, str(note))], capture_output=True, check=False)
+    process = subprocess.run(["sh", "-c", script.replace(NOTE, str(note))], capture_output=True, check=False)
 
-    assert done.returncode == 0
+    assert process.returncode == 0
     assert note.read_text() == f"file://{tmp_path}/none\n"
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
 
@@ -137,145 +142,145 @@ def test_a_node_that_does_not_reach_the_releases_does_without(tmp_path: Path) ->
     [(None, True), (("https://example.org/older",), True), ((BUILDS["x86_64"].url,), False)],
     ids=["nothing", "another version", "this one"],
 )
-def test_what_was_not_reached_today_is_not_tried_again(noted: tuple[str, ...] | None, *, tries: bool) -> None:
-    """The second apply changes nothing on a closed network too; another version is another address."""
-    table = DEBIAN.but({"roles.workbench.role.Unreached": noted})
+def test_an_unreachable_download_is_not_retried_the_same_day(noted: tuple[str, ...] | None, *, tries: bool) -> None:
+    """A second apply without internet access changes nothing; another version is tried."""
+    table = DEBIAN.but({Unreached.name: noted})
 
     played = Recorder(table).play(BENCH)
 
-    assert (f"micromamba {VERSION}" in played.names) is tries
+    assert (f"Install micromamba {VERSION}" in played.names) is tries
 
 
-def test_a_note_of_yesterday_counts_no_more(tmp_path: Path) -> None:
-    """A network that was closed may be open again."""
+def test_an_unreachable_download_is_retried_after_a_day(tmp_path: Path) -> None:
+    """The network may be open again."""
     note = tmp_path / "note"
     command = Unreached().command().replace(NOTE, str(note))
-    told = []
+    outputs = []
     for age in (60, 25 * 3600):
         note.write_text("https://example.org/\n")
         os.utime(note, (time.time() - age,) * 2)
-        told.append(subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout)
+        outputs.append(subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout)
 
-    assert told == ["https://example.org/\n", ""]
+    assert outputs == ["https://example.org/\n", ""]
 
 
 def test_a_login_shell_keeps_caches_on_scratch(tmp_path: Path) -> None:
-    """Caches fill no home, where a person has scratch; what somebody set himself stays."""
+    """Caches go to /scratch if the user has a folder there; variables of the user are kept."""
     (tmp_path / "ada").mkdir()
     script = text_of("workbench/shell.sh").replace("/scratch", str(tmp_path))
     say = 'echo "${UV_CACHE_DIR-none} ${PIP_CACHE_DIR-none}"'
 
-    def told(**env: str) -> str:
+    def run_shell(**env: str) -> str:
         command = ["env", "-i", *(f"{key}={value}" for key, value in env.items()), "sh", "-euc", f"{script}\n{say}"]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
-    assert told(USER="ada") == f"{tmp_path}/ada/.cache/uv {tmp_path}/ada/.cache/pip"
-    assert told(USER="ada", PIP_CACHE_DIR="/mine") == f"{tmp_path}/ada/.cache/uv /mine"
-    assert told(USER="zoe") == told() == "none none"
+    assert run_shell(USER="ada") == f"{tmp_path}/ada/.cache/uv {tmp_path}/ada/.cache/pip"
+    assert run_shell(USER="ada", PIP_CACHE_DIR="/mine") == f"{tmp_path}/ada/.cache/uv /mine"
+    assert run_shell(USER="zoe") == run_shell() == "none none"
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
-        ("", f'PATH="{USUAL}:{CUDA}"\n'),
-        ("LANG=C\n", f'LANG=C\nPATH="{USUAL}:{CUDA}"\n'),
-        (f'PATH="{USUAL}:/snap/bin"\n', f'PATH="{USUAL}:/snap/bin:{CUDA}"\n'),
+        ("", f'PATH="{DEFAULT_PATH}:{CUDA}"\n'),
+        ("LANG=C\n", f'LANG=C\nPATH="{DEFAULT_PATH}:{CUDA}"\n'),
+        (f'PATH="{DEFAULT_PATH}:/snap/bin"\n', f'PATH="{DEFAULT_PATH}:/snap/bin:{CUDA}"\n'),
         ("PATH=/usr/bin\nLANG=C\n", f'LANG=C\nPATH="/usr/bin:{CUDA}"\n'),
         (f"PATH=/opt/bin:{CUDA}:/usr/bin\n", f"PATH=/opt/bin:{CUDA}:/usr/bin\n"),
     ],
-    ids=["debian", "other words", "ubuntu", "a hand's", "a hand's own place"],
+    ids=["debian", "other lines", "ubuntu", "own path", "own path with cuda"],
 )
-def test_cudas_folder_is_added_to_what_a_session_is_given(text: str, wanted: str) -> None:
-    """Beside what the distribution or somebody says there; nothing is said twice."""
-    assert with_program_folder(text, CUDA) == wanted
-    assert with_program_folder(wanted, CUDA) == wanted
+def test_cuda_is_appended_to_the_path_of_sessions(text: str, expected: str) -> None:
+    """The folder is added once, after the PATH of the distribution or of the administrator."""
+    assert with_program_folder(text, CUDA) == expected
+    assert with_program_folder(expected, CUDA) == expected
 
 
-def test_cudas_programs_come_last_in_a_login_shell(tmp_path: Path) -> None:
-    """Before they are installed, too; where there is no CUDA, nothing says where it lies."""
+def test_cuda_is_last_in_the_path_of_a_login_shell(tmp_path: Path) -> None:
+    """PATH contains CUDA also before its installation; CUDA_HOME is set only afterwards."""
     script = text_of("workbench/shell.sh").replace("/usr/local/cuda", str(tmp_path / "cuda"))
     say = f'{script}\n{script}\necho "$PATH ${{CUDA_HOME-none}}"'
 
-    def told() -> str:
+    def run_shell() -> str:
         command = ["env", "-i", "PATH=/usr/bin:/bin", "sh", "-euc", say]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
-    before = told()
+    before = run_shell()
     (tmp_path / "cuda").mkdir()
 
     assert before == f"/usr/bin:/bin:{tmp_path}/cuda/bin none"
-    assert told() == f"/usr/bin:/bin:{tmp_path}/cuda/bin {tmp_path}/cuda"
+    assert run_shell() == f"/usr/bin:/bin:{tmp_path}/cuda/bin {tmp_path}/cuda"
 
 
 def test_a_second_run_changes_nothing() -> None:
-    """What is in force is left alone."""
-    settled = DEBIAN.but(
+    """A second run changes nothing."""
+    configured = DEBIAN.but(
         {
             "deb.DebPackages": tuple(f"ii  {name}  0  all  -" for name in TOOLS),
-            "roles.workbench.role.UvVersion": (f"uv {version()} (x)",),
-            "roles.workbench.role.Unreached": (BUILDS["x86_64"].url,),
-            "roles.workbench.scratch.Folders": ("ada ada:ada 700", "ben ben:ben 700"),
-            "roles.files.Texts": ("==bedplate== /etc/environment", f'PATH="{USUAL}:{CUDA}"'),
-            "roles.system.States": ("active", f"multi-user.target.wants/{UNIT}"),
+            UvVersion.name: (f"uv {version()} (x)",),
+            Unreached.name: (BUILDS["x86_64"].url,),
+            Folders.name: ("ada ada:ada 700", "ben ben:ben 700"),
+            FileTexts.name: ("==bedplate== /etc/environment", f'PATH="{DEFAULT_PATH}:{CUDA}"'),
+            UnitStates.name: ("active", f"multi-user.target.wants/{UNIT}"),
         }
     )
-    recorder = Recorder(settled)
+    recorder = Recorder(configured)
     recorder.play(BENCH)
 
     assert recorder.play(BENCH).changes == []
 
 
 MOUNTED = "30 25 259:1 / /scratch rw,relatime shared:9 - ext4 /dev/nvme1n1 rw,usrquota"
-MOUNTS, FOLDERS = "server.Mounts", "roles.workbench.scratch.Folders"
-QUOTAS, LOCAL = "roles.workbench.scratch.Quotas", "roles.workbench.scratch.LocalDisks"
-UNCOUNTED = "roles.workbench.scratch.Uncounted"
-ROLES_WORKBENCH_SCRATCH_DEBIAN = recorded("debian-12").but(
-    {FOLDERS: ("ada ada:ada 700", "ben ben:ben 700", "lost+found root:root 700")}
+MOUNTS = "server.Mounts"
+WITH_FOLDERS = recorded("debian-12").but(
+    {Folders.name: ("ada ada:ada 700", "ben ben:ben 700", "lost+found root:root 700")}
 )
 A, B = "/dev/disk/by-id/nvme-a", "/dev/disk/by-id/nvme-b"
 MODEL = "/sys/block/nvme{}n1"
 
 
-def done(recorder: Recorder, bench: Workbench = BENCH) -> list[str]:
-    """Return the names of the operations that have the node do something about scratch."""
+def scratch_operations(recorder: Recorder, bench: Workbench = BENCH) -> list[str]:
+    """Return the names of the operations that run bedplate-scratch."""
     return [step.name for step in recorder.play(bench).steps if SCRIPT in step.commands]
 
 
-def test_a_node_is_told_whose_scratch_is_and_what_it_is_made_of() -> None:
-    """It does the rest by itself, at each boot."""
-    played = Recorder(ROLES_WORKBENCH_SCRATCH_DEBIAN).play(Workbench((ADA, BEN), None, (A, B)))
+def test_the_scratch_table_lists_disks_and_people() -> None:
+    """The unit creates /scratch from the table at each boot."""
+    played = Recorder(WITH_FOLDERS).play(Workbench((ADA, BEN), None, (A, B)))
 
     assert played.written(SCRATCH_TABLE) == f"disk {A}\ndisk {B}\nperson ada 20000\nperson ben 20001\n"
-    assert played.step("/scratch at each boot").commands == (
+    assert played.step("Start bedplate-scratch.service").commands == (
         f"systemctl --no-reload --quiet enable {UNIT}",
         f"systemctl start {UNIT}",
     )
 
 
-def test_what_is_right_is_left_alone() -> None:
-    """One question tells of all folders, whoever owns them."""
-    assert done(Recorder(ROLES_WORKBENCH_SCRATCH_DEBIAN)) == []
+def test_correct_folders_are_not_changed() -> None:
+    """One query reads all folders."""
+    assert scratch_operations(Recorder(WITH_FOLDERS)) == []
 
 
 @pytest.mark.parametrize("wrong", ["ben ben:ben 755", "ben root:root 700", ""], ids=["open", "another's", "none"])
-def test_only_those_whose_folder_is_wrong_are_named(wrong: str) -> None:
-    """Work that may be lost is its owner's alone, on whatever disk it lies."""
-    table = ROLES_WORKBENCH_SCRATCH_DEBIAN.but({FOLDERS: tuple(line for line in ("ada ada:ada 700", wrong) if line)})
+def test_only_people_with_a_wrong_folder_are_named(wrong: str) -> None:
+    """A folder must belong to its person, with mode 700."""
+    table = WITH_FOLDERS.but({Folders.name: tuple(line for line in ("ada ada:ada 700", wrong) if line)})
 
-    assert done(Recorder(table)) == ["Scratch of ben"]
+    assert scratch_operations(Recorder(table)) == ["Create /scratch folders of ben"]
 
 
 @pytest.mark.parametrize("share", ["#20001,ok,ok,4,0,7,,1,0,0,", ""], ids=["another", "none"])
-def test_nobody_takes_more_than_half_of_scratch(share: str) -> None:
-    """Where the file system counts by user, each person's hard limit is half of its size."""
-    told = tuple(line for line in (",,,,,1000000", "#20000,ok,ok,4,0,500000,,1,0,0,", share) if line)
+def test_a_quota_is_half_of_scratch(share: str) -> None:
+    """With user quotas, the hard limit of each person is half of the file system."""
+    output = tuple(line for line in (",,,,,1000000", "#20000,ok,ok,4,0,500000,,1,0,0,", share) if line)
 
-    assert done(Recorder(ROLES_WORKBENCH_SCRATCH_DEBIAN.but({MOUNTS: (MOUNTED,), QUOTAS: told}))) == ["Scratch of ben"]
+    assert scratch_operations(Recorder(WITH_FOLDERS.but({MOUNTS: (MOUNTED,), Quotas.name: output}))) == [
+        "Create /scratch folders of ben"
+    ]
 
 
-def test_scratch_without_quotas_is_shared_without_limits() -> None:
-    """A file system that does not count is not asked to: the table has no answer about quotas."""
-    assert done(Recorder(ROLES_WORKBENCH_SCRATCH_DEBIAN.but({MOUNTS: (MOUNTED.replace(",usrquota", ""),)}))) == []
+def test_without_quotas_no_limit_is_read() -> None:
+    """For a file system without quotas, quotas are not queried."""
+    assert scratch_operations(Recorder(WITH_FOLDERS.but({MOUNTS: (MOUNTED.replace(",usrquota", ""),)}))) == []
 
 
 @pytest.mark.parametrize(
@@ -283,20 +288,18 @@ def test_scratch_without_quotas_is_shared_without_limits() -> None:
     [((A,), (), True), ((), (MODEL.format(1),), True), ((), (), False)],
     ids=["named", "of the host", "none"],
 )
-def test_disks_are_mounted_where_there_are_some(
-    disks: tuple[str, ...], local: tuple[str, ...], *, mounts: bool
-) -> None:
-    """Those of the file, or those that a machine of EC2 has of its host."""
-    table = ROLES_WORKBENCH_SCRATCH_DEBIAN.but({LOCAL: local})
+def test_disks_are_mounted_if_present(disks: tuple[str, ...], local: tuple[str, ...], *, mounts: bool) -> None:
+    """The disks of the plan, or the instance store disks of an EC2 machine."""
+    table = WITH_FOLDERS.but({LocalDisks.name: local})
 
-    assert (done(Recorder(table), Workbench((ADA, BEN), None, disks)) == ["Disks at /scratch"]) is mounts
+    assert (scratch_operations(Recorder(table), Workbench((ADA, BEN), None, disks)) == ["Mount /scratch"]) is mounts
 
 
-def test_what_is_mounted_already_serves() -> None:
-    """Whoever mounted it, nothing is mounted over it."""
-    table = ROLES_WORKBENCH_SCRATCH_DEBIAN.but({MOUNTS: (MOUNTED.replace(",usrquota", ""),), LOCAL: (MODEL.format(1),)})
+def test_a_mounted_file_system_is_used() -> None:
+    """Nothing is mounted over an existing mount at /scratch."""
+    table = WITH_FOLDERS.but({MOUNTS: (MOUNTED.replace(",usrquota", ""),), LocalDisks.name: (MODEL.format(1),)})
 
-    assert done(Recorder(table), Workbench((ADA, BEN), None, (A,))) == []
+    assert scratch_operations(Recorder(table), Workbench((ADA, BEN), None, (A,))) == []
 
 
 @pytest.mark.parametrize(
@@ -304,62 +307,66 @@ def test_what_is_mounted_already_serves() -> None:
     [((A,), 0, False), ((A, B), 0, True), ((), 1, False), ((), 8, True), ((A,), 8, False)],
     ids=["one named", "two named", "one of the host", "eight of the host", "one named of many"],
 )
-def test_only_what_has_several_disks_gets_what_joins_them(disks: tuple[str, ...], local: int, *, striped: bool) -> None:
-    """What joins them watches and mails, and most machines have nothing for it."""
-    table = ROLES_WORKBENCH_SCRATCH_DEBIAN.but({LOCAL: tuple(MODEL.format(number) for number in range(local))})
+def test_mdadm_is_installed_only_for_several_disks(disks: tuple[str, ...], local: int, *, striped: bool) -> None:
+    """Mdadm runs a monitor that sends mail, which other machines do not need."""
+    table = WITH_FOLDERS.but({LocalDisks.name: tuple(MODEL.format(number) for number in range(local))})
 
     names = Recorder(table).play(Workbench((ADA,), None, disks)).names
 
-    assert ("One device of several disks" in names) is striped
+    assert ("Install mdadm" in names) is striped
 
 
 @pytest.mark.parametrize(
-    ("disks", "kernel", "asked"),
+    ("disks", "kernel", "installs"),
     [((A,), "6.8.0-1021-aws", True), ((A,), "", False), ((), "6.8.0-1021-aws", False)],
     ids=["lacking", "able", "no disks"],
 )
-def test_a_kernel_that_cannot_count_gets_what_it_lacks(disks: tuple[str, ...], kernel: str, *, asked: bool) -> None:
-    """Kernels of clouds have rarer modules in a package of their own, for their own release."""
-    table = ROLES_WORKBENCH_SCRATCH_DEBIAN.but({UNCOUNTED: (kernel,) if kernel else ()})
+def test_a_kernel_without_quotas_gets_the_module_package(
+    disks: tuple[str, ...], kernel: str, *, installs: bool
+) -> None:
+    """Cloud kernels have quota modules in a separate package of their release."""
+    table = WITH_FOLDERS.but({KernelWithoutQuotas.name: (kernel,) if kernel else ()})
 
     played = Recorder(table).play(Workbench((ADA, BEN), None, disks))
 
-    assert (f"Quotas of {kernel}" in played.names) is asked
-    if asked:
-        assert played.step(f"Quotas of {kernel}").arguments["packages"] == [f"linux-modules-extra-{kernel}"]
+    assert (f"Install quota modules of kernel {kernel}" in played.names) is installs
+    if installs:
+        assert played.step(f"Install quota modules of kernel {kernel}").arguments["packages"] == [
+            f"linux-modules-extra-{kernel}"
+        ]
 
 
 @pytest.mark.parametrize(
     ("options", "keeps"),
     [(["rw", "usrquota"], True), (["rw", "uquota"], True), (["usrjquota=aquota.user"], True), (["noquota"], False)],
 )
-def test_the_options_of_the_mount_tell_whether_it_counts(options: list[str], *, keeps: bool) -> None:
-    """ext4's words and xfs's words both count."""
+def test_mount_options_show_quotas(options: list[str], *, keeps: bool) -> None:
+    """The options of ext4 and xfs are recognised."""
     assert keeps_quotas({"/scratch": {"device": "/dev/nvme1n1", "type": "xfs", "options": options}}) is keeps
 
 
-def test_quotas_are_read_by_number() -> None:
-    """Names of people who are gone are numbers all the same."""
-    told = [",,,,,5", "#0,ok,ok,20,0,0,,2,0,0,", "#20000,-ok,ok,9,0,7,,1,0,0,", "repquota: noise"]
+def test_quotas_are_read_by_user_id() -> None:
+    """Ids of removed accounts are read as well."""
+    output = [",,,,,5", "#0,ok,ok,20,0,0,,2,0,0,", "#20000,-ok,ok,9,0,7,,1,0,0,", "repquota: noise"]
 
-    assert Quotas().process(told) == {"": 5, "0": 0, "20000": 7}
+    assert Quotas().process(output) == {"": 5, "0": 0, "20000": 7}
 
 
 def test_folders_are_read_by_a_real_find(tmp_path: Path) -> None:
-    """Owners and mode of each folder, and nothing of files."""
+    """The command prints owner and mode of folders, and skips files."""
     (tmp_path / "ada").mkdir(mode=0o700)
     (tmp_path / "file").write_text("")
-    asked = Folders().command(str(tmp_path)).get_raw_value()
+    command = Folders().command(str(tmp_path)).get_raw_value()
 
-    told = subprocess.run(["sh", "-c", asked], check=True, capture_output=True, text=True).stdout.splitlines()
+    output = subprocess.run(["sh", "-c", command], check=True, capture_output=True, text=True).stdout.splitlines()
 
-    assert Folders().process(told) == {"ada": f"{tmp_path.owner()}:{tmp_path.group()} 700"}
+    assert Folders().process(output) == {"ada": f"{tmp_path.owner()}:{tmp_path.group()} 700"}
 
 
 PROGRAM = "workbench/bedplate-scratch"
 MIB = 1 << 20
 TABLE = "disk /dev/disk/by-id/a\nperson ada 20000\nperson ben 20001\n"
-# A partition of Linux from sector 2048 on, as a table of the old kind has it.
+# An MBR entry of a Linux partition from sector 2048.
 PARTITION = r"\0\0\0\0\203\0\0\0\0\010\0\0\0\020\0\0"
 FOREIGN = {
     "a file system": 'mke2fs -q -t ext4 -L data "$0"',
@@ -372,23 +379,23 @@ FOREIGN = {
 
 @pytest.fixture
 def program(tmp_path: Path) -> ModuleType:
-    """Give the program with folders of its own; what it mounts and limits is noted in `asked`, and not done."""
-    module, really = loaded(PROGRAM), loaded(PROGRAM).told
+    """Return the program with folders of the test; it records mounts and quotas in `calls` instead."""
+    module, real_run = load_program(PROGRAM), load_program(PROGRAM).run
     places = {"SYS": "sys", "SCRATCH": "scratch", "TABLE": "table", "MOUNTS": "mounts", "DEV": "dev"}
     module.__dict__.update({name: str(tmp_path / place) for name, place in places.items()})
-    module.__dict__.update(PATIENCE=0, asked=[], can_count=lambda: True)
+    module.__dict__.update(PATIENCE=0, calls=[], kernel_has_quotas=lambda: True)
     (tmp_path / "mounts").write_text("")
 
-    def told(*command: str) -> str:
-        module.asked.append(command)
-        return "" if command[0] in ("mount", "setquota", "mdadm") else str(really(*command))
+    def run(*command: str) -> str:
+        module.calls.append(command)
+        return "" if command[0] in ("mount", "setquota", "mdadm") else str(real_run(*command))
 
-    module.__dict__["told"] = told
+    module.__dict__["run"] = run
     return module
 
 
 def disk(tmp_path: Path, name: str) -> str:
-    """Return a disk of 16 MiB on which there is nothing."""
+    """Return a blank disk of 16 MiB."""
     path = tmp_path / name
     with path.open("wb") as stream:
         stream.truncate(16 * MIB)
@@ -396,7 +403,7 @@ def disk(tmp_path: Path, name: str) -> str:
 
 
 def array(program: ModuleType, *members: str) -> None:
-    """Let the kernel say that disks are one device."""
+    """Make the kernel report that disks form one device."""
     slaves = Path(program.SYS) / "class/block/md7/slaves"
     slaves.mkdir(parents=True)
     for member in members:
@@ -404,21 +411,21 @@ def array(program: ModuleType, *members: str) -> None:
         (Path(program.SYS) / f"class/block/{member}/holders/md7").mkdir(parents=True)
 
 
-def test_a_blank_disk_gets_a_file_system_that_counts(program: ModuleType, tmp_path: Path) -> None:
-    """The kernel keeps account of everybody from the first byte, and limits count once it is mounted."""
+def test_a_blank_disk_gets_a_file_system_with_quotas(program: ModuleType, tmp_path: Path) -> None:
+    """Quotas are part of the file system, and enabled when it is mounted."""
     need_program("mkfs.ext4")
     blank = disk(tmp_path, "blank")
 
     program.mount([blank])
 
-    told = subprocess.run(["dumpe2fs", "-h", blank], capture_output=True, text=True, check=True).stdout
-    assert "User quota inode" in told
+    features = subprocess.run(["dumpe2fs", "-h", blank], capture_output=True, text=True, check=True).stdout
+    assert "User quota inode" in features
     assert program.probed(blank, "LABEL") == "scratch"
-    assert program.asked[-1][:5] == ("mount", "-t", "ext4", "-o", "noatime,nosuid,nodev,usrquota")
+    assert program.calls[-1][:5] == ("mount", "-t", "ext4", "-o", "noatime,nosuid,nodev,usrquota")
 
 
-def test_scratch_of_before_is_mounted_as_it_is(program: ModuleType, tmp_path: Path) -> None:
-    """A boot that was no stop keeps what people have there."""
+def test_an_earlier_scratch_is_mounted_unchanged(program: ModuleType, tmp_path: Path) -> None:
+    """A reboot keeps the content."""
     need_program("mkfs.ext4")
     kept = disk(tmp_path, "kept")
     program.mount([kept])
@@ -427,92 +434,92 @@ def test_scratch_of_before_is_mounted_as_it_is(program: ModuleType, tmp_path: Pa
     program.mount([kept])
 
     assert Path(kept).read_bytes() == before
-    assert [command[0] for command in program.asked] == ["mkfs.ext4", *["dumpe2fs", "mount"] * 2]
+    assert [command[0] for command in program.calls] == ["mkfs.ext4", *["dumpe2fs", "mount"] * 2]
 
 
-@pytest.mark.parametrize("began", [True, False], ids=["counting", "uncounted"])
-def test_a_disk_is_mounted_by_whatever_kernel_comes_up(
-    program: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, began: bool
+@pytest.mark.parametrize("first", [True, False], ids=["with quotas", "without quotas"])
+def test_a_disk_is_mounted_by_any_kernel(
+    program: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, first: bool
 ) -> None:
-    """One that cannot count mounts nothing that counts by itself: it is told, and the next that can counts again."""
+    """A kernel without quotas disables them with a warning; the next kernel with quotas enables them."""
     need_program("mkfs.ext4")
     kept = disk(tmp_path, "kept")
-    counted = []
-    for able in (began, not began, began):
-        program.__dict__["can_count"] = lambda able=able: able
+    mounts = []
+    for supported in (first, not first, first):
+        program.__dict__["kernel_has_quotas"] = lambda supported=supported: supported
         program.mount([kept])
-        counted.append(("usrquota" in program.asked[-1][4], program.has_count(kept)))
+        mounts.append(("usrquota" in program.calls[-1][4], program.has_quotas(kept)))
 
-    assert counted == [(able, able) for able in (began, not began, began)]
-    assert capsys.readouterr().err.count("/scratch is shared without limits: this kernel has no quota_v2") == 2 - began
+    assert mounts == [(supported, supported) for supported in (first, not first, first)]
+    assert capsys.readouterr().err.count("/scratch has no quotas: kernel module quota_v2 is missing") == 2 - first
     assert subprocess.run(["e2fsck", "-fn", kept], capture_output=True, check=False).returncode == 0
 
 
-def test_a_machine_that_has_no_modules_cannot_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing there that could load one is an answer, too."""
+def test_without_modprobe_there_are_no_quotas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing modprobe means no quota support."""
     monkeypatch.setenv("PATH", "/nowhere")
 
-    assert loaded(PROGRAM).can_count() is False
+    assert load_program(PROGRAM).kernel_has_quotas() is False
 
 
-@pytest.mark.parametrize("what", sorted(FOREIGN))
-def test_a_disk_with_anything_on_it_is_left_as_it_is(program: ModuleType, tmp_path: Path, what: str) -> None:
-    """A name that was written down wrong costs nobody's data."""
+@pytest.mark.parametrize("content", sorted(FOREIGN))
+def test_a_used_disk_is_not_changed(program: ModuleType, tmp_path: Path, content: str) -> None:
+    """A wrong disk name in the fleet file destroys no data."""
     for needed in ("mkswap", "mke2fs", "blkid"):
         need_program(needed)
-    theirs = disk(tmp_path, "theirs")
-    subprocess.run(["sh", "-ec", FOREIGN[what], theirs], check=True, capture_output=True)
-    before = Path(theirs).read_bytes()
+    used = disk(tmp_path, "used")
+    subprocess.run(["sh", "-ec", FOREIGN[content], used], check=True, capture_output=True)
+    before = Path(used).read_bytes()
 
-    with pytest.raises(SystemExit, match="neither blank nor scratch of before"):
-        program.mount([theirs])
+    with pytest.raises(SystemExit, match="neither blank nor an earlier /scratch"):
+        program.mount([used])
 
-    assert Path(theirs).read_bytes() == before
-    assert program.asked == []
+    assert Path(used).read_bytes() == before
+    assert program.calls == []
 
 
-def test_a_disk_that_cannot_be_read_is_no_blank_one(program: ModuleType) -> None:
-    """Blkid would take it for one."""
-    with pytest.raises(SystemExit, match="/dev/nowhere cannot be read"):
+def test_an_unreadable_disk_is_not_blank(program: ModuleType) -> None:
+    """Blkid would report it as blank."""
+    with pytest.raises(SystemExit, match="cannot read /dev/nowhere"):
         program.mount(["/dev/nowhere"])
 
 
-def test_blank_disks_become_one(program: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Striped, under the name by which the next boot knows it."""
+def test_blank_disks_are_joined(program: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disks form a RAID 0 with a name that the next boot finds."""
     disks = [disk(tmp_path, "a"), disk(tmp_path, "b")]
     for name in ("a", "b"):
         (Path(program.SYS) / f"class/block/{name}/holders").mkdir(parents=True)
-    noting = program.told
+    record = program.run
 
-    def joined(*words: str) -> None:
-        noting(*words)
+    def join(*words: str) -> None:
+        record(*words)
         array(program, "a", "b")
 
-    monkeypatch.setattr(program, "told", joined)
+    monkeypatch.setattr(program, "run", join)
 
     assert program.array_of(disks) == "/dev/md7"
-    assert program.asked[0][:3] == ("mdadm", "--create", "/dev/md/scratch")
-    assert {"--level=0", "--raid-devices=2", *disks} <= set(program.asked[0])
+    assert program.calls[0][:3] == ("mdadm", "--create", "/dev/md/scratch")
+    assert {"--level=0", "--raid-devices=2", *disks} <= set(program.calls[0])
 
 
-def test_disks_that_are_one_already_are_taken_as_they_are(program: ModuleType) -> None:
-    """Udev puts them together before the program starts."""
+def test_an_assembled_array_is_used(program: ModuleType) -> None:
+    """Udev assembles the array before the program starts."""
     array(program, "a", "b")
 
     assert program.array_of(["/dev/a", "/dev/b"]) == "/dev/md7"
-    assert program.asked == []
+    assert program.calls == []
 
 
-def test_disks_that_are_one_with_others_are_left_as_they_are(program: ModuleType) -> None:
-    """The file names two of three: which it means, somebody has to say."""
+def test_an_array_with_other_disks_is_refused(program: ModuleType) -> None:
+    """If the fleet file names two of three disks, the program changes nothing."""
     array(program, "a", "b", "c")
 
-    with pytest.raises(SystemExit, match="md7 is not of /dev/a, /dev/b alone"):
+    with pytest.raises(SystemExit, match="md7 has other disks than /dev/a, /dev/b"):
         program.array_of(["/dev/a", "/dev/b"])
 
 
-def test_disks_of_the_host_are_known_by_their_model(program: ModuleType) -> None:
-    """Volumes of EBS are NVMe too, and are never taken; nor is what a container sees of its host."""
+def test_instance_store_disks_are_found_by_model(program: ModuleType) -> None:
+    """EBS volumes are also NVMe and never used, nor are disks of a container's host."""
     models = {"nvme0n1": "Amazon Elastic Block Store", "nvme1n1": program.LOCAL, "nvme2n1": f"{program.LOCAL}  "}
     Path(program.DEV).mkdir()
     for name, model in models.items():
@@ -526,8 +533,8 @@ def test_disks_of_the_host_are_known_by_their_model(program: ModuleType) -> None
     assert program.local_disks() == [f"{program.DEV}/nvme1n1"]
 
 
-def test_a_disk_that_does_not_come_is_named(program: ModuleType, tmp_path: Path) -> None:
-    """And /scratch on the root disk is not taken for it."""
+def test_a_missing_disk_is_reported(program: ModuleType, tmp_path: Path) -> None:
+    """No folders are created on the root disk instead."""
     Path(program.TABLE).write_text(f"disk {tmp_path}/gone\nperson me {os.getuid()}\n")
 
     with pytest.raises(SystemExit, match="gone: no such disk"):
@@ -537,23 +544,21 @@ def test_a_disk_that_does_not_come_is_named(program: ModuleType, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("options", "asked"),
+    ("options", "limited"),
     [("rw,usrquota", True), ("rw,noquota", False), ("rw", False)],
-    ids=["counted", "switched off", "uncounted"],
+    ids=["quotas", "disabled", "no quotas"],
 )
-def test_everybody_gets_a_private_folder_and_a_share_where_it_is_counted(
-    program: ModuleType, options: str, *, asked: bool
-) -> None:
-    """Half of what the file system holds, in KiB, by number: names may be unknown while a server is gone."""
+def test_people_get_private_folders_and_quotas(program: ModuleType, options: str, *, limited: bool) -> None:
+    """The quota is half of the file system in KiB, set by user id."""
     uid = os.getuid()
     Path(program.TABLE).write_text(f"person me {uid}\n")
     Path(program.MOUNTS).write_text(f"30 25 8:1 / {program.SCRATCH} rw,nodev - ext4 /dev/a {options}\n")
 
     program.main()
 
-    found = (Path(program.SCRATCH) / "me").stat()
-    room = os.statvfs(program.SCRATCH)
-    half = room.f_blocks * room.f_frsize // 2048
-    assert (found.st_mode & 0o777, found.st_uid) == (0o700, uid)
+    folder = (Path(program.SCRATCH) / "me").stat()
+    size = os.statvfs(program.SCRATCH)
+    half = size.f_blocks * size.f_frsize // 2048
+    assert (folder.st_mode & 0o777, folder.st_uid) == (0o700, uid)
     limit = ("setquota", "--user", str(uid), "0", str(half), "0", "0", program.SCRATCH)
-    assert program.asked == ([limit] if asked else [])
+    assert program.calls == ([limit] if limited else [])

@@ -1,4 +1,4 @@
-"""A line to the real agent, which this machine's own shell runs in folders of a test."""
+"""A connection to the real agent on this machine, in folders of a test, and a small role to apply over it."""
 
 import importlib.machinery
 import importlib.util
@@ -11,26 +11,25 @@ from types import ModuleType
 from typing import ClassVar
 
 from pyinfra.operations import files, server
-from pyinfra.operations.util import any_changed
 
 from bedplate.nodes.apply import Event, Order, Step, Target, event_of
 from bedplate.plan.nodes import standing_nodes
-from roles.base import Changes, Role
-from roles.engine.connection import Line, Opening
+from roles.base import Changes, Role, changed
+from roles.engine.connection import AgentOptions, Connection
 from roles.engine.work import work_through
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
-_HERE = ("sh", "-c")
+_SHELL = ("sh", "-c")
 
 
-def line_here(folder: Path, lock: str = "alone", *, patience: float = 0.0) -> Line:
-    """Return a line to this machine."""
-    return Line("here", _HERE, opening(folder, lock, patience=patience))
+def connect(folder: Path, lock: str = "alone", *, patience: float = 0.0) -> Connection:
+    """Return a connection to an agent on this machine."""
+    return Connection("here", _SHELL, agent_options(folder, lock, patience=patience))
 
 
-def opening(folder: Path, lock: str = "alone", *, patience: float = 0.0) -> Opening:
-    """Return what the agent is told first: who asks, for which lock, and where it keeps what it knows."""
-    return Opening(lock, "ada on her desk", patience, str(folder / "run"), str(folder / "memory"))
+def agent_options(folder: Path, lock: str = "alone", *, patience: float = 0.0) -> AgentOptions:
+    """Return the agent's options, with its folders in a folder of the test."""
+    return AgentOptions(lock, "ada on laptop-1", patience, str(folder / "run"), str(folder / "memory"))
 
 
 GATE, NAS = standing_nodes(plan_of(EXAMPLES / "lab.yaml"))[:2]
@@ -38,7 +37,7 @@ GATE, NAS = standing_nodes(plan_of(EXAMPLES / "lab.yaml"))[:2]
 
 @dataclass(frozen=True, slots=True)
 class Notebook(Role):
-    """A file, a service that reads it (a file that counts its starts), and a command that may fail."""
+    """A file, a service that reads it (each start adds a line to a file), and a command that may fail."""
 
     folder: Path
     text: str = "one\n"
@@ -46,29 +45,30 @@ class Notebook(Role):
     name: ClassVar[str] = "notebook"
 
     def install(self) -> None:
-        """Make its folder."""
-        files.directory(name="Folder", path=str(self.folder))
+        """Create the folder."""
+        files.directory(name="Create folder", path=str(self.folder))
 
     def configure(self) -> Changes:
-        """Write its file."""
-        return [files.put(name="Settings", src=io.StringIO(self.text), dest=str(self.folder / "settings"))]
+        """Write the file."""
+        path = str(self.folder / "settings")
+        return {path: files.put(name="Write settings", src=io.StringIO(self.text), dest=path)}
 
     def activate(self, changes: Changes) -> None:
-        """Start it anew when its file has changed."""
+        """Restart the service after a change of its file."""
         if self.failing:
-            server.shell(name="A step between", commands=[self.failing], _if=any_changed(*changes))
+            server.shell(name="Run step", commands=[self.failing], _if=changed(changes))
         start = f"echo start >> {self.folder}/starts"
-        server.shell(name="Start anew", commands=[start], _if=any_changed(*changes))
+        server.shell(name="Restart service", commands=[start], _if=changed(changes))
 
 
-def order_of(folder: Path, *, check: bool = False, command: Sequence[str] = ("sh", "-c")) -> Order:
-    """Return an order for one node, which is reached by a command."""
+def order_of(folder: Path, *, check: bool = False, command: Sequence[str] = _SHELL) -> Order:
+    """Return an order for one node, which a command reaches."""
     targets = (Target(GATE, tuple(command)),)
     return Order(targets, "ada", check=check, folder=str(folder / "run"), memory=str(folder / "memory"))
 
 
-def carried_out(order: Order, *roles: Role) -> list[Event]:
-    """Carry out an order, and return all that was told but what is only for a live line."""
+def run_order(order: Order, *roles: Role) -> list[Event]:
+    """Run an order and return its events, without those for a progress display."""
     out = io.StringIO()
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as stays_open, os.fdopen(writing, "wb"):
@@ -91,8 +91,8 @@ def starts(folder: Path) -> int:
 _ROLES = Path(__file__).parents[3] / "roles"
 
 
-def loaded(program: str) -> ModuleType:
-    """Return a program by its way from `roles`, read anew each time."""
+def load_program(program: str) -> ModuleType:
+    """Return a program below roles/ as a new module."""
     path = _ROLES / program
     loader = importlib.machinery.SourceFileLoader(path.name.replace("-", "_"), str(path))
     spec = importlib.util.spec_from_loader(loader.name, loader)

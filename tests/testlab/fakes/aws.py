@@ -1,4 +1,4 @@
-"""A stand-in for a machine's metadata service, version 2: without a token of its own making it answers nothing."""
+"""Fakes of AWS: the instance metadata service, signed API requests, an HTTP endpoint for moto, and stubbed clients."""
 
 import json
 import re
@@ -28,7 +28,7 @@ from botocore.stub import Stubber
 from bedplate.account.client import Door
 from bedplate.rehearsal.simulation import Aws
 
-_TOKEN = "AQAEAtoken=="  # noqa: S105  # a word of the stand-in's own
+_TOKEN = "AQAEAtoken=="  # noqa: S105  # the fake's only token
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -60,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler], listener: socket | None = None) -> Iterator[str]:
-    """Serve HTTP on a free port of this machine, or where a socket is bound already; give the address."""
+    """Serve HTTP on a free port, or on a bound socket; yield the URL."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler, bind_and_activate=listener is None) as server:
         if listener:
             server.socket.close()
@@ -75,9 +75,9 @@ def serving(handler: type[BaseHTTPRequestHandler], listener: socket | None = Non
 def metadata_service(
     facts: Mapping[str, str], listener: socket | None = None, hops: int | None = None
 ) -> Iterator[str]:
-    """Serve the facts of one machine, by their paths below meta-data; what is changed later is told changed.
+    """Serve the instance metadata service, version 2; `facts` are the values by path, which may change later.
 
-    `hops` is how many networks a token gets through, as in EC2; there the limit is set on nothing else.
+    `hops` is the hop limit of the token's response, as in EC2.
     """
     with serving(type("Handler", (_Handler,), {"facts": facts, "hops": hops}), listener) as url:
         yield url
@@ -93,7 +93,7 @@ _SUM = "X-Amz-Content-Sha256"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it came; names of headers are in AWS's own case, `X-Amz-Date`."""
+    """An HTTP request; header names are in the case of AWS, `X-Amz-Date`."""
 
     method: str
     path: str
@@ -103,37 +103,37 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a signature holds for."""
+    """The region and service of a signature."""
 
     region: str
     service: str
 
 
 def signed_for(request: Request, keys: Credentials) -> Scope | None:
-    """Return what a request is signed for by these keys; None where it is not, or where its body is another."""
-    told = _AUTHORIZATION.fullmatch(request.headers.get("Authorization", ""))
-    if told is None or not _is_whole(request, set(told["signed"].split(";")), keys):
+    """Return the scope of a request's signature by these keys; None if it is missing or wrong."""
+    match = _AUTHORIZATION.fullmatch(request.headers.get("Authorization", ""))
+    if match is None or not _is_complete(request, set(match["signed"].split(";")), keys):
         return None
-    scope = Scope(told["region"], told["service"])
-    return scope if _signature(request, set(told["signed"].split(";")), scope, keys) == told["signature"] else None
+    scope = Scope(match["region"], match["service"])
+    return scope if _signature(request, set(match["signed"].split(";")), scope, keys) == match["signature"] else None
 
 
-def _is_whole(request: Request, names: set[str], keys: Credentials) -> bool:
-    """Tell whether what must be signed is, by the right token, and whether the body has the sum that was signed."""
-    stated = request.headers.get(_SUM, "UNSIGNED")
-    if not stated.startswith(("UNSIGNED", "STREAMING")) and stated != sha256(request.body).hexdigest():
+def _is_complete(request: Request, names: set[str], keys: Credentials) -> bool:
+    """Return whether the required headers are signed, the token is right, and the body has the signed checksum."""
+    checksum = request.headers.get(_SUM, "UNSIGNED")
+    if not checksum.startswith(("UNSIGNED", "STREAMING")) and checksum != sha256(request.body).hexdigest():
         return False
     return names >= _NEEDED and request.headers.get("X-Amz-Security-Token") == keys.token
 
 
 def _signature(request: Request, names: set[str], scope: Scope, keys: Credentials) -> str:
     headers = {name: value for name, value in request.headers.items() if name.lower() in names}
-    again = AWSRequest(request.method, f"http://{headers['Host']}{request.path}", headers=headers, data=request.body)
-    again.context["timestamp"] = headers["X-Amz-Date"]
-    # S3 takes paths as they are.
+    copy = AWSRequest(request.method, f"http://{headers['Host']}{request.path}", headers=headers, data=request.body)
+    copy.context["timestamp"] = headers["X-Amz-Date"]
+    # S3 does not normalise paths.
     kind = S3SigV4Auth if scope.service == "s3" else SigV4Auth
     signer = kind(keys, scope.service, scope.region)
-    return str(signer.signature(signer.string_to_sign(again, signer.canonical_request(again)), again))
+    return str(signer.signature(signer.string_to_sign(copy, signer.canonical_request(copy)), copy))
 
 
 _SPACE = "{https://route53.amazonaws.com/doc/2013-04-01/}"
@@ -143,23 +143,23 @@ _PASSED_ON = ("Content-Type", "X-Amz-Target", "Authorization", "X-Amz-Date", "X-
 
 @dataclass
 class FrontDoor:
-    """The endpoints of one account for whoever holds the keys, and all that was asked there."""
+    """An HTTP endpoint of one account, for holders of its keys; it records all requests."""
 
     aws: Aws
     keys: Credentials
     url: str = ""
     asked: list[dict[str, str]] = field(default_factory=list)
     deaf: set[str] = field(default_factory=set)
-    """Actions that are refused."""
+    """Actions that return an error."""
     done: Callable[[str], None] = lambda _action: None
-    """Told of each action that moto has carried out."""
+    """Called after each successful action."""
     _lock: Lock = field(default_factory=Lock)
 
     def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, str]:
-        """Return status and text of the answer to a request."""
+        """Return status and body of the response to a request."""
         scope = signed_for(Request(method, path, headers, body), self.keys)
         if scope is None:
-            return 403, _REFUSED.format(code="SignatureDoesNotMatch", message="this request is not signed so")
+            return 403, _REFUSED.format(code="SignatureDoesNotMatch", message="The request signature does not match.")
         form = dict(parse_qsl(body.decode()))
         action = form.get("Action") or headers.get("X-Amz-Target", f"{method} {path.partition('?')[0]}")
         with self._lock:
@@ -172,7 +172,7 @@ class FrontDoor:
             return 400, _REFUSED.format(code="AccessDenied", message=f"{action} is not allowed")
         if action == "CompleteLifecycleAction":
             return 200, "<CompleteLifecycleActionResponse/>"
-        if host.startswith("route53") and method == "POST" and (message := self._misfit(path, body)):
+        if host.startswith("route53") and method == "POST" and (message := self._batch_error(path, body)):
             return 400, _REFUSED.format(code="InvalidChangeBatch", message=message)
         name = "route53" if host.startswith("route53") else host
         passed = {key: value for key, value in headers.items() if key in _PASSED_ON}
@@ -181,28 +181,28 @@ class FrontDoor:
             self.done(action)
         return reply.status_code, reply.text
 
-    def _misfit(self, path: str, body: bytes) -> str:
-        """Return why Route 53 takes none of a batch: it creates nothing over, and deletes nothing but what is there."""
+    def _batch_error(self, path: str, body: bytes) -> str:
+        """Return why Route 53 rejects a batch: a created record exists, or a deleted record differs."""
         zone = path.split("/")[3]
         listed = self.aws.call("route53", "list_resource_record_sets", HostedZoneId=zone)["ResourceRecordSets"]
-        there = {
-            (one["Name"].rstrip("."), one["Type"]): (str(one["TTL"]), one["ResourceRecords"][0]["Value"])
-            for one in listed
-            if one["Type"] in ("A", "SSHFP", "TXT")
+        existing = {
+            (record["Name"].rstrip("."), record["Type"]): (str(record["TTL"]), record["ResourceRecords"][0]["Value"])
+            for record in listed
+            if record["Type"] in ("A", "SSHFP", "TXT")
         }
         for change in ET.fromstring(body).iter(f"{_SPACE}Change"):  # noqa: S314  # our own script wrote it
-            words = {part.tag.removeprefix(_SPACE): (part.text or "") for part in change.iter()}
-            key, value = (words["Name"], words["Type"]), (words["TTL"], words["Value"])
-            if words["Action"] == "CREATE" and key in there:
+            fields = {part.tag.removeprefix(_SPACE): (part.text or "") for part in change.iter()}
+            key, value = (fields["Name"], fields["Type"]), (fields["TTL"], fields["Value"])
+            if fields["Action"] == "CREATE" and key in existing:
                 return f"Tried to create resource record set {key} but it already exists"
-            if words["Action"] == "DELETE" and there.pop(key, None) != value:
+            if fields["Action"] == "DELETE" and existing.pop(key, None) != value:
                 return f"Tried to delete resource record set {key} but the values provided do not match"
         return ""
 
 
 @contextmanager
 def front_door(aws: Aws) -> Iterator[FrontDoor]:
-    """Serve the simulated AWS over HTTP to a role of its account."""
+    """Serve the simulated AWS over HTTP, for a role of its account."""
     role = f"arn:aws:iam::{aws.account}:role/node"
     held = aws.call("sts", "assume_role", RoleArn=role, RoleSessionName="node")["Credentials"]
     door = FrontDoor(aws, Credentials(held["AccessKeyId"], held["SecretAccessKey"], held["SessionToken"]))
@@ -210,7 +210,7 @@ def front_door(aws: Aws) -> Iterator[FrontDoor]:
     class Handler(BaseHTTPRequestHandler):
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            # Header names as AWS writes them: curl writes some of them in small letters.
+            # In the case of AWS: curl sends some header names in lower case.
             headers = {key.title(): value for key, value in self.headers.items()}
             status, text = door.answer(self.command, self.path, headers, body)
             self.send_response(status)
@@ -236,7 +236,7 @@ ACCOUNT = "111122223333"
 
 
 class _Strict(Stubber):  # type: ignore[misc]  # botocore has no types
-    """A stub whose complaints are no errors of botocore's: those would be told to an operator."""
+    """A stub that fails the test instead of raising a botocore error, which the product would report."""
 
     def _assert_expected_call_order(self, model: Any, params: Any) -> None:  # noqa: ANN401
         try:
@@ -252,33 +252,33 @@ class _Strict(Stubber):  # type: ignore[misc]  # botocore has no types
 
 
 class StubbedSession:
-    """Stands where boto3's session would; what it is told to answer, it answers once, in that order."""
+    """A fake boto3 session; each prepared response is returned once, in order."""
 
     def __init__(self) -> None:
         self._maker = boto3.session.Session("key", "secret")
         self._stubs: dict[tuple[str, str], tuple[BaseClient, Stubber]] = {}
         self._lock = threading.Lock()
 
-    def client(self, service_name: str, *, region_name: str, config: Config) -> BaseClient:  # noqa: ARG002  stubs wait for nobody
+    def client(self, service_name: str, *, region_name: str, config: Config) -> BaseClient:  # noqa: ARG002  stubs have no timeouts
         """Return the stubbed client of a service in a region."""
         with self._lock:
             return self._stub(service_name, region_name)[0]
 
     def answers(self, service: str, region: str, operation: str, reply: Mapping[str, Any], **asked: Any) -> None:  # noqa: ANN401
-        """Answer one question."""
+        """Prepare the response to one request."""
         self._stub(service, region)[1].add_response(operation, dict(reply), asked)
 
     def refuses(self, service: str, region: str, operation: str, code: str, status: int = 400) -> None:
-        """Refuse one question, whatever its arguments."""
-        self._stub(service, region)[1].add_client_error(operation, code, "what AWS says of it", status)
+        """Prepare an error for one request with any arguments."""
+        self._stub(service, region)[1].add_client_error(operation, code, "message of AWS", status)
 
     def belongs_to(self, account: str, region: str) -> None:
-        """Answer whose credentials they are, when that region is asked."""
+        """Prepare the caller identity for a region."""
         arn = f"arn:aws:sts::{account}:assumed-role/ops/somebody"
         self.answers("sts", region, "get_caller_identity", {"Account": account, "UserId": "AROA", "Arn": arn})
 
     def assert_all_asked(self) -> None:
-        """Fail where an answer was prepared that nobody asked for."""
+        """Fail if a prepared response was not requested."""
         for _, stubber in self._stubs.values():
             stubber.assert_no_pending_responses()
 
@@ -293,7 +293,7 @@ class StubbedSession:
 
 @contextmanager
 def stubbed_account(patch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
-    """Give commands a session whose answers the test prepares; all of them must have been asked for in the end."""
+    """Give commands a session with prepared responses, all of which must be requested."""
     session = StubbedSession()
     patch.setattr("bedplate.account.client.opened_session", lambda: session)
     yield session
@@ -301,20 +301,20 @@ def stubbed_account(patch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
 
 
 def door_of(session: StubbedSession) -> Door:
-    """Return the door of a stubbed session."""
+    """Return the client of a stubbed session."""
     return Door(session)
 
 
 def product(type_name: str, usd: str, *, unit: str = "Hrs") -> str:
-    """Return the entry of an instance type."""
+    """Return the price list entry of an instance type."""
     dimension = {"unit": unit, "pricePerUnit": {"USD": usd}}
     terms = {"OnDemand": {"SKU.TERM": {"priceDimensions": {"SKU.TERM.RATE": dimension}}}}
     return json.dumps({"product": {"attributes": {"instanceType": type_name}}, "terms": terms})
 
 
 def asked_of_the_price_list(region: str) -> dict[str, object]:
-    """Return what a question for the prices of machines in a region holds."""
-    wanted = {
+    """Return the parameters of a price list request for a region."""
+    fields = {
         "operatingSystem": "Linux",
         "tenancy": "Shared",
         "preInstalledSw": "NA",
@@ -322,5 +322,5 @@ def asked_of_the_price_list(region: str) -> dict[str, object]:
         "operation": "RunInstances",
         "regionCode": region,
     }
-    filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
+    filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()]
     return {"ServiceCode": "AmazonEC2", "Filters": filters}

@@ -1,10 +1,10 @@
-"""A line that breaks once in each operation of an apply: `python -m tests.testlab.fakes.brittle_connection BOOK WAY...`.
+"""A connection that breaks once in each operation of an apply: `python -m ...brittle_connection LOG COMMAND...`.
 
-WAY, such as `ssh NODE`, is given the far end's command. Which operations it has broken in stand in the file BOOK: so
-applies that follow one another come further each time. It breaks after the first, the second or the third frame of an
-operation, by turns, or where the operation ends before that; never between two questions, which change nothing. The
-frame comes through, and nobody hears what came of it: what is done within a second is done, anything longer is in the
-middle of its work when the WAY is killed, as by a lost connection.
+COMMAND, such as `ssh NODE`, gets the far end's command as its last argument. The file LOG has the operations in which
+the connection has broken, so that each apply gets further than the one before. The connection breaks after the first,
+second or third frame of an operation in turn, or at its last frame; never between two queries, which change nothing.
+The last frame arrives, but its reply is lost: a command of less than a second completes, a longer one is interrupted
+when COMMAND is killed.
 """
 
 import subprocess
@@ -14,52 +14,52 @@ from threading import Event, Thread
 from typing import IO
 
 from roles.engine.agent import receive, send
-from tests.testlab.fakes.broken_connection import bring_back, introduce
+from tests.testlab.fakes.broken_connection import copy_replies, send_agent
 
 CONFIRMING, ENDING = "confirming", "ending"
-"""What the book calls the two moments that are no operations: somebody comes in anew; all is done."""
-_DEPTHS, _UNHEARD_SECONDS = 3, 1.0
+"""Log entries of two steps that are no operations: the confirming login, and the end of the apply."""
+_DEPTHS, _REPLY_SECONDS = 3, 1.0
 
 
 def main() -> None:
-    """Carry frames until the line breaks, or either end hangs up."""
-    book, way = Path(sys.argv[1]), sys.argv[2:]
+    """Forward frames until the connection breaks or either end closes it."""
+    log, command = Path(sys.argv[1]), sys.argv[2:]
     broken = Event()
-    with subprocess.Popen(way, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as far:
-        assert far.stdin
-        assert far.stdout
-        answers = Thread(target=bring_back, args=(far.stdout, broken), daemon=True)
-        answers.start()
-        introduce(far.stdin)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as node:
+        assert node.stdin
+        assert node.stdout
+        replies = Thread(target=copy_replies, args=(node.stdout, broken), daemon=True)
+        replies.start()
+        send_agent(node.stdin)
         try:
-            _carry(far.stdin, book, broken)
+            _forward(node.stdin, log, broken)
         except EOFError:
-            far.stdin.close()
-            far.wait()
+            node.stdin.close()
+            node.wait()
         else:
-            answers.join(_UNHEARD_SECONDS)
-            far.kill()
+            replies.join(_REPLY_SECONDS)
+            node.kill()
 
 
-def victims(book: Path) -> list[str]:
-    """Return the operations in which the line broke, in their order."""
-    return book.read_text(encoding="utf-8").splitlines() if book.exists() else []
+def victims(log: Path) -> list[str]:
+    """Return the operations in which the connection broke, in order."""
+    return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
 
 
-def _carry(to: IO[bytes], book: Path, broken: Event) -> None:
-    """Carry frames up to the one at which the line breaks; raises EOFError where it never does."""
-    opening, _ = receive(sys.stdin.buffer)
-    send(to, opening)
-    known, victim, left = victims(book), "", 0
+def _forward(to: IO[bytes], log: Path, broken: Event) -> None:
+    """Forward frames up to the one at which the connection breaks. Raises EOFError if it does not break."""
+    options, _ = receive(sys.stdin.buffer)
+    send(to, options)
+    known, victim, left = victims(log), "", 0
     while True:
         header, body = receive(sys.stdin.buffer)
-        name = _name(header, confirms=opening["lock"] == "none")
+        name = _operation(header, confirms=options["lock"] == "none")
         if victim and name not in {victim, ""}:
             broken.set()
             return
         if name and not victim and name not in known:
             victim, left = name, 1 + len(known) % _DEPTHS
-            book.write_text("".join(f"{each}\n" for each in (*known, victim)), encoding="utf-8")
+            log.write_text("".join(f"{line}\n" for line in (*known, victim)), encoding="utf-8")
         left -= name == victim != ""
         if victim and left == 0:
             broken.set()
@@ -68,8 +68,8 @@ def _carry(to: IO[bytes], book: Path, broken: Event) -> None:
             return
 
 
-def _name(header: dict[str, object], *, confirms: bool) -> str:
-    """Return what a frame belongs to; nothing for a question or a beat."""
+def _operation(header: dict[str, object], *, confirms: bool) -> str:
+    """Return the operation of a frame, empty for a query or a heartbeat."""
     if header["do"] == "end":
         return ENDING
     return CONFIRMING if confirms and header["do"] == "run" else str(header.get("note", ""))

@@ -1,4 +1,7 @@
-"""What every line of the tests that breaks does while it holds: it lets the agent in, and brings its answers."""
+"""A connection that breaks at an operation: `python -m ...broken_connection NUMBER MOMENT COMMAND`.
+
+It breaks `before` or `after` the frame of operation NUMBER. The other connections of tests that break share its parts.
+"""
 
 import subprocess
 import sys
@@ -8,43 +11,43 @@ from typing import IO
 from roles.engine.agent import receive, send
 
 
-def introduce(to: IO[bytes]) -> None:
-    """Send the far end the agent that the near end ships: its size in a line, and its text."""
+def send_agent(to: IO[bytes]) -> None:
+    """Forward the agent: its size in a line, and its text."""
     size = sys.stdin.buffer.readline()
     to.write(size + sys.stdin.buffer.read(int(size)))
     to.flush()
 
 
-def bring_back(out: IO[bytes], broken: Event) -> None:
-    """Bring what the far end says, until the line is broken."""
-    while some := out.read1(65536):  # type: ignore[attr-defined]
+def copy_replies(out: IO[bytes], broken: Event) -> None:
+    """Copy the node's replies until the connection is broken."""
+    while data := out.read1(65536):  # type: ignore[attr-defined]
         if broken.is_set():
             return
-        sys.stdout.buffer.write(some)
+        sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
 
 def main() -> None:
-    """Carry frames until the line breaks."""
+    """Forward frames until the connection breaks."""
     number, moment, command = int(sys.argv[1]), sys.argv[2], sys.argv[3]
     broken = Event()
     with subprocess.Popen(["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as agent:
         assert agent.stdin
         assert agent.stdout
-        Thread(target=bring_back, args=(agent.stdout, broken), daemon=True).start()
-        introduce(agent.stdin)
-        _carry(agent.stdin, number, moment, broken)
+        Thread(target=copy_replies, args=(agent.stdout, broken), daemon=True).start()
+        send_agent(agent.stdin)
+        _forward(agent.stdin, number, moment, broken)
         agent.stdin.close()
         agent.wait()
 
 
-def _carry(to: IO[bytes], number: int, moment: str, broken: Event) -> None:
-    noted: set[str] = set()
-    while len(noted) < number:
+def _forward(to: IO[bytes], number: int, moment: str, broken: Event) -> None:
+    operations: set[str] = set()
+    while len(operations) < number:
         header, body = receive(sys.stdin.buffer)
         if header.get("note"):
-            noted.add(str(header["note"]))
-        if len(noted) == number:
+            operations.add(str(header["note"]))
+        if len(operations) == number:
             broken.set()
         if not (broken.is_set() and moment == "before"):
             send(to, header, body)

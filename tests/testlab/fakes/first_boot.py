@@ -1,4 +1,4 @@
-"""A machine that runs its first boot's script for real, in a folder of its own; what would change this one is noted."""
+"""A machine that runs the script of its first boot in a folder; commands that change the system are recorded."""
 
 import json
 import os
@@ -14,8 +14,8 @@ from stacks.program import administrators
 from tests.testlab.fakes.aws import FrontDoor, front_door, metadata_service
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
-# Commands that would change this machine: stand-ins that note how they were called.
-_NOTED = ("hostnamectl", "systemctl", "mkfs.ext4", "chattr", "mount", "groupadd", "useradd")
+# Commands that would change this machine: their fakes record the arguments.
+_RECORDED = ("hostnamectl", "systemctl", "mkfs.ext4", "chattr", "mount", "groupadd", "useradd")
 _FOLDERS = (
     "etc/cloud/cloud.cfg.d",
     "etc/ssh/sshd_config.d",
@@ -29,7 +29,7 @@ _KEYGEN = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f")
 
 @dataclass
 class Node:
-    """A machine: the folder that is its root, what its metadata service tells, and where its requests go."""
+    """A machine: its root folder, its metadata, and its AWS endpoint."""
 
     root: Path
     facts: dict[str, str]
@@ -38,31 +38,31 @@ class Node:
 
     @property
     def noted(self) -> list[str]:
-        """The commands that would have changed the machine, in order."""
+        """The recorded commands, in order."""
         log = self.root / "noted"
         return log.read_text().splitlines() if log.exists() else []
 
     @property
     def host_key(self) -> Path:
-        """The file of its public host key."""
+        """The path of its public host key."""
         return self.root / "etc/ssh/ssh_host_ed25519_key.pub"
 
     @property
     def sshfp(self) -> str:
-        """Its host key as OpenSSH itself would have a name server tell it, by SHA-256."""
+        """The SSHFP record (SHA-256) of its host key, from ssh-keygen."""
         command = ["ssh-keygen", "-r", "node", "-f", str(self.host_key)]
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        (record,) = (line for line in told.splitlines() if " SSHFP 4 2 " in line)
+        records = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        (record,) = (line for line in records.splitlines() if " SSHFP 4 2 " in line)
         return record.partition(" SSHFP ")[2]
 
     def command(self, name: str, script: str) -> None:
-        """Put a stand-in for a command in front of the machine's own."""
+        """Replace a command by a script."""
         file = self.root / "bin" / name
         file.write_text(f"#!/bin/bash\n{script}\n")
         file.chmod(0o755)
 
     def start(self, script: str, *steps: str) -> subprocess.Popen[str]:
-        """Start a script, or some of its steps, without waiting for it."""
+        """Start a script, or some of its steps."""
         (self.root / "script").write_text(script)
         env = {
             "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}",
@@ -76,15 +76,15 @@ class Node:
         return subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def boot(self, script: str, *steps: str) -> tuple[int, str]:
-        """Run a script to its end; return its exit status and what it logged."""
+        """Run a script; return its exit code and its output."""
         running = self.start(script, *steps)
-        told, log = running.communicate(timeout=60)
-        return running.returncode, told + log
+        output, log = running.communicate(timeout=60)
+        return running.returncode, output + log
 
 
 @contextmanager
 def node(root: Path, door: FrontDoor, instance: str, address: str) -> Iterator[Node]:
-    """Give a machine of the simulated AWS, whose role's keys the door takes."""
+    """Create a machine of the simulated AWS, with keys that the endpoint accepts."""
     keys = {"AccessKeyId": door.keys.access_key, "SecretAccessKey": door.keys.secret_key, "Token": door.keys.token}
     facts = {
         "instance-id": instance,
@@ -98,10 +98,10 @@ def node(root: Path, door: FrontDoor, instance: str, address: str) -> Iterator[N
         (root / folder).mkdir(parents=True, exist_ok=True)
     subprocess.run([*_KEYGEN, str(root / "etc/ssh/ssh_host_ed25519_key")], check=True)
     with ExitStack() as stack:
-        made = Node(root, facts, door, stack.enter_context(metadata_service(facts)))
-        for name in _NOTED:
-            made.command(name, f'echo "{name} $*" >>"$ROOT/noted"')
-        yield made
+        machine = Node(root, facts, door, stack.enter_context(metadata_service(facts)))
+        for name in _RECORDED:
+            machine.command(name, f'echo "{name} $*" >>"$ROOT/noted"')
+        yield machine
 
 
 PLAN = plan_of(EXAMPLES / "lab.yaml")
@@ -111,7 +111,7 @@ _TYPES = ("A", "TXT", "SSHFP")
 
 
 class Place:
-    """A fleet's zone and machines, and the door through which they ask for them."""
+    """A fleet's DNS zone, parameters and machines, with their AWS endpoint."""
 
     def __init__(self, door: FrontDoor, root: Path, stack: ExitStack) -> None:
         self.door, self.aws, self._root, self._stack = door, door.aws, root, stack
@@ -124,41 +124,43 @@ class Place:
         self.tell("admins", administrators(LAB.accounts))
 
     def tell(self, name: str, value: str) -> None:
-        """Write a parameter of the fleet."""
+        """Write an SSM parameter of the fleet."""
         call = {"Name": f"/lab/{name}", "Value": value, "Type": "SecureString", "Overwrite": True}
         self.aws.call("ssm", "put_parameter", **call)
 
     def machine(self) -> Node:
         """Start a machine."""
         image = self.aws.call("ec2", "describe_images", Owners=["099720109477"])["Images"][0]["ImageId"]
-        made = self.aws.call("ec2", "run_instances", ImageId=image, MinCount=1, MaxCount=1, InstanceType="m7i.large")
-        (one,) = made["Instances"]
-        folder = self._root / one["InstanceId"]
-        return self._stack.enter_context(node(folder, self.door, one["InstanceId"], one["PrivateIpAddress"]))
+        reservation = self.aws.call(
+            "ec2", "run_instances", ImageId=image, MinCount=1, MaxCount=1, InstanceType="m7i.large"
+        )
+        (instance,) = reservation["Instances"]
+        folder, address = self._root / instance["InstanceId"], instance["PrivateIpAddress"]
+        return self._stack.enter_context(node(folder, self.door, instance["InstanceId"], address))
 
     def end(self, machine: Node) -> None:
-        """End a machine without a word to anybody."""
+        """Terminate a machine without its shutdown script."""
         self.aws.call("ec2", "terminate_instances", InstanceIds=[machine.facts["instance-id"]])
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
-        """Who has which name: the address, the instance that owns it, and the host key that it is known by."""
+        """The address, the owning instance and the SSHFP record of each name."""
         listed = self.aws.call("route53", "list_resource_record_sets", HostedZoneId=self.zone)["ResourceRecordSets"]
-        found: dict[str, dict[str, str]] = {}
-        for one in (one for one in listed if one["Type"] in _TYPES):
-            found.setdefault(one["Name"], {})[one["Type"]] = one["ResourceRecords"][0]["Value"].strip('"')
-        return {name: tuple(told.get(kind, "") for kind in _TYPES) for name, told in found.items()}
+        names: dict[str, dict[str, str]] = {}
+        for record in (record for record in listed if record["Type"] in _TYPES):
+            names.setdefault(record["Name"], {})[record["Type"]] = record["ResourceRecords"][0]["Value"].strip('"')
+        return {name: tuple(values.get(kind, "") for kind in _TYPES) for name, values in names.items()}
 
     @property
     def reports(self) -> list[tuple[str, str, str]]:
-        """What hooks were told: group, hook, result."""
+        """The results of lifecycle hooks: group, hook, result."""
         keys = ("AutoScalingGroupName", "LifecycleHookName", "LifecycleActionResult")
-        told = (one for one in self.door.asked if one["action"] == "CompleteLifecycleAction")
-        return [(one[keys[0]], one[keys[1]], one[keys[2]]) for one in told]
+        calls = (call for call in self.door.asked if call["action"] == "CompleteLifecycleAction")
+        return [(call[keys[0]], call[keys[1]], call[keys[2]]) for call in calls]
 
 
 @contextmanager
 def boot_place(account: Aws, root: Path) -> Iterator[Place]:
-    """Give a fleet of no machines, whose folders will lie in `root`."""
+    """Create a fleet without machines; their folders will be in `root`."""
     with ExitStack() as stack:
         yield Place(stack.enter_context(front_door(account)), root, stack)

@@ -1,7 +1,7 @@
-"""What a site's gateway would be told, in its stead: systemctl, nft and ip that write down what they are asked.
+"""A fake gateway: scripts for systemctl, nft, ip and ssh that record their calls in the folder $GATEWAY.
 
-They act on the folder that $GATEWAY names: `calls` is what was asked, `active` the units that run; a file `refused`
-makes nft refuse what it checks, and `broken` lets nothing start.
+In the folder, `calls` lists the calls and `active` the running units. A file `refused` makes nft fail, and a file
+`broken` makes each start fail.
 """
 
 import stat
@@ -46,7 +46,7 @@ esac
 
 
 def tools_in(folder: Path) -> None:
-    """Put the three into a folder of programs."""
+    """Write the three scripts to a folder."""
     for name, text in (("systemctl", _SYSTEMCTL), ("nft", _NFT), ("ip", _IP)):
         program = folder / name
         program.write_text(text)
@@ -54,7 +54,7 @@ def tools_in(folder: Path) -> None:
 
 
 def site_gateway_at(folder: Path) -> Path:
-    """Make a folder a gateway that has the role `guard`, and return it."""
+    """Create a gateway with the role `guard` in a folder, and return the folder."""
     units = folder / "etc/systemd/system"
     units.mkdir(parents=True)
     for unit in GROUND:
@@ -64,16 +64,16 @@ def site_gateway_at(folder: Path) -> Path:
 
 
 def calls_of(gateway: Path) -> list[str]:
-    """Return what was asked of its programs, but questions, since this was called last."""
+    """Return the calls since the last call of this function, without queries."""
     file = gateway / "calls"
-    told = file.read_text().splitlines() if file.exists() else []
+    calls = file.read_text().splitlines() if file.exists() else []
     file.unlink(missing_ok=True)
-    questions = ("systemctl is-active", "ip xfrm state")
-    return [line for line in told if not line.startswith(questions) and "probe" not in line]
+    queries = ("systemctl is-active", "ip xfrm state")
+    return [line for line in calls if not line.startswith(queries) and "probe" not in line]
 
 
 def tools_before(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Make a folder of programs, with the three in it, the first that is searched."""
+    """Write the scripts to a folder, and put it first in PATH."""
     folder.mkdir()
     tools_in(folder)
     patch.setenv("PATH", f"{folder}:/usr/bin:/bin")
@@ -100,7 +100,7 @@ os.execv(sys.executable, keeper)
 
 
 def shell_to(hosts: Path, patch: pytest.MonkeyPatch) -> None:
-    """Put the stand-in before the operator's ssh; each folder below `hosts` is a gateway."""
+    """Replace ssh by a script; each folder below `hosts` is a gateway."""
     tools = hosts.with_name("tools")
     tools_before(tools, patch)
     shell = tools / "ssh"
@@ -114,7 +114,7 @@ FIRST = "us-west-2-1"
 
 
 def gateway_place(folder: Path, patch: pytest.MonkeyPatch) -> Place:
-    """Make a gateway that has the role, and programs that write down what they are asked."""
+    """Create a gateway with the role `guard`, and the scripts in PATH."""
     tools_before(folder / "tools", patch)
     root = site_gateway_at(folder / "gateway")
     patch.setenv("GATEWAY", str(root))
@@ -122,18 +122,18 @@ def gateway_place(folder: Path, patch: pytest.MonkeyPatch) -> Place:
 
 
 def shipment(gateway: Gateway) -> Shipment:
-    """Return what is sent to a gateway."""
-    found = parse_shipment(shipment_text(gateway))
-    assert found
-    return found
+    """Return the configuration bundle of a gateway."""
+    bundle = parse_shipment(shipment_text(gateway))
+    assert bundle
+    return bundle
 
 
 def without(gateway: Gateway, name: str) -> Gateway:
-    """Return a gateway that has a tunnel less."""
-    return replace(gateway, tunnels=tuple(one for one in gateway.tunnels if one.name != name))
+    """Return the gateway without a tunnel."""
+    return replace(gateway, tunnels=tuple(tunnel for tunnel in gateway.tunnels if tunnel.name != name))
 
 
 def lying_in(place: Place) -> dict[str, tuple[str, int]]:
     """Return text and mode of each file on a gateway, by its path."""
-    found = [each for each in place.root.rglob("*") if each.is_file()]
-    return {f"/{each.relative_to(place.root)}": (each.read_text(), each.stat().st_mode & 0o777) for each in found}
+    files = [path for path in place.root.rglob("*") if path.is_file()]
+    return {f"/{path.relative_to(place.root)}": (path.read_text(), path.stat().st_mode & 0o777) for path in files}

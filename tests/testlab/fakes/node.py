@@ -1,10 +1,9 @@
-"""What a node answers when a role asks about it: recorded output of the facts' own commands, and no other answer.
+"""A node in memory, on which unit tests run roles: recorded facts, a disk in memory, and the operations of a run.
 
-`tests/data/facts/debian-12.json` was recorded on a Debian 12 root, but for what a root in a container cannot tell:
-mounts, modules and version of the kernel, the time zone, the file of sources. `ubuntu-24.04.json` was written from
-what is known of 24.04, for there was no Ubuntu to ask; the versions of packages in it mean nothing. A key is the
-fact's name, with its arguments where the answer depends on them; a value is the lines of the command's output, None
-where it gives none.
+`tests/data/facts/debian-12.json` was recorded in a Debian 12 container, except facts that a container lacks: mounts,
+kernel version and modules, time zone, apt sources. `ubuntu-24.04.json` was written by hand; its package versions are
+invented. A key is the fact's name, with arguments if the answer depends on them; a value is the output of the fact's
+command as a list of lines, or null for no output. A fact without a recorded answer is an error.
 """
 
 import hashlib
@@ -35,58 +34,58 @@ from pyinfra.context import ctx_config, ctx_host, ctx_state
 from pyinfra.facts import files
 
 from roles.base import Role, deploy
-from roles.files import Marks
+from roles.files import FileSignatures
 
 FACTS = Path(__file__).parents[2] / "data" / "facts"
 SYSTEMS = ("debian-12", "ubuntu-24.04")
 Lines = tuple[str, ...] | None
 
 
-class UnexpectedQuestionError(AssertionError):
-    """A role asked what its test did not expect."""
+class UnexpectedFactError(AssertionError):
+    """A role read a fact that the test did not expect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A table of answers."""
+    """The recorded facts of a distribution."""
 
     name: str
     answers: Mapping[str, Lines]
 
     def but(self, answers: Mapping[str, Lines]) -> "Recorded":
-        """Return the same table with other or more answers."""
+        """Return the same facts with changed or additional answers."""
         return replace(self, answers=MappingProxyType({**self.answers, **answers}))
 
-    def ask(self, fact: FactBase[Any], arguments: Mapping[str, object]) -> object:
-        """Return the answer in the fact's own form."""
+    def read(self, fact: FactBase[Any], arguments: Mapping[str, object]) -> object:
+        """Return the processed value of a fact."""
         lines = self._lines(fact.name, arguments)
-        if callable(fact.command):  # some facts keep for `process` what `command` was told
+        if callable(fact.command):  # some facts keep the arguments of `command` for `process`
             fact.command(**arguments)
         return fact.process(list(lines)) if lines else fact.default()
 
     def _lines(self, name: str, arguments: Mapping[str, object]) -> Lines:
-        exact = question(name, arguments)
+        exact = fact_key(name, arguments)
         for key in (exact, name):
             if key in self.answers:
                 return self.answers[key]
-        raise UnexpectedQuestionError(f"a role asked {self.name} for {exact}, and its table has no answer")
+        raise UnexpectedFactError(f"no recorded answer for fact {exact} of {self.name}")
 
 
-def question(name: str, arguments: Mapping[str, object]) -> str:
-    """Return the key of a question: `server.Which(command=swapon)`."""
-    told = ", ".join(f"{key}={value}" for key, value in arguments.items() if value not in (None, False))
-    return f"{name}({told})" if told else name
+def fact_key(name: str, arguments: Mapping[str, object]) -> str:
+    """Return the key of a fact: `server.Which(command=swapon)`."""
+    values = ", ".join(f"{key}={value}" for key, value in arguments.items() if value not in (None, False))
+    return f"{name}({values})" if values else name
 
 
-def bound(fact: FactBase[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a question's arguments by name, without those that steer how pyinfra asks."""
+def bind_arguments(fact: FactBase[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a fact's arguments by name, without pyinfra's global arguments."""
     own = {key: value for key, value in kwargs.items() if not key.startswith("_")}
     return dict(inspect.signature(fact.command).bind(*args, **own).arguments) if args or own else {}
 
 
 @cache
 def recorded(name: str) -> Recorded:
-    """Return the table of a distribution, `debian-12` or `ubuntu-24.04`."""
+    """Return the facts of a distribution, `debian-12` or `ubuntu-24.04`."""
     table = json.loads((FACTS / f"{name}.json").read_text())
     answers = {key: None if lines is None else tuple(lines) for key, lines in table.items()}
     return Recorded(name, MappingProxyType(answers))
@@ -99,7 +98,7 @@ _DIGEST_OF = {files.Sha1File: hashlib.sha1, files.Md5File: hashlib.md5, files.Sh
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What lies at a path: `content` is a file's text, or where a link points."""
+    """A file, folder or link; `content` is a file's text or a link's target."""
 
     kind: str = "file"
     content: str = ""
@@ -133,15 +132,15 @@ class Disk:
 
     @classmethod
     def of(cls, texts: Mapping[str, str | Entry]) -> "Disk":
-        """Return a disk with the folders of any system and these files, by path."""
+        """Return a disk with the system folders and these files, by path."""
         disk = cls(dict.fromkeys(SYSTEM, FOLDER))
-        for path, given in texts.items():
-            disk.write(path, given if isinstance(given, Entry) else Entry(content=given))
+        for path, text in texts.items():
+            disk.write(path, text if isinstance(text, Entry) else Entry(content=text))
         return disk
 
     def write(self, path: str, entry: Entry) -> None:
-        """Put something at a path, and make the folders above it."""
-        self._folders(posixpath.dirname(path))
+        """Write an entry, and create its parent folders."""
+        self._create_folders(posixpath.dirname(path))
         self.entries[path] = entry
 
     def read(self, path: str) -> str:
@@ -149,13 +148,13 @@ class Disk:
         return self.entries[path].content
 
     def answers(self, fact: type) -> bool:
-        """Say whether a fact is about files."""
-        return fact in _FACT_OF or fact in _DIGEST_OF or fact in {files.FileContents, files.FindInFile, Marks}
+        """Return whether a fact is about files."""
+        return fact in _FACT_OF or fact in _DIGEST_OF or fact in {files.FileContents, files.FindInFile, FileSignatures}
 
     def answer(self, fact: type, arguments: Mapping[str, Any]) -> object:
-        """Return what a node with this disk would answer, in the form of the processed fact."""
-        if fact is Marks:
-            return {each: _mark(self.entries[each]) for each in arguments["paths"] if self._has_mark(each)}
+        """Return the processed value of a fact about files."""
+        if fact is FileSignatures:
+            return {path: _signature(self.entries[path]) for path in arguments["paths"] if self._has_signature(path)}
         entry = self.entries.get(arguments["path"].rstrip("/") or "/")
         if fact in _FACT_OF:
             return _described(entry, _FACT_OF[fact])
@@ -164,12 +163,12 @@ class Disk:
             return None
         if fact in _DIGEST_OF:
             return _DIGEST_OF[fact](text.encode(), usedforsecurity=False).hexdigest()
-        return _found(text, arguments["pattern"]) if fact is files.FindInFile else text.splitlines()
+        return _grep(text, arguments["pattern"]) if fact is files.FindInFile else text.splitlines()
 
-    def take(self, command: str, given: str = "") -> None:
-        """Do what an operation's command does to files, where it is one of those that this disk knows.
+    def run(self, command: str, given: str = "") -> None:
+        """Carry out a shell command that changes files, if this disk knows it; `given` is its stdin.
 
-        It goes well: what follows `||` is left. `given` is what the command reads.
+        It always succeeds: the part after `||` is ignored.
         """
         parts = command.partition(" || ")[0].split(" && ")
         if all(part.split(" ", 1)[0] in _COMMANDS for part in parts):
@@ -177,17 +176,17 @@ class Disk:
                 plain = [word for word in words if not word.startswith("-")]
                 _COMMANDS[verb](self, [*plain, given] if verb == "head" else plain)
 
-    def _has_mark(self, path: str) -> bool:
+    def _has_signature(self, path: str) -> bool:
         return path in self.entries and self.entries[path].kind in {"file", "link"}
 
-    def _folders(self, path: str) -> None:
+    def _create_folders(self, path: str) -> None:
         while path not in self.entries:
             self.entries[path] = FOLDER
             path = posixpath.dirname(path)
 
     def _mkdir(self, paths: list[str]) -> None:
         for path in paths:
-            self._folders(path.rstrip("/"))
+            self._create_folders(path.rstrip("/"))
 
     def _chmod(self, words: list[str]) -> None:
         mode, *paths = words
@@ -205,8 +204,8 @@ class Disk:
 
     def _rm(self, paths: list[str]) -> None:
         for path in paths:
-            for each in [known for known in self.entries if known == path or known.startswith(f"{path}/")]:
-                del self.entries[each]
+            for name in [name for name in self.entries if name == path or name.startswith(f"{path}/")]:
+                del self.entries[name]
 
     def _ln(self, words: list[str]) -> None:
         target, path = words
@@ -258,16 +257,16 @@ def _described(entry: Entry | None, kind: str) -> dict[str, object] | bool | Non
     return {"user": entry.user, "group": entry.group, "mode": entry.mode, "size": len(entry.content), **times, **link}
 
 
-def _mark(entry: Entry) -> str:
+def _signature(entry: Entry) -> str:
     if entry.kind == "link":
         return "symlink"
     return f"{entry.mode} {entry.user}:{entry.group} {hashlib.sha256(entry.content.encode()).hexdigest()}"
 
 
-def _found(text: str, pattern: str) -> list[str]:
-    """Return the matching lines, as the node's own grep finds them."""
-    asked = subprocess.run(["grep", "-e", pattern], input=text, capture_output=True, text=True, check=False)
-    return asked.stdout.splitlines()
+def _grep(text: str, pattern: str) -> list[str]:
+    """Return the lines that match, according to grep."""
+    process = subprocess.run(["grep", "-e", pattern], input=text, capture_output=True, text=True, check=False)
+    return process.stdout.splitlines()
 
 
 _NAME = "recorded"
@@ -275,7 +274,7 @@ _NAME = "recorded"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An operation: `kind` is pyinfra's name of it, `files.put`; `expected` is whether planning foresaw a change."""
+    """An operation; `kind` is pyinfra's name of it (`files.put`), `expected` whether the dry run predicted a change."""
 
     kind: str
     name: str
@@ -285,29 +284,29 @@ class Step:
 
     @property
     def changed(self) -> bool:
-        """Say whether it did anything."""
+        """Return whether it ran any command."""
         return bool(self.commands)
 
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """A node that answers from a table and a disk, and refuses any other question."""
+    """A node with recorded facts and a disk; any other fact is an error."""
 
     answers: Recorded
     disk: Disk = field(default_factory=lambda: Disk.of({}))
 
     def play(self, *roles: Role, stages: Sequence[str] | None = None) -> "Played":
-        """Run the roles' stages, all by default."""
-        with _acting(self) as (state, host):
+        """Run the stages of roles, all by default."""
+        with _pyinfra_context(self) as (state, host):
             deploy(roles, stages=stages)
             state.is_executing = True
-            steps = tuple(_run(host, state, each) for each in host.op_hash_order)
+            steps = tuple(_run(host, state, key) for key in host.op_hash_order)
         return Played(steps, self.disk)
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What happened on the node."""
+    """The operations of a run, and the disk after it."""
 
     steps: tuple[Step, ...]
     disk: Disk
@@ -333,18 +332,18 @@ class Played:
         return [command for step in self.steps for command in step.commands]
 
     def step(self, name: str) -> Step:
-        """Return the one operation of that name."""
-        found = [step for step in self.steps if step.name == name]
-        assert len(found) == 1, f"{len(found)} operations are called {name!r}; there are {self.names}"
-        return found[0]
+        """Return the only operation with this name."""
+        steps = [step for step in self.steps if step.name == name]
+        assert len(steps) == 1, f"{len(steps)} operations named {name!r} in {self.names}"
+        return steps[0]
 
     def written(self, path: str) -> str:
-        """Return the text of a file as it is now."""
+        """Return the text of a file after the run."""
         return self.disk.read(path)
 
 
 class _RecordedHost(Host):
-    """A host of pyinfra's that is asked nothing over a connection."""
+    """A pyinfra host without a connection."""
 
     recorder: Recorder
 
@@ -352,14 +351,14 @@ class _RecordedHost(Host):
         if issubclass(name_or_cls, ShortFactBase):
             return name_or_cls().process_data(self.get_fact(name_or_cls.fact, *args, **kwargs))
         fact: FactBase[Any] = name_or_cls()
-        arguments = bound(fact, args, kwargs)
+        arguments = bind_arguments(fact, args, kwargs)
         if self.recorder.disk.answers(name_or_cls):
             return self.recorder.disk.answer(name_or_cls, arguments)
-        return self.recorder.answers.ask(fact, arguments)
+        return self.recorder.answers.read(fact, arguments)
 
 
 @contextmanager
-def _acting(recorder: Recorder) -> Iterator[tuple[State, _RecordedHost]]:
+def _pyinfra_context(recorder: Recorder) -> Iterator[tuple[State, _RecordedHost]]:
     inventory = Inventory(([_NAME], {}))  # type: ignore[no-untyped-call]
     host = _RecordedHost(_NAME, inventory=inventory, groups=[], connector_cls=FakeConnector)
     host.recorder = recorder
@@ -379,30 +378,30 @@ def _acting(recorder: Recorder) -> Iterator[tuple[State, _RecordedHost]]:
 def _run(host: _RecordedHost, state: State, operation: str) -> Step:
     data = state.get_op_data_for_host(host, operation)
     expected = data.operation_meta.will_change
-    # Closed while the node is still here: a generator that a refusal leaves open would look for it later.
+    # Closed here: a generator left open by an error would use the host after the test.
     with closing(cast("Generator[PyinfraCommand, None, None]", data.command_generator())) as running:
-        commands = tuple(_told(host.recorder.disk, each) for each in running)
+        commands = tuple(_execute(host.recorder.disk, command) for command in running)
     data.operation_meta.set_complete(success=True, commands=list(commands), combined_output=CommandOutput([]))
     (name,) = state.get_op_meta(operation).names
-    kind, arguments = _asked(data)
+    kind, arguments = _kind_and_arguments(data)
     return Step(kind, name, arguments, expected, commands)
 
 
-def _asked(data: StateOperationHostData) -> tuple[str, Mapping[str, Any]]:
-    """Return an operation's name and arguments, which pyinfra keeps in a closure alone."""
-    kept = getclosurevars(data.command_generator).nonlocals
-    arguments = signature(kept["func"]).bind(*kept["args"], **kept["kwargs"]).arguments
-    return f"{kept['func'].__module__.rpartition('.')[2]}.{kept['func'].__name__}", arguments
+def _kind_and_arguments(data: StateOperationHostData) -> tuple[str, Mapping[str, Any]]:
+    """Return an operation's kind and arguments, which pyinfra keeps only in a closure."""
+    closure = getclosurevars(data.command_generator).nonlocals
+    arguments = signature(closure["func"]).bind(*closure["args"], **closure["kwargs"]).arguments
+    return f"{closure['func'].__module__.rpartition('.')[2]}.{closure['func'].__name__}", arguments
 
 
-def _told(disk: Disk, command: PyinfraCommand) -> str:
-    """Let a command take effect, and return it as a line."""
+def _execute(disk: Disk, command: PyinfraCommand) -> str:
+    """Apply a command to the disk, and return it as a line."""
     if isinstance(command, FileUploadCommand):
         before = disk.entries.get(command.dest, Entry())
         disk.write(command.dest, replace(before, content=_text(command.src)))
         return f"upload {command.dest}"
     if isinstance(command, StringCommand):
-        disk.take(str(command), str(command.connector_arguments.get("_stdin") or ""))
+        disk.run(str(command), str(command.connector_arguments.get("_stdin") or ""))
         return str(command)
     return repr(command)
 

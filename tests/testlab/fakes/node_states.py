@@ -1,15 +1,20 @@
-"""A fleet's people for tests of the role `people`, and a node in memory that has these accounts."""
+"""States of the node in memory for tests of the roles `people`, `hardened` and `storage`."""
 
 from collections.abc import Iterable, Mapping
 
 from bedplate.plan.fleet import Account, Accounts
 from bedplate.plan.nodes import Mount, MountKind, Share
-from roles.people.role import People
-from roles.storage.role import Storage
+from roles.files import FileSignatures, FileTexts
+from roles.hardened.logins import InForce
+from roles.hardened.role import ExecutableShm, FileModes, KeyStrength
+from roles.people.accounts import ReadAccounts
+from roles.people.role import MakesHomes, People
+from roles.storage.exports import KernelServes
+from roles.storage.role import LocalHomes, ReadStorage, Storage
+from roles.system import Settable, UnitStates
 from tests.testlab.fakes.node import Disk, Lines, Played, Recorded, Recorder, recorded
 from tests.testlab.fleets.random import ADA, BOB
 
-ACCOUNTED, MARKS, MAKES_HOMES = "roles.people.accounts.Accounted", "roles.files.Marks", "roles.people.role.MakesHomes"
 ACCOUNTS = Accounts(
     (
         Account("ada", 20000, admin=True, keys=(ADA,), groups=("vision",)),
@@ -29,21 +34,21 @@ FRESH = (
 )
 
 
-def answering(system: Recorded, lines: Iterable[str], **more: tuple[str, ...]) -> Recorded:
-    """Return a node that has these accounts."""
-    table = {ACCOUNTED: tuple(lines), MARKS: None, MAKES_HOMES: ("0",)}
-    return system.but({**table, **more})
+def with_accounts(system: Recorded, lines: Iterable[str], answers: Mapping[str, Lines] | None = None) -> Recorded:
+    """Return the facts of a node with these accounts."""
+    accounts = {ReadAccounts.name: tuple(lines), FileSignatures.name: None, MakesHomes.name: ("0",)}
+    return system.but({**accounts, **(answers or {})})
 
 
-def played(
+def play_people(
     system: Recorded,
     lines: Iterable[str] = FRESH,
     accounts: Accounts = ACCOUNTS,
     homes: str | None = None,
     first: str | None = "ubuntu",
 ) -> Played:
-    """Run the role on a node that has these accounts."""
-    node = Recorder(answering(system, lines), Disk.of({}))
+    """Run the role `people` on a node with these accounts."""
+    node = Recorder(with_accounts(system, lines), Disk.of({}))
     return node.play(People(accounts, homes, first), stages=("configure", "activate"))
 
 
@@ -63,59 +68,57 @@ HARDENED_FRESH: Mapping[str, str] = {
     "/etc/crontab": "# m h dom mon dow user command\n",
     "/etc/fstab": "/dev/vda1 / ext4 defaults 0 1\n",
 }
-_FACT = "roles.hardened."
-_OPEN: Mapping[str, Lines] = {
-    f"{_FACT}logins.InForce": None,
-    f"{_FACT}role.Remountable": ("rw,nosuid,nodev",),
-    f"{_FACT}role.Strength": ("rsa 3072", "short 12"),
-    f"{_FACT}role.Modes": ("644 root /etc/ssh/sshd_config", "640 shadow /etc/shadow"),
-    "roles.system.Settable": ("kernel.sysrq=176", "net.ipv4.tcp_syncookies=1"),
+_NOT_HARDENED: Mapping[str, Lines] = {
+    InForce.name: None,
+    ExecutableShm.name: ("rw,nosuid,nodev",),
+    KeyStrength.name: ("rsa 3072", "short 12"),
+    FileModes.name: ("644 root /etc/ssh/sshd_config", "640 shadow /etc/shadow"),
+    Settable.name: ("kernel.sysrq=176", "net.ipv4.tcp_syncookies=1"),
 }
-_CLOSED: Mapping[str, Lines] = {
-    f"{_FACT}logins.InForce": ("yes",),
+_HARDENED: Mapping[str, Lines] = {
+    InForce.name: ("yes",),
     "server.Groups": ("sugroup:x:998:",),
-    f"{_FACT}role.Remountable": None,
-    f"{_FACT}role.Strength": ("rsa 4096", "short 0"),
-    f"{_FACT}role.Modes": ("600 root /etc/ssh/sshd_config", "640 shadow /etc/shadow"),
-    "roles.system.Settable": ("kernel.sysrq=0", "net.ipv4.tcp_syncookies=1"),
+    ExecutableShm.name: None,
+    KeyStrength.name: ("rsa 4096", "short 0"),
+    FileModes.name: ("600 root /etc/ssh/sshd_config", "640 shadow /etc/shadow"),
+    Settable.name: ("kernel.sysrq=0", "net.ipv4.tcp_syncookies=1"),
 }
 
 
-def fresh(table: Recorded) -> Recorder:
-    """Return a machine that nobody has hardened."""
+def unhardened(table: Recorded) -> Recorder:
+    """Return a node before its first apply."""
     disk = Disk.of(HARDENED_FRESH)
-    return Recorder(table.but({**_OPEN, **_texts(disk)}), disk)
+    return Recorder(table.but({**_NOT_HARDENED, **_file_texts(disk)}), disk)
 
 
-def again(table: Recorded, disk: Disk, answers: Mapping[str, Lines] | None = None) -> Recorder:
-    """Return the machine after an apply that was confirmed, but for other answers."""
-    return Recorder(table.but({**_CLOSED, **_texts(disk), **(answers or {})}), disk)
+def hardened(table: Recorded, disk: Disk, answers: Mapping[str, Lines] | None = None) -> Recorder:
+    """Return the node after a confirmed apply, with changed answers."""
+    return Recorder(table.but({**_HARDENED, **_file_texts(disk), **(answers or {})}), disk)
 
 
-def _texts(disk: Disk) -> Mapping[str, Lines]:
-    """Return what a node shows of the files that the role edits."""
-    told = [
+def _file_texts(disk: Disk) -> Mapping[str, Lines]:
+    """Return the answer of `FileTexts` for the files that the role edits."""
+    lines = [
         line
         for path in HARDENED_FRESH
         if path in disk.entries
         for line in (f"==bedplate== {path}", *disk.read(path).splitlines())
     ]
-    return {"roles.files.Texts": tuple(told)}
+    return {FileTexts.name: tuple(lines)}
 
 
 HOME = Mount("cellar-home", MountKind.NFS, "nas.cellar.lab.internal", "/srv/home", "/home")
 CLOUD = Mount("home", MountKind.EFS, "home.files.us-west-2.lab.internal", "/", "/home", "us-west-2")
 SHARE = Share("cellar-home", "/srv/home", "/home", ("192.168.40.0/22",))
-FOUND = "roles.storage.role.Finding"
-NOTHING: dict[str, tuple[str, ...] | None] = {
-    "roles.system.States": None,
-    "roles.storage.exports.KernelServes": ("yes",),
-    "roles.storage.role.OwnHomes": ("root:0:/root", "ubuntu:1000:/home/ubuntu", "ada:20000:/home/ada"),
-    "roles.files.Marks": None,
+NO_STORAGE: dict[str, tuple[str, ...] | None] = {
+    UnitStates.name: None,
+    KernelServes.name: ("yes",),
+    LocalHomes.name: ("root:0:/root", "ubuntu:1000:/home/ubuntu", "ada:20000:/home/ada"),
+    FileSignatures.name: None,
 }
 
 
-def stored_played(role: Storage, distribution: str = "debian-12", found: tuple[str, ...] = ("portmapper:",)) -> Played:
-    """Run the role's last two stages on a node that has nothing of it but what was found."""
-    table: Recorded = recorded(distribution).but({**NOTHING, FOUND: found})
+def play_storage(role: Storage, distribution: str = "debian-12", state: tuple[str, ...] = ("portmapper:",)) -> Played:
+    """Run `configure` and `activate` on a node with this storage state."""
+    table: Recorded = recorded(distribution).but({**NO_STORAGE, ReadStorage.name: state})
     return Recorder(table, Disk.of({})).play(role, stages=("configure", "activate"))

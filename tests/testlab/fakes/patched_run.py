@@ -1,14 +1,14 @@
-"""An order carried out in a process of its own, as the product does: `python -m tests.testlab.fakes.patched_run SECONDS`.
+"""An order run in a separate process, as in the product: `python -m tests.testlab.fakes.patched_run SECONDS`.
 
-The order comes on its input and events leave by its output, as those of `roles.run`; its only role asks the node one
-question, which takes for ever where the node's environment says ASLEEP. A question may take SECONDS.
+It reads the order from stdin and writes events to stdout, like `roles.run`. Its only role runs one query, which hangs
+on a node with the environment variable ASLEEP. SECONDS is the timeout of a query.
 """
 
 from gevent import monkey
 
 monkey.patch_all()
 
-import sys  # noqa: E402  everything that is loaded from here on shall find the patched sockets
+import sys  # noqa: E402  imported after the patch, so that every module gets the patched sockets
 from dataclasses import dataclass  # noqa: E402
 from typing import ClassVar  # noqa: E402
 
@@ -24,14 +24,14 @@ from roles.engine.work import work_through  # noqa: E402
 
 @dataclass(frozen=True, slots=True)
 class Asking(Role):
-    """One question, and one command."""
+    """One query and one command."""
 
     name: ClassVar[str] = "asking"
 
     def install(self) -> None:
-        """Ask, and do something."""
+        """Run the query, and declare the command."""
         host.get_fact(Command, 'test -z "$ASLEEP" || sleep 600')
-        server.shell(name="Something", commands=["true"])
+        server.shell(name="Run command", commands=["true"])
 
     def configure(self) -> Changes:
         """Write nothing."""
@@ -42,5 +42,5 @@ class Asking(Role):
 
 
 if __name__ == "__main__":
-    connector.QUESTION_SECONDS = float(sys.argv[1])
+    connector.QUERY_SECONDS = float(sys.argv[1])
     work_through(read_order(sys.stdin.buffer), sys.stdin.buffer, sys.stdout, lambda _: (Asking(),))
