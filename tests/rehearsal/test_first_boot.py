@@ -12,7 +12,7 @@ from bedplate.rehearsal.simulation import Simulation
 from roles.people.accounts import KEYS
 from roles.people.role import SUDOERS
 from stacks.compute.template import first_boot, member_boot
-from stacks.dns.zone import names_grant
+from stacks.dns.zone import registration_permissions
 from stacks.program import administrators
 from tests.testlab.fakes.first_boot import LAB, POOL, Node, Place, boot_place
 
@@ -109,7 +109,7 @@ def test_a_machine_writes_records_of_the_types_that_it_is_granted(place: Place) 
     """A type too many in the grant would be a right that nobody uses, one too few would keep every machine down."""
     place.machine().boot(SCRIPT)
 
-    (write,) = (one for one in names_grant(LAB, place.zone) if one.sid == "WriteOwnNames")
+    (write,) = (one for one in registration_permissions(LAB, place.zone) if one.sid == "WriteOwnNames")
     granted = write.conditions["ForAllValues:StringEquals"]["route53:ChangeResourceRecordSetsRecordTypes"]
     listed = place.aws.call("route53", "list_resource_record_sets", HostedZoneId=place.zone)["ResourceRecordSets"]
     assert sorted(one["Type"] for one in listed if one["Name"] == HOST.format(1)) == sorted(granted)
@@ -150,8 +150,8 @@ def test_without_a_free_name_a_machine_is_given_up(place: Place) -> None:
     status, log = place.machine().boot(alone)
 
     assert status == 1
-    assert "all 1 names of workbench-gpu in us-west-2.lab.internal belong to machines that are still there" in log
-    assert "claim_name failed (1): this machine is given up" in log
+    assert "all 1 names of workbench-gpu in us-west-2.lab.internal belong to existing machines" in log
+    assert "claim_name failed (1): terminating this machine" in log
     assert place.reports[-1] == ("lab-workbench-gpu-us-west-2", "ready", "ABANDON")
 
 
@@ -351,7 +351,7 @@ def test_a_machine_that_nobody_could_configure_is_given_up(first_boot_admins_pla
     status, log = machine.boot(first_boot(LAB, next(pool for pool in LAB.pools if pool.use.value == "kubernetes")))
 
     assert status == 1
-    assert "nobody tells who the administrators are" in log
+    assert "cannot read the parameter admins" in log
     assert first_boot_admins_place.reports[-1][2] == "ABANDON"
 
 
@@ -359,7 +359,7 @@ def test_more_keys_than_a_parameter_takes_are_refused() -> None:
     """Before AWS does, and with what to change."""
     crowd = Accounts(tuple(replace(PEOPLE.people[0], name=f"ada{number}") for number in range(30)))
 
-    with pytest.raises(InputError, match="a parameter takes 4,096") as refused:
+    with pytest.raises(InputError, match="at most 4,096 are allowed") as refused:
         administrators(crowd)
 
     assert "Ed25519" in refused.value.fix

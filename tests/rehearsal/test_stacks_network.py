@@ -23,7 +23,7 @@ from bedplate.rehearsal.state import Entry, Op
 from bedplate.rehearsal.wire import masked
 from bedplate.spec.network import Interconnect
 from bedplate.spec.sites import Dials
-from stacks.dns.resolver import forwarded
+from stacks.dns.resolver import site_name_servers
 from tests.conftest import DATA
 from tests.testlab.fleets.sketch import ZONES, laptops, sketch
 from tests.testlab.rehearsal.programs import EXAMPLES, Declared, declared, declared_of
@@ -440,4 +440,4 @@ def test_only_sites_with_a_domain_are_asked() -> None:
         "without": replace(JOINED, sites=(replace(cellar, dns=None),)),
     }
 
-    assert {name: list(forwarded(plan)) for name, plan in plans.items()} == {"with": ["cellar"], "without": []}
+    assert {name: list(site_name_servers(plan)) for name, plan in plans.items()} == {"with": ["cellar"], "without": []}

@@ -19,7 +19,7 @@ from bedplate.plan import FleetPlan, Record
 from bedplate.plan.links import ssh_pools
 from bedplate.plan.planner import architecture
 from bedplate.rehearsal import kind as schema_check
-from bedplate.rehearsal.kinds.launch_template import card_complaints, misfit
+from bedplate.rehearsal.kinds.launch_template import check_network_cards, interface_error
 from bedplate.spec.network import Egress
 from stacks.compute.template import LIMIT_BYTES, first_boot, image_reference, member_boot
 from tests.testlab.fleets.sketch import BOUGHT, pooled, template_of
@@ -73,7 +73,7 @@ def test_ec2_takes_the_interfaces_of_every_type(every: tuple[dict[str, dict[str,
     for name in every[0].keys() & facts.keys():
         nics = every[0][name]["networkInterfaces"]
         as_ec2 = [{f"{key[0].upper()}{key[1:]}": value for key, value in nic.items()} for nic in nics]
-        if reasons := [*card_complaints(nics), *filter(None, [misfit(facts[name], as_ec2)])]:
+        if reasons := [*check_network_cards(nics), *filter(None, [interface_error(facts[name], as_ec2)])]:
             refused[name] = reasons
 
     assert refused == {}
@@ -161,7 +161,7 @@ def test_a_script_too_large_is_told_with_its_pool() -> None:
     plan = pooled(PLAIN)
 
     template_of(plan, plan.pools[0], "ä" * (LIMIT_BYTES // 2))
-    with pytest.raises(InputError, match="the pool box-us-west-2a takes 16,386 bytes of user data"):
+    with pytest.raises(InputError, match="the user data of the pool box-us-west-2a has 16,386 bytes"):
         template_of(plan, plan.pools[0], "ä" * (LIMIT_BYTES // 2 + 1))
 
 
@@ -221,7 +221,7 @@ def test_words_of_the_file_are_quoted() -> None:
     """Whatever a name holds, the shell takes it as one word and runs nothing of it."""
     pool = replace(ssh_pools(LAB)[0], group="it's $(reboot); `halt`")
 
-    head = first_boot(LAB, pool).split("# What a node does")[0] + 'printf "%s" "$LABEL"'
+    head = first_boot(LAB, pool).split("# First boot of a node")[0] + 'printf "%s" "$LABEL"'
 
     told = subprocess.run(["bash", "-c", head], capture_output=True, text=True, check=True)
     assert told.stdout == "it's $(reboot); `halt`"

@@ -10,12 +10,12 @@ import pytest
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.nodes import MountKind
-from stacks.dns.zone import names_grant
+from stacks.dns.zone import registration_permissions
 from stacks.identity.policy import Statement, policy
 from stacks.identity.roles import CONTROL, GATEWAY, KINDS, permissions
-from stacks.network.vpc import finding, group_name, writing
-from stacks.storage.buckets import bucket_policy, copier_permissions, copies
-from stacks.storage.files import mounts_only_by_tls, only_by_tls
+from stacks.network.vpc import find_groups_permission, flow_log_group, write_flows_permission
+from stacks.storage.buckets import bucket_policy, replication_permissions, replicated_stores
+from stacks.storage.files import mount_policy, require_tls
 from tests.testlab.fakes.buckets import Call, concerned, rights, way_of
 from tests.testlab.fakes.node_states import CLOUD
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
@@ -91,7 +91,7 @@ def test_a_key_is_used_only_through_its_service(statements: tuple[Statement, ...
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_policies_fit_into_their_role(kind: str, plan: FleetPlan) -> None:
     """IAM counts the characters of all of a role's policies that are no blanks."""
-    texts = (policy(*permissions(plan, kind)), policy(*names_grant(plan, "Z0123456789ABCDEFGHIJ")))
+    texts = (policy(*permissions(plan, kind)), policy(*registration_permissions(plan, "Z0123456789ABCDEFGHIJ")))
 
     assert len("".join("".join(texts).split())) < IAM_LIMIT
 
@@ -118,7 +118,7 @@ def test_the_control_plane_holds_volumes_of_its_own_alone(plan: FleetPlan) -> No
 
 def test_a_machine_writes_its_own_names_alone(plan: FleetPlan) -> None:
     """Addresses, host keys and owners of ssh groups' names in the zone, made and deleted, never written over."""
-    (write,) = _named(names_grant(plan, "Z1"), "route53:ChangeResourceRecordSets")
+    (write,) = _named(registration_permissions(plan, "Z1"), "route53:ChangeResourceRecordSets")
 
     key = "route53:ChangeResourceRecordSets"
     assert write.resources == ("arn:aws:route53:::hostedzone/Z1",)
@@ -140,7 +140,7 @@ def _named(statements: tuple[Statement, ...], action: str) -> list[Statement]:
 
 def test_a_bucket_refuses_clear_text_and_old_tls() -> None:
     """Both are denied to everybody, on the bucket and on its objects."""
-    denied: list[dict[str, Any]] = json.loads(policy(*only_by_tls("b")))["Statement"]
+    denied: list[dict[str, Any]] = json.loads(policy(*require_tls("b")))["Statement"]
 
     assert {one["Effect"] for one in denied} == {"Deny"}
     assert all(one["Resource"] == ["arn:aws:s3:::b", "arn:aws:s3:::b/*"] for one in denied)
@@ -264,7 +264,7 @@ def test_every_policy_fits() -> None:
 
 
 SYSTEM = "arn:aws:elasticfilesystem:us-west-2:111122223333:file-system/fs-0123456789abcdef0"
-POLICY = mounts_only_by_tls(SYSTEM)
+POLICY = mount_policy(SYSTEM)
 ALL = {"ClientMount", "ClientWrite", "ClientRootAccess"}
 MOUNTING_POLICY_ROLE = {"AWS": "arn:aws:iam::111122223333:role/lab-ssh"}
 
@@ -332,17 +332,17 @@ def test_the_role_writes_to_the_fleets_own_groups_alone() -> None:
     """One group a region, and the streams in it."""
     plan = plan_of(EXAMPLES / "lab.yaml")
 
-    resources = writing(plan).resources
+    resources = write_flows_permission(plan).resources
 
     assert len(resources) == 2 * len(plan.regions)
-    assert all(f":111122223333:log-group:{group_name(plan)}" in name for name in resources)
+    assert all(f":111122223333:log-group:{flow_log_group(plan)}" in name for name in resources)
 
 
 def test_the_role_may_list_the_groups_of_its_regions_and_read_none() -> None:
     """AWS's own list of what a flow log's role needs at least has it, and nobody else's region."""
     plan = plan_of(EXAMPLES / "lab.yaml")
 
-    statement = finding(plan)
+    statement = find_groups_permission(plan)
 
     assert statement.actions == ("logs:DescribeLogGroups",)
     assert {name.split(":")[3] for name in statement.resources} == {region.name for region in plan.regions}
@@ -357,7 +357,7 @@ def stacks_replication_plan() -> FleetPlan:
 def test_a_store_is_copied_from_its_first_region_to_all_others(stacks_replication_plan: FleetPlan) -> None:
     """A store of one region has nowhere to be copied to."""
     regions = {
-        store: [bucket.region for bucket in buckets] for store, buckets in copies(stacks_replication_plan).items()
+        store: [bucket.region for bucket in buckets] for store, buckets in replicated_stores(stacks_replication_plan).items()
     }
 
     assert regions == {"datasets": ["us-west-2", "us-east-1", "eu-north-1"]}
@@ -367,7 +367,7 @@ def test_the_copier_reads_sources_and_writes_copies_alone(stacks_replication_pla
     """By name: it could neither read a copy nor write over a source."""
     found = {
         one["Sid"]: one["Resource"]
-        for one in json.loads(policy(*copier_permissions(stacks_replication_plan)))["Statement"]
+        for one in json.loads(policy(*replication_permissions(stacks_replication_plan)))["Statement"]
     }
 
     assert found["ReadSources"] == ["arn:aws:s3:::lab-datasets-111122223333-us-west-2/*"]
@@ -379,7 +379,7 @@ def test_the_copier_reads_sources_and_writes_copies_alone(stacks_replication_pla
 
 def test_the_copier_uses_keys_only_through_s3(stacks_replication_plan: FleetPlan) -> None:
     """Keys of the source to open, keys of the copies to seal."""
-    keys = {one.sid: one for one in copier_permissions(stacks_replication_plan) if one.actions[0].startswith("kms:")}
+    keys = {one.sid: one for one in replication_permissions(stacks_replication_plan) if one.actions[0].startswith("kms:")}
 
     assert keys["OpenSources"].conditions["StringEquals"] == {"kms:ViaService": ("s3.us-west-2.amazonaws.com",)}
     assert keys["SealCopies"].conditions["StringEquals"] == {

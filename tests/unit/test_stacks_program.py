@@ -18,9 +18,9 @@ from bedplate.plan.firewall import WORKER_PORTS, control_rules, node_rules, stor
 from bedplate.plan.fleet import FleetPlan
 from bedplate.spec.network import Egress, Interconnect
 from bedplate.spec.sites import Use
-from stacks.network.vpc import gateway_zones
+from stacks.network.vpc import nat_gateway_zones
 from stacks.options import part_of, parts, stack_name
-from stacks.program import declare, order
+from stacks.program import declare, load_stack
 from tests.testlab.fleets.sketch import sketch
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
@@ -45,7 +45,7 @@ def recorded(fleet_file: Path) -> Path:
 
 def test_a_recorded_plan_is_carried_out(recorded: Path) -> None:
     """The stack's name says which part."""
-    asked = order(recorded, "solo.us-west-2")
+    asked = load_stack(recorded, "solo.us-west-2")
 
     assert (asked.plan.name, asked.part) == ("solo", "us-west-2")
 
@@ -53,7 +53,7 @@ def test_a_recorded_plan_is_carried_out(recorded: Path) -> None:
 def test_blocks_that_the_lock_lacks_are_never_deployed(fleet_file: Path) -> None:
     """The next run might allot others: they are recorded first."""
     with pytest.raises(InputError, match="region/us-west-2") as caught:
-        order(fleet_file, "solo.us-west-2")
+        load_stack(fleet_file, "solo.us-west-2")
 
     assert "bedplate plan --write" in caught.value.fix
 
@@ -68,7 +68,7 @@ def test_an_administrator_whose_id_the_lock_lacks_is_recorded_first(recorded: Pa
     )
 
     with pytest.raises(InputError, match=r"not recorded in fleet\.lock: zoe") if admin else nullcontext():
-        order(recorded, "solo.shared")
+        load_stack(recorded, "solo.shared")
 
 
 def test_similar_types_wait_for_their_image(fleet_file: Path) -> None:
@@ -79,18 +79,18 @@ def test_similar_types_wait_for_their_image(fleet_file: Path) -> None:
     record_plan(lock_path(fleet_file), load_fleet(fleet_file, load_catalog()).fleet, load_catalog())
 
     with pytest.raises(InputError, match="us-west-2/x86_64") as caught:
-        order(fleet_file, "solo.us-west-2")
+        load_stack(fleet_file, "solo.us-west-2")
 
     assert "bedplate image record" in caught.value.fix
     images = {"us-west-2/x86_64": "ami-0123456789abcdef0"}
     record_images(lock_path(fleet_file), "solo", images)
-    assert order(fleet_file, "solo.us-west-2").plan.record.images == images
+    assert load_stack(fleet_file, "solo.us-west-2").plan.record.images == images
 
 
 def test_a_stack_of_another_fleet_is_refused(recorded: Path) -> None:
     """A wrong selection must not declare this fleet in that stack: it would delete what the stack holds."""
     with pytest.raises(InputError, match=r"lab\.us-west-2"):
-        order(recorded, "lab.us-west-2")
+        load_stack(recorded, "lab.us-west-2")
 
 
 def test_a_faulty_file_is_refused(recorded: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_faulty_file_is_refused(recorded: Path) -> None:
     recorded.write_text(recorded.read_text(encoding="utf-8").replace("owner:", "owned:"), encoding="utf-8")
 
     with pytest.raises(FleetFaults):
-        order(recorded, "solo.us-west-2")
+        load_stack(recorded, "solo.us-west-2")
 
 
 @pytest.mark.parametrize(("part", "is_refused"), [("us-west-2", True), ("us-east-1", False), ("shared", False)])
@@ -111,7 +111,7 @@ def test_an_expired_group_blocks_the_stacks_that_hold_it(fleet_file: Path, part:
     fleet_file.write_text(re.sub(r"( +)types: ", r"\1expires: '2026-11-20'\n\1types: ", text), encoding="utf-8")
 
     with pytest.raises(FleetFaults) if is_refused else nullcontext() as caught:
-        order(fleet_file, f"solo.{part}")
+        load_stack(fleet_file, f"solo.{part}")
 
     if caught:
         (told,) = [told for told in caught.value.faults if told.code == "E329"]
@@ -219,14 +219,14 @@ def plan() -> FleetPlan:
 )
 def test_egress_says_how_many_gateways_a_region_pays(egress: Egress, gateways: set[str]) -> None:
     """One, one a zone, or none."""
-    assert set(gateway_zones(egress, REGION).values()) == gateways
+    assert set(nat_gateway_zones(egress, REGION).values()) == gateways
 
 
 def test_the_shared_gateway_stays_when_zones_are_listed_otherwise() -> None:
     """It stands in the zone that was allotted first, wherever the file lists it."""
     turned = replace(REGION, zones=REGION.zones[::-1])
 
-    assert set(gateway_zones(Egress.SHARED, turned).values()) == {"us-west-2a"}
+    assert set(nat_gateway_zones(Egress.SHARED, turned).values()) == {"us-west-2a"}
 
 
 def test_people_log_in_from_laptops_and_sites_alone(plan: FleetPlan) -> None:
