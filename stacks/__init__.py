@@ -1,12 +1,12 @@
 """All AWS resources of a fleet, as Pulumi stacks: `shared`, one stack for each region, and `links`.
 
-Components declare what the plan has decided: they compute no address and look up nothing in AWS. Resource names come
+Components declare the plan: they compute no address and look up nothing in AWS. Resource names come
 from the plan (region, zone, pool, store), never from a position, so adding one thing changes no other. Regions read
 outputs of `shared`, `links` reads outputs of the regions, and regions never read each other. docs/choices.md gives the
 reason for each setting that is not the default of AWS.
 
-Resources are imported from the leaf modules of the SDK, with Args classes for all blocks: this lets the type checker
-find a misspelt key.
+Resources are imported from the leaf modules of the SDK, with Args classes for all blocks, so that the
+type checker finds misspelt keys.
 """
 
 from pulumi_aws import (

@@ -197,7 +197,7 @@ class GatewayInputs:
 
 
 def gateway_zone(region: RegionPlan, offering: Collection[str]) -> str:
-    """Return the zone of the gateway: the first assigned one of those that offer its instance type."""
+    """Return the zone of the gateway: the first assigned zone that offers its instance type."""
     suitable = [zone for zone in region.zones if zone.name in offering]
     return min(suitable or region.zones, key=lambda zone: zone.edge).name
 

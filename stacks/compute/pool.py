@@ -307,7 +307,7 @@ def _refresh() -> GroupInstanceRefreshArgs:
 
 
 def _tags(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> list[GroupTagArgs]:
-    """Return the tags for instances, and for Kubernetes those that only the cluster autoscaler reads."""
+    """Return the tags for instances, and for Kubernetes the tags that only the cluster autoscaler reads."""
     instance_tags = node_tags(plan, pool)
     is_worker = pool.use is Use.KUBERNETES
     autoscaler_tags = from_zero_tags(plan.name, pool_registration(pool, catalog)) if is_worker else {}

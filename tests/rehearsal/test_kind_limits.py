@@ -26,7 +26,7 @@ PLACEMENT_GROUP = KINDS["aws:ec2/placementGroup:PlacementGroup"]
 SPOT = {"onDemandPercentageAboveBaseCapacity": 0, "spotAllocationStrategy": "price-capacity-optimized"}
 ALL_OPEN = {"protocol": "-1", "fromPort": 0, "toPort": 0, "cidrBlocks": ["0.0.0.0/0"]}
 
-# Kind, invalid inputs that replace those of its fixture, and the input that the error names.
+# Kind, invalid inputs that replace valid ones, and the input that the error names.
 INVALID: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("Subnet", {"cidrBlock": "10.20.8.0/29"}, "cidrBlock"),
     ("Subnet", {"cidrBlock": "10.0.0.0/15"}, "cidrBlock"),

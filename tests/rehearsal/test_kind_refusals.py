@@ -19,7 +19,7 @@ from tests.testlab.rehearsal.live import census
 pytestmark = pytest.mark.nightly
 
 FIXTURES: dict[str, KindFixture] = {fixture.token.rpartition(":")[2]: fixture for fixture in reversed(NETWORK)}
-# Types of two packages may have the same name: those of transit gateways have the prefix Transit here.
+# Types of two packages may have the same name: types of transit gateways have the prefix Transit here.
 FIXTURES |= {
     f"Transit{short}": next(fixture for fixture in NETWORK if fixture.token == f"aws:ec2transitgateway/{module}:{name}")
     for short, module, name in (
@@ -76,7 +76,7 @@ _SCHEDULE = "aws:autoscaling/schedule:Schedule"
 
 
 def _valid_inputs(token: str, world: World) -> dict[str, Any]:
-    """Return the inputs of the first specimen of a kind, with what the provider fills in."""
+    """Return the inputs of the first fixture of a kind, with the defaults of the provider."""
     fixture = next(fixture for fixture in SERVICES if fixture.token == token)
     return {**KINDS[token].defaults, **fixture.inputs_in(world)}
 

@@ -129,9 +129,9 @@ def test_destroying_a_fleet_retains_its_data(live: DeployedFleet) -> None:
     """File systems, buckets and keys stay; everything else is deleted."""
     stacks = [stack for wave in waves(live.plan) for stack in wave]
 
-    left = [entry for stack in stacks[::-1] for entry in destroy(stack, live.world).snapshot.entries.values()]
+    retained = [entry for stack in stacks[::-1] for entry in destroy(stack, live.world).snapshot.entries.values()]
 
-    assert {entry.name for entry in left if entry.is_in_cloud} == {
+    assert {entry.name for entry in retained if entry.is_in_cloud} == {
         "pair-alarms",
         "pair-data",
         "pair-home",

@@ -143,7 +143,7 @@ def report() -> Report:
 
 
 @pytest.fixture(scope="module")
-def made(report: Report) -> dict[str, list[Entry]]:
+def created(report: Report) -> dict[str, list[Entry]]:
     """Return the created resources by type."""
     stack = next(candidate for candidate in report.stacks if candidate.name == "lab.us-west-2")
     by_type: dict[str, list[Entry]] = {}
@@ -158,19 +158,19 @@ def test_every_market_fabric_and_use_rehearses(report: Report) -> None:
     assert report.ok
 
 
-def test_templates_are_as_expected(made: dict[str, list[Entry]], expect: Expect) -> None:
+def test_templates_are_as_expected(created: dict[str, list[Entry]], expect: Expect) -> None:
     """The settings of each template that depend on market, fabric or use."""
-    pools = [entry for entry in made[TEMPLATE] if entry.name != "lab-laptops"]
+    pools = [entry for entry in created[TEMPLATE] if entry.name != "lab-laptops"]
 
-    expect("stacks/templates.txt", "\n".join(_lines(entry) for entry in sorted(pools, key=lambda one: one.name)))
+    expect("stacks/templates.txt", "\n".join(_lines(entry) for entry in sorted(pools, key=lambda pool: pool.name)))
 
 
-def test_only_efa_pools_without_reservation_have_a_placement_group(made: dict[str, list[Entry]]) -> None:
+def test_only_efa_pools_without_reservation_have_a_placement_group(created: dict[str, list[Entry]]) -> None:
     """One for each on-demand and spot pool; capacity blocks and reservations exclude placement groups."""
-    names = {entry.name for entry in made[PLACEMENT]}
+    names = {entry.name for entry in created[PLACEMENT]}
 
     assert names == {f"lab-{use}-fabric-{HERE}{end}" for use in ("ssh", "kubernetes") for end in ("", "-spot")}
-    assert {entry.inputs["strategy"] for entry in made[PLACEMENT]} == {"cluster"}
+    assert {entry.inputs["strategy"] for entry in created[PLACEMENT]} == {"cluster"}
 
 
 def _lines(entry: Entry) -> str:
@@ -213,7 +213,7 @@ def _named_resources(stacks: Declared, kind: str, stack: str = HOME) -> dict[str
 
 def _ingress_rules(stacks: Declared, group: str) -> dict[str, dict[str, Any]]:
     rules = _named_resources(stacks, "SecurityGroupIngressRule")
-    return {name.removeprefix(f"{group}-"): dict(one.inputs) for name, one in rules.items() if name.startswith(group)}
+    return {name.removeprefix(f"{group}-"): dict(rule.inputs) for name, rule in rules.items() if name.startswith(group)}
 
 
 def test_each_member_has_its_planned_zone_and_address(stacks: Declared) -> None:
@@ -306,7 +306,7 @@ def test_nodes_accept_the_control_plane(stacks: Declared) -> None:
 
 def test_the_api_name_has_the_addresses_of_all_members(stacks: Declared) -> None:
     """Clients try all addresses; the TTL of 60 s removes an old one quickly."""
-    records = {one.inputs["name"]: one.inputs for one in _named_resources(stacks, "Record", "lab.links").values()}
+    records = {entry.inputs["name"]: entry.inputs for entry in _named_resources(stacks, "Record", "lab.links").values()}
 
     api = records["kubernetes.lab.internal"]
     assert (api["records"], api["ttl"]) == (["10.64.32.16", "10.64.64.16", "10.64.96.16"], 60)
@@ -322,17 +322,17 @@ def test_a_fleet_without_a_cluster_has_no_control_plane() -> None:
 
 @pytest.fixture(scope="module")
 def home_resources() -> tuple[Entry, ...]:
-    """Give what a home region with a control plane and no pools holds once it is made."""
+    """Return the deployed resources of a home region with a control plane and no pools."""
     plan = replace(LAB, pools=(), files=(), buckets=(), laptops=(), sites=(), regions=(LAB.home,))
     with running(plan.account) as simulation:
         world = World(simulation)
         runs = [run(stack, world) for wave in waves(plan) for stack in wave]
-    assert not [failure for done in runs for failure in done.failures]
-    return tuple(entry for done in runs for entry in done.snapshot.entries.values())
+    assert not [failure for result in runs for failure in result.failures]
+    return tuple(entry for result in runs for entry in result.snapshot.entries.values())
 
 
-def test_a_member_is_told_its_own_volume(home_resources: tuple[Entry, ...]) -> None:
-    """By its id: a stack that is made again finds two volumes with one tag, and means its own."""
+def test_the_script_of_a_member_has_its_volume_id(home_resources: tuple[Entry, ...]) -> None:
+    """A volume retained from an earlier stack may have the same tags, so the script needs the id."""
     volumes = {entry.name: entry.ident for entry in home_resources if entry.type.endswith(":Volume")}
     templates = {entry.name: entry for entry in home_resources if entry.type.endswith(":LaunchTemplate")}
 

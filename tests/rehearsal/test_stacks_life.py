@@ -73,18 +73,18 @@ def report() -> Report:
 
 
 @pytest.fixture(scope="module")
-def made(report: Report) -> dict[str, Inputs]:
+def created(report: Report) -> dict[str, Inputs]:
     """Return the inputs of all created resources by type and name."""
     entries = [entry for stack in report.stacks for entry in stack.runs[Phase.CREATE].snapshot.entries.values()]
     return {f"{entry.type.rpartition(':')[2]} {entry.name}": dict(entry.inputs) for entry in entries}
 
 
-def _group(made: Mapping[str, Inputs], name: str) -> Inputs:
-    return made[f"Group {POOLS[name]}"]
+def _group(created: Mapping[str, Inputs], name: str) -> Inputs:
+    return created[f"Group {POOLS[name]}"]
 
 
-def _tags(made: Mapping[str, Inputs], name: str) -> dict[str, tuple[str, bool]]:
-    return {tag["key"]: (tag["value"], tag["propagateAtLaunch"]) for tag in _group(made, name)["tags"]}
+def _tags(created: Mapping[str, Inputs], name: str) -> dict[str, tuple[str, bool]]:
+    return {tag["key"]: (tag["value"], tag["propagateAtLaunch"]) for tag in _group(created, name)["tags"]}
 
 
 def test_every_market_and_use_rehearses(report: Report) -> None:
@@ -94,43 +94,43 @@ def test_every_market_and_use_rehearses(report: Report) -> None:
     assert judged(report) == ()
 
 
-def test_a_capacity_block_is_never_bought(made: Mapping[str, Inputs]) -> None:
+def test_a_capacity_block_is_never_bought(created: Mapping[str, Inputs]) -> None:
     """A purchase cannot be undone: a person buys the block and writes its id in the file."""
-    template = made[f"LaunchTemplate {POOLS['block']}"]
+    template = created[f"LaunchTemplate {POOLS['block']}"]
 
-    assert not [name for name in made if name.startswith(("CapacityBlock", "CapacityReservation "))]
+    assert not [name for name in created if name.startswith(("CapacityBlock", "CapacityReservation "))]
     assert template["instanceMarketOptions"] == {"marketType": "capacity-block"}
     assert template["capacityReservationSpecification"]["capacityReservationTarget"] == {
         "capacityReservationId": "cr-0123456789abcdef1"
     }
 
 
-def test_a_capacity_block_is_scaled_to_zero_before_its_end(made: Mapping[str, Inputs]) -> None:
+def test_a_capacity_block_is_scaled_to_zero_before_its_end(created: Mapping[str, Inputs]) -> None:
     """One hour before the end of the block; otherwise the group would replace instances that AWS terminates."""
-    action = made[f"Schedule {POOLS['block']}-end"]
+    action = created[f"Schedule {POOLS['block']}-end"]
 
     assert action["startTime"] == "2099-03-01T10:30:00Z"
     assert [action[size] for size in ("minSize", "maxSize", "desiredCapacity")] == [0, 0, 0]
 
 
-def test_scheduled_groups_are_not_protected_from_scale_in(made: Mapping[str, Inputs]) -> None:
+def test_scheduled_groups_are_not_protected_from_scale_in(created: Mapping[str, Inputs]) -> None:
     """A protected instance would stay after the scheduled end of its group."""
-    protected = {name for name in POOLS if _group(made, name)["protectFromScaleIn"]}
+    protected = {name for name in POOLS if _group(created, name)["protectFromScaleIn"]}
 
     assert protected == {"train"}
 
 
-def test_spot_has_the_maximum_price_of_the_file(made: Mapping[str, Inputs]) -> None:
+def test_spot_has_the_maximum_price_of_the_file(created: Mapping[str, Inputs]) -> None:
     """The group has no on-demand instances."""
-    distribution = _group(made, "burst")["mixedInstancesPolicy"]["instancesDistribution"]
+    distribution = _group(created, "burst")["mixedInstancesPolicy"]["instancesDistribution"]
 
     assert distribution["spotMaxPrice"] == "1.5"
     assert distribution["onDemandPercentageAboveBaseCapacity"] == 0
 
 
-def test_similar_types_become_instance_requirements(made: Mapping[str, Inputs]) -> None:
+def test_similar_types_become_instance_requirements(created: Mapping[str, Inputs]) -> None:
     """From the smallest to the largest type in the file, of the same manufacturer; their order has no effect."""
-    policy = _group(made, "alike")["mixedInstancesPolicy"]
+    policy = _group(created, "alike")["mixedInstancesPolicy"]
     (override,) = policy["launchTemplate"]["overrides"]
     needs = override["instanceRequirements"]
 
@@ -143,10 +143,10 @@ def test_similar_types_become_instance_requirements(made: Mapping[str, Inputs]) 
 
 
 @pytest.mark.parametrize("name", POOLS)
-def test_initial_hooks_equal_the_hook_resources(name: str, made: Mapping[str, Inputs]) -> None:
+def test_initial_hooks_equal_the_hook_resources(name: str, created: Mapping[str, Inputs]) -> None:
     """The first instance has the same hooks as later ones."""
-    first = {hook["name"]: hook for hook in _group(made, name)["initialLifecycleHooks"]}
-    later = [made[f"LifecycleHook {POOLS[name]}-{hook}"] for hook in ("ready", "drained")]
+    first = {hook["name"]: hook for hook in _group(created, name)["initialLifecycleHooks"]}
+    later = [created[f"LifecycleHook {POOLS[name]}-{hook}"] for hook in ("ready", "drained")]
 
     assert [{key: hook[key] for key in first["ready"]} for hook in later] == [first["ready"], first["drained"]]
 
@@ -164,40 +164,40 @@ def test_hooks_and_schedules_change_without_their_group(report: Report) -> None:
     assert {op for ops in operations.values() for op in ops} == {Op.UPDATE}
 
 
-def test_an_instance_that_does_not_report_is_terminated(made: Mapping[str, Inputs]) -> None:
+def test_an_instance_that_does_not_report_is_terminated(created: Mapping[str, Inputs]) -> None:
     """The ready hook abandons it. The drained hook continues, on spot before EC2 terminates the instance."""
-    results = {POOLS[name]: made[f"LifecycleHook {POOLS[name]}-drained"]["heartbeatTimeout"] for name in POOLS}
+    results = {POOLS[name]: created[f"LifecycleHook {POOLS[name]}-drained"]["heartbeatTimeout"] for name in POOLS}
 
-    assert made[f"LifecycleHook {POOLS['kept']}-ready"]["defaultResult"] == "ABANDON"
-    assert made[f"LifecycleHook {POOLS['kept']}-drained"]["defaultResult"] == "CONTINUE"
+    assert created[f"LifecycleHook {POOLS['kept']}-ready"]["defaultResult"] == "ABANDON"
+    assert created[f"LifecycleHook {POOLS['kept']}-drained"]["defaultResult"] == "CONTINUE"
     assert results[POOLS["burst"]] == 120
     assert results[POOLS["desk"]] < results[POOLS["kept"]]
 
 
 @pytest.mark.parametrize("name", POOLS)
-def test_the_alarm_triggers_after_the_ready_hook_expires(name: str, made: Mapping[str, Inputs]) -> None:
+def test_the_alarm_triggers_after_the_ready_hook_expires(name: str, created: Mapping[str, Inputs]) -> None:
     """The time until the alarm is longer than the timeout of the hook."""
-    alarm = made[f"MetricAlarm {POOLS[name]}-short"]
+    alarm = created[f"MetricAlarm {POOLS[name]}-short"]
     (period,) = {query["metric"]["period"] for query in alarm["metricQueries"] if "metric" in query}
 
-    wait = made[f"LifecycleHook {POOLS[name]}-ready"]["heartbeatTimeout"]
+    wait = created[f"LifecycleHook {POOLS[name]}-ready"]["heartbeatTimeout"]
     assert wait < period * alarm["datapointsToAlarm"]
     assert alarm["datapointsToAlarm"] < alarm["evaluationPeriods"]
 
 
-def test_only_workers_without_a_fabric_have_a_refresh(made: Mapping[str, Inputs]) -> None:
+def test_only_workers_without_a_fabric_have_a_refresh(created: Mapping[str, Inputs]) -> None:
     """A new template terminates no SSH session and no job on a fabric: only new instances use it."""
     refreshed = {
-        name: _group(made, name)["instanceRefresh"] for name in POOLS if "instanceRefresh" in _group(made, name)
+        name: _group(created, name)["instanceRefresh"] for name in POOLS if "instanceRefresh" in _group(created, name)
     }
 
     assert set(refreshed) == {"burst", "alike", "kept"}
     assert refreshed["kept"]["preferences"]["checkpointPercentages"] == [10, 50, 100]
 
 
-def test_scheduled_groups_start_and_stop(made: Mapping[str, Inputs]) -> None:
+def test_scheduled_groups_start_and_stop(created: Mapping[str, Inputs]) -> None:
     """In the time zone of the group, until it expires."""
-    start, stop = (made[f"Schedule {POOLS['desk']}-{action}"] for action in ("start", "stop"))
+    start, stop = (created[f"Schedule {POOLS['desk']}-{action}"] for action in ("start", "stop"))
 
     assert (start["recurrence"], stop["recurrence"]) == ("30 7 * * 1,2,3,4,5", "0 20 * * *")
     assert [start[size] for size in ("minSize", "maxSize", "desiredCapacity")] == [1, -1, -1]
@@ -206,37 +206,39 @@ def test_scheduled_groups_start_and_stop(made: Mapping[str, Inputs]) -> None:
     assert {schedule["endTime"] for schedule in (start, stop)} == {"2100-01-01T00:00:00Z"}
 
 
-def test_expired_groups_are_scaled_to_zero(made: Mapping[str, Inputs]) -> None:
+def test_expired_groups_are_scaled_to_zero(created: Mapping[str, Inputs]) -> None:
     """Instances have tags with expiry and owner; permanent groups never expire."""
-    assert made[f"Schedule {POOLS['desk']}-expire"]["startTime"] == "2100-01-01T00:00:00Z"
-    assert _tags(made, "desk")["expires"] == ("2099-12-31", True)
-    assert _tags(made, "desk")["owner"] == ("ada@lab.example", True)
-    assert _tags(made, "train")["expires"] == ("permanent", True)
-    assert not [name for name in made if name.startswith(f"Schedule {POOLS['train']}")]
+    assert created[f"Schedule {POOLS['desk']}-expire"]["startTime"] == "2100-01-01T00:00:00Z"
+    assert _tags(created, "desk")["expires"] == ("2099-12-31", True)
+    assert _tags(created, "desk")["owner"] == ("ada@lab.example", True)
+    assert _tags(created, "train")["expires"] == ("permanent", True)
+    assert not [name for name in created if name.startswith(f"Schedule {POOLS['train']}")]
 
 
-def test_the_autoscaler_knows_groups_without_instances(made: Mapping[str, Inputs]) -> None:
+def test_the_autoscaler_knows_groups_without_instances(created: Mapping[str, Inputs]) -> None:
     """Tags for the autoscaler contain GPUs, EFA interfaces, labels and taints."""
-    kept, train = _tags(made, "kept"), _tags(made, "train")
+    tags, train_tags = _tags(created, "kept"), _tags(created, "train")
 
-    assert kept["k8s.io/cluster-autoscaler/lab"] == ("owned", False)
-    assert kept[f"{_TEMPLATE_TAG}/resources/nvidia.com/gpu"] == ("4", False)
-    assert kept[f"{_TEMPLATE_TAG}/label/lab.example/team"] == ("vision", False)
-    assert kept[f"{_TEMPLATE_TAG}/taint/team"] == ("vision:NoSchedule", False)
-    assert train[f"{_TEMPLATE_TAG}/resources/vpc.amazonaws.com/efa"] == ("32", False)
-    assert train[f"{_TEMPLATE_TAG}/taint/nvidia.com/gpu"] == ("present:NoSchedule", False)
+    assert tags["k8s.io/cluster-autoscaler/lab"] == ("owned", False)
+    assert tags[f"{_TEMPLATE_TAG}/resources/nvidia.com/gpu"] == ("4", False)
+    assert tags[f"{_TEMPLATE_TAG}/label/lab.example/team"] == ("vision", False)
+    assert tags[f"{_TEMPLATE_TAG}/taint/team"] == ("vision:NoSchedule", False)
+    assert train_tags[f"{_TEMPLATE_TAG}/resources/vpc.amazonaws.com/efa"] == ("32", False)
+    assert train_tags[f"{_TEMPLATE_TAG}/taint/nvidia.com/gpu"] == ("present:NoSchedule", False)
 
 
-def test_the_tag_check_counts_all_tags_of_workers(made: Mapping[str, Inputs]) -> None:
+def test_the_tag_check_counts_all_tags_of_workers(created: Mapping[str, Inputs]) -> None:
     """AWS allows 50 tags. The check counts the expiry tag for all pools."""
     plan = _plan(GROUPS)
     workers = [pool for pool in plan.pools if pool.use is Use.KUBERNETES]
 
-    spare = {pool.group: tag_count(plan.name, pool, load_catalog()) - len(_tags(made, pool.group)) for pool in workers}
+    spare = {
+        pool.group: tag_count(plan.name, pool, load_catalog()) - len(_tags(created, pool.group)) for pool in workers
+    }
 
     assert spare == {"burst": 1, "alike": 1, "kept": 1, "block": 1, "train": 0}
 
 
-def test_ssh_groups_have_no_autoscaler_tags(made: Mapping[str, Inputs]) -> None:
+def test_ssh_groups_have_no_autoscaler_tags(created: Mapping[str, Inputs]) -> None:
     """An idle SSH machine must not be scaled in."""
-    assert not [key for key in _tags(made, "desk") if key.startswith("k8s.io/")]
+    assert not [key for key in _tags(created, "desk") if key.startswith("k8s.io/")]

@@ -420,5 +420,5 @@ def test_the_audit_finds_nfs_from_edge_subnets(deployed: Graph) -> None:
     defect = {"urn": "defect", "type": INGRESS, "id": "sgr-0", "inputs": {**wide, "securityGroupId": storage}}
 
     assert not [fault for fault in audit(graph_of(deployed, "here")) if fault.code == "S403"]
-    found = [fault for fault in audit(graph_of([*deployed, defect], "here")) if fault.code == "S403"]
-    assert [fault.urn for fault in found] == ["defect"]
+    faults = [fault for fault in audit(graph_of([*deployed, defect], "here")) if fault.code == "S403"]
+    assert [fault.urn for fault in faults] == ["defect"]

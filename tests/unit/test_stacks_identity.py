@@ -304,7 +304,7 @@ def changed_policy(**changes: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("policy", "left"),
+    ("policy", "remaining"),
     [
         (changed_policy(Effect=None), set()),
         (changed_policy(Principal=NODE_ROLE), set()),
@@ -317,9 +317,9 @@ def changed_policy(**changes: object) -> str:
     ],
     ids=["no-allow", "one-role", "no-root", "denied", "valid"],
 )
-def test_the_fake_of_efs_finds_policies_that_block_nodes(policy: str, left: set[str]) -> None:
+def test_the_fake_of_efs_finds_policies_that_block_nodes(policy: str, remaining: set[str]) -> None:
     """Each seeded defect removes rights; the valid counterpart removes none."""
-    assert rights(policy, FILE_SYSTEM, way_of(CLOUD)) == left
+    assert rights(policy, FILE_SYSTEM, way_of(CLOUD)) == remaining
 
 
 def test_the_fake_of_efs_finds_policies_without_tls() -> None:

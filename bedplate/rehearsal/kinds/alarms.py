@@ -175,7 +175,7 @@ def _check_topic(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     if is_known(name) and str(name).endswith(".fifo") != fifo:
         yield Complaint("name", "must end in .fifo when fifoTopic is true, and only then")
     if inputs.get("contentBasedDeduplication") and not fifo:
-        yield Complaint("contentBasedDeduplication", "can only be set for FIFO topics")
+        yield Complaint("contentBasedDeduplication", "requires fifoTopic to be true")
 
 
 def _create_topic(aws: Aws, inputs: Props) -> str:

@@ -30,8 +30,8 @@ class Noun:
     code: str
 
 
-def _noun(word: str, stem: str = "", *, parameter: str = "", listing: str = "", code: str = "") -> Noun:
-    """Return the noun for a stem such as VpcEndpoint; without one, the word is the stem."""
+def _resource(word: str, stem: str = "", *, parameter: str = "", listing: str = "", code: str = "") -> Noun:
+    """Return the resource type with a stem such as VpcEndpoint, by default made from its word in messages."""
     stem = stem or word[0].upper() + word[1:]
     snake = re.sub(r"(?<!^)(?=[A-Z])", "_", stem).lower()
     listing = listing or f"{stem}s"
@@ -40,51 +40,51 @@ def _noun(word: str, stem: str = "", *, parameter: str = "", listing: str = "", 
 
 
 ADDRESS = Noun("allocation", "describe_addresses", "AllocationIds", "Addresses", "InvalidAllocationID.NotFound")
-CUSTOMER_GATEWAY = _noun("customerGateway")
-FLOW_LOG = _noun("flowLog", code="InvalidFlowLogId.NotFound")
-INTERNET_GATEWAY = _noun("internetGateway")
-NAT_GATEWAY = _noun("natGateway")
-NETWORK_INTERFACE = _noun("networkInterface")
-PEERING = _noun("vpcPeeringConnection")
-PREFIX_LIST = _noun(
+CUSTOMER_GATEWAY = _resource("customerGateway")
+FLOW_LOG = _resource("flowLog", code="InvalidFlowLogId.NotFound")
+INTERNET_GATEWAY = _resource("internetGateway")
+NAT_GATEWAY = _resource("natGateway")
+NETWORK_INTERFACE = _resource("networkInterface")
+PEERING = _resource("vpcPeeringConnection")
+PREFIX_LIST = _resource(
     "prefixList",
     "ManagedPrefixList",
     parameter="PrefixListIds",
     listing="PrefixLists",
     code="InvalidPrefixListID.NotFound",
 )
-ROUTE_TABLE = _noun("routeTable")
-SECURITY_GROUP = _noun("security group", "SecurityGroup", parameter="GroupIds", code="InvalidGroup.NotFound")
-SECURITY_GROUP_RULE = _noun("security group rule", "SecurityGroupRule", code="InvalidSecurityGroupRuleId.NotFound")
-SUBNET = _noun("subnet")
-TRANSIT_ATTACHMENT = _noun("transitGatewayAttachment")
-TRANSIT_GATEWAY = _noun("transitGateway")
-TRANSIT_TABLE = _noun("transitGatewayRouteTable", code="InvalidRouteTableID.NotFound")
-VOLUME = _noun("volume", code="InvalidVolume.NotFound")
-VPC = _noun("vpc")
-VPC_ENDPOINT = _noun("vpcEndpoint", code="InvalidVpcEndpointId.NotFound")
-VPN_CONNECTION = _noun("vpnConnection")
-VPN_GATEWAY = _noun("vpnGateway")
+ROUTE_TABLE = _resource("routeTable")
+SECURITY_GROUP = _resource("security group", "SecurityGroup", parameter="GroupIds", code="InvalidGroup.NotFound")
+SECURITY_GROUP_RULE = _resource("security group rule", "SecurityGroupRule", code="InvalidSecurityGroupRuleId.NotFound")
+SUBNET = _resource("subnet")
+TRANSIT_ATTACHMENT = _resource("transitGatewayAttachment")
+TRANSIT_GATEWAY = _resource("transitGateway")
+TRANSIT_TABLE = _resource("transitGatewayRouteTable", code="InvalidRouteTableID.NotFound")
+VOLUME = _resource("volume", code="InvalidVolume.NotFound")
+VPC = _resource("vpc")
+VPC_ENDPOINT = _resource("vpcEndpoint", code="InvalidVpcEndpointId.NotFound")
+VPN_CONNECTION = _resource("vpnConnection")
+VPN_GATEWAY = _resource("vpnGateway")
 
 
-def described(aws: Aws, noun: Noun, ident: str) -> dict[str, Any]:
+def described(aws: Aws, resource: Noun, ident: str) -> dict[str, Any]:
     """Return the EC2 description of an existing resource; raise Refusal with the code of AWS otherwise."""
     try:
-        listed = aws.call("ec2", noun.operation, **{noun.parameter: [ident]})[noun.listing]
+        listed = aws.call("ec2", resource.operation, **{resource.parameter: [ident]})[resource.listing]
     except Refusal as refusal:
         if refusal.code == NO_ENDPOINT:
             raise
         listed = []
     live: list[dict[str, Any]] = [item for item in listed if is_live(item)]
     if not live:
-        raise Refusal(noun.code, f"The {noun.word} ID '{ident}' does not exist")
+        raise Refusal(resource.code, f"The {resource.word} ID '{ident}' does not exist")
     return live[0]
 
 
-def require(aws: Aws, noun: Noun, *idents: str) -> None:
+def require(aws: Aws, resource: Noun, *idents: str) -> None:
     """Raise Refusal with the code of AWS unless every id is that of an existing resource."""
     for ident in idents:
-        described(aws, noun, ident)
+        described(aws, resource, ident)
 
 
 def is_live(description: Mapping[str, Any]) -> bool:
@@ -101,7 +101,7 @@ def tag(aws: Aws, ident: str, inputs: Props) -> str:
 
 
 def retag(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    """Change the tags of a resource from those of the old inputs to those of the new ones."""
+    """Change the tags of a resource from the old inputs to the new ones."""
     before, after = old.get("tags") or {}, new.get("tags") or {}
     if removed := sorted(before.keys() - after.keys()):
         aws.call("ec2", "delete_tags", Resources=[ident], Tags=[{"Key": key} for key in removed])

@@ -73,8 +73,8 @@ def _check_endpoint(aws: Aws, inputs: Props) -> Iterator[Complaint]:
 
 def _create_endpoint(aws: Aws, inputs: Props) -> str:
     _require_service(aws, inputs)
-    for name, (_, noun) in _MEMBERS.items():
-        ec2.require(aws, noun, *(inputs.get(name) or []))
+    for name, (_, resource) in _MEMBERS.items():
+        ec2.require(aws, resource, *(inputs.get(name) or []))
     _require_distinct_zones(aws, inputs.get("subnetIds") or [])
     if inputs.get("privateDnsEnabled"):
         _require_vpc_dns(aws, inputs["vpcId"])
@@ -160,9 +160,9 @@ def _effective_groups(aws: Aws, endpoint: dict[str, Any]) -> dict[str, Any]:
 
 def _update_endpoint(aws: Aws, ident: str, old: Props, new: Props) -> None:
     params: dict[str, Any] = {}
-    for name, (parameter, noun) in _MEMBERS.items():
+    for name, (parameter, resource) in _MEMBERS.items():
         before, after = set(old.get(name) or []), set(new.get(name) or [])
-        ec2.require(aws, noun, *sorted(after - before))
+        ec2.require(aws, resource, *sorted(after - before))
         changes = {f"Add{parameter}": sorted(after - before), f"Remove{parameter}": sorted(before - after)}
         params |= {key: idents for key, idents in changes.items() if idents}
     _require_distinct_zones(aws, new.get("subnetIds") or [])

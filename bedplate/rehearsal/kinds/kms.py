@@ -44,7 +44,7 @@ def _check_key(aws: Aws, inputs: Props) -> Iterator[Complaint]:
         if is_known(spec) and is_known(usage) and spec.startswith(prefix) and usage not in usages:
             yield Complaint("keyUsage", f"KeyUsage {usage} is not compatible with KeySpec {spec}")
     if inputs.get("enableKeyRotation") is True and is_known(spec) and spec != "SYMMETRIC_DEFAULT":
-        yield Complaint("enableKeyRotation", "UnsupportedOperationException: only symmetric keys are rotated")
+        yield Complaint("enableKeyRotation", "is allowed only for symmetric keys (UnsupportedOperationException)")
 
 
 def _create_key(aws: Aws, inputs: Props) -> str:

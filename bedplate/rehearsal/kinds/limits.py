@@ -151,7 +151,7 @@ class Tagger:
     fixed: Mapping[str, str] = field(default_factory=dict)
 
     def retag(self, aws: Aws, ident: str, old: Props, new: Props) -> None:
-        """Change the tags of a resource from those of the old inputs to those of the new ones."""
+        """Change the tags of a resource from the old inputs to the new ones."""
         before, after = old.get("tags") or {}, new.get("tags") or {}
         target = {**self.fixed, self.ident: ident}
         if removed := sorted(before.keys() - after.keys()):

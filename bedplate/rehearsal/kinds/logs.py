@@ -119,14 +119,14 @@ _INTERVALS = (60, 600)
 def _check_flow_log(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     yield from check_limits(inputs, _FLOW_LOG_LIMITS)
     if sum(bool(inputs.get(name)) for name in _RESOURCE_TYPES) != 1:
-        yield Complaint("vpcId", f"or one other of {', '.join(_RESOURCE_TYPES)} must be set, exactly one in total")
+        yield Complaint("vpcId", "or eniId, subnetId or transitGatewayId must be set, exactly one in total")
     if not inputs.get("logDestination"):
         yield Complaint("logDestination", "is required")
     if inputs.get("logDestinationType") == "cloud-watch-logs" and not inputs.get("iamRoleArn"):
         yield Complaint("iamRoleArn", "is required when logDestinationType is cloud-watch-logs")
     interval = inputs.get("maxAggregationInterval")
     if interval not in _INTERVALS:
-        yield Complaint("maxAggregationInterval", f"expected one of {list(_INTERVALS)}, got {interval}")
+        yield Complaint("maxAggregationInterval", f"must be {_INTERVALS[0]} or {_INTERVALS[1]}, not {interval}")
     yield from _check_traffic(inputs)
 
 

@@ -37,7 +37,7 @@ def principals(statement: Statement) -> list[str]:
 
 
 def allows_everyone(document: str) -> bool:
-    """Tell whether a policy allows any action to all principals without a condition."""
+    """Return whether a policy allows any action to all principals without a condition."""
     return any(
         statement.get("Effect") == "Allow" and "*" in principals(statement) and not statement.get("Condition")
         for statement in statements(json.loads(document))
@@ -45,7 +45,7 @@ def allows_everyone(document: str) -> bool:
 
 
 def allows_account(document: str, account: str, action: str) -> bool:
-    """Tell whether a policy allows an action to a principal of an account, such as changing the policy."""
+    """Return whether a policy allows an action to a principal of an account, such as changing the policy."""
     return any(
         statement.get("Effect") == "Allow"
         and any(principal in ("*", account) or f"::{account}:" in principal for principal in principals(statement))
@@ -76,7 +76,7 @@ _PRINCIPAL_ELEMENTS, _ACTION_ELEMENTS, _RESOURCE_ELEMENTS = (
     ("Resource", "NotResource"),
 )
 _ELEMENTS = frozenset({"Sid", "Effect", "Condition", *_PRINCIPAL_ELEMENTS, *_ACTION_ELEMENTS, *_RESOURCE_ELEMENTS})
-# IAM user guide, "AWS JSON policy elements: Principal": everybody, an account, an ARN, or the id of a former principal.
+# `*`, an account, an ARN, or an id of a deleted principal: IAM user guide, "AWS JSON policy elements: Principal".
 _PRINCIPAL = re.compile(r"\*|\d{12}|arn:aws[a-z-]*:(iam|sts)::(\d{12}|cloudfront):.+|A[A-Z0-9]{15,}")
 
 

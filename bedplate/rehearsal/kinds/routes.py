@@ -44,7 +44,7 @@ class Route:
 class _Target:
     """A type of route target, and a function that returns the VPCs that can use it."""
 
-    noun: ec2.Noun
+    resource: ec2.Noun
     networks: Callable[[Aws, dict[str, Any]], Iterable[str]]
 
 
@@ -95,7 +95,7 @@ def route_errors(route: Props, destinations: Mapping[str, str] = DESTINATIONS) -
     """Yield an error unless a route block has one destination and one target."""
     for names in (tuple(destinations), tuple(TARGETS)):
         if sum(bool(route.get(name)) for name in names) != 1:
-            yield f"must set exactly one of {', '.join(names)}"
+            yield f"takes a route with exactly one of {', '.join(names)}"
 
 
 def _chosen(route: Props, names: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -103,7 +103,7 @@ def _chosen(route: Props, names: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def custom_routes(table: Mapping[str, Any]) -> tuple[Route, ...]:
-    """Return the routes of a described table without those that AWS manages: local ones and those of endpoints."""
+    """Return the routes of a described table without local routes and endpoint routes, which AWS manages."""
     return tuple(
         Route(_first_present(route, DESTINATIONS.values()), _first_present(route, TARGETS.values()))
         for route in table["Routes"]
@@ -166,9 +166,9 @@ def _require_target(aws: Aws, table: Mapping[str, Any], route: Route) -> None:
     target = _BY_PARAMETER.get(parameter) or _BY_PREFIX.get(ident.partition("-")[0])
     if target is None:
         raise Refusal("InvalidGatewayID.NotFound", f"The gateway ID '{ident}' does not exist")
-    if table["VpcId"] not in target.networks(aws, ec2.described(aws, target.noun, ident)):
+    if table["VpcId"] not in target.networks(aws, ec2.described(aws, target.resource, ident)):
         # For a transit gateway without an attachment in the VPC, AWS returns the error for an unknown id.
-        if target.noun is ec2.TRANSIT_GATEWAY:
+        if target.resource is ec2.TRANSIT_GATEWAY:
             raise Refusal(ec2.TRANSIT_GATEWAY.code, f"The transitGateway ID '{ident}' does not exist.")
         message = f"route table {table['RouteTableId']} and network gateway {ident} belong to different networks"
         raise Refusal("InvalidParameterValue", message)
@@ -184,7 +184,7 @@ _DESTINATIONS = {
 
 
 def _check_route(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from (Complaint("routeTableId", fault) for fault in route_errors(inputs, _DESTINATIONS))
+    yield from (Complaint("routeTableId", error) for error in route_errors(inputs, _DESTINATIONS))
     yield from ec2.check_cidrs(inputs, ["destinationCidrBlock"])
     yield from ec2.check_cidrs(inputs, ["destinationIpv6CidrBlock"], version=6)
 
@@ -246,8 +246,8 @@ _NOTE = "moto has no route propagation: propagatingVgws are checked, their route
 def _check_table(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     routes = inputs.get("routes")
     for number, route in enumerate(routes if isinstance(routes, list) else []):
-        faults = route_errors(route) if route is not UNKNOWN else ()
-        yield from (Complaint(f"routes[{number}]", fault) for fault in faults)
+        errors = route_errors(route) if route is not UNKNOWN else ()
+        yield from (Complaint(f"routes[{number}]", error) for error in errors)
 
 
 def _create_table(aws: Aws, inputs: Props) -> str:

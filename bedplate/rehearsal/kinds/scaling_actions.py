@@ -1,4 +1,4 @@
-"""Scheduled actions and lifecycle hooks of Auto Scaling groups, and the options of a group with calls of their own.
+"""Scheduled actions and lifecycle hooks of Auto Scaling groups, and options of a group that have separate calls.
 
 Cron expressions are checked, never run. Source: EC2 Auto Scaling user guide, "Recurring schedules".
 """
@@ -257,7 +257,7 @@ _MAX_HOOKS = 50
 
 
 def check_initial_hooks(inputs: Props) -> Iterator[Complaint]:
-    """Yield an error for each invalid hook among those that a group is created with."""
+    """Yield an error for each invalid initial hook of a group."""
     hooks = inputs.get(_INITIAL_HOOKS)
     if not isinstance(hooks, list):
         return

@@ -95,11 +95,11 @@ def _launch_data(aws: Aws, spec: Mapping[str, Any]) -> dict[str, Any]:
 def _instance_types(overrides: Iterable[Mapping[str, Any]], data: Mapping[str, Any]) -> list[str]:
     """Return the instance types of a group; an empty string means types chosen by requirements."""
     default = data.get("InstanceType") or ("" if data.get("InstanceRequirements") else None)
-    types = [
+    instance_types = [
         "" if override.get("instanceRequirements") else override.get("instanceType") or default
         for override in overrides
     ]
-    return [override for override in (types or [default]) if override is not None]
+    return [name for name in (instance_types or [default]) if name is not None]
 
 
 def _parameter_image_error(data: Mapping[str, Any], types: Iterable[str], inputs: Props) -> str:
@@ -127,7 +127,7 @@ def _raise_invalid(reason: str) -> None:
 
 
 _SERVICE = "autoscaling"
-# Inputs that only the provider uses, and inputs with calls of their own.
+# Inputs that only the provider uses, and inputs that have separate calls.
 _PROVIDER_INPUTS = (
     "forceDelete",
     "forceDeleteWarmPool",

@@ -92,7 +92,7 @@ def port_errors(rule: Mapping[str, Any], protocol: str) -> Iterator[str]:
     if holds_unknown([first, last]):
         return
     if name not in (*_PROTOCOLS.values(), *map(str, range(256))):
-        yield f"must be tcp, udp, icmp, icmpv6, -1 or a protocol number, not {protocol!r}"
+        yield f"has protocol {protocol!r}: write tcp, udp, icmp, icmpv6, -1 or a number"
     if name == "-1" and (first or last):
         yield f"has fromPort {first} and toPort {last}: protocol -1 requires 0 for both"
     if name in ("tcp", "udp"):

@@ -227,9 +227,9 @@ def _create(aws: Aws, inputs: Props) -> str:
 
 def _gateway_id(aws: Aws, inputs: Props) -> str:
     """Return the id of the gateway of AWS; raise Refusal if it does not exist."""
-    for name, noun in _GATEWAYS.items():
+    for name, resource in _GATEWAYS.items():
         if inputs.get(name):
-            ec2.require(aws, noun, inputs[name])
+            ec2.require(aws, resource, inputs[name])
     return str(inputs.get("vpnGatewayId") or inputs.get("transitGatewayId") or "")
 
 

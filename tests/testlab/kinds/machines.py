@@ -74,11 +74,11 @@ def _template_changes(world: World) -> dict[str, Any]:
 
 
 def _group(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    found = aws.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[ident])
-    (group,) = found["AutoScalingGroups"]
+    response = aws.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[ident])
+    (group,) = response["AutoScalingGroups"]
     hooks = aws.call("autoscaling", "describe_lifecycle_hooks", AutoScalingGroupName=ident)["LifecycleHooks"]
     pool = aws.call("autoscaling", "describe_warm_pool", AutoScalingGroupName=ident).get("WarmPoolConfiguration")
-    machines = [one["InstanceType"] for one in group.pop("Instances")]
+    machines = [instance["InstanceType"] for instance in group.pop("Instances")]
     return settled([group, machines, hooks, pool, group.get("VPCZoneIdentifier", "").split(",")])
 
 
@@ -115,8 +115,8 @@ def _scaled_changes(world: World) -> dict[str, Any]:
     }
 
 
-# What moto keeps nothing of once a group is there, and what the provider keeps to itself.
-_FORGOTTEN = frozenset(
+# Inputs that moto does not store, and inputs that only the provider uses.
+_NOT_RETURNED = frozenset(
     {
         "availabilityZoneDistribution",
         "capacityRebalance",
@@ -149,22 +149,24 @@ _PROVIDERS_OWN = frozenset(
 
 def _mixed(world: World, *types: str) -> dict[str, Any]:
     spec = {"launchTemplateId": services.template(world), "version": "1"}
-    spread = {"onDemandPercentageAboveBaseCapacity": 0, "spotAllocationStrategy": "price-capacity-optimized"}
+    distribution = {"onDemandPercentageAboveBaseCapacity": 0, "spotAllocationStrategy": "price-capacity-optimized"}
     return {
-        "instancesDistribution": spread,
+        "instancesDistribution": distribution,
         "launchTemplate": {
             "launchTemplateSpecification": spec,
-            "overrides": [{"instanceType": one} for one in types],
+            "overrides": [{"instanceType": name} for name in types],
         },
     }
 
 
 def _machine(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    (found,) = aws.call("ec2", "describe_instances", InstanceIds=[ident])["Reservations"][0]["Instances"]
+    (instance,) = aws.call("ec2", "describe_instances", InstanceIds=[ident])["Reservations"][0]["Instances"]
     names = ("userData", "disableApiTermination", "disableApiStop")
-    told = [aws.call("ec2", "describe_instance_attribute", InstanceId=ident, Attribute=name) for name in names]
+    attributes = [aws.call("ec2", "describe_instance_attribute", InstanceId=ident, Attribute=name) for name in names]
     volumes = aws.call("ec2", "describe_volumes", Filters=[{"Name": "attachment.instance-id", "Values": [ident]}])
-    return settled([found, told, volumes, str((found.get("IamInstanceProfile") or {}).get("Arn")).rpartition("/")[2]])
+    return settled(
+        [instance, attributes, volumes, str((instance.get("IamInstanceProfile") or {}).get("Arn")).rpartition("/")[2]]
+    )
 
 
 MACHINES = (
@@ -213,7 +215,7 @@ MACHINES = (
         },
         changes=lambda world: {"mixedInstancesPolicy": _mixed(world, "m7i.large", "c7i.large")},
         read_back=_group,
-        not_returned=_FORGOTTEN | {"tags"},
+        not_returned=_NOT_RETURNED | {"tags"},
     ),
     KindFixture(
         "aws:autoscaling/group:Group",

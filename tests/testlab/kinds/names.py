@@ -24,12 +24,12 @@ def _home(ident: str, inputs: Mapping[str, Any]) -> object:
 def _arn(service: str, resource: str) -> Told:
     """Return a function that reads the tags of a resource by ARN."""
 
-    def tell(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    def read(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
         arn = aws.arn(service, f"{resource}:{ident}")
         name = "ResourceARN" if service == "cloudwatch" else "resourceArn"
         return settled(aws.call(service, "list_tags_for_resource", **{name: arn}))
 
-    return tell
+    return read
 
 
 def _budget(operation: str) -> Told:

@@ -100,7 +100,7 @@ def _far_group(world: World) -> str:
     return world.made("create_security_group", "GroupId", GroupName="far", Description="far", VpcId=world.far_vpc)
 
 
-# Type, invalid inputs that replace those of its fixture, and the input that the error names.
+# Type, invalid inputs that replace valid ones, and the input that the error names.
 MACHINE_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (_GROUP, {"waitForCapacityTimeout": "ten minutes"}, "waitForCapacityTimeout"),
     (_GROUP, {"healthCheckGracePeriod": -1}, "healthCheckGracePeriod"),

@@ -38,7 +38,7 @@ def _same_name(world: World) -> dict[str, Any]:
     return {"name": name, "vpcs": [{"vpcId": world.vpc}]}
 
 
-# Type, invalid inputs that replace those of its fixture, and the input that the error names.
+# Type, invalid inputs that replace valid ones, and the input that the error names.
 SERVICE_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("aws:iam/role:Role", {"name": "r" * 65}, "name"),
     ("aws:iam/role:Role", {"assumeRolePolicy": "{}"}, "assumeRolePolicy"),
@@ -256,7 +256,7 @@ def _public_policy(world: World) -> dict[str, Any]:
     return {"bucket": bucket, **_policy(resource=f"arn:aws:s3:::{bucket}/*", Principal="*")}
 
 
-# Type, invalid inputs that replace those of its fixture, and the input that the error names.
+# Type, invalid inputs that replace valid ones, and the input that the error names.
 POLICY_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (_INLINE, _policy(Principal="*"), "policy"),
     (_INLINE, _policy(Sid="read-all"), "policy"),

@@ -88,7 +88,7 @@ STORAGE = (
         "aws:s3/bucket:Bucket",
         inputs=lambda _world: {"bucket": fresh("lab-data"), "objectLockEnabled": True},
         read_back=lambda aws, ident, inputs: [
-            [one["Name"] for one in aws.call("s3", "list_buckets")["Buckets"] if one["Name"] == ident],
+            [bucket["Name"] for bucket in aws.call("s3", "list_buckets")["Buckets"] if bucket["Name"] == ident],
             _of_bucket("get_object_lock_configuration")(aws, ident, inputs) and True,
             _bucket_tags(aws, ident),
         ],

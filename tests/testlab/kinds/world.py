@@ -292,10 +292,10 @@ def zone(world: World) -> str:
     ).rpartition("/")[2]
 
 
-def template(world: World, kind: str = "m7i.large", groups: list[str] | None = None) -> str:
+def template(world: World, instance_type: str = "m7i.large", groups: list[str] | None = None) -> str:
     """Make a launch template, by default with the security group of the world; return its id."""
-    wanted = [world.group] if groups is None else groups
-    data = {"InstanceType": kind, "ImageId": IMAGE, "SecurityGroupIds": wanted}
+    group_ids = [world.group] if groups is None else groups
+    data = {"InstanceType": instance_type, "ImageId": IMAGE, "SecurityGroupIds": group_ids}
     path, name = "LaunchTemplate.LaunchTemplateId", fresh("template")
     return world.made("create_launch_template", path, LaunchTemplateName=name, LaunchTemplateData=data)
 
