@@ -1,4 +1,4 @@
-"""What `pulumi` runs: the stack's part of the fleet in `fleet.yaml`, or in the file that `bedplate:fleet` names."""
+"""The Pulumi program: it declares one part of the fleet in `fleet.yaml`, or in the file set by `bedplate:fleet`."""
 
 from pathlib import Path
 
@@ -7,21 +7,21 @@ import pulumi
 from bedplate.errors import BedplateError
 from bedplate.load import FleetFaults
 from bedplate.report.diagnostics import error_lines, fault_lines
-from stacks.program import declare, order
+from stacks.program import declare, load_stack
 
 ROOT = Path(__file__).resolve().parent
 
 
 def main() -> None:
-    """Declare the part that the stack's name asks for; what an operator can mend is told without a traceback."""
+    """Declare the part of the fleet that the stack name selects; show input errors without a traceback."""
     fleet_file = ROOT / (pulumi.Config("bedplate").get("fleet") or "fleet.yaml")
     try:
-        asked = order(fleet_file, pulumi.get_stack())
-        declare(asked.plan, asked.part)
+        stack_run = load_stack(fleet_file, pulumi.get_stack())
+        declare(stack_run.plan, stack_run.part)
     except FleetFaults as error:
         raise pulumi.RunError("\n".join(fault_lines(error.faults))) from None
     except BedplateError as error:
-        # Pulumi puts its own label in front.
+        # Pulumi adds its own label.
         raise pulumi.RunError("\n".join(error_lines(error)).removeprefix("error: ")) from None
 
 

@@ -1,12 +1,12 @@
-"""What AWS holds, as three kinds of Pulumi stack: `shared`, one a region, and `links`.
+"""All AWS resources of a fleet, as Pulumi stacks: `shared`, one stack for each region, and `links`.
 
-Programs and components only place what the plan has decided: no address is computed, nothing is looked up in AWS. A
-name comes from the plan's content (region, zone, pool, store), never from a position: adding or removing one thing
-touches no other. Regions read `shared`, `links` reads the regions, and regions never read each other. The reason for
-each setting that is not AWS's own default stands in docs/choices.md.
+Components declare the plan: they compute no address and look up nothing in AWS. Resource names come
+from the plan (region, zone, pool, store), never from a position, so adding one thing changes no other. Regions read
+outputs of `shared`, `links` reads outputs of the regions, and regions never read each other. docs/choices.md gives the
+reason for each setting that is not the default of AWS.
 
-Resources are imported from the SDK's leaf modules and take Args classes all the way down: only so does the type
-checker see a misspelt key.
+Resources are imported from the leaf modules of the SDK, with Args classes for all blocks, so that the
+type checker finds misspelt keys.
 """
 
 from pulumi_aws import (
@@ -26,8 +26,8 @@ from pulumi_aws import (
     vpc,
 )
 
-# The SDK loads a package on first use; one whose leaf module is imported before that lacks the leaf's classes for
-# good, and a program in the same process that asks the package for them fails. Use each, then.
+# The SDK loads its packages lazily. A package whose leaf module is imported first never gets the classes of the leaf,
+# and another program in the same process fails to find them there. Using each package here prevents that.
 for _package in (
     *(autoscaling, budgets, cloudwatch, ec2, ec2transitgateway, efs, iam),
     *(kms, route53, s3, secretsmanager, sns, ssm, vpc),

@@ -1,4 +1,4 @@
-"""Options that the stacks give their resources."""
+"""Stack names, tags, providers and resource options that all components use."""
 
 from typing import Any
 
@@ -14,23 +14,23 @@ from bedplate.plan.pools import PoolPlan
 _GROUP_TIMEOUTS = pulumi.CustomTimeouts(update="45m", delete="45m")
 
 
-def inside(
+def child_options(
     parent: pulumi.Resource, *, after: tuple[pulumi.Resource, ...] = (), ignore: tuple[str, ...] = ()
 ) -> pulumi.ResourceOptions:
-    """Return the options of a part of a component; inputs in `ignore` are somebody else's once it is made."""
+    """Return the options of a child of a component; Pulumi ignores later changes of the inputs in `ignore`."""
     return pulumi.ResourceOptions(parent=parent, depends_on=[*after], ignore_changes=[*ignore])
 
 
-def scaling_group(
+def scaling_group_options(
     parent: pulumi.Resource, *, after: tuple[pulumi.Resource, ...], ignore: tuple[str, ...]
 ) -> pulumi.ResourceOptions:
     """Return the options of an Auto Scaling group inside a component."""
-    options = inside(parent, after=after, ignore=ignore)
+    options = child_options(parent, after=after, ignore=ignore)
     return pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(custom_timeouts=_GROUP_TIMEOUTS))
 
 
-def kept(parent: pulumi.Resource, *, after: tuple[pulumi.Resource, ...] = ()) -> pulumi.ResourceOptions:
-    """Return the options of data and of what guards it: no engine deletes it, not even with its stack."""
+def retained_options(parent: pulumi.Resource, *, after: tuple[pulumi.Resource, ...] = ()) -> pulumi.ResourceOptions:
+    """Return the options of data and its protections: Pulumi never deletes them, not even with their stack."""
     return pulumi.ResourceOptions(parent=parent, depends_on=[*after], protect=True, retain_on_delete=True)
 
 
@@ -39,7 +39,7 @@ LINKS = "links"
 
 
 def parts(plan: FleetPlan) -> tuple[str, ...]:
-    """Return the parts of a fleet in the order in which they are made."""
+    """Return the parts of a fleet in order of deployment."""
     return (SHARED, *(region.name for region in plan.regions), LINKS)
 
 
@@ -49,11 +49,11 @@ def stack_name(plan: FleetPlan, part: str) -> str:
 
 
 def part_of(plan: FleetPlan, stack: str) -> str:
-    """Return the part that a stack of the fleet holds; raises InputError when the fleet has no such stack."""
+    """Return the part in a stack of the fleet; raise InputError if the fleet has no such stack."""
     names = {stack_name(plan, part): part for part in parts(plan)}
     if stack not in names:
         raise InputError(
-            f"{stack} is no stack of the fleet {plan.name}",
+            f"the fleet {plan.name} has no stack {stack}",
             fix=f"select one of {', '.join(names)}",
         )
     return names[stack]
@@ -70,29 +70,29 @@ EXPIRES = "expires"
 
 
 def stack_tags(plan: FleetPlan, part: str) -> dict[str, str]:
-    """Return the tags of everything in a stack, which its provider puts on."""
+    """Return the default tags of all resources in a stack."""
     return {FLEET: plan.name, STACK: stack_name(plan, part), OWNER: plan.owner}
 
 
-def named(name: str) -> dict[str, str]:
-    """Return the tag by which AWS's console calls a resource."""
+def name_tag(name: str) -> dict[str, str]:
+    """Return the Name tag of a resource."""
     return {"Name": name}
 
 
 def node_tags(plan: FleetPlan, pool: PoolPlan) -> dict[str, str]:
-    """Return the tags of a pool's machines and of all they are made with: no provider reaches those."""
-    own = {GROUP: pool.group, POOL: pool.name, USE: pool.use.value, OWNER: pool.tenure.owner}
-    term = {EXPIRES: pool.tenure.expires} if pool.tenure.expires else {}
-    return stack_tags(plan, pool.region) | named(f"{plan.name}-{pool.name}") | own | term
+    """Return the tags of the instances of a pool and their volumes; default tags do not reach them."""
+    pool_tags = {GROUP: pool.group, POOL: pool.name, USE: pool.use.value, OWNER: pool.tenure.owner}
+    expiry = {EXPIRES: pool.tenure.expires} if pool.tenure.expires else {}
+    return stack_tags(plan, pool.region) | name_tag(f"{plan.name}-{pool.name}") | pool_tags | expiry
 
 
-def in_region(plan: FleetPlan, part: str, region: str) -> pulumi.ResourceOptions:
-    """Return the options by which a part's components, and all in them, are made in one region."""
-    return pulumi.ResourceOptions(providers=[provider_of(plan, part, region)])
+def region_options(plan: FleetPlan, part: str, region: str) -> pulumi.ResourceOptions:
+    """Return the options of components, and their children, in one region."""
+    return pulumi.ResourceOptions(providers=[region_provider(plan, part, region)])
 
 
-def provider_of(plan: FleetPlan, part: str, region: str) -> Provider:
-    """Return the provider by which a part acts in one region; it refuses any account but the fleet's."""
+def region_provider(plan: FleetPlan, part: str, region: str) -> Provider:
+    """Return the provider of a part for one region; it refuses accounts other than that of the fleet."""
     args = ProviderArgs(
         region=region,
         allowed_account_ids=[plan.account],
@@ -101,24 +101,24 @@ def provider_of(plan: FleetPlan, part: str, region: str) -> Provider:
     return Provider(region, args)
 
 
-def stack_of(plan: FleetPlan, part: str) -> pulumi.StackReference:
-    """Return the stack of another part of the fleet, in the same organization and project.
+def stack_reference(plan: FleetPlan, part: str) -> pulumi.StackReference:
+    """Return a reference to the stack of another part, in the same organization and project.
 
-    To be asked for once in a program: a reference is a resource, and there may be only one of a name.
+    Call this once for each part in a program: a reference is a resource, and its name must be unique.
     """
     return pulumi.StackReference(f"{pulumi.get_organization()}/{pulumi.get_project()}/{stack_name(plan, part)}")
 
 
 def output_of(stack: pulumi.StackReference, name: str) -> pulumi.Output[Any]:
-    """Return what a stack exports under a name, as secret as it is there; InputError when it exports no such thing.
+    """Return an output of a stack, still secret if it is secret there; raise InputError if it does not exist.
 
-    A stack that was made in part only has not exported all yet.
+    A stack exports an output only after a complete deployment.
     """
 
-    def known(told: list[Any]) -> object:
-        if told[1] is None:
-            full, part = told[0], told[0].rpartition("/")[2]
-            raise InputError(f"{part} does not export {name} yet", where=full, fix=f"make {part} whole first")
-        return told[1]
+    def check(values: list[Any]) -> object:
+        if values[1] is None:
+            path, part = values[0], values[0].rpartition("/")[2]
+            raise InputError(f"the stack {part} has no output {name} yet", where=path, fix=f"deploy {part} first")
+        return values[1]
 
-    return pulumi.Output.all(stack.name, stack.get_output(name)).apply(known)
+    return pulumi.Output.all(stack.name, stack.get_output(name)).apply(check)

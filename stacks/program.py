@@ -1,4 +1,8 @@
-"""The one program of the project: it runs the part that its stack's name asks for."""
+"""The stacks `shared` and `links`, and the choice of the part that a stack name selects.
+
+`shared` declares roles, keys and SSM parameters; `links` declares private DNS, peerings, VPN connections and
+replication, which need resources of several regions.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,130 +22,130 @@ from bedplate.plan.fleet import Accounts, FleetPlan
 from bedplate.plan.links import joined_regions
 from bedplate.plan.planner import indispensable_images
 from bedplate.spec.network import Interconnect
-from stacks.alarms.alarms import Spending
+from stacks.alarms.alarms import AccountBudget
 from stacks.dns.zone import FleetRecords, ReverseZone, reverse_names
 from stacks.identity.policy import FleetKey
 from stacks.identity.roles import NodeRole, kinds
-from stacks.network.transit import Peering, Side, TransitLink, pairs, sides
+from stacks.network.transit import RegionStack, TransitPeering, VpcPeering, pairs, region_stacks
 from stacks.network.vpc import FlowRole
-from stacks.options import LINKS, SHARED, in_region, inside, named, part_of, parts
+from stacks.options import LINKS, SHARED, child_options, name_tag, part_of, parts, region_options
 from stacks.region import declare_region
-from stacks.storage.buckets import ReplicationRole, StoreCopies, copies
-from stacks.vpn.ends import GatewayLink, JoinedGateway
+from stacks.storage.buckets import ReplicationRole, StoreReplication, replicated_stores
+from stacks.vpn.ends import GatewayPeering, PeeredGateway
 from stacks.vpn.sites import declare_sites
 
-_LINKS: Mapping[Interconnect, Callable[[FleetPlan, Side, Side], object]] = MappingProxyType(
-    {Interconnect.TRANSIT: TransitLink, Interconnect.PEERING: Peering}
+_INTERCONNECTS: Mapping[Interconnect, Callable[[FleetPlan, RegionStack, RegionStack], object]] = MappingProxyType(
+    {Interconnect.TRANSIT: TransitPeering, Interconnect.PEERING: VpcPeering}
 )
 
 
-class SharedNames(pulumi.ComponentResource):
-    """The home region's private zone, resolvable in the VPC of every other region."""
+class ZoneAssociations(pulumi.ComponentResource):
+    """Associations of the private zone with the VPCs of all other regions."""
 
-    def __init__(self, plan: FleetPlan, every: Mapping[str, Side], opts: pulumi.ResourceOptions) -> None:
-        super().__init__("bedplate:stacks:SharedNames", plan.name, None, opts)
-        zone_id = every[plan.home.name].output("zone_id")
-        for side in (side for side in every.values() if not side.region.home):
-            args = ZoneAssociationArgs(zone_id=zone_id, vpc_id=side.output("vpc_id"), vpc_region=side.name)
-            ZoneAssociation(f"{plan.name}-{side.name}", args, inside(self))
+    def __init__(self, plan: FleetPlan, stacks: Mapping[str, RegionStack], opts: pulumi.ResourceOptions) -> None:
+        super().__init__("bedplate:stacks:ZoneAssociations", plan.name, None, opts)
+        zone_id = stacks[plan.home.name].output("zone_id")
+        for stack in (stack for stack in stacks.values() if not stack.region.home):
+            args = ZoneAssociationArgs(zone_id=zone_id, vpc_id=stack.output("vpc_id"), vpc_region=stack.name)
+            ZoneAssociation(f"{plan.name}-{stack.name}", args, child_options(self))
         self.register_outputs({})
 
 
 def declare_links(plan: FleetPlan) -> None:
-    """Declare what ties the regions of a fleet together."""
-    every = sides(plan)
-    _declare_names(plan, every)
-    link = _LINKS.get(plan.interconnect)
-    if link is not None:
-        for near, far in pairs(every):
-            link(plan, near, far)
-    _declare_joints(plan, every)
-    declare_sites(plan, every)
-    for buckets in copies(plan).values():
-        StoreCopies(plan, buckets, every)
-    pulumi.export("regions", sorted(every))
+    """Declare the resources between regions: DNS, peerings, VPN connections and replication."""
+    stacks = region_stacks(plan)
+    _declare_dns(plan, stacks)
+    interconnect = _INTERCONNECTS.get(plan.interconnect)
+    if interconnect is not None:
+        for requester, accepter in pairs(stacks):
+            interconnect(plan, requester, accepter)
+    _declare_gateway_peerings(plan, stacks)
+    declare_sites(plan, stacks)
+    for buckets in replicated_stores(plan).values():
+        StoreReplication(plan, buckets, stacks)
+    pulumi.export("regions", sorted(stacks))
 
 
-def _declare_joints(plan: FleetPlan, every: Mapping[str, Side]) -> None:
-    """Declare what gateways need that join regions by tunnels of their own."""
-    joined = {name: JoinedGateway(plan, every[name]) for name in sorted(joined_regions(plan))}
-    for near, far in pairs(joined):
-        GatewayLink(plan, near, far)
+def _declare_gateway_peerings(plan: FleetPlan, stacks: Mapping[str, RegionStack]) -> None:
+    """Declare the peering of regions whose VPN gateways connect them with tunnels."""
+    joined = {name: PeeredGateway(plan, stacks[name]) for name in sorted(joined_regions(plan))}
+    for first, second in pairs(joined):
+        GatewayPeering(plan, first, second)
 
 
-def _declare_names(plan: FleetPlan, every: Mapping[str, Side]) -> None:
-    """Declare what is known by name: the home region acts, for names have no region of their own."""
-    home = every[plan.home.name]
+def _declare_dns(plan: FleetPlan, stacks: Mapping[str, RegionStack]) -> None:
+    """Declare the private DNS of the fleet; Route 53 is global, so the provider of the home region is used."""
+    home = stacks[plan.home.name]
     at_home = pulumi.ResourceOptions(providers=[home.provider])
-    SharedNames(plan, every, at_home)
-    FleetRecords(plan, home.output("zone_id"), every, at_home)
+    ZoneAssociations(plan, stacks, at_home)
+    FleetRecords(plan, home.output("zone_id"), stacks, at_home)
     for zone, names in reverse_names(plan).items():
-        ReverseZone(plan, zone, names, every, at_home)
+        ReverseZone(plan, zone, names, stacks, at_home)
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What a live run has to do: one part of a plan."""
+class StackRun:
+    """One run of the program: the plan and the part to declare."""
 
     plan: FleetPlan
     part: str
 
 
-def order(fleet_file: Path, stack: str) -> Order:
-    """Return the part of the fleet that a stack's name asks for.
+def load_stack(fleet_file: Path, stack: str) -> StackRun:
+    """Return the plan and the part that a stack name selects.
 
-    Raises InputError for a faulty fleet file, a foreign stack, or a plan or an image that the lock does not hold.
+    Raises InputError for an invalid fleet file, a stack of another fleet, or a plan or image missing in the lock.
     """
     catalog = load_catalog()
-    # A group that has expired must not block the stacks of other regions.
-    loaded = load_fleet(fleet_file, catalog, part=stack.partition(".")[2])
-    record = read_lock(lock_path(fleet_file), loaded.fleet.name)
-    plan = loaded.judge(plan_fleet(loaded.fleet, record, catalog), catalog)
-    refuse_unrecorded(plan, fleet_file)
-    refuse_unpinned(plan, catalog, fleet_file)
-    return Order(plan, part_of(plan, stack))
+    # An expired group must not block the stacks of other regions.
+    load_result = load_fleet(fleet_file, catalog, part=stack.partition(".")[2])
+    lock = read_lock(lock_path(fleet_file), load_result.fleet.name)
+    plan = load_result.judge(plan_fleet(load_result.fleet, lock, catalog), catalog)
+    require_recorded(plan, fleet_file)
+    require_image_ids(plan, catalog, fleet_file)
+    return StackRun(plan, part_of(plan, stack))
 
 
-def refuse_unrecorded(plan: FleetPlan, fleet_file: Path) -> None:
-    """Raise InputError when the plan has what its lock lacks: the next run might allot other blocks, or other ids.
+def require_recorded(plan: FleetPlan, fleet_file: Path) -> None:
+    """Raise InputError if the lock lacks a name of the plan: the next run could assign another block or id.
 
-    Of people only administrators count, whose ids machines of the cloud learn from AWS.
+    Of the people only administrators matter: EC2 instances read their user ids from SSM.
     """
     admins = (person.name for person in plan.accounts.people if person.admin)
     refuse_names((*plan.news, *(name for name in admins if name in plan.new_people)), fleet_file)
 
 
-def refuse_unpinned(plan: FleetPlan, catalog: Catalog, fleet_file: Path) -> None:
-    """Raise InputError when a group of similar types lacks its image's id: Auto Scaling takes no parameter for it."""
+def require_image_ids(plan: FleetPlan, catalog: Catalog, fleet_file: Path) -> None:
+    """Raise InputError if a group with `similar` has no recorded image: Auto Scaling requires an image id for it."""
     if places := indispensable_images(plan, catalog):
         raise InputError(
-            f"similar types need an image in {lock_path(fleet_file).name}: {', '.join(places)}",
+            f"`similar` requires recorded images in {lock_path(fleet_file).name}: {', '.join(places)}",
             where=str(fleet_file),
-            fix=f"run `bedplate image record {fleet_file.name}` first, and commit the lock",
+            fix=f"run `bedplate image record {fleet_file.name}` and commit the lock",
         )
 
 
 # Characters of a standard parameter. Source: Systems Manager user guide, "Managing parameter tiers".
-_LARGEST = 4096
-_NOBODY = "-"
+_MAX_PARAMETER_SIZE = 4096
+_NO_ADMINS = "-"
 
 
-def facts(plan: FleetPlan) -> dict[str, str]:
-    """Return the value of each parameter by its path."""
-    blocks = {f"regions/{region.name}/block": str(region.block) for region in plan.regions}
-    once = {
+def fleet_parameters(plan: FleetPlan) -> dict[str, str]:
+    """Return the values of the SSM parameters by path."""
+    region_blocks = {f"regions/{region.name}/block": str(region.block) for region in plan.regions}
+    settings = {
         "admins": administrators(plan.accounts),
         "domain": plan.domain,
         "home": plan.home.name,
         "supernet": str(plan.supernet),
     }
-    return {f"/{plan.name}/{path}": value for path, value in (once | blocks).items()}
+    return {f"/{plan.name}/{path}": value for path, value in (settings | region_blocks).items()}
 
 
 def administrators(accounts: Accounts) -> str:
-    """Return who may log in to a machine that has just started: `ada 20000 ssh-ed25519 AAAA...`, a comma between keys.
+    """Return the logins of new instances: `ada 20000 ssh-ed25519 AAAA...` for each key, joined by commas.
 
-    `-` where there is nobody. Raises InputError for more than a parameter takes.
+    Returns `-` without administrators. Raises InputError if the value exceeds the size of a parameter.
     """
     lines = (
         f"{person.name} {person.uid} {' '.join(key.split()[:2])}"
@@ -149,40 +153,40 @@ def administrators(accounts: Accounts) -> str:
         if person.admin
         for key in person.keys
     )
-    told = ",".join(lines) or _NOBODY
-    if len(told) > _LARGEST:
+    value = ",".join(lines) or _NO_ADMINS
+    if len(value) > _MAX_PARAMETER_SIZE:
         raise InputError(
-            f"the administrators' keys take {len(told):,} characters, and a parameter takes {_LARGEST:,}",
-            fix="let them have Ed25519 keys, which are short",
+            f"the administrators' keys have {len(value):,} characters, at most {_MAX_PARAMETER_SIZE:,} are allowed",
+            fix="use Ed25519 keys, which are shorter",
         )
-    return told
+    return value
 
 
 class FleetParameters(pulumi.ComponentResource):
-    """The facts, each a parameter encrypted by the fleet's key, as the secrets beside them are."""
+    """The SSM parameters that nodes read, encrypted with the KMS key of the fleet."""
 
     def __init__(self, plan: FleetPlan, key_arn: pulumi.Input[str], opts: pulumi.ResourceOptions) -> None:
         super().__init__("bedplate:stacks:FleetParameters", plan.name, None, opts)
-        for path, value in facts(plan).items():
+        for path, value in fleet_parameters(plan).items():
             Parameter(
                 path.removeprefix("/").replace("/", "-"),
-                ParameterArgs(name=path, type="SecureString", key_id=key_arn, value=value, tags=named(path)),
-                inside(self),
+                ParameterArgs(name=path, type="SecureString", key_id=key_arn, value=value, tags=name_tag(path)),
+                child_options(self),
             )
         self.register_outputs({})
 
 
 def declare_shared(plan: FleetPlan) -> None:
-    """Declare what all regions of a fleet share."""
-    here = in_region(plan, SHARED, plan.home.name)
-    roles = {kind: NodeRole(plan, kind, here) for kind in kinds(plan)}
-    FlowRole(plan, here)
+    """Declare the resources that all regions use: IAM roles, SSM parameters, their key, and the budget."""
+    options = region_options(plan, SHARED, plan.home.name)
+    roles = {kind: NodeRole(plan, kind, options) for kind in kinds(plan)}
+    FlowRole(plan, options)
     if plan.budget:
-        Spending(plan, *plan.budget, here)
-    if copies(plan):
-        ReplicationRole(plan, here)
-    key = FleetKey(plan, "parameters", here)
-    FleetParameters(plan, key.arn, here)
+        AccountBudget(plan, *plan.budget, options)
+    if replicated_stores(plan):
+        ReplicationRole(plan, options)
+    key = FleetKey(plan, "parameters", options)
+    FleetParameters(plan, key.arn, options)
     pulumi.export("role_arns", {kind: role.role_arn for kind, role in roles.items()})
     pulumi.export("profile_arns", {kind: role.profile_arn for kind, role in roles.items()})
     pulumi.export("parameter_key_arn", key.arn)
@@ -193,12 +197,12 @@ __all__ = ["declare", "parts"]
 
 
 def declare(plan: FleetPlan, part: str) -> None:
-    """Declare the resources of one part: `shared`, a region's name, or `links`.
+    """Declare the resources of one part: `shared`, the name of a region, or `links`.
 
-    Raises InputError, naming the parts, when the fleet has no such part.
+    Raises InputError if the fleet has no such part.
     """
     if part not in parts(plan):
-        raise InputError(f"{part} is no part of the fleet {plan.name}", fix=f"name one of {', '.join(parts(plan))}")
+        raise InputError(f"the fleet {plan.name} has no part {part}", fix=f"write one of {', '.join(parts(plan))}")
     if part == SHARED:
         declare_shared(plan)
     elif part == LINKS:

@@ -1,4 +1,4 @@
-"""The program of a region's stack: its network, storage and pools."""
+"""The stack of one region: network, security groups, storage, pools, and in the home region the control plane."""
 
 from dataclasses import dataclass
 
@@ -9,51 +9,51 @@ from bedplate.plan.fleet import FleetPlan, RegionPlan
 from bedplate.plan.links import asks_here, has_transit
 from bedplate.plan.pools import PoolPlan, pool_interfaces
 from stacks.alarms.alarms import AlarmTopic
-from stacks.compute.machines import ControlMachines, ControlParts, LaptopGateway, gateway_parts
-from stacks.compute.pool import Pool, PoolParts
+from stacks.compute.machines import ControlInputs, ControlMachines, LaptopGateway, gateway_inputs
+from stacks.compute.pool import Pool, PoolInputs
 from stacks.compute.template import NodeBase, Start, first_boot, image_of
-from stacks.dns.resolver import Forwarding, InboundResolver, forwarded
-from stacks.dns.zone import NameOffice, PrivateZone
+from stacks.dns.resolver import InboundResolver, OutboundResolver, site_name_servers
+from stacks.dns.zone import NodeNameRegistration, PrivateZone
 from stacks.identity.policy import FleetKey
-from stacks.identity.roles import CONTROL, GATEWAY, profile_of
+from stacks.identity.roles import CONTROL, GATEWAY, profile_arn_of
 from stacks.network.firewall import ControlFirewall, NodeFirewall, StorageFirewall
 from stacks.network.transit import Transit
 from stacks.network.vpc import NatEgress, Network, ServiceEndpoints
-from stacks.options import SHARED, in_region, stack_of
+from stacks.options import SHARED, region_options, stack_reference
 from stacks.storage.buckets import StoreBucket
-from stacks.storage.files import FilesParts, SharedFiles
+from stacks.storage.files import FileSystemInputs, SharedFileSystem
 
 
 def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
-    """Declare all that stands in one region."""
-    here = in_region(plan, region.name, region.name)
-    network = Network(plan, region, here)
-    alarms = AlarmTopic(plan, region.name, here)
+    """Declare all resources of one region."""
+    options = region_options(plan, region.name, region.name)
+    network = Network(plan, region, options)
+    alarms = AlarmTopic(plan, region.name, options)
     pulumi.export("alarm_topic_arn", alarms.arn)
-    egress = NatEgress(plan, region, network, alarms.arn, here)
-    firewall = NodeFirewall(plan, region, network.vpc_id, here)
+    egress = NatEgress(plan, region, network, alarms.arn, options)
+    firewall = NodeFirewall(plan, region, network.vpc_id, options)
     _export_network(network, egress, firewall)
     if has_transit(plan):
-        transit = Transit(plan, region, network, here)
+        transit = Transit(plan, region, network, options)
         pulumi.export("transit_gateway_id", transit.gateway_id)
         pulumi.export("transit_table_id", transit.table_id)
     if asks_here(plan, region):
-        pulumi.export("resolver_addresses", InboundResolver(plan, region, network, here).addresses)
+        pulumi.export("resolver_addresses", InboundResolver(plan, region, network, options).addresses)
     if plan.endpoints:
-        ServiceEndpoints(plan, region, network, here)
-    if forwarded(plan):
-        Forwarding(plan, region, network, here)
-    ground = Ground(plan, region, network, egress, firewall, alarms.arn, stack_of(plan, SHARED), here)
+        ServiceEndpoints(plan, region, network, options)
+    if site_name_servers(plan):
+        OutboundResolver(plan, region, network, options)
+    context = RegionContext(plan, region, network, egress, firewall, alarms.arn, stack_reference(plan, SHARED), options)
     if region.home:
-        _declare_home(ground)
-    _declare_laptops(ground)
-    _declare_storage(ground)
-    _declare_pools(ground)
+        _declare_home(context)
+    _declare_laptops(context)
+    _declare_storage(context)
+    _declare_pools(context)
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What storage and pools of a region stand on."""
+class RegionContext:
+    """The resources of a region that its storage and machines depend on."""
 
     plan: FleetPlan
     region: RegionPlan
@@ -62,7 +62,7 @@ class Ground:
     firewall: NodeFirewall
     topic_arn: pulumi.Output[str]
     shared: pulumi.StackReference
-    here: pulumi.ResourceOptions
+    options: pulumi.ResourceOptions
 
 
 def _export_network(network: Network, egress: NatEgress, firewall: NodeFirewall) -> None:
@@ -76,64 +76,66 @@ def _export_network(network: Network, egress: NatEgress, firewall: NodeFirewall)
     pulumi.export("nat_addresses", egress.addresses)
 
 
-def _declare_home(ground: Ground) -> None:
-    """Declare what stands in the home region alone: the fleet's names, and the control plane."""
-    plan, network, here = ground.plan, ground.network, ground.here
-    zone = PrivateZone(plan, network.vpc_id, here)
+def _declare_home(context: RegionContext) -> None:
+    """Declare the resources of the home region only: the private zone and the control plane."""
+    plan, network, options = context.plan, context.network, context.options
+    zone = PrivateZone(plan, network.vpc_id, options)
     pulumi.export("zone_id", zone.zone_id)
-    NameOffice(plan, zone.zone_id, ground.shared, here)
+    NodeNameRegistration(plan, zone.zone_id, context.shared, options)
     if plan.control_plane:
-        firewall = ControlFirewall(plan, network.vpc_id, ground.firewall, here)
-        profile = profile_of(ground.shared, CONTROL)
-        parts = ControlParts(network.node_subnet_ids, firewall, ground.egress, profile, ground.topic_arn)
-        machines = ControlMachines(plan, plan.control_plane, parts, here)
+        firewall = ControlFirewall(plan, network.vpc_id, context.firewall, options)
+        profile = profile_arn_of(context.shared, CONTROL)
+        inputs = ControlInputs(network.node_subnet_ids, firewall, context.egress, profile, context.topic_arn)
+        machines = ControlMachines(plan, plan.control_plane, inputs, options)
         pulumi.export("control_plane", machines.group_names)
 
 
-def _declare_laptops(ground: Ground) -> None:
-    """Declare the gateway of the region's laptop pool, where it has one."""
-    plan, region = ground.plan, ground.region
+def _declare_laptops(context: RegionContext) -> None:
+    """Declare the VPN gateway for laptops if the region has a laptop pool."""
+    plan, region = context.plan, context.region
     for pool in (pool for pool in plan.laptops if pool.place == region.name):
-        parts = gateway_parts(region, ground.network, profile_of(ground.shared, GATEWAY), ground.topic_arn)
-        pulumi.export("laptop_gateway", LaptopGateway(plan, pool, parts, ground.here).told)
+        inputs = gateway_inputs(region, context.network, profile_arn_of(context.shared, GATEWAY), context.topic_arn)
+        pulumi.export("laptop_gateway", LaptopGateway(plan, pool, inputs, context.options).outputs)
 
 
-def _declare_storage(ground: Ground) -> None:
-    plan, here = ground.plan, ground.here
-    key = FleetKey(plan, "data", here)
-    files = _declare_files(ground, key)
+def _declare_storage(context: RegionContext) -> None:
+    plan, options = context.plan, context.options
+    key = FleetKey(plan, "data", options)
+    files = _declare_files(context, key)
     buckets = {
-        each.store: StoreBucket(plan, each, key.arn, here) for each in plan.buckets if each.region == ground.region.name
+        bucket.store: StoreBucket(plan, bucket, key.arn, options)
+        for bucket in plan.buckets
+        if bucket.region == context.region.name
     }
     pulumi.export("data_key_arn", key.arn)
-    pulumi.export("files", {store: each.told for store, each in sorted(files.items())})
-    pulumi.export("buckets", {store: each.name for store, each in sorted(buckets.items())})
+    pulumi.export("files", {store: system.outputs for store, system in sorted(files.items())})
+    pulumi.export("buckets", {store: bucket.name for store, bucket in sorted(buckets.items())})
 
 
-def _declare_files(ground: Ground, key: FleetKey) -> dict[str, SharedFiles]:
-    """Declare the region's file systems, and a firewall for them where there is any."""
-    plan, network, here = ground.plan, ground.network, ground.here
-    held = [each for each in plan.files if each.region == ground.region.name]
-    if not held:
+def _declare_files(context: RegionContext, key: FleetKey) -> dict[str, SharedFileSystem]:
+    """Declare the file systems of the region with their security group."""
+    plan, network, options = context.plan, context.network, context.options
+    systems = [files for files in plan.files if files.region == context.region.name]
+    if not systems:
         return {}
-    firewall = StorageFirewall(plan, ground.region, network.vpc_id, ground.firewall, here)
-    parts = FilesParts(key.arn, firewall.group_id, network.node_subnet_ids)
-    return {each.store: SharedFiles(plan, each, parts, here) for each in held}
+    firewall = StorageFirewall(plan, context.region, network.vpc_id, context.firewall, options)
+    inputs = FileSystemInputs(key.arn, firewall.group_id, network.node_subnet_ids)
+    return {files.store: SharedFileSystem(plan, files, inputs, options) for files in systems}
 
 
-def _declare_pools(ground: Ground) -> None:
-    plan = ground.plan
+def _declare_pools(context: RegionContext) -> None:
+    plan = context.plan
     pools = {
-        pool.name: Pool(plan, pool, _parts(ground, pool), ground.here)
+        pool.name: Pool(plan, pool, _pool_inputs(context, pool), context.options)
         for pool in plan.pools
-        if pool.region == ground.region.name
+        if pool.region == context.region.name
     }
     pulumi.export("pools", {name: pool.group_name for name, pool in sorted(pools.items())})
 
 
-def _parts(ground: Ground, pool: PoolPlan) -> PoolParts:
-    base = NodeBase(profile_of(ground.shared, pool.use.value), ground.firewall.group_id)
+def _pool_inputs(context: RegionContext, pool: PoolPlan) -> PoolInputs:
+    base = NodeBase(profile_arn_of(context.shared, pool.use.value), context.firewall.group_id)
     catalog = load_catalog()
-    image = image_of(ground.plan, pool.region, pool.types, catalog)
-    start = Start(image, pool_interfaces(pool, catalog), first_boot(ground.plan, pool))
-    return PoolParts(start, base, ground.network.node_subnet_ids, ground.egress, ground.topic_arn, catalog)
+    image = image_of(context.plan, pool.region, pool.types, catalog)
+    start = Start(image, pool_interfaces(pool, catalog), first_boot(context.plan, pool))
+    return PoolInputs(start, base, context.network.node_subnet_ids, context.egress, context.topic_arn, catalog)

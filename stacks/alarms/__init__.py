@@ -1,1 +1,1 @@
-"""Alarms, the topics that they notify, and the budget of the account."""
+"""SNS topics for alarms, CloudWatch alarms on missing instances, and the budget of the account."""

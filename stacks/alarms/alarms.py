@@ -1,4 +1,4 @@
-"""The topic that a region's alarms ring, its key, and who is told."""
+"""The SNS topic of a region's alarms with its KMS key, alarms on missing instances, and the budget of the account."""
 
 import pulumi
 from pulumi_aws.budgets._inputs import BudgetNotificationArgs
@@ -10,58 +10,58 @@ from pulumi_aws.sns.topic_subscription import TopicSubscription, TopicSubscripti
 
 from bedplate.plan.fleet import FleetPlan
 from stacks.identity.policy import Conditions, FleetKey, Statement, arn, policy
-from stacks.options import inside, named
+from stacks.options import child_options, name_tag
 
-_RINGER = {"Service": ("cloudwatch.amazonaws.com",)}
+_CLOUDWATCH = {"Service": ("cloudwatch.amazonaws.com",)}
 
 
 class AlarmTopic(pulumi.ComponentResource):
-    """An encrypted topic that CloudWatch alone may publish to, for alarms of this account."""
+    """An encrypted topic that only CloudWatch may publish to, for alarms of this account."""
 
     arn: pulumi.Output[str]
 
     def __init__(self, plan: FleetPlan, region: str, opts: pulumi.ResourceOptions) -> None:
         name = f"{plan.name}-alarms"
         super().__init__("bedplate:stacks:AlarmTopic", name, None, opts)
-        key = FleetKey(plan, "alarms", pulumi.ResourceOptions(parent=self), users=(_encrypting(plan),))
+        key = FleetKey(plan, "alarms", pulumi.ResourceOptions(parent=self), users=(_allow_key_use(plan),))
         args = TopicArgs(
             name=name,
             kms_master_key_id=key.arn,
-            policy=policy(*_publishing(plan, arn(plan, "sns", region, name))),
-            tags=named(name),
+            policy=policy(*_topic_statements(plan, arn(plan, "sns", region, name))),
+            tags=name_tag(name),
         )
-        self.arn = Topic(name, args, inside(self)).arn
+        self.arn = Topic(name, args, child_options(self)).arn
         if plan.alarms:
-            told = TopicSubscriptionArgs(topic=self.arn, protocol="email", endpoint=plan.alarms)
-            TopicSubscription(name, told, inside(self))
+            subscription = TopicSubscriptionArgs(topic=self.arn, protocol="email", endpoint=plan.alarms)
+            TopicSubscription(name, subscription, child_options(self))
         self.register_outputs({"arn": self.arn})
 
 
-def _ours(plan: FleetPlan) -> Conditions:
-    """Return the condition that keeps CloudWatch from ringing here for another account."""
+def _same_account(plan: FleetPlan) -> Conditions:
+    """Return the condition that limits CloudWatch to alarms of this account."""
     return {"StringEquals": {"aws:SourceAccount": (plan.account,)}}
 
 
-def _encrypting(plan: FleetPlan) -> Statement:
-    """Return what CloudWatch needs of the key: AWS's own key of SNS cannot be opened to it."""
+def _allow_key_use(plan: FleetPlan) -> Statement:
+    """Allow CloudWatch to use the key; the AWS managed key of SNS does not allow that."""
     return Statement(
         sid="RingEncrypted",
-        principals=_RINGER,
+        principals=_CLOUDWATCH,
         actions=("kms:Decrypt", "kms:GenerateDataKey*"),
         resources=("*",),
-        conditions=_ours(plan),
+        conditions=_same_account(plan),
     )
 
 
-def _publishing(plan: FleetPlan, topic: str) -> tuple[Statement, Statement]:
-    ring = Statement(
+def _topic_statements(plan: FleetPlan, topic: str) -> tuple[Statement, Statement]:
+    publish = Statement(
         sid="Ring",
-        principals=_RINGER,
+        principals=_CLOUDWATCH,
         actions=("sns:Publish",),
         resources=(topic,),
-        conditions=_ours(plan),
+        conditions=_same_account(plan),
     )
-    clear = Statement(
+    require_tls = Statement(
         sid="RefuseClearText",
         effect="Deny",
         principals={"AWS": ("*",)},
@@ -69,78 +69,80 @@ def _publishing(plan: FleetPlan, topic: str) -> tuple[Statement, Statement]:
         resources=(topic,),
         conditions={"Bool": {"aws:SecureTransport": ("false",)}},
     )
-    return ring, clear
+    return publish, require_tls
 
 
-# Half an hour within an hour: an autoscaler that gives up after 15 minutes, waits and tries again must ring too.
-_SECONDS, _SHORT, _PERIODS = 300, 6, 12
-# The least that was asked and the most that was there in a period: a machine that is only late rings nothing.
-_COUNTS = {"asked": ("GroupDesiredCapacity", "Minimum"), "there": ("GroupInServiceInstances", "Maximum")}
+# 30 minutes within an hour: this includes an autoscaler that gives up after 15 minutes and tries again later.
+_PERIOD_SECONDS, _ALARM_PERIODS, _EVALUATED_PERIODS = 300, 6, 12
+# Lowest desired and highest actual number in a period: an instance that is only late triggers no alarm.
+_METRICS = {"desired": ("GroupDesiredCapacity", "Minimum"), "running": ("GroupInServiceInstances", "Maximum")}
 
 
-def watch_launches(
+def alarm_on_missing_instances(
     name: str, group: pulumi.Output[str], topic_arn: pulumi.Output[str], parent: pulumi.Resource
 ) -> None:
-    """Ring when a group was short of machines for half of an hour, once, however often it tries."""
-    title = f"{name}-short"
-    short = MetricAlarmMetricQueryArgs(id="short", expression="asked - there", label="Missing", return_data=True)
+    """Declare an alarm for a group that lacked instances for 30 minutes of an hour."""
+    alarm_name = f"{name}-short"
+    missing = MetricAlarmMetricQueryArgs(
+        id="missing", expression="desired - running", label="Missing", return_data=True
+    )
     args = MetricAlarmArgs(
-        name=title,
-        alarm_description=f"Machines asked of {name} do not come, or never report ready: its activities say why",
-        metric_queries=[*(_count(which, group) for which in _COUNTS), short],
+        name=alarm_name,
+        alarm_description=f"{name} has fewer running instances than desired: see its activity history",
+        metric_queries=[*(_metric_query(query_id, group) for query_id in _METRICS), missing],
         comparison_operator="GreaterThanThreshold",
         threshold=0,
-        evaluation_periods=_PERIODS,
-        datapoints_to_alarm=_SHORT,
+        evaluation_periods=_EVALUATED_PERIODS,
+        datapoints_to_alarm=_ALARM_PERIODS,
         alarm_actions=[topic_arn],
         ok_actions=[topic_arn],
-        tags=named(title),
+        tags=name_tag(alarm_name),
     )
-    MetricAlarm(title, args, inside(parent))
+    MetricAlarm(alarm_name, args, child_options(parent))
 
 
-def _count(which: str, group: pulumi.Output[str]) -> MetricAlarmMetricQueryArgs:
-    metric, statistic = _COUNTS[which]
+def _metric_query(query_id: str, group: pulumi.Output[str]) -> MetricAlarmMetricQueryArgs:
+    metric, statistic = _METRICS[query_id]
     return MetricAlarmMetricQueryArgs(
-        id=which,
+        id=query_id,
         return_data=False,
         metric=MetricAlarmMetricQueryMetricArgs(
             namespace="AWS/AutoScaling",
             metric_name=metric,
             dimensions={"AutoScalingGroupName": group},
-            period=_SECONDS,
+            period=_PERIOD_SECONDS,
             stat=statistic,
         ),
     )
 
 
-# When somebody is told: the kind of sum, and the share of the limit in percent.
+# Type of amount and percentage of the limit that trigger a mail.
 WARNINGS = (("ACTUAL", 80), ("FORECASTED", 100), ("ACTUAL", 100))
 
 
-class Spending(pulumi.ComponentResource):
-    """A monthly budget of everything in the account, for what carries no tags costs too."""
+class AccountBudget(pulumi.ComponentResource):
+    """A monthly budget of the whole account, which includes untagged resources."""
 
     def __init__(self, plan: FleetPlan, limit: int, email: str, opts: pulumi.ResourceOptions) -> None:
-        super().__init__("bedplate:stacks:Spending", plan.name, None, opts)
+        super().__init__("bedplate:stacks:AccountBudget", plan.name, None, opts)
         args = BudgetArgs(
             name=plan.name,
             budget_type="COST",
             time_unit="MONTHLY",
             limit_amount=f"{limit}.0",
             limit_unit="USD",
-            notifications=[_warning(kind, share, email) for kind, share in WARNINGS],
-            tags=named(plan.name),
+            notifications=[_notification(amount_type, percent, email) for amount_type, percent in WARNINGS],
+            tags=name_tag(plan.name),
         )
-        Budget(plan.name, args, inside(self))
+        Budget(plan.name, args, child_options(self))
         self.register_outputs({})
 
 
-def _warning(kind: str, share: int, email: str) -> BudgetNotificationArgs:
+def _notification(amount_type: str, percent: int, email: str) -> BudgetNotificationArgs:
     return BudgetNotificationArgs(
         comparison_operator="GREATER_THAN",
-        notification_type=kind,
-        threshold=share,
+        notification_type=amount_type,
+        threshold=percent,
         threshold_type="PERCENTAGE",
         subscriber_email_addresses=[email],
     )

@@ -1,1 +1,1 @@
-"""Machines: launch templates, Auto Scaling groups, and the machines that are replaced one by one."""
+"""EC2 machines: launch templates, Auto Scaling groups of pools, and single instances behind a fixed interface."""

@@ -1,6 +1,7 @@
-"""A machine of which there is one, as a launch template and an Auto Scaling group of one.
+"""Single instances: members of the control plane, and the VPN gateway for laptops.
 
-Its address belongs to a network interface that outlives the machines, and waits for the next one.
+Each is an Auto Scaling group of one, which replaces a failed instance. The address belongs to a network interface
+that stays when the instance is replaced.
 """
 
 from collections.abc import Collection, Mapping
@@ -28,19 +29,19 @@ from bedplate.plan.fleet import ControlPlane, FleetPlan, LaptopPool, Member, Reg
 from bedplate.plan.laptops import Transport, met_pools
 from bedplate.plan.links import has_transit, short_name
 from bedplate.plan.pools import Volume as PoolsVolume
-from stacks.alarms.alarms import watch_launches
-from stacks.compute.pool import GROUP_METRICS, Hook, Template, first_hooks, keep_hooks, member_hooks
-from stacks.compute.template import encoded, image_of, member_boot, metadata_options, root_volume
-from stacks.network.firewall import ControlFirewall, Doors
+from stacks.alarms.alarms import alarm_on_missing_instances
+from stacks.compute.pool import GROUP_METRICS, Hook, Template, declare_hooks, initial_hooks, member_hooks
+from stacks.compute.template import encode_user_data, image_of, member_boot, metadata_options, root_volume
+from stacks.network.firewall import ControlFirewall, RuleGroup
 from stacks.network.vpc import Network
-from stacks.options import MEMBER, inside, kept, named, scaling_group, stack_tags
+from stacks.options import MEMBER, child_options, name_tag, retained_options, scaling_group_options, stack_tags
 
-_TAGGED = ("instance", "volume")
+_TAGGED_TYPES = ("instance", "volume")
 
 
 @dataclass(frozen=True, slots=True)
-class LoneMachine:
-    """What a machine is made of; `tags` go on it and its volume, `user_data` is in base64."""
+class SingleInstance:
+    """The inputs of a single instance; `tags` apply to it and its volume, `user_data` is base64."""
 
     name: str
     type: str
@@ -54,22 +55,25 @@ class LoneMachine:
     hooks: tuple[Hook, ...] = ()
 
 
-def launch_alone(
-    machine: LoneMachine, parent: pulumi.Resource, *, after: tuple[pulumi.Resource, ...]
+def launch_single(
+    machine: SingleInstance, parent: pulumi.Resource, *, after: tuple[pulumi.Resource, ...]
 ) -> pulumi.Output[str]:
-    """Make the template and the group of a machine; return the group's name."""
-    launch = LaunchTemplate(machine.name, _template(machine), inside(parent))
+    """Declare the template and the group of one instance; return the name of the group."""
+    launch = LaunchTemplate(machine.name, _template(machine), child_options(parent))
     template = Template(launch.id, launch.latest_version.apply(str))
-    options = scaling_group(parent, after=after, ignore=("initial_lifecycle_hooks",))
+    options = scaling_group_options(parent, after=after, ignore=("initial_lifecycle_hooks",))
     group = Group(machine.name, _group(machine, template), options).name
-    keep_hooks(machine.name, group, machine.hooks, parent)
+    declare_hooks(machine.name, group, machine.hooks, parent)
     return group
 
 
-def _template(machine: LoneMachine) -> LaunchTemplateArgs:
-    """Return the template of a machine that takes over an interface, and with it the fixed address."""
+def _template(machine: SingleInstance) -> LaunchTemplateArgs:
+    """Return the template of an instance that uses the existing interface, and with it the fixed address."""
     interface = LaunchTemplateNetworkInterfaceArgs(device_index=0, network_interface_id=machine.interface_id)
-    tags = [LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=dict(machine.tags)) for kind in _TAGGED]
+    tags = [
+        LaunchTemplateTagSpecificationArgs(resource_type=resource_type, tags=dict(machine.tags))
+        for resource_type in _TAGGED_TYPES
+    ]
     return LaunchTemplateArgs(
         name=machine.name,
         image_id=machine.image,
@@ -82,12 +86,12 @@ def _template(machine: LoneMachine) -> LaunchTemplateArgs:
         network_interfaces=[interface],
         user_data=machine.user_data,
         tag_specifications=tags,
-        tags=named(machine.name),
+        tags=name_tag(machine.name),
     )
 
 
-def _group(machine: LoneMachine, template: Template) -> GroupArgs:
-    """Return the group of one machine; it names a zone, for the subnet is the interface's."""
+def _group(machine: SingleInstance, template: Template) -> GroupArgs:
+    """Return the group of one instance; it has a zone, because the interface has the subnet."""
     return GroupArgs(
         name=machine.name,
         min_size=1,
@@ -95,8 +99,8 @@ def _group(machine: LoneMachine, template: Template) -> GroupArgs:
         availability_zones=[machine.zone],
         launch_template=GroupLaunchTemplateArgs(id=template.id, version=template.version),
         health_check_type="EC2",
-        initial_lifecycle_hooks=first_hooks(machine.hooks),
-        # An interface serves one machine at a time: the old one ends before the new one starts.
+        initial_lifecycle_hooks=initial_hooks(machine.hooks),
+        # An interface has one instance at a time: the old one must end before the new one starts.
         instance_maintenance_policy=GroupInstanceMaintenancePolicyArgs(
             min_healthy_percentage=0, max_healthy_percentage=100
         ),
@@ -109,8 +113,8 @@ def _group(machine: LoneMachine, template: Template) -> GroupArgs:
 
 
 @dataclass(frozen=True, slots=True)
-class ControlParts:
-    """What the control plane stands on; its machines start once `egress`, their way to the internet, is there."""
+class ControlInputs:
+    """The resources that the control plane depends on; instances start after `egress`, to reach the internet."""
 
     subnet_ids: Mapping[str, pulumi.Output[str]]
     firewall: ControlFirewall
@@ -120,68 +124,68 @@ class ControlParts:
 
 
 class ControlMachines(pulumi.ComponentResource):
-    """Every machine of the control plane, in the home region."""
+    """All instances of the control plane, in the home region."""
 
     def __init__(
-        self, plan: FleetPlan, control: ControlPlane, parts: ControlParts, opts: pulumi.ResourceOptions
+        self, plan: FleetPlan, control: ControlPlane, inputs: ControlInputs, opts: pulumi.ResourceOptions
     ) -> None:
         super().__init__("bedplate:stacks:ControlMachines", f"{plan.name}-control", None, opts)
-        self._plan, self._type, self._parts = plan, control.type, parts
+        self._plan, self._type, self._inputs = plan, control.type, inputs
         self.group_names = {member.name: self._machine(member) for member in control.members}
         self.register_outputs({})
 
     def _machine(self, member: Member) -> pulumi.Output[str]:
         name = f"{self._plan.name}-{short_name(member)}"
-        tags = stack_tags(self._plan, self._plan.home.name) | named(name) | {MEMBER: member.name}
+        tags = stack_tags(self._plan, self._plan.home.name) | name_tag(name) | {MEMBER: member.name}
         volume_id = self._volume(member, name)
-        machine = LoneMachine(
+        machine = SingleInstance(
             name=name,
             type=self._type,
             image=image_of(self._plan, self._plan.home.name, (self._type,), load_catalog()),
             zone=member.zone,
             volume=CONTROL_VOLUME,
             tags=tags,
-            profile_arn=self._parts.profile_arn,
+            profile_arn=self._inputs.profile_arn,
             interface_id=self._interface(member, name),
-            user_data=volume_id.apply(lambda ident: encoded(name, member_boot(self._plan, member, ident))),
+            user_data=volume_id.apply(lambda volume: encode_user_data(name, member_boot(self._plan, member, volume))),
             hooks=member_hooks(self._plan),
         )
-        group_name = launch_alone(machine, self, after=(self._parts.egress,))
-        watch_launches(name, group_name, self._parts.topic_arn, self)
-        return group_name
+        flow_log_group = launch_single(machine, self, after=(self._inputs.egress,))
+        alarm_on_missing_instances(name, flow_log_group, self._inputs.topic_arn, self)
+        return flow_log_group
 
     def _interface(self, member: Member, name: str) -> pulumi.Output[str]:
         args = NetworkInterfaceArgs(
-            subnet_id=self._parts.subnet_ids[member.zone],
+            subnet_id=self._inputs.subnet_ids[member.zone],
             private_ips=[str(member.address)],
-            security_groups=[self._parts.firewall.group_id],
+            security_groups=[self._inputs.firewall.group_id],
             description=f"{member.name} of the control plane",
-            tags=named(name),
+            tags=name_tag(name),
         )
-        return NetworkInterface(name, args, inside(self)).id
+        return NetworkInterface(name, args, child_options(self)).id
 
     def _volume(self, member: Member, name: str) -> pulumi.Output[str]:
-        """Make the volume of a member's etcd, which no engine deletes."""
-        title = f"{name}-etcd"
+        """Declare the etcd volume of a member, which Pulumi never deletes."""
+        volume_name = f"{name}-etcd"
         args = VolumeArgs(
             availability_zone=member.zone,
             size=ETCD_VOLUME.gib,
             type="gp3",
             encrypted=True,
-            tags=named(title) | {MEMBER: member.name},
+            tags=name_tag(volume_name) | {MEMBER: member.name},
         )
-        return Volume(title, args, kept(self)).id
+        return Volume(volume_name, args, retained_options(self)).id
 
 
-_OPEN = (
+_OPENVPN_RULES = (
     Rule("openvpn", "OpenVPN from anywhere", ANYWHERE.block, Transport.UDP.value, Transport.UDP.port),
     Rule("openvpn-tcp", "OpenVPN over TCP from anywhere", ANYWHERE.block, Transport.TCP.value, Transport.TCP.port),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayParts:
-    """What a gateway stands on; it starts no sooner than the way to the internet is there."""
+class GatewayInputs:
+    """The resources that a gateway depends on; its instance starts after `internet`, the internet gateway."""
 
     zone: str
     vpc_id: pulumi.Output[str]
@@ -193,18 +197,18 @@ class GatewayParts:
 
 
 def gateway_zone(region: RegionPlan, offering: Collection[str]) -> str:
-    """Return the zone that a region's gateway stands in: of those that offer its type, the one allotted first."""
-    fit = [zone for zone in region.zones if zone.name in offering]
-    return min(fit or region.zones, key=lambda zone: zone.edge).name
+    """Return the zone of the gateway: the first assigned zone that offers its instance type."""
+    suitable = [zone for zone in region.zones if zone.name in offering]
+    return min(suitable or region.zones, key=lambda zone: zone.edge).name
 
 
-def gateway_parts(
+def gateway_inputs(
     region: RegionPlan, network: Network, profile_arn: pulumi.Output[str], topic_arn: pulumi.Output[str]
-) -> GatewayParts:
-    """Return the parts of a region's gateway: its place, its way out, and all route tables of the region."""
+) -> GatewayInputs:
+    """Return the inputs of the gateway of a region, with all route tables of the region."""
     zone = gateway_zone(region, load_catalog().offered(GATEWAY_TYPE, region.name))
     tables = {f"{zone}-nodes": network.zones[zone].nodes_table_id for zone in sorted(network.zones)}
-    return GatewayParts(
+    return GatewayInputs(
         zone=zone,
         vpc_id=network.vpc_id,
         subnet_id=network.zones[zone].edge_id,
@@ -216,32 +220,32 @@ def gateway_parts(
 
 
 class LaptopGateway(pulumi.ComponentResource):
-    """A gateway open to the world on OpenVPN's ports alone, and the routes of its clients' pool to it.
+    """A VPN gateway that accepts OpenVPN from the internet, and the routes from the region to its clients.
 
-    What it carries to other regions is declared by `links`.
+    `links` declares its routes to other regions.
     """
 
     public_ip: pulumi.Output[str]
     private_ip: pulumi.Output[str]
     interface_id: pulumi.Output[str]
     group_id: pulumi.Output[str]
-    group_name: pulumi.Output[str]
+    flow_log_group: pulumi.Output[str]
 
-    def __init__(self, plan: FleetPlan, pool: LaptopPool, parts: GatewayParts, opts: pulumi.ResourceOptions) -> None:
+    def __init__(self, plan: FleetPlan, pool: LaptopPool, inputs: GatewayInputs, opts: pulumi.ResourceOptions) -> None:
         self._name = f"{plan.name}-laptops"
         super().__init__("bedplate:stacks:LaptopGateway", self._name, None, opts)
-        self.group_id = self._firewall(plan, pool, parts.vpc_id)
-        interface = self._interface(parts, self.group_id)
+        self.group_id = self._firewall(plan, pool, inputs.vpc_id)
+        interface = self._interface(inputs, self.group_id)
         self.interface_id, self.private_ip = interface.id, interface.private_ip
-        self.public_ip = self._address(parts, interface)
-        self._routes(pool, parts)
-        self.group_name = self._machine(plan, pool, parts)
-        watch_launches(self._name, self.group_name, parts.topic_arn, self)
+        self.public_ip = self._address(inputs, interface)
+        self._routes(pool, inputs)
+        self.group_name = self._machine(plan, pool, inputs)
+        alarm_on_missing_instances(self._name, self.group_name, inputs.topic_arn, self)
         self.register_outputs({"public_ip": self.public_ip, "interface_id": self.interface_id})
 
     @property
-    def told(self) -> dict[str, pulumi.Output[str]]:
-        """What the region's stack says of it to `links` and to operators."""
+    def outputs(self) -> dict[str, pulumi.Output[str]]:
+        """The outputs of the region's stack about the gateway, for `links` and operators."""
         return {
             "public_ip": self.public_ip,
             "private_ip": self.private_ip,
@@ -250,46 +254,46 @@ class LaptopGateway(pulumi.ComponentResource):
         }
 
     def _firewall(self, plan: FleetPlan, pool: LaptopPool, vpc_id: pulumi.Output[str]) -> pulumi.Output[str]:
-        doors = Doors(self._name, "Gateway of the laptops", vpc_id, self)
-        # What comes by the gateways' own tunnels has passed the group when it comes out.
-        others = met_pools(plan, pool)[1:] if has_transit(plan) else ()
-        doors.let_in(*_OPEN, *met_rules(others))
-        doors.let_out(ANYWHERE)
-        return doors.group_id
+        group = RuleGroup(self._name, "Gateway of the laptops", vpc_id, self)
+        # Security groups do not see packets inside the tunnels between gateways.
+        other_pools = met_pools(plan, pool)[1:] if has_transit(plan) else ()
+        group.allow_in(*_OPENVPN_RULES, *met_rules(other_pools))
+        group.allow_out(ANYWHERE)
+        return group.group_id
 
-    def _interface(self, parts: GatewayParts, group_id: pulumi.Output[str]) -> NetworkInterface:
-        """Make the interface that takes packets for laptops, none of which is addressed to itself."""
+    def _interface(self, inputs: GatewayInputs, group_id: pulumi.Output[str]) -> NetworkInterface:
+        """Declare the interface, which forwards packets for laptops: no source and destination check."""
         args = NetworkInterfaceArgs(
-            subnet_id=parts.subnet_id,
+            subnet_id=inputs.subnet_id,
             description="Gateway of the laptops",
             security_groups=[group_id],
             source_dest_check=False,
-            tags=named(self._name),
+            tags=name_tag(self._name),
         )
-        return NetworkInterface(self._name, args, inside(self))
+        return NetworkInterface(self._name, args, child_options(self))
 
-    def _address(self, parts: GatewayParts, interface: NetworkInterface) -> pulumi.Output[str]:
-        args = EipArgs(domain="vpc", network_interface=interface.id, tags=named(self._name))
-        return Eip(self._name, args, inside(self, after=(parts.internet,))).public_ip
+    def _address(self, inputs: GatewayInputs, interface: NetworkInterface) -> pulumi.Output[str]:
+        args = EipArgs(domain="vpc", network_interface=interface.id, tags=name_tag(self._name))
+        return Eip(self._name, args, child_options(self, after=(inputs.internet,))).public_ip
 
-    def _routes(self, pool: LaptopPool, parts: GatewayParts) -> None:
-        for table, table_id in parts.table_ids.items():
+    def _routes(self, pool: LaptopPool, inputs: GatewayInputs) -> None:
+        for table, table_id in inputs.table_ids.items():
             args = RouteArgs(
                 route_table_id=table_id,
                 destination_cidr_block=str(pool.block),
                 network_interface_id=self.interface_id,
             )
-            Route(f"{self._name}-from-{table}", args, inside(self))
+            Route(f"{self._name}-from-{table}", args, child_options(self))
 
-    def _machine(self, plan: FleetPlan, pool: LaptopPool, parts: GatewayParts) -> pulumi.Output[str]:
-        machine = LoneMachine(
+    def _machine(self, plan: FleetPlan, pool: LaptopPool, inputs: GatewayInputs) -> pulumi.Output[str]:
+        machine = SingleInstance(
             name=self._name,
             type=GATEWAY_TYPE,
             image=image_of(plan, pool.place, (GATEWAY_TYPE,), load_catalog()),
-            zone=parts.zone,
+            zone=inputs.zone,
             volume=GATEWAY_VOLUME,
-            tags=stack_tags(plan, pool.place) | named(self._name),
-            profile_arn=parts.profile_arn,
+            tags=stack_tags(plan, pool.place) | name_tag(self._name),
+            profile_arn=inputs.profile_arn,
             interface_id=self.interface_id,
         )
-        return launch_alone(machine, self, after=(parts.internet,))
+        return launch_single(machine, self, after=(inputs.internet,))

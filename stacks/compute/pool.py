@@ -1,4 +1,7 @@
-"""The mixed instances policy of a pool: which types it takes, in which order, bought how."""
+"""The Auto Scaling group of a pool: instance types and market, scheduled actions, lifecycle hooks, refresh.
+
+A pool is one rung of the ladder of a group in the fleet file, in one region.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,42 +38,44 @@ from bedplate.plan.registration import from_zero_tags, pool_registration
 from bedplate.spec.groups import Fabric, Market
 from bedplate.spec.network import Egress
 from bedplate.spec.sites import Use
-from stacks.alarms.alarms import watch_launches
+from stacks.alarms.alarms import alarm_on_missing_instances
 from stacks.compute.template import NodeBase, Start, template_args
-from stacks.options import inside, named, node_tags, scaling_group
+from stacks.options import child_options, name_tag, node_tags, scaling_group_options
 
 
 def is_mixed(pool: PoolPlan) -> bool:
-    """Tell whether a pool needs a policy: for several types, or for spot's strategy; a block is of one type."""
+    """Tell whether a pool needs a mixed instances policy: for several types or spot, never for a capacity block."""
     if pool.market is Market.CAPACITY_BLOCK:
         return False
     return pool.market is Market.SPOT or len(pool.types) > 1 or pool.offer.similar
 
 
-def mixture(
+def mixed_instances_policy(
     pool: PoolPlan,
     template: GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs,
     catalog: Catalog,
 ) -> GroupMixedInstancesPolicyArgs:
-    """Return the policy of a pool whose machines start from a launch template."""
-    alike = likeness(pool, catalog)
+    """Return the mixed instances policy of a pool."""
+    requirements = likeness(pool, catalog)
     return GroupMixedInstancesPolicyArgs(
         launch_template=GroupMixedInstancesPolicyLaunchTemplateArgs(
-            launch_template_specification=template, overrides=_overrides(pool, alike)
+            launch_template_specification=template, overrides=_overrides(pool, requirements)
         ),
-        instances_distribution=_distribution(pool.offer, alike),
+        instances_distribution=_distribution(pool.offer, requirements),
     )
 
 
-def _overrides(pool: PoolPlan, alike: Likeness | None) -> list[GroupMixedInstancesPolicyLaunchTemplateOverrideArgs]:
-    if alike is not None:
-        return [GroupMixedInstancesPolicyLaunchTemplateOverrideArgs(instance_requirements=_requirements(alike))]
+def _overrides(
+    pool: PoolPlan, requirements: Likeness | None
+) -> list[GroupMixedInstancesPolicyLaunchTemplateOverrideArgs]:
+    if requirements is not None:
+        return [GroupMixedInstancesPolicyLaunchTemplateOverrideArgs(instance_requirements=_requirements(requirements))]
     return [GroupMixedInstancesPolicyLaunchTemplateOverrideArgs(instance_type=name) for name in pool.types]
 
 
-def _requirements(alike: Likeness) -> GroupMixedInstancesPolicyLaunchTemplateOverrideInstanceRequirementsArgs:
-    """Ask for today's CPU types of that size; burstable ones are left out by AWS unless asked for."""
-    vcpus, memory = alike.vcpus, alike.memory_mib
+def _requirements(requirements: Likeness) -> GroupMixedInstancesPolicyLaunchTemplateOverrideInstanceRequirementsArgs:
+    """Require current CPU types of that size; AWS excludes burstable types by default."""
+    vcpus, memory = requirements.vcpus, requirements.memory_mib
     return GroupMixedInstancesPolicyLaunchTemplateOverrideInstanceRequirementsArgs(
         vcpu_count=GroupMixedInstancesPolicyLaunchTemplateOverrideInstanceRequirementsVcpuCountArgs(
             min=vcpus[0], max=vcpus[1]
@@ -82,13 +87,13 @@ def _requirements(alike: Likeness) -> GroupMixedInstancesPolicyLaunchTemplateOve
             max=0
         ),
         bare_metal="excluded",
-        cpu_manufacturers=list(alike.makers),
+        cpu_manufacturers=list(requirements.makers),
         instance_generations=["current"],
     )
 
 
-def _distribution(offer: Offer, alike: Likeness | None) -> GroupMixedInstancesPolicyInstancesDistributionArgs:
-    """Buy all on spot, or all on demand: in the order of the file, or the cheapest where types have no names."""
+def _distribution(offer: Offer, requirements: Likeness | None) -> GroupMixedInstancesPolicyInstancesDistributionArgs:
+    """Buy all instances on spot, or all on demand: in the order of the file, or the cheapest with requirements."""
     if offer.market is Market.SPOT:
         return GroupMixedInstancesPolicyInstancesDistributionArgs(
             on_demand_base_capacity=0,
@@ -97,7 +102,7 @@ def _distribution(offer: Offer, alike: Likeness | None) -> GroupMixedInstancesPo
             spot_max_price=None if offer.max_price is None else _dollars(offer.max_price),
         )
     return GroupMixedInstancesPolicyInstancesDistributionArgs(
-        on_demand_allocation_strategy="lowest-price" if alike else "prioritized",
+        on_demand_allocation_strategy="lowest-price" if requirements else "prioritized",
         on_demand_base_capacity=0,
         on_demand_percentage_above_base_capacity=100,
     )
@@ -107,57 +112,59 @@ def _dollars(price: float) -> str:
     return f"{price:.4f}".rstrip("0").rstrip(".")
 
 
-# The provider's word for a size that stays as it is; what is left out becomes 0.
-_KEEP = -1
-# The state holds the next run of an action that recurs as its start time. The provider sends that time with an update,
-# and AWS refuses it once it is past. AWS knows an action by its name, so the old one must be deleted first.
-# This is issue 2473 of pulumi/pulumi-aws.
-_RENEWED = pulumi.ResourceOptions(replace_on_changes=["*"], delete_before_replace=True)
+# The provider leaves a size of -1 unchanged; a missing size becomes 0.
+_UNCHANGED = -1
+# The state has the next run of a recurring action as its start time. The provider sends this time in an update, and AWS
+# refuses it when it is in the past. The name of an action is unique, so the old one is deleted first.
+# See issue 2473 of pulumi/pulumi-aws.
+_REPLACE_ON_CHANGE = pulumi.ResourceOptions(replace_on_changes=["*"], delete_before_replace=True)
 
 
-def wind(name: str, group: pulumi.Output[str], actions: tuple[Action, ...], parent: pulumi.Resource) -> None:
+def declare_schedules(
+    name: str, group: pulumi.Output[str], actions: tuple[Action, ...], parent: pulumi.Resource
+) -> None:
     """Declare the scheduled actions of a group."""
     for action in actions:
-        title = f"{name}-{action.name}"
-        options = inside(parent)
+        schedule_name = f"{name}-{action.name}"
+        options = child_options(parent)
         if action.cron:
-            options = pulumi.ResourceOptions.merge(options, _RENEWED)
-        Schedule(title, _args(title, group, action), options)
+            options = pulumi.ResourceOptions.merge(options, _REPLACE_ON_CHANGE)
+        Schedule(schedule_name, _schedule_args(schedule_name, group, action), options)
 
 
-def _args(title: str, group: pulumi.Output[str], action: Action) -> ScheduleArgs:
+def _schedule_args(schedule_name: str, group: pulumi.Output[str], action: Action) -> ScheduleArgs:
     return ScheduleArgs(
         autoscaling_group_name=group,
-        scheduled_action_name=title,
+        scheduled_action_name=schedule_name,
         min_size=_size(action.sizes.min),
         max_size=_size(action.sizes.max),
         desired_capacity=_size(action.sizes.desired),
-        start_time=_moment(action.at),
-        end_time=_moment(action.until),
+        start_time=_timestamp(action.at),
+        end_time=_timestamp(action.until),
         recurrence=action.cron,
         time_zone=action.zone,
     )
 
 
 def _size(size: int | None) -> int:
-    return _KEEP if size is None else size
+    return _UNCHANGED if size is None else size
 
 
-def _moment(moment: datetime | None) -> str | None:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if moment else None
+def _timestamp(time: datetime | None) -> str | None:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ") if time else None
 
 
 READY, DRAINED = "ready", "drained"
-# Below the half hour after which a group that stays short rings.
+# Shorter than the 30 minutes after which missing instances trigger an alarm.
 _READY_SECONDS = {Use.SSH: 1500, Use.KUBERNETES: 1200}
 _DRAINED_SECONDS = {Use.SSH: 300, Use.KUBERNETES: 900}
-# What EC2 leaves a spot instance between its warning and its end.
+# Seconds between the interruption notice of a spot instance and its end.
 _SPOT_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A wait at one turn of a machine's life: `seconds` at most, and `result` when nobody has reported by then."""
+    """A lifecycle hook: it waits at most `seconds` for a report of the instance, then acts on `result`."""
 
     name: str
     transition: str
@@ -166,30 +173,30 @@ class Hook:
 
 
 def pool_hooks(plan: FleetPlan, pool: PoolPlan) -> tuple[Hook, ...]:
-    """Return the two waits of a pool's machines; none where they have no way to report."""
+    """Return the hooks of a pool; none if its instances cannot reach AWS to report."""
     if plan.egress is Egress.NONE:
         return ()
-    left = _SPOT_SECONDS if pool.market is Market.SPOT else _DRAINED_SECONDS[pool.use]
-    return ready_hook(_READY_SECONDS[pool.use]), drained_hook(left)
+    drain_seconds = _SPOT_SECONDS if pool.market is Market.SPOT else _DRAINED_SECONDS[pool.use]
+    return ready_hook(_READY_SECONDS[pool.use]), drained_hook(drain_seconds)
 
 
 def member_hooks(plan: FleetPlan) -> tuple[Hook, ...]:
-    """Return the wait of a machine of the control plane."""
+    """Return the hooks of a control plane member."""
     return () if plan.egress is Egress.NONE else (ready_hook(_READY_SECONDS[Use.KUBERNETES]),)
 
 
 def ready_hook(seconds: int) -> Hook:
-    """Return the wait of a new machine, which ends if it stays silent."""
+    """Return the hook of a new instance, which is terminated if it does not report."""
     return Hook(READY, "autoscaling:EC2_INSTANCE_LAUNCHING", seconds, "ABANDON")
 
 
 def drained_hook(seconds: int) -> Hook:
-    """Return the wait of a leaving machine, which ends all the same if it stays silent."""
+    """Return the hook of a terminating instance, which is terminated even if it does not report."""
     return Hook(DRAINED, "autoscaling:EC2_INSTANCE_TERMINATING", seconds, "CONTINUE")
 
 
-def first_hooks(hooks: tuple[Hook, ...]) -> list[GroupInitialLifecycleHookArgs]:
-    """Return hooks as a group takes them before its first machine starts."""
+def initial_hooks(hooks: tuple[Hook, ...]) -> list[GroupInitialLifecycleHookArgs]:
+    """Return hooks as initial hooks of a group, which apply to its first instances."""
     return [
         GroupInitialLifecycleHookArgs(
             name=hook.name,
@@ -201,8 +208,8 @@ def first_hooks(hooks: tuple[Hook, ...]) -> list[GroupInitialLifecycleHookArgs]:
     ]
 
 
-def keep_hooks(name: str, group: pulumi.Output[str], hooks: tuple[Hook, ...], parent: pulumi.Resource) -> None:
-    """Declare the same hooks as resources, by which they change later: AWS puts a hook of the same name over it."""
+def declare_hooks(name: str, group: pulumi.Output[str], hooks: tuple[Hook, ...], parent: pulumi.Resource) -> None:
+    """Declare the same hooks as resources, which can be updated: AWS replaces a hook of the same name."""
     for hook in hooks:
         args = LifecycleHookArgs(
             name=hook.name,
@@ -211,7 +218,7 @@ def keep_hooks(name: str, group: pulumi.Output[str], hooks: tuple[Hook, ...], pa
             heartbeat_timeout=hook.seconds,
             default_result=hook.result,
         )
-        LifecycleHook(f"{name}-{hook.name}", args, inside(parent))
+        LifecycleHook(f"{name}-{hook.name}", args, child_options(parent))
 
 
 GROUP_METRICS = (
@@ -222,16 +229,16 @@ GROUP_METRICS = (
     Metric.GROUP_PENDING_INSTANCES,
     Metric.GROUP_TERMINATING_INSTANCES,
 )
-# A machine is in service once it has reported ready: it needs no more than a first look at its health.
-_WARM_SECONDS = 60
+# An instance is in service after it has reported ready, so one health check is enough.
+_WARMUP_SECONDS = 60
 _GRACE_SECONDS = 300
-# After the first tenth and the first half, time to see whether what was replaced works.
-_CHECKPOINTS, _CHECKPOINT_SECONDS, _KEPT_PERCENT = (10, 50, 100), 600, 90
+# Pauses after 10% and 50% to check that the replaced instances work.
+_CHECKPOINTS, _CHECKPOINT_DELAY, _MIN_HEALTHY_PERCENT = (10, 50, 100), 600, 90
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A launch template at one version: a number, so that a new version is a change of the group."""
+    """A launch template and a version number: with a number, a new version changes the group."""
 
     id: pulumi.Output[str]
     version: pulumi.Output[str]
@@ -244,7 +251,7 @@ def group_args(
     subnet_ids: Sequence[pulumi.Output[str]],
     catalog: Catalog,
 ) -> GroupArgs:
-    """Return the group of a pool, of which whoever scales it owns the desired capacity."""
+    """Return the group of a pool; autoscalers and operators set its desired capacity."""
     mixed = is_mixed(pool)
     return GroupArgs(
         name=f"{plan.name}-{pool.name}",
@@ -252,13 +259,13 @@ def group_args(
         max_size=pool.max,
         vpc_zone_identifiers=list(subnet_ids),
         launch_template=None if mixed else GroupLaunchTemplateArgs(id=template.id, version=template.version),
-        mixed_instances_policy=mixture(pool, _specification(template), catalog) if mixed else None,
+        mixed_instances_policy=mixed_instances_policy(pool, _specification(template), catalog) if mixed else None,
         capacity_rebalance=pool.market is Market.SPOT,
-        default_instance_warmup=_WARM_SECONDS,
+        default_instance_warmup=_WARMUP_SECONDS,
         health_check_type="EC2",
         health_check_grace_period=_GRACE_SECONDS,
-        initial_lifecycle_hooks=first_hooks(pool_hooks(plan, pool)),
-        instance_refresh=_refresh() if is_renewed(pool) else None,
+        initial_lifecycle_hooks=initial_hooks(pool_hooks(plan, pool)),
+        instance_refresh=_refresh() if is_refreshed(pool) else None,
         protect_from_scale_in=is_protected(pool),
         suspended_processes=["AZRebalance"],
         termination_policies=["OldestLaunchTemplate", "Default"],
@@ -268,19 +275,19 @@ def group_args(
     )
 
 
-def owned_elsewhere(pool: PoolPlan) -> tuple[str, ...]:
-    """Return what of a group the program gives once: whoever scales it, its hooks and its hours own that later."""
-    hours = ("min_size",) if pool.tenure.schedule else ()
-    return ("desired_capacity", "initial_lifecycle_hooks", *hours)
+def ignored_inputs(pool: PoolPlan) -> tuple[str, ...]:
+    """Return the inputs that are set once: autoscalers, hook resources and schedules change them later."""
+    scheduled = ("min_size",) if pool.tenure.schedule else ()
+    return ("desired_capacity", "initial_lifecycle_hooks", *scheduled)
 
 
-def is_renewed(pool: PoolPlan) -> bool:
-    """Tell whether a new template replaces machines that run: not where people work, nor under a job on the fabric."""
+def is_refreshed(pool: PoolPlan) -> bool:
+    """Tell whether a new template replaces running instances: not for SSH users, nor for jobs on a fabric."""
     return pool.use is Use.KUBERNETES and pool.fabric is None
 
 
 def is_protected(pool: PoolPlan) -> bool:
-    """Tell whether scaling in must leave a pool's machines alone: with a fabric, unless the clock is to end them."""
+    """Tell whether instances are protected from scale in: on a fabric, unless a schedule ends them."""
     return pool.fabric is Fabric.EFA and not timetable(pool)
 
 
@@ -292,39 +299,39 @@ def _specification(template: Template) -> GroupMixedInstancesPolicyLaunchTemplat
 
 def _refresh() -> GroupInstanceRefreshArgs:
     preferences = GroupInstanceRefreshPreferencesArgs(
-        min_healthy_percentage=_KEPT_PERCENT,
+        min_healthy_percentage=_MIN_HEALTHY_PERCENT,
         checkpoint_percentages=list(_CHECKPOINTS),
-        checkpoint_delay=str(_CHECKPOINT_SECONDS),
+        checkpoint_delay=str(_CHECKPOINT_DELAY),
     )
     return GroupInstanceRefreshArgs(strategy="Rolling", preferences=preferences)
 
 
 def _tags(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> list[GroupTagArgs]:
-    """Return the tags that machines get too, and those of a cluster's groups that only their autoscaler reads."""
-    own = node_tags(plan, pool)
+    """Return the tags for instances, and for Kubernetes the tags that only the cluster autoscaler reads."""
+    instance_tags = node_tags(plan, pool)
     is_worker = pool.use is Use.KUBERNETES
-    read = from_zero_tags(plan.name, pool_registration(pool, catalog)) if is_worker else {}
+    autoscaler_tags = from_zero_tags(plan.name, pool_registration(pool, catalog)) if is_worker else {}
     return [
-        GroupTagArgs(key=key, value=value, propagate_at_launch=key in own)
-        for key, value in sorted((own | read).items())
+        GroupTagArgs(key=key, value=value, propagate_at_launch=key in instance_tags)
+        for key, value in sorted((instance_tags | autoscaler_tags).items())
     ]
 
 
-_FREE = (Market.ON_DEMAND, Market.SPOT)
+_GROUPED_MARKETS = (Market.ON_DEMAND, Market.SPOT)
 
 
 def placement_group(plan: FleetPlan, pool: PoolPlan, parent: pulumi.Resource) -> pulumi.Output[str] | None:
-    """Declare the group of a pool that may have one, and return its name."""
-    if pool.fabric is not Fabric.EFA or pool.market not in _FREE:
+    """Declare the placement group of a pool with EFA; return its name, or None."""
+    if pool.fabric is not Fabric.EFA or pool.market not in _GROUPED_MARKETS:
         return None
     name = f"{plan.name}-{pool.name}"
-    args = PlacementGroupArgs(name=name, strategy="cluster", tags=named(name))
-    return PlacementGroup(name, args, inside(parent)).name
+    args = PlacementGroupArgs(name=name, strategy="cluster", tags=name_tag(name))
+    return PlacementGroup(name, args, child_options(parent)).name
 
 
 @dataclass(frozen=True, slots=True)
-class PoolParts:
-    """What a pool is made with; machines start only once their way to the internet, `egress`, is there."""
+class PoolInputs:
+    """The resources that a pool depends on; instances start after `egress`, to reach the internet."""
 
     start: Start
     base: NodeBase
@@ -335,24 +342,26 @@ class PoolParts:
 
 
 class Pool(pulumi.ComponentResource):
-    """The machines of one rung of a group's ladder."""
+    """The launch template and Auto Scaling group of one pool."""
 
-    group_name: pulumi.Output[str]
+    flow_log_group: pulumi.Output[str]
 
-    def __init__(self, plan: FleetPlan, pool: PoolPlan, parts: PoolParts, opts: pulumi.ResourceOptions) -> None:
+    def __init__(self, plan: FleetPlan, pool: PoolPlan, inputs: PoolInputs, opts: pulumi.ResourceOptions) -> None:
         name = f"{plan.name}-{pool.name}"
         super().__init__("bedplate:stacks:Pool", name, None, opts)
-        near = placement_group(plan, pool, self)
-        launch = LaunchTemplate(name, template_args(plan, pool, parts.base, parts.start, near), inside(self))
-        template = Template(launch.id, launch.latest_version.apply(str))
-        subnet_ids = [parts.subnet_ids[zone] for zone in sorted(pool.zones)]
+        placement = placement_group(plan, pool, self)
+        launch_template = LaunchTemplate(
+            name, template_args(plan, pool, inputs.base, inputs.start, placement), child_options(self)
+        )
+        version = Template(launch_template.id, launch_template.latest_version.apply(str))
+        subnet_ids = [inputs.subnet_ids[zone] for zone in sorted(pool.zones)]
         group = Group(
             name,
-            group_args(plan, pool, template, subnet_ids, parts.catalog),
-            scaling_group(self, after=(parts.egress,), ignore=owned_elsewhere(pool)),
+            group_args(plan, pool, version, subnet_ids, inputs.catalog),
+            scaling_group_options(self, after=(inputs.egress,), ignore=ignored_inputs(pool)),
         )
         self.group_name = group.name
-        keep_hooks(name, group.name, pool_hooks(plan, pool), self)
-        wind(name, group.name, timetable(pool), self)
-        watch_launches(name, group.name, parts.topic_arn, self)
+        declare_hooks(name, group.name, pool_hooks(plan, pool), self)
+        declare_schedules(name, group.name, timetable(pool), self)
+        alarm_on_missing_instances(name, group.name, inputs.topic_arn, self)
         self.register_outputs({"group_name": self.group_name})

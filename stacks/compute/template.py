@@ -1,4 +1,4 @@
-"""The network interfaces of a launch template."""
+"""The launch template of a pool: image, interfaces, volume, tags, and the first boot script as user data."""
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -31,70 +31,70 @@ from bedplate.plan.pools import PLAIN, Adapter, Interface, PoolPlan, Volume
 from bedplate.spec.groups import Market
 from bedplate.spec.network import Egress
 from bedplate.spec.sites import Use
-from stacks.options import named, node_tags
+from stacks.options import name_tag, node_tags
 
 
 def interface_args(
     layout: Sequence[Interface], security_group_id: pulumi.Input[str]
 ) -> list[LaunchTemplateNetworkInterfaceArgs]:
-    """Return the interfaces of a layout, none of which gets a public address.
+    """Return the interfaces of a layout, without public addresses.
 
-    With several interfaces EC2 takes no word on public addresses, and the subnets of nodes give none.
+    EC2 refuses associate_public_ip_address with several interfaces; the node subnets assign no public address.
     """
-    public = "false" if len(layout) == 1 else None
+    public_address = "false" if len(layout) == 1 else None
     return [
         LaunchTemplateNetworkInterfaceArgs(
-            network_card_index=one.card or None,
-            device_index=one.device,
-            interface_type=None if one.adapter is Adapter.ENA else one.adapter.value,
-            associate_public_ip_address=public,
+            network_card_index=interface.card or None,
+            device_index=interface.device,
+            interface_type=None if interface.adapter is Adapter.ENA else interface.adapter.value,
+            associate_public_ip_address=public_address,
             delete_on_termination="true",
             security_groups=[security_group_id],
         )
-        for one in layout
+        for interface in layout
     ]
 
 
-# Where these images have their root volume.
+# Device name of the root volume in Ubuntu images.
 ROOT_DEVICE = "/dev/sda1"
 
 
 def image_of(plan: FleetPlan, region: str, types: tuple[str, ...], catalog: Catalog) -> str:
-    """Return the image of a region's machines of these types: the recorded one by its id, else Canonical's newest."""
+    """Return the image for instance types in a region: the recorded id, or a reference to the newest of Canonical."""
     arch = architecture(types, catalog)
     return plan.record.images.get(f"{region}/{arch}") or image_reference(arch)
 
 
 def image_reference(arch: str) -> str:
-    """Return what a launch template takes for an image id: EC2 looks the parameter up at each launch."""
+    """Return the SSM reference to the newest image; EC2 resolves it at each launch."""
     return f"resolve:ssm:{image_parameter(arch)}"
 
 
-# Before it is put into base64. Source: EC2 user guide, "Run commands on your Linux instance at launch".
+# Size before base64 encoding. Source: EC2 user guide, "Run commands on your Linux instance at launch".
 LIMIT_BYTES = 16_384
 
 
-def encoded(machine: str, script: str) -> str:
-    """Return the form in which a launch template takes a script.
+def encode_user_data(machine: str, script: str) -> str:
+    """Return a script as user data, in base64.
 
-    Raises InputError, naming the machine or pool, when EC2 would refuse to launch with it.
+    Raises InputError if it is larger than EC2 allows.
     """
-    text = script.encode()
-    if len(text) > LIMIT_BYTES:
-        told = f"the first boot of {machine} takes {len(text):,} bytes of user data, and EC2 takes {LIMIT_BYTES:,}"
-        raise InputError(told, fix="shorten what grows with the file: names, labels, taints")
-    return b64encode(text).decode()
+    data = script.encode()
+    if len(data) > LIMIT_BYTES:
+        message = f"the user data of {machine} has {len(data):,} bytes, EC2 allows {LIMIT_BYTES:,}"
+        raise InputError(message, fix="shorten names, labels and taints")
+    return b64encode(data).decode()
 
 
-_TAGGED = ("instance", "network-interface", "volume")
-_SPOT_TAGGED = (*_TAGGED, "spot-instances-request")
-# People run containers on a machine that they log in to, and those reach its metadata over one hop more.
+_TAGGED_TYPES = ("instance", "network-interface", "volume")
+_SPOT_TAGGED_TYPES = (*_TAGGED_TYPES, "spot-instances-request")
+# Containers need one more hop to the metadata service. People run containers on the machines that they log in to.
 HOPS = {Use.SSH: 2, Use.KUBERNETES: 1}
 
 
 @dataclass(frozen=True, slots=True)
 class NodeBase:
-    """What all machines of a region share: the profile they hold and the security group around them."""
+    """The instance profile and security group of nodes in a region."""
 
     profile_arn: pulumi.Input[str]
     security_group_id: pulumi.Input[str]
@@ -102,7 +102,7 @@ class NodeBase:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a pool's machines start from: an image, their interfaces, and the script of their first boot."""
+    """The image, interfaces and first boot script of a pool."""
 
     image: str
     interfaces: tuple[Interface, ...] = (PLAIN,)
@@ -112,7 +112,7 @@ class Start:
 def template_args(
     plan: FleetPlan, pool: PoolPlan, base: NodeBase, start: Start, placement_group: pulumi.Input[str] | None = None
 ) -> LaunchTemplateArgs:
-    """Return the launch template of a pool; its first type is the one a single-type group launches."""
+    """Return the launch template of a pool with its first instance type; a mixed instances policy overrides it."""
     name = f"{plan.name}-{pool.name}"
     return LaunchTemplateArgs(
         name=name,
@@ -127,14 +127,14 @@ def template_args(
         placement=None if placement_group is None else LaunchTemplatePlacementArgs(group_name=placement_group),
         capacity_reservation_specification=_reservation(pool),
         instance_market_options=_market(pool),
-        user_data=None if start.script is None else encoded(f"the pool {pool.name}", start.script),
+        user_data=None if start.script is None else encode_user_data(f"the pool {pool.name}", start.script),
         tag_specifications=_tag_specifications(plan, pool),
-        tags=named(name),
+        tags=name_tag(name),
     )
 
 
 def metadata_options(hops: int = 1) -> LaunchTemplateMetadataOptionsArgs:
-    """Require a session token, which nothing gets that is further away than so many hops."""
+    """Return metadata options that require IMDSv2 and limit the hops of its tokens."""
     return LaunchTemplateMetadataOptionsArgs(
         http_endpoint="enabled",
         http_tokens="required",
@@ -144,7 +144,7 @@ def metadata_options(hops: int = 1) -> LaunchTemplateMetadataOptionsArgs:
 
 
 def root_volume(volume: Volume) -> LaunchTemplateBlockDeviceMappingArgs:
-    """Return an encrypted root volume, which goes with its machine."""
+    """Return an encrypted root volume that is deleted with its instance."""
     ebs = LaunchTemplateBlockDeviceMappingEbsArgs(
         volume_type="gp3",
         volume_size=volume.gib,
@@ -157,7 +157,7 @@ def root_volume(volume: Volume) -> LaunchTemplateBlockDeviceMappingArgs:
 
 
 def _reservation(pool: PoolPlan) -> LaunchTemplateCapacityReservationSpecificationArgs | None:
-    """Aim at the pool's own reservation; a machine that does not fit in it is not launched elsewhere."""
+    """Return the capacity reservation of a pool; EC2 launches only inside it."""
     if pool.offer.reservation is None:
         return None
     target = LaunchTemplateCapacityReservationSpecificationCapacityReservationTargetArgs(
@@ -167,49 +167,49 @@ def _reservation(pool: PoolPlan) -> LaunchTemplateCapacityReservationSpecificati
 
 
 def _market(pool: PoolPlan) -> LaunchTemplateInstanceMarketOptionsArgs | None:
-    """Name the market of a capacity block; spot is the group's affair, and on demand is no market."""
+    """Return the market of a capacity block; the Auto Scaling group sets spot, and on demand is the default."""
     if pool.market is not Market.CAPACITY_BLOCK:
         return None
     return LaunchTemplateInstanceMarketOptionsArgs(market_type="capacity-block")
 
 
 def _tag_specifications(plan: FleetPlan, pool: PoolPlan) -> list[LaunchTemplateTagSpecificationArgs]:
-    """Tag all that a launch makes; a spot request only where there will be one, or EC2 refuses the launch."""
+    """Return the tags of all launched resources; EC2 refuses tags of spot requests in an on-demand launch."""
     tags = node_tags(plan, pool)
-    kinds = _SPOT_TAGGED if pool.market is Market.SPOT else _TAGGED
-    return [LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags) for kind in kinds]
+    types = _SPOT_TAGGED_TYPES if pool.market is Market.SPOT else _TAGGED_TYPES
+    return [LaunchTemplateTagSpecificationArgs(resource_type=resource_type, tags=tags) for resource_type in types]
 
 
 _SCRIPT = Path(__file__).with_name("first_boot.sh")
 
 
 def first_boot(plan: FleetPlan, pool: PoolPlan) -> str:
-    """Return the script that a pool's machines run when they first start."""
-    group = {"SCALING_GROUP": f"{plan.name}-{pool.name}"}
+    """Return the script that instances of a pool run at their first boot."""
+    pool_values = {"SCALING_GROUP": f"{plan.name}-{pool.name}"}
     if pool.use is Use.KUBERNETES:
-        return _script(plan, ("take_ec2_name", "let_admins_in", "report_ready"), group)
-    place = ssh_name(plan, pool, 1).partition(".")[2]
-    names = {"LABEL": pool.group, "PLACE": place, "HIGHEST": str(highest(plan, pool))}
+        return _script(plan, ("take_ec2_name", "let_admins_in", "report_ready"), pool_values)
+    domain = ssh_name(plan, pool, 1).partition(".")[2]
+    name_values = {"LABEL": pool.group, "PLACE": domain, "HIGHEST": str(highest(plan, pool))}
     steps = ("claim_name", "take_claimed_name", "let_admins_in", "watch_for_end", "report_ready")
-    return _script(plan, steps, group | names)
+    return _script(plan, steps, pool_values | name_values)
 
 
 def member_boot(plan: FleetPlan, member: Member, volume_id: str) -> str:
-    """Return the script that a machine of the control plane runs when it first starts; etcd's data is on the volume."""
-    words = {
+    """Return the first boot script of a control plane member; the volume has the data of etcd."""
+    values = {
         "SCALING_GROUP": f"{plan.name}-{member.name.partition('.')[0]}",
         "HOST_NAME": f"{member.name}.{plan.domain}",
         "VOLUME": volume_id,
     }
-    return _script(plan, ("take_fixed_name", "let_admins_in", "attach_volume", "mount_volume", "report_ready"), words)
+    return _script(plan, ("take_fixed_name", "let_admins_in", "attach_volume", "mount_volume", "report_ready"), values)
 
 
-def _script(plan: FleetPlan, steps: tuple[str, ...], words: Mapping[str, str]) -> str:
-    """Return the script with its words; without a way to AWS a node takes the steps that need none."""
-    able = steps if plan.egress is not Egress.NONE else tuple(step for step in steps if step in _OFFLINE)
-    known = {"STEPS": " ".join(able), "FLEET": plan.name, "HOME_REGION": plan.home.name, **words}
-    head = [f"readonly {name}={quote(value)}" for name, value in known.items()]
-    return "\n".join(("#!/bin/bash", *head, _SCRIPT.read_text(encoding="utf-8")))
+def _script(plan: FleetPlan, steps: tuple[str, ...], values: Mapping[str, str]) -> str:
+    """Return the script with its constants; without egress, only with the steps that need no AWS API."""
+    runnable = steps if plan.egress is not Egress.NONE else tuple(step for step in steps if step in _OFFLINE_STEPS)
+    constants = {"STEPS": " ".join(runnable), "FLEET": plan.name, "HOME_REGION": plan.home.name, **values}
+    lines = [f"readonly {name}={quote(value)}" for name, value in constants.items()]
+    return "\n".join(("#!/bin/bash", *lines, _SCRIPT.read_text(encoding="utf-8")))
 
 
-_OFFLINE = ("take_ec2_name", "take_fixed_name")
+_OFFLINE_STEPS = ("take_ec2_name", "take_fixed_name")

@@ -1,1 +1,1 @@
-"""The private zone, its records, and the resolver that laptops and sites ask."""
+"""Route 53: the private zone, its records, reverse zones, and resolver endpoints for laptops and sites."""

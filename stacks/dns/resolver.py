@@ -1,4 +1,4 @@
-"""Where sites and laptops ask for the fleet's names: a resolver with addresses inside the fleet's own network."""
+"""Route 53 Resolver endpoints: inbound for laptops and sites, outbound for the domains of sites."""
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network
@@ -11,13 +11,13 @@ from pulumi_aws.route53.resolver_rule_association import ResolverRuleAssociation
 
 from bedplate.plan.firewall import DNS, DNS_PROTOCOLS, Rule
 from bedplate.plan.fleet import FleetPlan, NameServersPlan, RegionPlan
-from stacks.network.firewall import Doors
+from stacks.network.firewall import RuleGroup
 from stacks.network.vpc import Network
-from stacks.options import inside, named
+from stacks.options import child_options, name_tag
 
 
-def askers(plan: FleetPlan) -> Iterator[Rule]:
-    """Yield the rules that let in questions: from laptop pools and sites, nobody else."""
+def inbound_rules(plan: FleetPlan) -> Iterator[Rule]:
+    """Yield the firewall rules that accept DNS from laptop pools and sites."""
     laptops = {f"laptops-{pool.place}": pool.block for pool in plan.laptops}
     for source, block in (laptops | {f"site-{site.name}": site.lan for site in plan.sites}).items():
         for protocol in DNS_PROTOCOLS:
@@ -25,7 +25,7 @@ def askers(plan: FleetPlan) -> Iterator[Rule]:
 
 
 class InboundResolver(pulumi.ComponentResource):
-    """Two addresses that answer sites and laptops, in two zones where the region has them."""
+    """An inbound endpoint with two addresses, in two zones if the region has two."""
 
     addresses: pulumi.Output[list[str]]
 
@@ -37,34 +37,36 @@ class InboundResolver(pulumi.ComponentResource):
             direction="INBOUND",
             protocols=["Do53"],
             security_group_ids=[self._firewall(plan, network.vpc_id)],
-            ip_addresses=[ResolverEndpointIpAddressArgs(subnet_id=ident) for ident in two_subnets(region, network)],
-            tags=named(self._name),
+            ip_addresses=[
+                ResolverEndpointIpAddressArgs(subnet_id=subnet_id) for subnet_id in resolver_subnets(region, network)
+            ],
+            tags=name_tag(self._name),
         )
-        endpoint = ResolverEndpoint(self._name, args, inside(self))
-        self.addresses = endpoint.ip_addresses.apply(lambda told: sorted(str(one.ip) for one in told))
+        endpoint = ResolverEndpoint(self._name, args, child_options(self))
+        self.addresses = endpoint.ip_addresses.apply(lambda blocks: sorted(str(block.ip) for block in blocks))
         self.register_outputs({"addresses": self.addresses})
 
     def _firewall(self, plan: FleetPlan, vpc_id: pulumi.Output[str]) -> pulumi.Output[str]:
-        doors = Doors(self._name, "Questions for names of the fleet", vpc_id, self)
-        doors.let_in(*askers(plan))
-        return doors.group_id
+        group = RuleGroup(self._name, "Questions for names of the fleet", vpc_id, self)
+        group.allow_in(*inbound_rules(plan))
+        return group.group_id
 
 
-def two_subnets(region: RegionPlan, network: Network) -> Iterator[pulumi.Output[str]]:
-    """Yield two subnets: those of the zones allotted first, so that a new zone moves nothing."""
-    first, *more = sorted(region.zones, key=lambda zone: zone.nodes)
+def resolver_subnets(region: RegionPlan, network: Network) -> Iterator[pulumi.Output[str]]:
+    """Yield two subnets, of the zones assigned first: a new zone moves no address."""
+    first, *others = sorted(region.zones, key=lambda zone: zone.nodes)
     yield network.zones[first.name].nodes_id
-    yield network.zones[more[0].name].nodes_id if more else network.zones[first.name].edge_id
+    yield network.zones[others[0].name].nodes_id if others else network.zones[first.name].edge_id
 
 
-def forwarded(plan: FleetPlan) -> dict[str, NameServersPlan]:
-    """Return the sites that have a domain of their own, by name, and who answers for it."""
+def site_name_servers(plan: FleetPlan) -> dict[str, NameServersPlan]:
+    """Return the name servers of each site that has a DNS domain."""
     return {site.name: site.dns for site in plan.sites if site.dns}
 
 
-def questions(plan: FleetPlan) -> Iterator[Rule]:
-    """Yield the rules that let questions out: to the sites' servers, nowhere else."""
-    for site, dns in forwarded(plan).items():
+def outbound_rules(plan: FleetPlan) -> Iterator[Rule]:
+    """Yield the firewall rules that allow DNS to the name servers of sites."""
+    for site, dns in site_name_servers(plan).items():
         for server in dns.servers:
             for protocol in DNS_PROTOCOLS:
                 yield Rule(
@@ -72,28 +74,30 @@ def questions(plan: FleetPlan) -> Iterator[Rule]:
                 )
 
 
-class Forwarding(pulumi.ComponentResource):
-    """Two addresses from which a region asks, and a rule for each site's domain that holds in its VPC."""
+class OutboundResolver(pulumi.ComponentResource):
+    """An outbound endpoint with two addresses, and a forwarding rule for the domain of each site."""
 
     def __init__(self, plan: FleetPlan, region: RegionPlan, network: Network, opts: pulumi.ResourceOptions) -> None:
         self._name = f"{plan.name}-forward"
-        super().__init__("bedplate:stacks:Forwarding", self._name, None, opts)
-        doors = Doors(self._name, "Questions for names of the sites", network.vpc_id, self)
-        doors.let_out(*questions(plan))
+        super().__init__("bedplate:stacks:OutboundResolver", self._name, None, opts)
+        group = RuleGroup(self._name, "Questions for names of the sites", network.vpc_id, self)
+        group.allow_out(*outbound_rules(plan))
         args = ResolverEndpointArgs(
             name=self._name,
             direction="OUTBOUND",
             protocols=["Do53"],
-            security_group_ids=[doors.group_id],
-            ip_addresses=[ResolverEndpointIpAddressArgs(subnet_id=ident) for ident in two_subnets(region, network)],
-            tags=named(self._name),
+            security_group_ids=[group.group_id],
+            ip_addresses=[
+                ResolverEndpointIpAddressArgs(subnet_id=subnet_id) for subnet_id in resolver_subnets(region, network)
+            ],
+            tags=name_tag(self._name),
         )
-        endpoint_id = ResolverEndpoint(self._name, args, inside(self)).id
-        for site, dns in forwarded(plan).items():
-            self._forward(f"{plan.name}-{site}-names", dns, endpoint_id, network.vpc_id)
+        endpoint_id = ResolverEndpoint(self._name, args, child_options(self)).id
+        for site, dns in site_name_servers(plan).items():
+            self._declare_rule(f"{plan.name}-{site}-names", dns, endpoint_id, network.vpc_id)
         self.register_outputs({})
 
-    def _forward(
+    def _declare_rule(
         self, name: str, dns: NameServersPlan, endpoint_id: pulumi.Output[str], vpc_id: pulumi.Output[str]
     ) -> None:
         args = ResolverRuleArgs(
@@ -102,8 +106,8 @@ class Forwarding(pulumi.ComponentResource):
             rule_type="FORWARD",
             resolver_endpoint_id=endpoint_id,
             target_ips=[ResolverRuleTargetIpArgs(ip=str(server), port=DNS) for server in dns.servers],
-            tags=named(name),
+            tags=name_tag(name),
         )
-        rule = ResolverRule(name, args, inside(self))
-        holds = ResolverRuleAssociationArgs(name=name, resolver_rule_id=rule.id, vpc_id=vpc_id)
-        ResolverRuleAssociation(name, holds, inside(self))
+        rule = ResolverRule(name, args, child_options(self))
+        association = ResolverRuleAssociationArgs(name=name, resolver_rule_id=rule.id, vpc_id=vpc_id)
+        ResolverRuleAssociation(name, association, child_options(self))

@@ -1,4 +1,4 @@
-"""The fleet's private DNS zone."""
+"""Private DNS: the zone of the fleet, its records, reverse zones, and the permission of nodes to register names."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,12 +14,12 @@ from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.links import api_name, ssh_patterns, ssh_pools
 from bedplate.spec.sites import Use
 from stacks.identity.policy import Statement, policy
-from stacks.network.transit import Side
-from stacks.options import inside, named
+from stacks.network.transit import RegionStack
+from stacks.options import child_options, name_tag
 
 
 class PrivateZone(pulumi.ComponentResource):
-    """The zone of the fleet's domain, seen from the home region; `links` lets the other regions see it."""
+    """The private zone of the fleet, associated with the home VPC; `links` associates the other VPCs."""
 
     zone_id: pulumi.Output[str]
 
@@ -29,28 +29,32 @@ class PrivateZone(pulumi.ComponentResource):
             name=plan.domain,
             comment=f"Names of the fleet {plan.name}",
             vpcs=[ZoneVpcArgs(vpc_id=vpc_id, vpc_region=plan.home.name)],
-            tags=named(plan.name),
-            # Nodes register their names by themselves. AWS deletes no zone that holds records.
+            tags=name_tag(plan.name),
+            # Nodes register records in the zone, and AWS deletes no zone with records.
             force_destroy=True,
         )
-        self.zone_id = Zone(plan.name, args, inside(self, ignore=("vpcs",))).zone_id
+        self.zone_id = Zone(plan.name, args, child_options(self, ignore=("vpcs",))).zone_id
         self.register_outputs({"zone_id": self.zone_id})
 
 
 TTL_SECONDS = 300
-# Clients dial every address of the API in turn; one that moved is forgotten within a minute.
+# Clients try all addresses of the API in turn; the short TTL removes an old address within a minute.
 API_TTL_SECONDS = 60
 Addresses = pulumi.Input[list[pulumi.Input[str]]]
 
 
 class FleetRecords(pulumi.ComponentResource):
-    """An A record for each thing with an address of its own, as `<thing>.<place>.<domain>`."""
+    """An A record for each machine, gateway and file system, as `<name>.<place>.<domain>`."""
 
     def __init__(
-        self, plan: FleetPlan, zone_id: pulumi.Output[str], every: Mapping[str, Side], opts: pulumi.ResourceOptions
+        self,
+        plan: FleetPlan,
+        zone_id: pulumi.Output[str],
+        stacks: Mapping[str, RegionStack],
+        opts: pulumi.ResourceOptions,
     ) -> None:
         super().__init__("bedplate:stacks:FleetRecords", plan.name, None, opts)
-        for name, addresses in records(plan, every):
+        for name, addresses in records(plan, stacks):
             self._record(f"{plan.name}-{name}", zone_id, f"{name}.{plan.domain}", addresses)
         if plan.control_plane:
             members: Addresses = [str(member.address) for member in plan.control_plane.members]
@@ -58,70 +62,70 @@ class FleetRecords(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _record(
-        self, title: str, zone_id: pulumi.Output[str], name: str, addresses: Addresses, ttl: int = TTL_SECONDS
+        self, resource_name: str, zone_id: pulumi.Output[str], name: str, addresses: Addresses, ttl: int = TTL_SECONDS
     ) -> None:
         args = RecordArgs(zone_id=zone_id, name=name, type="A", ttl=ttl, records=addresses)
-        Record(title, args, inside(self))
+        Record(resource_name, args, child_options(self))
 
 
-def records(plan: FleetPlan, every: Mapping[str, Side]) -> Iterator[tuple[str, Addresses]]:
-    """Yield every name, without the domain, and its addresses.
+def records(plan: FleetPlan, stacks: Mapping[str, RegionStack]) -> Iterator[tuple[str, Addresses]]:
+    """Yield each name, without the domain, and its addresses.
 
-    A file system's own name resolves in its region alone, so elsewhere it goes by its mount targets' addresses.
+    The EFS name of a file system resolves only in its region, so its record has the addresses of its mount targets.
     """
     for name, address in plan.addresses.items():
         yield name, [str(address)]
     for pool in plan.laptops:
-        if pool.place in every:
-            yield f"laptops.{pool.place}", [every[pool.place].output("laptop_gateway")["private_ip"]]
+        if pool.place in stacks:
+            yield f"laptops.{pool.place}", [stacks[pool.place].output("laptop_gateway")["private_ip"]]
     for files in plan.files:
-        yield f"{files.store}.files.{files.region}", every[files.region].output("files")[files.store]["addresses"]
+        yield f"{files.store}.files.{files.region}", stacks[files.region].output("files")[files.store]["addresses"]
 
 
 def reverse_names(plan: FleetPlan) -> dict[str, dict[str, str]]:
-    """Return the reverse zones, of 256 addresses each, that hold a machine of a site, and its names in each."""
+    """Return the reverse zones of site machines, of 256 addresses each: record label -> host name."""
     zones: dict[str, dict[str, str]] = {}
     for name, address in plan.site_addresses.items():
-        last, _, zone = address.reverse_pointer.partition(".")
-        zones.setdefault(zone, {})[last] = f"{name}.{plan.domain}"
+        label, _, zone = address.reverse_pointer.partition(".")
+        zones.setdefault(zone, {})[label] = f"{name}.{plan.domain}"
     return zones
 
 
 class ReverseZone(pulumi.ComponentResource):
-    """One reverse zone, seen from the VPC of every region."""
+    """One reverse zone, associated with the VPCs of all regions."""
 
     def __init__(
         self,
         plan: FleetPlan,
         zone: str,
         names: Mapping[str, str],
-        every: Mapping[str, Side],
+        stacks: Mapping[str, RegionStack],
         opts: pulumi.ResourceOptions,
     ) -> None:
         name = f"{plan.name}-{zone}"
         super().__init__("bedplate:stacks:ReverseZone", name, None, opts)
-        home = every[plan.home.name]
+        home = stacks[plan.home.name]
         args = ZoneArgs(
             name=zone,
             comment=f"Addresses of the fleet {plan.name}",
             vpcs=[ZoneVpcArgs(vpc_id=home.output("vpc_id"), vpc_region=home.name)],
-            tags=named(name),
+            tags=name_tag(name),
         )
-        zone_id = Zone(name, args, inside(self, ignore=("vpcs",))).zone_id
-        for side in (side for side in every.values() if not side.region.home):
-            seen = ZoneAssociationArgs(zone_id=zone_id, vpc_id=side.output("vpc_id"), vpc_region=side.name)
-            ZoneAssociation(f"{name}-{side.name}", seen, inside(self))
-        for last, host in names.items():
-            record = RecordArgs(zone_id=zone_id, name=f"{last}.{zone}", type="PTR", ttl=TTL_SECONDS, records=[host])
-            Record(f"{name}-{last}", record, inside(self))
+        zone_id = Zone(name, args, child_options(self, ignore=("vpcs",))).zone_id
+        for stack in (stack for stack in stacks.values() if not stack.region.home):
+            association = ZoneAssociationArgs(zone_id=zone_id, vpc_id=stack.output("vpc_id"), vpc_region=stack.name)
+            ZoneAssociation(f"{name}-{stack.name}", association, child_options(self))
+        for label, host in names.items():
+            record = RecordArgs(zone_id=zone_id, name=f"{label}.{zone}", type="PTR", ttl=TTL_SECONDS, records=[host])
+            Record(f"{name}-{label}", record, child_options(self))
         self.register_outputs({})
 
 
-_KEY = "route53:ChangeResourceRecordSets"
+_CONDITION = "route53:ChangeResourceRecordSets"
 
 
-class NameOffice(pulumi.ComponentResource):
-    """The id of the zone as a parameter, and the right of ssh nodes to write their own names."""
+class NodeNameRegistration(pulumi.ComponentResource):
+    """The zone id as an SSM parameter, and the permission of SSH nodes to register their names in the zone."""
 
     def __init__(
         self,
@@ -130,30 +134,34 @@ class NameOffice(pulumi.ComponentResource):
         shared: pulumi.StackReference,
         opts: pulumi.ResourceOptions,
     ) -> None:
-        super().__init__("bedplate:stacks:NameOffice", plan.name, None, opts)
+        super().__init__("bedplate:stacks:NodeNameRegistration", plan.name, None, opts)
         path = zone_parameter(plan)
-        told = ParameterArgs(
+        parameter = ParameterArgs(
             name=path,
             type="SecureString",
             key_id=shared.require_output("parameter_key_arn"),
             value=zone_id,
-            tags=named(path),
+            tags=name_tag(path),
         )
-        Parameter(path.removeprefix("/").replace("/", "-"), told, inside(self))
+        Parameter(path.removeprefix("/").replace("/", "-"), parameter, child_options(self))
         if ssh_pools(plan):
             role = f"{plan.name}-{Use.SSH.value}"
-            grant = zone_id.apply(lambda ident: policy(*names_grant(plan, ident)))
-            RolePolicy(f"{role}-names", RolePolicyArgs(name=f"{role}-names", role=role, policy=grant), inside(self))
+            permissions = zone_id.apply(lambda zone: policy(*registration_permissions(plan, zone)))
+            RolePolicy(
+                f"{role}-names",
+                RolePolicyArgs(name=f"{role}-names", role=role, policy=permissions),
+                child_options(self),
+            )
         self.register_outputs({})
 
 
 def zone_parameter(plan: FleetPlan) -> str:
-    """Return the path of the parameter that holds the id of the fleet's zone."""
+    """Return the path of the SSM parameter with the zone id."""
     return f"/{plan.name}/zone"
 
 
-def names_grant(plan: FleetPlan, zone_id: str) -> tuple[Statement, ...]:
-    """Return what lets ssh nodes read the zone, and write addresses, host keys and owners of their own names."""
+def registration_permissions(plan: FleetPlan, zone_id: str) -> tuple[Statement, ...]:
+    """Return the permissions of SSH nodes: read the zone, and write A, SSHFP and TXT records of their names."""
     zone = f"arn:aws:route53:::hostedzone/{zone_id}"
     names = tuple(sorted(pattern for pool in ssh_pools(plan) for pattern in ssh_patterns(plan, pool)))
     write = Statement(
@@ -161,10 +169,10 @@ def names_grant(plan: FleetPlan, zone_id: str) -> tuple[Statement, ...]:
         actions=("route53:ChangeResourceRecordSets",),
         resources=(zone,),
         conditions={
-            "ForAllValues:StringLike": {f"{_KEY}NormalizedRecordNames": names},
+            "ForAllValues:StringLike": {f"{_CONDITION}NormalizedRecordNames": names},
             "ForAllValues:StringEquals": {
-                f"{_KEY}RecordTypes": ("A", "SSHFP", "TXT"),
-                f"{_KEY}Actions": ("CREATE", "DELETE"),
+                f"{_CONDITION}RecordTypes": ("A", "SSHFP", "TXT"),
+                f"{_CONDITION}Actions": ("CREATE", "DELETE"),
             },
         },
     )

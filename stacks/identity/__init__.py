@@ -1,1 +1,1 @@
-"""IAM roles of nodes and AWS services, their policies, and KMS keys."""
+"""IAM roles of nodes and AWS services, policy documents, and KMS keys."""

@@ -1,4 +1,4 @@
-"""IAM policy documents as values."""
+"""IAM policy documents as values, roles of AWS services, and KMS keys."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from pulumi_aws.kms.alias import Alias, AliasArgs
 from pulumi_aws.kms.key import Key, KeyArgs
 
 from bedplate.plan.fleet import FleetPlan
-from stacks.options import inside, kept, named
+from stacks.options import child_options, name_tag, retained_options
 
 # Condition operator to key to values, as in {"Bool": {"aws:SecureTransport": ("false",)}}.
 Conditions = Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -20,7 +20,7 @@ Conditions = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One statement; `principals` maps a kind (AWS, Service) to names, and is empty in a role's policy."""
+    """One statement; `principals` maps a type (AWS, Service) to names, and is empty in policies of a role."""
 
     sid: str
     actions: tuple[str, ...]
@@ -30,7 +30,7 @@ class Statement:
     conditions: Conditions = field(default_factory=dict)
 
     def document(self) -> dict[str, object]:
-        """Return the statement as IAM writes it."""
+        """Return the statement in JSON form."""
         parts: dict[str, object] = {
             "Sid": self.sid,
             "Effect": self.effect,
@@ -54,61 +54,62 @@ def arn(plan: FleetPlan, service: str, region: str, resource: str) -> str:
 
 
 def bucket_arn(bucket: str) -> str:
-    """Return the ARN of a bucket: its name says it all."""
+    """Return the ARN of a bucket."""
     return f"arn:aws:s3:::{bucket}"
 
 
 def root_arn(plan: FleetPlan) -> str:
-    """Return the ARN by which a resource's policy leaves the matter to the account's own IAM policies."""
+    """Return the ARN of the account root, which delegates access to the IAM policies of the account."""
     return arn(plan, "iam", "", "root")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
-    """What a service is sent for: the role's name, who takes it on, and what it may do; `sid` names the trust."""
+class ServiceRole:
+    """The role of an AWS service: its name, the service, its permissions, and the sid of its trust statement."""
 
-    role: str
+    name: str
     description: str
     service: str
     sid: str
     permissions: Iterable[Statement]
 
 
-def service_role(plan: FleetPlan, errand: Errand, parent: pulumi.Resource) -> None:
-    """Declare the role of an errand and its policy, as parts of a component."""
+def declare_service_role(plan: FleetPlan, service_role: ServiceRole, parent: pulumi.Resource) -> None:
+    """Declare the role of a service and its policy, as children of a component."""
+    name = service_role.name
     args = RoleArgs(
-        name=errand.role,
-        description=errand.description,
-        assume_role_policy=policy(_trust(plan, errand)),
+        name=name,
+        description=service_role.description,
+        assume_role_policy=policy(_trust(plan, service_role)),
         permissions_boundary=plan.boundary,
-        tags=named(errand.role),
+        tags=name_tag(name),
     )
-    role = Role(errand.role, args, inside(parent))
-    allowed = RolePolicyArgs(name=errand.role, role=role.name, policy=policy(*errand.permissions))
-    RolePolicy(errand.role, allowed, inside(parent))
+    role = Role(name, args, child_options(parent))
+    role_policy = RolePolicyArgs(name=name, role=role.name, policy=policy(*service_role.permissions))
+    RolePolicy(name, role_policy, child_options(parent))
 
 
-def _trust(plan: FleetPlan, errand: Errand) -> Statement:
-    """Return who may take the role on: the service, and not when another account made it act."""
+def _trust(plan: FleetPlan, role: ServiceRole) -> Statement:
+    """Return the trust statement: the service may assume the role, only on behalf of this account."""
     return Statement(
-        sid=errand.sid,
-        principals={"Service": (errand.service,)},
+        sid=role.sid,
+        principals={"Service": (role.service,)},
         actions=("sts:AssumeRole",),
         conditions={"StringEquals": {"aws:SourceAccount": (plan.account,)}},
     )
 
 
-# The longest that AWS offers to take a deletion back: what a key encrypted is lost with it.
+# The longest window of AWS to cancel a deletion: data encrypted with a deleted key is lost.
 DELETION_WINDOW_DAYS = 30
 
 
 def alias_name(plan: FleetPlan, use: str) -> str:
-    """Return the alias of the fleet's key for a use (data, parameters), the same in every region."""
+    """Return the alias of the key for a use (data, parameters), the same in every region."""
     return f"alias/{plan.name}-{use}"
 
 
 class FleetKey(pulumi.ComponentResource):
-    """A key that is rotated each year, whose use IAM policies decide; `users` allows services, which have none."""
+    """A KMS key with yearly rotation. IAM policies control its use; `users` are statements for AWS services."""
 
     arn: pulumi.Output[str]
 
@@ -123,18 +124,18 @@ class FleetKey(pulumi.ComponentResource):
                 description=f"{use} of the fleet {plan.name}",
                 enable_key_rotation=True,
                 deletion_window_in_days=DELETION_WINDOW_DAYS,
-                policy=policy(_left_to_iam(plan), *users),
-                tags=named(name),
+                policy=policy(_delegate_to_iam(plan), *users),
+                tags=name_tag(name),
             ),
-            kept(self),
+            retained_options(self),
         )
-        # Nodes find the key by its alias: were it to go while the key is kept, a new key would hide the old one.
-        Alias(name, AliasArgs(name=alias_name(plan, use), target_key_id=key.key_id), kept(self))
+        # Policies find the key by its alias. The alias is retained with the key: a new alias would hide the old key.
+        Alias(name, AliasArgs(name=alias_name(plan, use), target_key_id=key.key_id), retained_options(self))
         self.arn = key.arn
         self.register_outputs({"arn": self.arn})
 
 
-def _left_to_iam(plan: FleetPlan) -> Statement:
+def _delegate_to_iam(plan: FleetPlan) -> Statement:
     return Statement(
         sid="LeaveToIam",
         principals={"AWS": (root_arn(plan),)},

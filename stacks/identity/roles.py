@@ -1,4 +1,7 @@
-"""How far a permission of the fleet's roles goes: its regions, its groups, what bears its tag."""
+"""IAM roles and instance profiles of nodes, one for each kind: ssh, kubernetes, control-plane, gateway.
+
+Permissions are limited to the regions of the fleet, to its resources by name, or to resources with its tag.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -12,38 +15,38 @@ from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.registration import ENABLED
 from bedplate.spec.sites import Use
 from stacks.identity.policy import Conditions, Statement, alias_name, arn, bucket_arn, policy
-from stacks.options import FLEET, MEMBER, inside, named, output_of
+from stacks.options import FLEET, MEMBER, child_options, name_tag, output_of
 
 
-def regions_of(plan: FleetPlan) -> tuple[str, ...]:
-    """Return the names of the fleet's regions, sorted."""
+def region_names(plan: FleetPlan) -> tuple[str, ...]:
+    """Return the names of the regions, sorted."""
     return tuple(sorted(region.name for region in plan.regions))
 
 
-def groups_of(plan: FleetPlan) -> tuple[str, ...]:
-    """Return the ARNs of whatever Auto Scaling groups the fleet has, made before or after the policy."""
-    named = f"autoScalingGroup:*:autoScalingGroupName/{plan.name}-*"
-    return tuple(arn(plan, "autoscaling", region, named) for region in regions_of(plan))
+def scaling_group_arns(plan: FleetPlan) -> tuple[str, ...]:
+    """Return ARN patterns of all Auto Scaling groups of the fleet, current and future."""
+    pattern = f"autoScalingGroup:*:autoScalingGroupName/{plan.name}-*"
+    return tuple(arn(plan, "autoscaling", region, pattern) for region in region_names(plan))
 
 
-def of_fleet(plan: FleetPlan) -> Conditions:
-    """Return the condition that a resource bears the fleet's tag."""
+def fleet_tag_condition(plan: FleetPlan) -> Conditions:
+    """Return the condition that a resource has the tag of the fleet."""
     return {"StringEquals": {f"aws:ResourceTag/{FLEET}": (plan.name,)}}
 
 
-def anywhere_in(plan: FleetPlan, sid: str, actions: tuple[str, ...]) -> Statement:
-    """Allow actions that know no resources, within the fleet's regions."""
+def allow_in_regions(plan: FleetPlan, sid: str, actions: tuple[str, ...]) -> Statement:
+    """Return a statement for actions without resource-level permissions, limited to the regions of the fleet."""
     return Statement(
         sid=sid,
         actions=actions,
         resources=("*",),
-        conditions={"StringEquals": {"aws:RequestedRegion": regions_of(plan)}},
+        conditions={"StringEquals": {"aws:RequestedRegion": region_names(plan)}},
     )
 
 
-# What the AWS cloud controller asks of nodes; load balancers, and routes to pods, are not for it to make.
+# Actions of the AWS cloud controller for nodes; it manages no load balancers and no pod routes here.
 # Source: https://cloud-provider-aws.sigs.k8s.io/prerequisites/, read 2026-11.
-_CLOUD_CONTROLLER = (
+_CLOUD_CONTROLLER_ACTIONS = (
     "ec2:DescribeAvailabilityZones",
     "ec2:DescribeInstances",
     "ec2:DescribeInstanceTopology",
@@ -54,9 +57,9 @@ _CLOUD_CONTROLLER = (
     "ec2:DescribeVolumes",
     "ec2:DescribeVpcs",
 )
-# What cluster-autoscaler asks to know a group that has no machine yet.
+# Actions of cluster-autoscaler, which must know a group before it has an instance.
 # Source: https://github.com/kubernetes/autoscaler, cluster-autoscaler/cloudprovider/aws/README.md, read 2026-11.
-_AUTOSCALER = (
+_AUTOSCALER_ACTIONS = (
     "autoscaling:DescribeAutoScalingGroups",
     "autoscaling:DescribeAutoScalingInstances",
     "autoscaling:DescribeScalingActivities",
@@ -69,7 +72,7 @@ _AUTOSCALER = (
 
 
 def control_permissions(plan: FleetPlan) -> Iterator[Statement]:
-    """Yield the statements that the control plane's role has alone."""
+    """Yield the permissions of the control plane only."""
     home = plan.home.name
     yield Statement(
         sid="HoldOwnVolume",
@@ -83,17 +86,17 @@ def control_permissions(plan: FleetPlan) -> Iterator[Statement]:
     yield Statement(
         sid="ScaleWorkers",
         actions=("autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"),
-        resources=groups_of(plan),
-        conditions={**of_fleet(plan), "Null": {f"aws:ResourceTag/{ENABLED}": ("false",)}},
+        resources=scaling_group_arns(plan),
+        conditions={**fleet_tag_condition(plan), "Null": {f"aws:ResourceTag/{ENABLED}": ("false",)}},
     )
-    yield anywhere_in(plan, "SeeMachines", _CLOUD_CONTROLLER)
-    yield anywhere_in(plan, "SeeGroups", _AUTOSCALER)
+    yield allow_in_regions(plan, "SeeMachines", _CLOUD_CONTROLLER_ACTIONS)
+    yield allow_in_regions(plan, "SeeGroups", _AUTOSCALER_ACTIONS)
 
 
-# What Session Manager and Run Command need; AWS's AmazonSSMManagedInstanceCore also lets a node read every
-# parameter of the account. Source:
+# Actions of Session Manager and Run Command. The managed policy AmazonSSMManagedInstanceCore would also allow nodes to
+# read every parameter of the account. Source:
 # https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AmazonSSMManagedInstanceCore.html
-_SESSION = (
+_SESSION_ACTIONS = (
     "ssmmessages:CreateControlChannel",
     "ssmmessages:CreateDataChannel",
     "ssmmessages:OpenControlChannel",
@@ -105,27 +108,32 @@ KINDS = (*(use.value for use in Use), CONTROL, GATEWAY)
 
 
 def kinds(plan: FleetPlan) -> tuple[str, ...]:
-    """Return the kinds of node that a fleet has roles for."""
+    """Return the kinds of nodes in a fleet."""
     return tuple(kind for kind in KINDS if kind != CONTROL or plan.control_plane)
 
 
 def permissions(plan: FleetPlan, kind: str) -> tuple[Statement, ...]:
-    """Return the statements of the policy of a kind of node."""
-    return (*_OF_KIND[kind](plan), *_parameters(plan), *_own_life(plan), *_sessions(plan))
+    """Return the permissions of a kind of node."""
+    return (
+        *_KIND_PERMISSIONS[kind](plan),
+        *_parameter_permissions(plan),
+        *_lifecycle_permissions(plan),
+        *_session_permissions(plan),
+    )
 
 
-def _people(plan: FleetPlan) -> Iterator[Statement]:
-    """Yield what a machine that people log in to may do: it sees who runs, to tell whose name is free."""
-    yield from _objects(plan)
-    yield anywhere_in(plan, "SeeMachines", ("ec2:DescribeInstances",))
+def _ssh_permissions(plan: FleetPlan) -> Iterator[Statement]:
+    """Yield the permissions of SSH nodes: buckets, and the list of instances, to find unused names."""
+    yield from _bucket_permissions(plan)
+    yield allow_in_regions(plan, "SeeMachines", ("ec2:DescribeInstances",))
 
 
-def data_kinds(plan: FleetPlan) -> tuple[str, ...]:
-    """Return the kinds of nodes whose policy lets them at objects of buckets."""
-    return tuple(kind for kind in KINDS if any(one.sid == "UseObjects" for one in permissions(plan, kind)))
+def kinds_with_bucket_access(plan: FleetPlan) -> tuple[str, ...]:
+    """Return the kinds of nodes that may use objects in buckets."""
+    return tuple(kind for kind in KINDS if any(statement.sid == "UseObjects" for statement in permissions(plan, kind)))
 
 
-def _objects(plan: FleetPlan) -> Iterator[Statement]:
+def _bucket_permissions(plan: FleetPlan) -> Iterator[Statement]:
     if not plan.buckets:
         return
     buckets = tuple(sorted(bucket_arn(bucket.name) for bucket in plan.buckets))
@@ -146,10 +154,10 @@ def _objects(plan: FleetPlan) -> Iterator[Statement]:
         ),
         resources=tuple(f"{bucket}/*" for bucket in buckets),
     )
-    yield through_key(plan, "s3", tuple(regions), "data", ("kms:Decrypt", "kms:GenerateDataKey"))
+    yield allow_key_use(plan, "s3", tuple(regions), "data", ("kms:Decrypt", "kms:GenerateDataKey"))
 
 
-def _parameters(plan: FleetPlan) -> Iterator[Statement]:
+def _parameter_permissions(plan: FleetPlan) -> Iterator[Statement]:
     home = plan.home.name
     yield Statement(
         sid="ReadParameters",
@@ -159,42 +167,47 @@ def _parameters(plan: FleetPlan) -> Iterator[Statement]:
             arn(plan, "ssm", home, f"parameter/{plan.name}/*"),
         ),
     )
-    yield through_key(plan, "ssm", (home,), "parameters", ("kms:Decrypt",))
+    yield allow_key_use(plan, "ssm", (home,), "parameters", ("kms:Decrypt",))
 
 
-def _own_life(plan: FleetPlan) -> Iterator[Statement]:
+def _lifecycle_permissions(plan: FleetPlan) -> Iterator[Statement]:
     yield Statement(
         sid="AnswerLifecycleHooks",
         actions=("autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"),
-        resources=groups_of(plan),
-        conditions=of_fleet(plan),
+        resources=scaling_group_arns(plan),
+        conditions=fleet_tag_condition(plan),
     )
 
 
-def _sessions(plan: FleetPlan) -> Iterator[Statement]:
+def _session_permissions(plan: FleetPlan) -> Iterator[Statement]:
     yield Statement(
         sid="ReportToSystemsManager",
         actions=("ssm:ListInstanceAssociations", "ssm:UpdateInstanceInformation"),
-        resources=tuple(arn(plan, "ec2", region, "instance/*") for region in regions_of(plan)),
+        resources=tuple(arn(plan, "ec2", region, "instance/*") for region in region_names(plan)),
     )
-    # These four know no resources: a channel is its caller's own.
-    yield anywhere_in(plan, "HoldSessions", _SESSION)
+    # These four actions have no resource-level permissions.
+    yield allow_in_regions(plan, "HoldSessions", _SESSION_ACTIONS)
 
 
-def _nothing(plan: FleetPlan) -> Iterator[Statement]:  # noqa: ARG001  # the form of the table
+def _no_permissions(plan: FleetPlan) -> Iterator[Statement]:  # noqa: ARG001  # same signature as the other functions
     yield from ()
 
 
-# What one kind may do and no other; a gateway and the control plane have no business with anybody's data.
-_OF_KIND: Mapping[str, Callable[[FleetPlan], Iterator[Statement]]] = MappingProxyType(
-    {Use.SSH.value: _people, Use.KUBERNETES.value: _objects, CONTROL: control_permissions, GATEWAY: _nothing}
+# Permissions by kind. Gateways and the control plane have no access to data.
+_KIND_PERMISSIONS: Mapping[str, Callable[[FleetPlan], Iterator[Statement]]] = MappingProxyType(
+    {
+        Use.SSH.value: _ssh_permissions,
+        Use.KUBERNETES.value: _bucket_permissions,
+        CONTROL: control_permissions,
+        GATEWAY: _no_permissions,
+    }
 )
 
 
-def through_key(
+def allow_key_use(
     plan: FleetPlan, service: str, regions: tuple[str, ...], key: str, actions: tuple[str, ...]
 ) -> Statement:
-    """Allow a key of the fleet, known by its alias, and only when the service asks on the node's behalf."""
+    """Return a statement that allows the use of a key, found by alias, only through an AWS service."""
     return Statement(
         sid=f"Use{key.capitalize()}Key",
         actions=actions,
@@ -209,13 +222,13 @@ def through_key(
 _TRUST = Statement(sid="BeAnInstance", principals={"Service": ("ec2.amazonaws.com",)}, actions=("sts:AssumeRole",))
 
 
-def profile_of(shared: pulumi.StackReference, kind: str) -> pulumi.Output[str]:
-    """Return the ARN of the profile of a kind of node (ssh, kubernetes, gateway), which `shared` makes."""
+def profile_arn_of(shared: pulumi.StackReference, kind: str) -> pulumi.Output[str]:
+    """Return the ARN of the instance profile of a kind of node, an output of `shared`."""
     return output_of(shared, "profile_arns").apply(lambda profiles: str(profiles[kind]))
 
 
 class NodeRole(pulumi.ComponentResource):
-    """A role that only EC2 may hand out, with what one kind of node may do and no more."""
+    """The role and instance profile of one kind of node."""
 
     role_arn: pulumi.Output[str]
     profile_arn: pulumi.Output[str]
@@ -230,15 +243,17 @@ class NodeRole(pulumi.ComponentResource):
                 description=f"{kind} nodes of the fleet {plan.name}",
                 assume_role_policy=policy(_TRUST),
                 permissions_boundary=plan.boundary,
-                tags=named(name),
+                tags=name_tag(name),
             ),
-            inside(self),
+            child_options(self),
         )
         RolePolicy(
             name,
             RolePolicyArgs(name=name, role=role.name, policy=policy(*permissions(plan, kind))),
-            inside(self),
+            child_options(self),
         )
-        profile = InstanceProfile(name, InstanceProfileArgs(name=name, role=role.name, tags=named(name)), inside(self))
+        profile = InstanceProfile(
+            name, InstanceProfileArgs(name=name, role=role.name, tags=name_tag(name)), child_options(self)
+        )
         self.role_arn, self.profile_arn = role.arn, profile.arn
         self.register_outputs({"role_arn": self.role_arn, "profile_arn": self.profile_arn})

@@ -1,1 +1,1 @@
-"""Networks of regions: VPCs, subnets, ways to the internet, security groups, transit gateways and peerings."""
+"""VPC networks: subnets, NAT gateways, endpoints, security groups, transit gateways and peerings."""

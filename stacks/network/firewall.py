@@ -1,4 +1,4 @@
-"""Security groups whose rules are resources of their own: a new rule is added, and none is rewritten."""
+"""Security groups of nodes, storage and the control plane. Each rule is a resource, so a new one changes no other."""
 
 from collections.abc import Iterable
 
@@ -20,95 +20,97 @@ from bedplate.plan.firewall import (
     storage_rules,
 )
 from bedplate.plan.fleet import FleetPlan, RegionPlan
-from stacks.options import inside, named
+from stacks.options import child_options, name_tag
 
-_ALL = "-1"  # every protocol, every port
-_Way = type[SecurityGroupIngressRule] | type[SecurityGroupEgressRule]
+_ALL_PROTOCOLS = "-1"  # every protocol, every port
+_RuleType = type[SecurityGroupIngressRule] | type[SecurityGroupEgressRule]
 
 
-class Doors:
-    """A security group of a component, shut but for the rules that are added to it."""
+class RuleGroup:
+    """A security group of a component; it allows nothing except the rules that are added."""
 
     group_id: pulumi.Output[str]
 
     def __init__(self, name: str, description: str, vpc_id: pulumi.Output[str], parent: pulumi.Resource) -> None:
         self._name, self._parent = name, parent
-        args = SecurityGroupArgs(name=name, description=description, vpc_id=vpc_id, tags=named(name))
-        self.group_id = SecurityGroup(name, args, inside(parent)).id
+        args = SecurityGroupArgs(name=name, description=description, vpc_id=vpc_id, tags=name_tag(name))
+        self.group_id = SecurityGroup(name, args, child_options(parent)).id
 
-    def let_in(self, *rules: Rule) -> None:
-        """Let connections in."""
-        self._let(SecurityGroupIngressRule, rules)
+    def allow_in(self, *rules: Rule) -> None:
+        """Allow inbound connections."""
+        self._declare(SecurityGroupIngressRule, rules)
 
-    def let_out(self, *rules: Rule) -> None:
-        """Let what bears the group open connections."""
-        self._let(SecurityGroupEgressRule, rules)
+    def allow_out(self, *rules: Rule) -> None:
+        """Allow outbound connections."""
+        self._declare(SecurityGroupEgressRule, rules)
 
-    def let_in_bearers(self, of: "Doors", about: str, port: int | None = None, protocol: str = TCP) -> None:
-        """Let in members of another group of this VPC, to one port or to all; `about` names the rule too."""
-        title = f"{self._name}-{about.lower().replace(' ', '-')}"
+    def allow_from_group(
+        self, other: "RuleGroup", description: str, port: int | None = None, protocol: str = TCP
+    ) -> None:
+        """Allow inbound connections from another group of this VPC; `description` is also the name of the rule."""
+        rule_name = f"{self._name}-{description.lower().replace(' ', '-')}"
         SecurityGroupIngressRule(
-            title,
+            rule_name,
             security_group_id=self.group_id,
-            ip_protocol=_ALL if port is None else protocol,
+            ip_protocol=_ALL_PROTOCOLS if port is None else protocol,
             from_port=port,
             to_port=port,
-            referenced_security_group_id=of.group_id,
-            description=about,
-            tags=named(title),
-            opts=inside(self._parent),
+            referenced_security_group_id=other.group_id,
+            description=description,
+            tags=name_tag(rule_name),
+            opts=child_options(self._parent),
         )
 
-    def trust_itself(self, who: str) -> None:
-        """Let what bears the group talk freely; EFA wants a rule to the group itself although others cover it."""
-        for way, word in ((SecurityGroupIngressRule, "from"), (SecurityGroupEgressRule, "to")):
-            title = f"{self._name}-{word}-{who}"
-            way(
-                title,
+    def allow_itself(self, members: str) -> None:
+        """Allow all traffic between members; EFA requires a rule that refers to the group itself."""
+        for rule_type, preposition in ((SecurityGroupIngressRule, "from"), (SecurityGroupEgressRule, "to")):
+            rule_name = f"{self._name}-{preposition}-{members}"
+            rule_type(
+                rule_name,
                 security_group_id=self.group_id,
-                ip_protocol=_ALL,
+                ip_protocol=_ALL_PROTOCOLS,
                 referenced_security_group_id=self.group_id,
-                description=f"All among {who}",
-                tags=named(title),
-                opts=inside(self._parent),
+                description=f"All among {members}",
+                tags=name_tag(rule_name),
+                opts=child_options(self._parent),
             )
 
-    def _let(self, way: _Way, rules: Iterable[Rule]) -> None:
+    def _declare(self, rule_type: _RuleType, rules: Iterable[Rule]) -> None:
         for rule in rules:
-            title = f"{self._name}-{rule.name}"
-            way(
-                title,
+            rule_name = f"{self._name}-{rule.name}"
+            rule_type(
+                rule_name,
                 security_group_id=self.group_id,
-                ip_protocol=rule.protocol or _ALL,
+                ip_protocol=rule.protocol or _ALL_PROTOCOLS,
                 from_port=rule.port,
                 to_port=rule.port,
                 cidr_ipv4=str(rule.block),
                 description=rule.about,
-                tags=named(title),
-                opts=inside(self._parent),
+                tags=name_tag(rule_name),
+                opts=child_options(self._parent),
             )
 
 
 class NodeFirewall(pulumi.ComponentResource):
-    """Nodes trust one another, and let in what the plan says. Each rule is its own resource."""
+    """The security group of nodes: all traffic between nodes, outbound to anywhere, inbound as planned."""
 
-    doors: Doors
+    group: RuleGroup
     group_id: pulumi.Output[str]
 
     def __init__(
         self, plan: FleetPlan, region: RegionPlan, vpc_id: pulumi.Output[str], opts: pulumi.ResourceOptions
     ) -> None:
         super().__init__("bedplate:stacks:NodeFirewall", plan.name, None, opts)
-        doors = Doors(f"{plan.name}-nodes", "Nodes of the fleet", vpc_id, self)
-        doors.trust_itself("nodes")
-        doors.let_out(ANYWHERE)
-        doors.let_in(*node_rules(plan, region))
-        self.doors, self.group_id = doors, doors.group_id
+        group = RuleGroup(f"{plan.name}-nodes", "Nodes of the fleet", vpc_id, self)
+        group.allow_itself("nodes")
+        group.allow_out(ANYWHERE)
+        group.allow_in(*node_rules(plan, region))
+        self.group, self.group_id = group, group.group_id
         self.register_outputs({"group_id": self.group_id})
 
 
 class StorageFirewall(pulumi.ComponentResource):
-    """Storage accepts NFS from nodes of the fleet, and opens no connection."""
+    """The security group of storage: NFS from nodes, no outbound connections."""
 
     group_id: pulumi.Output[str]
 
@@ -121,15 +123,15 @@ class StorageFirewall(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions,
     ) -> None:
         super().__init__("bedplate:stacks:StorageFirewall", plan.name, None, opts)
-        doors = Doors(f"{plan.name}-storage", "Shared storage of the fleet", vpc_id, self)
-        doors.let_in(*storage_rules(plan, region))
-        doors.let_in_bearers(nodes.doors, "NFS from nodes", NFS)
-        self.group_id = doors.group_id
+        group = RuleGroup(f"{plan.name}-storage", "Shared storage of the fleet", vpc_id, self)
+        group.allow_in(*storage_rules(plan, region))
+        group.allow_from_group(nodes.group, "NFS from nodes", NFS)
+        self.group_id = group.group_id
         self.register_outputs({"group_id": self.group_id})
 
 
 class ControlFirewall(pulumi.ComponentResource):
-    """Members of the control plane trust one another; nodes, laptops and sites reach the API server."""
+    """The security group of the control plane: all traffic between members, the API from nodes, laptops and sites."""
 
     group_id: pulumi.Output[str]
 
@@ -137,14 +139,14 @@ class ControlFirewall(pulumi.ComponentResource):
         self, plan: FleetPlan, vpc_id: pulumi.Output[str], nodes: NodeFirewall, opts: pulumi.ResourceOptions
     ) -> None:
         super().__init__("bedplate:stacks:ControlFirewall", plan.name, None, opts)
-        doors = Doors(f"{plan.name}-control", "Control plane of the fleet", vpc_id, self)
-        doors.trust_itself("control")
-        doors.let_out(ANYWHERE)
-        doors.let_in(*control_rules(plan))
-        doors.let_in_bearers(nodes.doors, "API from nodes", API)
-        for what, protocol, port in WORKER_PORTS if has_workers(plan, plan.home.name) else ():
-            doors.let_in_bearers(nodes.doors, f"{what} from nodes", port, protocol)
-        # The API server calls kubelets and webhooks, which listen on any port.
-        nodes.doors.let_in_bearers(doors, "All from control")
-        self.group_id = doors.group_id
+        group = RuleGroup(f"{plan.name}-control", "Control plane of the fleet", vpc_id, self)
+        group.allow_itself("control")
+        group.allow_out(ANYWHERE)
+        group.allow_in(*control_rules(plan))
+        group.allow_from_group(nodes.group, "API from nodes", API)
+        for service, protocol, port in WORKER_PORTS if has_workers(plan, plan.home.name) else ():
+            group.allow_from_group(nodes.group, f"{service} from nodes", port, protocol)
+        # The API server connects to kubelets and webhooks, on any port.
+        nodes.group.allow_from_group(group, "All from control")
+        self.group_id = group.group_id
         self.register_outputs({"group_id": self.group_id})

@@ -1,6 +1,6 @@
-"""A region's transit gateway: what its VPC hands to it, and what it hands to its VPC.
+"""Transit gateways of regions, and the peerings between regions: by transit gateway, or by VPC.
 
-What it exchanges with other regions and with sites belongs to `links`.
+The stack of a region declares `Transit`. The stack `links` declares the peerings, with the outputs of two regions.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,9 +11,7 @@ from typing import TypeVar
 import pulumi
 from pulumi_aws.ec2._inputs import PeeringConnectionOptionsAccepterArgs, PeeringConnectionOptionsRequesterArgs
 from pulumi_aws.ec2.peering_connection_options import PeeringConnectionOptions, PeeringConnectionOptionsArgs
-from pulumi_aws.ec2.route import Route as Ec2Route
 from pulumi_aws.ec2.route import Route as VpcRoute
-from pulumi_aws.ec2.route import RouteArgs as Ec2RouteArgs
 from pulumi_aws.ec2.route import RouteArgs as VpcRouteArgs
 from pulumi_aws.ec2.vpc_peering_connection import VpcPeeringConnection, VpcPeeringConnectionArgs
 from pulumi_aws.ec2.vpc_peering_connection_accepter import (
@@ -35,13 +33,13 @@ from pulumi_aws.provider import Provider
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from bedplate.plan.links import behind, beyond, transit_asn
 from stacks.network.vpc import Network
-from stacks.options import LINKS, inside, named, output_of, provider_of, stack_of
+from stacks.options import LINKS, child_options, name_tag, output_of, region_provider, stack_reference
 
 _OFF = "disable"
 
 
 class Transit(pulumi.ComponentResource):
-    """The gateway, the one table that it routes by, and its interfaces in the edge subnets of every zone."""
+    """A transit gateway with one route table, attached to the edge subnets of the VPC."""
 
     gateway_id: pulumi.Output[str]
     table_id: pulumi.Output[str]
@@ -49,24 +47,24 @@ class Transit(pulumi.ComponentResource):
     def __init__(self, plan: FleetPlan, region: RegionPlan, network: Network, opts: pulumi.ResourceOptions) -> None:
         super().__init__("bedplate:stacks:Transit", plan.name, None, opts)
         self.gateway_id = self._gateway(plan, region)
-        table = RouteTableArgs(transit_gateway_id=self.gateway_id, tags=named(plan.name))
-        self.table_id = RouteTable(plan.name, table, inside(self)).id
+        table = RouteTableArgs(transit_gateway_id=self.gateway_id, tags=name_tag(plan.name))
+        self.table_id = RouteTable(plan.name, table, child_options(self)).id
         attachment = self._attach(plan, network)
-        self._lead_in(plan, region, attachment)
-        self._lead_out(plan, region, network, attachment)
+        self._route_to_vpc(plan, region, attachment)
+        self._route_to_gateway(plan, region, network, attachment)
         self.register_outputs({"gateway_id": self.gateway_id, "table_id": self.table_id})
 
     def _gateway(self, plan: FleetPlan, region: RegionPlan) -> pulumi.Output[str]:
-        """Make the gateway; nothing joins it, and nothing is learnt, unless a resource says so."""
+        """Declare the gateway without default associations and propagations: each is a resource."""
         args = TransitGatewayArgs(
             description=f"Transit of {plan.name} in {region.name}",
             amazon_side_asn=transit_asn(region),
             auto_accept_shared_attachments=_OFF,
             default_route_table_association=_OFF,
             default_route_table_propagation=_OFF,
-            tags=named(plan.name),
+            tags=name_tag(plan.name),
         )
-        return TransitGateway(plan.name, args, inside(self)).id
+        return TransitGateway(plan.name, args, child_options(self)).id
 
     def _attach(self, plan: FleetPlan, network: Network) -> VpcAttachment:
         args = VpcAttachmentArgs(
@@ -75,171 +73,179 @@ class Transit(pulumi.ComponentResource):
             subnet_ids=[network.zones[zone].edge_id for zone in sorted(network.zones)],
             transit_gateway_default_route_table_association=False,
             transit_gateway_default_route_table_propagation=False,
-            tags=named(plan.name),
+            tags=name_tag(plan.name),
         )
-        attachment = VpcAttachment(plan.name, args, inside(self))
-        by_table = RouteTableAssociationArgs(
+        attachment = VpcAttachment(plan.name, args, child_options(self))
+        association = RouteTableAssociationArgs(
             transit_gateway_attachment_id=attachment.id, transit_gateway_route_table_id=self.table_id
         )
-        RouteTableAssociation(plan.name, by_table, inside(self))
+        RouteTableAssociation(plan.name, association, child_options(self))
         return attachment
 
-    def _lead_in(self, plan: FleetPlan, region: RegionPlan, attachment: VpcAttachment) -> None:
-        """Route the region's own block, and its laptops, into the VPC."""
-        for each in behind(plan, region.name):
+    def _route_to_vpc(self, plan: FleetPlan, region: RegionPlan, attachment: VpcAttachment) -> None:
+        """Route the block of the region, and its laptops, to the VPC."""
+        for destination in behind(plan, region.name):
             args = RouteArgs(
-                destination_cidr_block=str(each.block),
+                destination_cidr_block=str(destination.block),
                 transit_gateway_route_table_id=self.table_id,
                 transit_gateway_attachment_id=attachment.id,
             )
-            Route(f"{plan.name}-to-{each.name}", args, inside(self))
+            Route(f"{plan.name}-to-{destination.name}", args, child_options(self))
 
-    def _lead_out(self, plan: FleetPlan, region: RegionPlan, network: Network, attachment: VpcAttachment) -> None:
-        """Route all that lies beyond to the gateway, from every table: to those blocks, and to nothing else."""
-        for each in beyond(plan, region.name):
+    def _route_to_gateway(
+        self, plan: FleetPlan, region: RegionPlan, network: Network, attachment: VpcAttachment
+    ) -> None:
+        """Route the blocks of all remote networks from every route table of the VPC to the gateway."""
+        for destination in beyond(plan, region.name):
             for table, table_id in sorted(network.table_ids.items()):
                 args = VpcRouteArgs(
                     route_table_id=table_id,
-                    destination_cidr_block=str(each.block),
+                    destination_cidr_block=str(destination.block),
                     transit_gateway_id=self.gateway_id,
                 )
-                VpcRoute(f"{plan.name}-{table}-to-{each.name}", args, inside(self, after=(attachment,)))
+                VpcRoute(f"{plan.name}-{table}-to-{destination.name}", args, child_options(self, after=(attachment,)))
 
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """A region's plan, its stack, and the provider by which `links` acts there."""
+class RegionStack:
+    """A region as `links` uses it: its plan, a reference to its stack, and a provider."""
 
     region: RegionPlan
-    stack: pulumi.StackReference
+    reference: pulumi.StackReference
     provider: Provider
 
     @property
     def name(self) -> str:
-        """The region's name."""
+        """The name of the region."""
         return self.region.name
 
     def output(self, name: str) -> pulumi.Output[str]:
-        """Return what the region's stack exports under a name."""
-        return output_of(self.stack, name)
+        """Return an output of the stack."""
+        return output_of(self.reference, name)
 
     @property
     def table_ids(self) -> dict[str, pulumi.Output[str]]:
-        """The region's route tables by name: one for all edges, one for each zone's nodes."""
-        of_nodes: pulumi.Output[dict[str, str]] = output_of(self.stack, "node_table_ids")
+        """The route tables of the region by name: one for all edge subnets, one for the nodes of each zone."""
+        node_tables: pulumi.Output[dict[str, str]] = output_of(self.reference, "node_table_ids")
         zones = sorted(zone.name for zone in self.region.zones)
-        return {"edge": self.output("edge_table_id"), **{f"{zone}-nodes": of_nodes[zone] for zone in zones}}
+        return {"edge": self.output("edge_table_id"), **{f"{zone}-nodes": node_tables[zone] for zone in zones}}
 
-    def inside(self, parent: pulumi.Resource, *, after: tuple[pulumi.Resource, ...] = ()) -> pulumi.ResourceOptions:
-        """Return the options of a part of a component that stands in this region."""
+    def child_options(
+        self, parent: pulumi.Resource, *, after: tuple[pulumi.Resource, ...] = ()
+    ) -> pulumi.ResourceOptions:
+        """Return the options of a child resource in this region."""
         return pulumi.ResourceOptions(parent=parent, depends_on=[*after], provider=self.provider)
 
 
-def sides(plan: FleetPlan) -> dict[str, Side]:
-    """Return every region of a fleet as a side, by name."""
+def region_stacks(plan: FleetPlan) -> dict[str, RegionStack]:
+    """Return all regions of a fleet by name."""
     return {
-        region.name: Side(region, stack_of(plan, region.name), provider_of(plan, LINKS, region.name))
+        region.name: RegionStack(region, stack_reference(plan, region.name), region_provider(plan, LINKS, region.name))
         for region in plan.regions
     }
 
 
-def pairs(every: Mapping[str, T]) -> Iterator[tuple[T, T]]:
-    """Yield what each two regions have once, the one whose name sorts first in front: it asks, the other accepts."""
-    yield from combinations((every[name] for name in sorted(every)), 2)
+def pairs(items: Mapping[str, T]) -> Iterator[tuple[T, T]]:
+    """Yield each pair of items once, sorted by name: the first requests a peering, the second accepts it."""
+    yield from combinations((items[name] for name in sorted(items)), 2)
 
 
-class TransitLink(pulumi.ComponentResource):
-    """One peering, asked for by `near` and accepted by `far`, and the routes of each side to what the other has."""
+class TransitPeering(pulumi.ComponentResource):
+    """The peering of two transit gateways, and the routes of both through it."""
 
-    def __init__(self, plan: FleetPlan, near: Side, far: Side) -> None:
-        self._name = f"{plan.name}-{near.name}-{far.name}"
-        super().__init__("bedplate:stacks:TransitLink", self._name)
+    def __init__(self, plan: FleetPlan, requester: RegionStack, accepter: RegionStack) -> None:
+        self._name = f"{plan.name}-{requester.name}-{accepter.name}"
+        super().__init__("bedplate:stacks:TransitPeering", self._name)
         self._plan = plan
-        attachment = self._ask(near, far)
+        attachment = self._request(requester, accepter)
         accepted = PeeringAttachmentAccepter(
             self._name,
-            PeeringAttachmentAccepterArgs(transit_gateway_attachment_id=attachment.id, tags=named(self._name)),
-            far.inside(self),
+            PeeringAttachmentAccepterArgs(transit_gateway_attachment_id=attachment.id, tags=name_tag(self._name)),
+            accepter.child_options(self),
         )
-        self._open(near, far, attachment, accepted)
-        self._open(far, near, attachment, accepted)
+        self._route(requester, accepter, attachment, accepted)
+        self._route(accepter, requester, attachment, accepted)
         self.register_outputs({})
 
-    def _ask(self, near: Side, far: Side) -> PeeringAttachment:
+    def _request(self, requester: RegionStack, accepter: RegionStack) -> PeeringAttachment:
         args = PeeringAttachmentArgs(
-            transit_gateway_id=near.output("transit_gateway_id"),
-            peer_transit_gateway_id=far.output("transit_gateway_id"),
-            peer_region=far.name,
-            tags=named(self._name),
+            transit_gateway_id=requester.output("transit_gateway_id"),
+            peer_transit_gateway_id=accepter.output("transit_gateway_id"),
+            peer_region=accepter.name,
+            tags=name_tag(self._name),
         )
-        return PeeringAttachment(self._name, args, near.inside(self))
+        return PeeringAttachment(self._name, args, requester.child_options(self))
 
-    def _open(self, here: Side, there: Side, attachment: PeeringAttachment, accepted: pulumi.Resource) -> None:
-        """Route by this side's own table what comes over the peering, and over the peering what is for the other."""
-        name = f"{self._plan.name}-{here.name}-to-"
-        table_id, inside = here.output("transit_table_id"), here.inside(self, after=(accepted,))
-        by_table = RouteTableAssociationArgs(
+    def _route(
+        self, local: RegionStack, remote: RegionStack, attachment: PeeringAttachment, accepted: pulumi.Resource
+    ) -> None:
+        """Associate the peering with the local table, and route the blocks of the remote region through it."""
+        name = f"{self._plan.name}-{local.name}-to-"
+        table_id, options = local.output("transit_table_id"), local.child_options(self, after=(accepted,))
+        association = RouteTableAssociationArgs(
             transit_gateway_attachment_id=attachment.id, transit_gateway_route_table_id=table_id
         )
-        RouteTableAssociation(f"{name}{there.name}", by_table, inside)
-        for each in behind(self._plan, there.name):
+        RouteTableAssociation(f"{name}{remote.name}", association, options)
+        for destination in behind(self._plan, remote.name):
             args = RouteArgs(
-                destination_cidr_block=str(each.block),
+                destination_cidr_block=str(destination.block),
                 transit_gateway_route_table_id=table_id,
                 transit_gateway_attachment_id=attachment.id,
             )
-            Route(f"{name}{each.name}", args, inside)
+            Route(f"{name}{destination.name}", args, options)
 
 
-class Peering(pulumi.ComponentResource):
-    """One peering, asked for by `near` and accepted by `far`; routes both ways, and each resolves the other's names."""
+class VpcPeering(pulumi.ComponentResource):
+    """The peering of two VPCs: routes both ways, and DNS resolution of private host names."""
 
-    def __init__(self, plan: FleetPlan, near: Side, far: Side) -> None:
-        self._name, self._prefix = f"{plan.name}-{near.name}-{far.name}", plan.name
-        super().__init__("bedplate:stacks:Peering", self._name)
-        asked = self._ask(near, far)
+    def __init__(self, plan: FleetPlan, requester: RegionStack, accepter: RegionStack) -> None:
+        self._name, self._prefix = f"{plan.name}-{requester.name}-{accepter.name}", plan.name
+        super().__init__("bedplate:stacks:VpcPeering", self._name)
+        request = self._request(requester, accepter)
         accepted = VpcPeeringConnectionAccepter(
             self._name,
             VpcPeeringConnectionAccepterInitArgs(
-                vpc_peering_connection_id=asked.id, auto_accept=True, tags=named(self._name)
+                vpc_peering_connection_id=request.id, auto_accept=True, tags=name_tag(self._name)
             ),
-            far.inside(self),
+            accepter.child_options(self),
         )
-        self._resolve(near, far, accepted)
-        self._route(near, far, accepted)
-        self._route(far, near, accepted)
+        self._enable_dns(requester, accepter, accepted)
+        self._route(requester, accepter, accepted)
+        self._route(accepter, requester, accepted)
         self.register_outputs({})
 
-    def _ask(self, near: Side, far: Side) -> VpcPeeringConnection:
+    def _request(self, requester: RegionStack, accepter: RegionStack) -> VpcPeeringConnection:
         args = VpcPeeringConnectionArgs(
-            vpc_id=near.output("vpc_id"),
-            peer_vpc_id=far.output("vpc_id"),
-            peer_region=far.name,
-            tags=named(self._name),
+            vpc_id=requester.output("vpc_id"),
+            peer_vpc_id=accepter.output("vpc_id"),
+            peer_region=accepter.name,
+            tags=name_tag(self._name),
         )
-        return VpcPeeringConnection(self._name, args, near.inside(self))
+        return VpcPeeringConnection(self._name, args, requester.child_options(self))
 
-    def _resolve(self, near: Side, far: Side, accepted: VpcPeeringConnectionAccepter) -> None:
-        """Let each side resolve the other's host names to private addresses; a side may set only its own options."""
-        asking = PeeringConnectionOptionsArgs(
+    def _enable_dns(
+        self, requester: RegionStack, accepter: RegionStack, accepted: VpcPeeringConnectionAccepter
+    ) -> None:
+        """Enable DNS resolution across the peering; each side can set only its own options."""
+        requester_options = PeeringConnectionOptionsArgs(
             vpc_peering_connection_id=accepted.id,
             requester=PeeringConnectionOptionsRequesterArgs(allow_remote_vpc_dns_resolution=True),
         )
-        answering = PeeringConnectionOptionsArgs(
+        accepter_options = PeeringConnectionOptionsArgs(
             vpc_peering_connection_id=accepted.id,
             accepter=PeeringConnectionOptionsAccepterArgs(allow_remote_vpc_dns_resolution=True),
         )
-        PeeringConnectionOptions(f"{self._name}-{near.name}", asking, near.inside(self))
-        PeeringConnectionOptions(f"{self._name}-{far.name}", answering, far.inside(self))
+        PeeringConnectionOptions(f"{self._name}-{requester.name}", requester_options, requester.child_options(self))
+        PeeringConnectionOptions(f"{self._name}-{accepter.name}", accepter_options, accepter.child_options(self))
 
-    def _route(self, here: Side, there: Side, accepted: VpcPeeringConnectionAccepter) -> None:
-        for table, table_id in sorted(here.table_ids.items()):
-            args = Ec2RouteArgs(
+    def _route(self, local: RegionStack, remote: RegionStack, accepted: VpcPeeringConnectionAccepter) -> None:
+        for table, table_id in sorted(local.table_ids.items()):
+            args = VpcRouteArgs(
                 route_table_id=table_id,
-                destination_cidr_block=str(there.region.block),
+                destination_cidr_block=str(remote.region.block),
                 vpc_peering_connection_id=accepted.id,
             )
-            Ec2Route(f"{self._prefix}-{here.name}-{table}-to-{there.name}", args, here.inside(self))
+            VpcRoute(f"{self._prefix}-{local.name}-{table}-to-{remote.name}", args, local.child_options(self))

@@ -1,4 +1,7 @@
-"""The two subnets of an availability zone: edge, which faces the internet, and nodes, which does not."""
+"""The VPC of a region: subnets, route tables, NAT gateways, endpoints and flow logs.
+
+Each zone has two subnets: `edge` routes to the internet gateway, `nodes` to a NAT gateway or not to the internet.
+"""
 
 from dataclasses import dataclass
 from ipaddress import IPv4Network
@@ -27,14 +30,14 @@ from pulumi_aws.ec2.vpc_endpoint_route_table_association import (
 from bedplate.plan.firewall import HTTPS, TCP, Rule
 from bedplate.plan.fleet import FleetPlan, RegionPlan, ZonePlan, fixed_block
 from bedplate.spec.network import Egress
-from stacks.identity.policy import Errand, Statement, arn, policy, service_role
-from stacks.network.firewall import Doors
-from stacks.options import inside, named
+from stacks.identity.policy import ServiceRole, Statement, arn, declare_service_role, policy
+from stacks.network.firewall import RuleGroup
+from stacks.options import child_options, name_tag
 
 
 @dataclass(frozen=True, slots=True)
-class VpcParts:
-    """What a zone's subnets hang on: the VPC, the table of all edge subnets, the endpoint for S3."""
+class ZoneInputs:
+    """The resources that the subnets of a zone depend on."""
 
     vpc_id: pulumi.Output[str]
     edge_table_id: pulumi.Output[str]
@@ -42,37 +45,37 @@ class VpcParts:
 
 
 class ZoneSubnets(pulumi.ComponentResource):
-    """One zone's subnets and the nodes' own route table; neither subnet gives a machine a public address."""
+    """The two subnets of a zone and the route table of its nodes; neither assigns public addresses."""
 
     edge_id: pulumi.Output[str]
     nodes_id: pulumi.Output[str]
     nodes_table_id: pulumi.Output[str]
 
-    def __init__(self, plan: FleetPlan, zone: ZonePlan, parts: VpcParts, opts: pulumi.ResourceOptions) -> None:
+    def __init__(self, plan: FleetPlan, zone: ZonePlan, inputs: ZoneInputs, opts: pulumi.ResourceOptions) -> None:
         self._zone, self._prefix = zone.name, f"{plan.name}-{zone.name}"
         super().__init__("bedplate:stacks:ZoneSubnets", self._prefix, None, opts)
-        self.nodes_table_id = self._nodes_table(parts)
-        self.edge_id = self._subnet("edge", zone.edge, parts.vpc_id, parts.edge_table_id)
-        self.nodes_id = self._subnet("nodes", zone.nodes, parts.vpc_id, self.nodes_table_id)
-        self._keep_fixed(zone)
+        self.nodes_table_id = self._nodes_table(inputs)
+        self.edge_id = self._subnet("edge", zone.edge, inputs.vpc_id, inputs.edge_table_id)
+        self.nodes_id = self._subnet("nodes", zone.nodes, inputs.vpc_id, self.nodes_table_id)
+        self._reserve_fixed_addresses(zone)
         self.register_outputs({"edge_id": self.edge_id, "nodes_id": self.nodes_id})
 
-    def _nodes_table(self, parts: VpcParts) -> pulumi.Output[str]:
+    def _nodes_table(self, inputs: ZoneInputs) -> pulumi.Output[str]:
         name = f"{self._prefix}-nodes"
-        table = RouteTable(name, RouteTableArgs(vpc_id=parts.vpc_id, tags=named(name)), inside(self))
-        to_s3 = VpcEndpointRouteTableAssociationArgs(route_table_id=table.id, vpc_endpoint_id=parts.s3_endpoint_id)
-        VpcEndpointRouteTableAssociation(f"{name}-s3", to_s3, inside(self))
+        table = RouteTable(name, RouteTableArgs(vpc_id=inputs.vpc_id, tags=name_tag(name)), child_options(self))
+        to_s3 = VpcEndpointRouteTableAssociationArgs(route_table_id=table.id, vpc_endpoint_id=inputs.s3_endpoint_id)
+        VpcEndpointRouteTableAssociation(f"{name}-s3", to_s3, child_options(self))
         return table.id
 
-    def _keep_fixed(self, zone: ZonePlan) -> None:
-        """Keep AWS from handing out, to whatever starts there, the addresses that the plan gives out itself."""
+    def _reserve_fixed_addresses(self, zone: ZonePlan) -> None:
+        """Reserve the addresses that the plan assigns: AWS gives them to no other interface."""
         args = SubnetCidrReservationArgs(
             subnet_id=self.nodes_id,
             cidr_block=str(fixed_block(zone.nodes)),
             reservation_type="explicit",
             description="Fixed addresses",
         )
-        SubnetCidrReservation(f"{self._prefix}-nodes-fixed", args, inside(self))
+        SubnetCidrReservation(f"{self._prefix}-nodes-fixed", args, child_options(self))
 
     def _subnet(
         self, tier: str, block: IPv4Network, vpc_id: pulumi.Output[str], table_id: pulumi.Output[str]
@@ -83,75 +86,77 @@ class ZoneSubnets(pulumi.ComponentResource):
             availability_zone=self._zone,
             cidr_block=str(block),
             map_public_ip_on_launch=False,
-            tags=named(name),
+            tags=name_tag(name),
         )
-        subnet = Subnet(name, args, inside(self))
+        subnet = Subnet(name, args, child_options(self))
         RouteTableAssociation(
-            name, RouteTableAssociationArgs(route_table_id=table_id, subnet_id=subnet.id), inside(self)
+            name, RouteTableAssociationArgs(route_table_id=table_id, subnet_id=subnet.id), child_options(self)
         )
         return subnet.id
 
 
-KEPT_DAYS = 30
-_WRITE = ("logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents")
+FLOW_RETENTION_DAYS = 30
+_LOG_ACTIONS = ("logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents")
 
 
-def group_name(plan: FleetPlan) -> str:
-    """Return the log group of each region's flows."""
+def flow_log_group(plan: FleetPlan) -> str:
+    """Return the name of the flow log group, the same in each region."""
     return f"/{plan.name}/flows"
 
 
-def role_name(plan: FleetPlan) -> str:
-    """Return the name of the role that writes flows: known before `shared` makes it."""
+def flow_role_name(plan: FleetPlan) -> str:
+    """Return the name of the flow log role: fixed, so regions need no output of `shared`."""
     return f"{plan.name}-flows"
 
 
 class FlowRole(pulumi.ComponentResource):
-    """A role that the flow logs of this account take on, to write to the fleet's own groups."""
+    """The role with which flow logs write to the log groups of the fleet."""
 
     def __init__(self, plan: FleetPlan, opts: pulumi.ResourceOptions) -> None:
-        name = role_name(plan)
+        name = flow_role_name(plan)
         super().__init__("bedplate:stacks:FlowRole", name, None, opts)
-        errand = Errand(
-            role=name,
+        role = ServiceRole(
+            name=name,
             description=f"Flow logs of the fleet {plan.name}",
             service="vpc-flow-logs.amazonaws.com",
             sid="BeFlowLogs",
-            permissions=(finding(plan), writing(plan)),
+            permissions=(find_groups_permission(plan), write_flows_permission(plan)),
         )
-        service_role(plan, errand, self)
+        declare_service_role(plan, role, self)
         self.register_outputs({})
 
 
-def finding(plan: FleetPlan) -> Statement:
-    """Return how the role finds its group: AWS asks for the right to list them, which knows no single group."""
+def find_groups_permission(plan: FleetPlan) -> Statement:
+    """Allow the list of log groups, which flow logs require for all groups of a region."""
     groups = tuple(sorted(arn(plan, "logs", region.name, "log-group:*") for region in plan.regions))
     return Statement(sid="FindGroups", actions=("logs:DescribeLogGroups",), resources=groups)
 
 
-def writing(plan: FleetPlan) -> Statement:
-    """Return what the role may do: write to the group of flows, in each region of the fleet."""
-    groups = (arn(plan, "logs", region.name, f"log-group:{group_name(plan)}") for region in plan.regions)
+def write_flows_permission(plan: FleetPlan) -> Statement:
+    """Allow writes to the flow log group in each region of the fleet."""
+    groups = (arn(plan, "logs", region.name, f"log-group:{flow_log_group(plan)}") for region in plan.regions)
     resources = tuple(sorted(name for group in groups for name in (group, f"{group}:*")))
-    return Statement(sid="WriteFlows", actions=_WRITE, resources=resources)
+    return Statement(sid="WriteFlows", actions=_LOG_ACTIONS, resources=resources)
 
 
-class FlowRecord(pulumi.ComponentResource):
-    """Every flow of a VPC, refused ones too, in a log group that forgets."""
+class FlowLogs(pulumi.ComponentResource):
+    """The flow log of a VPC, of accepted and rejected traffic, in a log group with limited retention."""
 
     def __init__(self, plan: FleetPlan, vpc_id: pulumi.Output[str], opts: pulumi.ResourceOptions) -> None:
         name = f"{plan.name}-flows"
-        super().__init__("bedplate:stacks:FlowRecord", name, None, opts)
-        log = LogGroupArgs(name=group_name(plan), retention_in_days=KEPT_DAYS, tags=named(group_name(plan)))
-        group = LogGroup(name, log, inside(self))
+        super().__init__("bedplate:stacks:FlowLogs", name, None, opts)
+        group_args = LogGroupArgs(
+            name=flow_log_group(plan), retention_in_days=FLOW_RETENTION_DAYS, tags=name_tag(flow_log_group(plan))
+        )
+        group = LogGroup(name, group_args, child_options(self))
         args = FlowLogArgs(
             vpc_id=vpc_id,
             traffic_type="ALL",
             log_destination=group.arn,
-            iam_role_arn=arn(plan, "iam", "", f"role/{role_name(plan)}"),
-            tags=named(name),
+            iam_role_arn=arn(plan, "iam", "", f"role/{flow_role_name(plan)}"),
+            tags=name_tag(name),
         )
-        FlowLog(name, args, inside(self))
+        FlowLog(name, args, child_options(self))
         self.register_outputs({})
 
 
@@ -159,7 +164,7 @@ ANYWHERE = "0.0.0.0/0"
 
 
 class Network(pulumi.ComponentResource):
-    """The VPC at the region's block; its default group and table are emptied: nothing works by accident."""
+    """The VPC of a region with its subnets; its default security group and route table are emptied."""
 
     vpc_id: pulumi.Output[str]
     edge_table_id: pulumi.Output[str]
@@ -171,77 +176,77 @@ class Network(pulumi.ComponentResource):
         vpc = self._vpc(plan, region)
         self.vpc_id = vpc.id
         self._empty_defaults(plan, vpc)
-        FlowRecord(plan, self.vpc_id, inside(self))
+        FlowLogs(plan, self.vpc_id, child_options(self))
         self.internet_gateway = self._internet_gateway(plan)
         s3_id = self._s3_endpoint(plan, region)
         self.edge_table_id = self._edge_table(plan, s3_id)
-        parts = VpcParts(self.vpc_id, self.edge_table_id, s3_id)
-        self.zones = {zone.name: ZoneSubnets(plan, zone, parts, inside(self)) for zone in region.zones}
+        inputs = ZoneInputs(self.vpc_id, self.edge_table_id, s3_id)
+        self.zones = {zone.name: ZoneSubnets(plan, zone, inputs, child_options(self)) for zone in region.zones}
         self.register_outputs({"vpc_id": self.vpc_id})
 
     @property
     def node_subnet_ids(self) -> dict[str, pulumi.Output[str]]:
-        """The node subnets by zone, in the order of the zones' names."""
+        """The ids of the node subnets by zone, sorted by name."""
         return {zone: self.zones[zone].nodes_id for zone in sorted(self.zones)}
 
     @property
     def table_ids(self) -> dict[str, pulumi.Output[str]]:
-        """The route tables by name: one for all edges, one for each zone's nodes."""
-        of_nodes = {f"{zone}-nodes": self.zones[zone].nodes_table_id for zone in sorted(self.zones)}
-        return {"edge": self.edge_table_id, **of_nodes}
+        """The route tables by name: one for all edge subnets, one for the nodes of each zone."""
+        node_tables = {f"{zone}-nodes": self.zones[zone].nodes_table_id for zone in sorted(self.zones)}
+        return {"edge": self.edge_table_id, **node_tables}
 
     def _vpc(self, plan: FleetPlan, region: RegionPlan) -> Vpc:
         args = VpcArgs(
             cidr_block=str(region.block),
             enable_dns_support=True,
             enable_dns_hostnames=True,
-            tags=named(plan.name),
+            tags=name_tag(plan.name),
         )
-        return Vpc(plan.name, args, inside(self))
+        return Vpc(plan.name, args, child_options(self))
 
     def _empty_defaults(self, plan: FleetPlan, vpc: Vpc) -> None:
         name = f"{plan.name}-default"
-        DefaultSecurityGroup(name, DefaultSecurityGroupArgs(vpc_id=vpc.id, tags=named(name)), inside(self))
-        table = DefaultRouteTableArgs(default_route_table_id=vpc.default_route_table_id, routes=[], tags=named(name))
-        DefaultRouteTable(name, table, inside(self))
+        DefaultSecurityGroup(name, DefaultSecurityGroupArgs(vpc_id=vpc.id, tags=name_tag(name)), child_options(self))
+        table = DefaultRouteTableArgs(default_route_table_id=vpc.default_route_table_id, routes=[], tags=name_tag(name))
+        DefaultRouteTable(name, table, child_options(self))
 
     def _internet_gateway(self, plan: FleetPlan) -> InternetGateway:
-        args = InternetGatewayArgs(vpc_id=self.vpc_id, tags=named(plan.name))
-        return InternetGateway(plan.name, args, inside(self))
+        args = InternetGatewayArgs(vpc_id=self.vpc_id, tags=name_tag(plan.name))
+        return InternetGateway(plan.name, args, child_options(self))
 
     def _edge_table(self, plan: FleetPlan, s3_id: pulumi.Output[str]) -> pulumi.Output[str]:
         name = f"{plan.name}-edge"
-        table = RouteTable(name, RouteTableArgs(vpc_id=self.vpc_id, tags=named(name)), inside(self))
-        outward = RouteArgs(
+        table = RouteTable(name, RouteTableArgs(vpc_id=self.vpc_id, tags=name_tag(name)), child_options(self))
+        internet = RouteArgs(
             route_table_id=table.id,
             destination_cidr_block=ANYWHERE,
             gateway_id=self.internet_gateway.id,
         )
-        Route(f"{name}-internet", outward, inside(self))
+        Route(f"{name}-internet", internet, child_options(self))
         to_s3 = VpcEndpointRouteTableAssociationArgs(route_table_id=table.id, vpc_endpoint_id=s3_id)
-        VpcEndpointRouteTableAssociation(f"{name}-s3", to_s3, inside(self))
+        VpcEndpointRouteTableAssociation(f"{name}-s3", to_s3, child_options(self))
         return table.id
 
     def _s3_endpoint(self, plan: FleetPlan, region: RegionPlan) -> pulumi.Output[str]:
-        """Make the gateway endpoint by which training data reaches nodes without paying a NAT gateway."""
+        """Declare the S3 gateway endpoint: traffic to S3 costs no NAT gateway fee."""
         name = f"{plan.name}-s3"
         args = VpcEndpointArgs(
             vpc_id=self.vpc_id,
             vpc_endpoint_type="Gateway",
             service_name=f"com.amazonaws.{region.name}.s3",
-            tags=named(name),
+            tags=name_tag(name),
         )
-        return VpcEndpoint(name, args, inside(self)).id
+        return VpcEndpoint(name, args, child_options(self)).id
 
 
 _ALARM_SECONDS = 300
 
 
-def gateway_zones(egress: Egress, region: RegionPlan) -> dict[str, str]:
-    """Return, for each zone, the zone whose NAT gateway its nodes use; empty when nodes stay inside.
+def nat_gateway_zones(egress: Egress, region: RegionPlan) -> dict[str, str]:
+    """Return for each zone the zone of its NAT gateway; empty without egress.
 
-    A shared gateway stands in the zone of the lowest node block: that zone was allotted first, so listing
-    zones in another order, or adding one, moves no gateway.
+    A shared gateway is in the zone with the lowest node block. That zone was assigned first, so adding or reordering
+    zones moves no gateway.
     """
     zones = [zone.name for zone in region.zones]
     match egress:
@@ -255,7 +260,7 @@ def gateway_zones(egress: Egress, region: RegionPlan) -> dict[str, str]:
 
 
 class NatEgress(pulumi.ComponentResource):
-    """The gateways of a region, each at a fixed public address, and a default route for each zone's nodes."""
+    """The NAT gateways of a region with fixed public addresses, and the default routes of nodes."""
 
     addresses: dict[str, pulumi.Output[str]]
 
@@ -270,24 +275,26 @@ class NatEgress(pulumi.ComponentResource):
         super().__init__("bedplate:stacks:NatEgress", plan.name, None, opts)
         self._prefix, self._network, self._topic_arn = plan.name, network, topic_arn
         self.addresses = {}
-        via = gateway_zones(plan.egress, region)
-        gateways = {zone: self._gateway(zone) for zone in sorted(set(via.values()))}
-        for zone, at in via.items():
-            self._route(zone, gateways[at])
+        gateway_zones = nat_gateway_zones(plan.egress, region)
+        gateways = {zone: self._gateway(zone) for zone in sorted(set(gateway_zones.values()))}
+        for zone, gateway_zone in gateway_zones.items():
+            self._route(zone, gateways[gateway_zone])
         self.register_outputs({"addresses": self.addresses})
 
     def _gateway(self, zone: str) -> pulumi.Output[str]:
         name = f"{self._prefix}-{zone}-nat"
-        ready = inside(self, after=(self._network.internet_gateway,))
-        address = Eip(name, EipArgs(domain="vpc", tags=named(name)), ready)
+        options = child_options(self, after=(self._network.internet_gateway,))
+        address = Eip(name, EipArgs(domain="vpc", tags=name_tag(name)), options)
         self.addresses[zone] = address.public_ip
-        args = NatGatewayArgs(allocation_id=address.id, subnet_id=self._network.zones[zone].edge_id, tags=named(name))
-        gateway_id = NatGateway(name, args, ready).id
-        self._watch(name, gateway_id)
+        args = NatGatewayArgs(
+            allocation_id=address.id, subnet_id=self._network.zones[zone].edge_id, tags=name_tag(name)
+        )
+        gateway_id = NatGateway(name, args, options).id
+        self._declare_alarm(name, gateway_id)
         return gateway_id
 
-    def _watch(self, gateway: str, gateway_id: pulumi.Output[str]) -> None:
-        """Ring when the gateway has no port left for a connection: nodes then see the internet fail at random."""
+    def _declare_alarm(self, gateway: str, gateway_id: pulumi.Output[str]) -> None:
+        """Declare an alarm on exhausted ports of the gateway, which make connections fail at random."""
         name = f"{gateway}-ports"
         args = MetricAlarmArgs(
             name=name,
@@ -303,9 +310,9 @@ class NatEgress(pulumi.ComponentResource):
             treat_missing_data="notBreaching",
             alarm_actions=[self._topic_arn],
             ok_actions=[self._topic_arn],
-            tags=named(name),
+            tags=name_tag(name),
         )
-        MetricAlarm(name, args, inside(self))
+        MetricAlarm(name, args, child_options(self))
 
     def _route(self, zone: str, gateway: pulumi.Output[str]) -> None:
         args = RouteArgs(
@@ -313,53 +320,53 @@ class NatEgress(pulumi.ComponentResource):
             destination_cidr_block=ANYWHERE,
             nat_gateway_id=gateway,
         )
-        Route(f"{self._prefix}-{zone}-nodes-internet", args, inside(self))
+        Route(f"{self._prefix}-{zone}-nodes-internet", args, child_options(self))
 
 
-_ANYBODY = {"AWS": ("*",)}
+_ANY_PRINCIPAL = {"AWS": ("*",)}
 
 
 class ServiceEndpoints(pulumi.ComponentResource):
-    """An endpoint a service, with an interface in each zone's nodes' subnet, for the region's own machines."""
+    """Interface endpoints of AWS services in all node subnets, for the machines of the region."""
 
     def __init__(self, plan: FleetPlan, region: RegionPlan, network: Network, opts: pulumi.ResourceOptions) -> None:
         name = f"{plan.name}-endpoints"
         super().__init__("bedplate:stacks:ServiceEndpoints", name, None, opts)
-        doors = Doors(name, "Services of AWS inside the network", network.vpc_id, self)
-        doors.let_in(Rule(f"https-from-{region.name}", f"HTTPS from {region.name}", region.block, TCP, HTTPS))
+        group = RuleGroup(name, "Services of AWS inside the network", network.vpc_id, self)
+        group.allow_in(Rule(f"https-from-{region.name}", f"HTTPS from {region.name}", region.block, TCP, HTTPS))
         for service in plan.endpoints:
-            label = f"{plan.name}-{service.replace('.', '-')}"
+            endpoint_name = f"{plan.name}-{service.replace('.', '-')}"
             args = VpcEndpointArgs(
                 vpc_id=network.vpc_id,
                 vpc_endpoint_type="Interface",
                 service_name=f"com.amazonaws.{region.name}.{service}",
                 subnet_ids=list(network.node_subnet_ids.values()),
-                security_group_ids=[doors.group_id],
+                security_group_ids=[group.group_id],
                 private_dns_enabled=True,
                 policy=policy(*users(plan, service)),
-                tags=named(label),
+                tags=name_tag(endpoint_name),
             )
-            VpcEndpoint(label, args, inside(self))
+            VpcEndpoint(endpoint_name, args, child_options(self))
         self.register_outputs({})
 
 
 def users(plan: FleetPlan, service: str) -> tuple[Statement, ...]:
-    """Return who may use an endpoint, and for what: this account's principals, for the service alone.
+    """Return the policy of an endpoint: principals of this account may use the service.
 
-    Whoever changes a token of somebody else's for a role of STS is no principal yet, so the role is looked at.
+    AssumeRoleWithWebIdentity and AssumeRoleWithSAML have no principal yet: for these the role must be in this account.
     """
     name = service.partition(".")[0]
-    ours = Statement(
+    same_account = Statement(
         sid="ServeThisAccount",
-        principals=_ANYBODY,
+        principals=_ANY_PRINCIPAL,
         actions=(f"{name}:*",),
         resources=("*",),
         conditions={"StringEquals": {"aws:PrincipalAccount": (plan.account,)}},
     )
     tokens = Statement(
         sid="ChangeTokens",
-        principals=_ANYBODY,
+        principals=_ANY_PRINCIPAL,
         actions=("sts:AssumeRoleWithSAML", "sts:AssumeRoleWithWebIdentity"),
         resources=(arn(plan, "iam", "", "role/*"),),
     )
-    return (ours, tokens) if name == "sts" else (ours,)
+    return (same_account, tokens) if name == "sts" else (same_account,)

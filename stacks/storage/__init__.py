@@ -1,1 +1,1 @@
-"""S3 buckets and EFS file systems, their policies and copies."""
+"""S3 buckets with replication, and EFS file systems, with their policies."""

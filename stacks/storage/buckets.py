@@ -1,4 +1,4 @@
-"""What a bucket lets go of by itself: broken uploads, old versions, and objects past their days."""
+"""S3 buckets of stores: lifecycle, encryption, access policy, and replication to other regions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -35,26 +35,26 @@ from pulumi_aws.s3.bucket_server_side_encryption_configuration import (
 from pulumi_aws.s3.bucket_versioning import BucketVersioning, BucketVersioningInitArgs
 
 from bedplate.plan.fleet import BucketPlan, FleetPlan
-from stacks.identity.policy import Errand, Statement, arn, bucket_arn, policy, service_role
-from stacks.identity.roles import data_kinds, through_key
-from stacks.network.transit import Side
-from stacks.options import inside, kept, named
-from stacks.storage.files import only_by_tls
+from stacks.identity.policy import ServiceRole, Statement, arn, bucket_arn, declare_service_role, policy
+from stacks.identity.roles import allow_key_use, kinds_with_bucket_access
+from stacks.network.transit import RegionStack
+from stacks.options import child_options, name_tag, retained_options
+from stacks.storage.files import require_tls
 
 UPLOAD_DAYS = 7
 OLD_VERSION_DAYS = 30
 
 
-def expiry_rules(expire_days: int | None) -> list[BucketLifecycleConfigurationRuleArgs]:
-    """Return a bucket's lifecycle rules; objects expire only where the fleet file says when."""
-    return [_tidy()] if expire_days is None else [_tidy(), _expire(expire_days)]
+def lifecycle_rules(expire_days: int | None) -> list[BucketLifecycleConfigurationRuleArgs]:
+    """Return the lifecycle rules of a bucket; objects expire only if the fleet file sets a time."""
+    return [_cleanup_rule()] if expire_days is None else [_cleanup_rule(), _expiry_rule(expire_days)]
 
 
-def _tidy() -> BucketLifecycleConfigurationRuleArgs:
+def _cleanup_rule() -> BucketLifecycleConfigurationRuleArgs:
     return BucketLifecycleConfigurationRuleArgs(
         id="tidy",
         status="Enabled",
-        filter=_everything(),
+        filter=_all_objects(),
         abort_incomplete_multipart_upload=BucketLifecycleConfigurationRuleAbortIncompleteMultipartUploadArgs(
             days_after_initiation=UPLOAD_DAYS
         ),
@@ -64,108 +64,110 @@ def _tidy() -> BucketLifecycleConfigurationRuleArgs:
     )
 
 
-def _expire(days: int) -> BucketLifecycleConfigurationRuleArgs:
+def _expiry_rule(days: int) -> BucketLifecycleConfigurationRuleArgs:
     return BucketLifecycleConfigurationRuleArgs(
         id="expire",
         status="Enabled",
-        filter=_everything(),
+        filter=_all_objects(),
         expiration=BucketLifecycleConfigurationRuleExpirationArgs(days=days),
     )
 
 
-def _everything() -> BucketLifecycleConfigurationRuleFilterArgs:
-    """Return the filter that leaves nothing out; a rule must have one."""
+def _all_objects() -> BucketLifecycleConfigurationRuleFilterArgs:
+    """Return the filter that matches all objects; a rule must have a filter."""
     return BucketLifecycleConfigurationRuleFilterArgs(prefix="")
 
 
-_READ = ("s3:GetObjectVersionAcl", "s3:GetObjectVersionForReplication", "s3:GetObjectVersionTagging")
-_WRITE = ("s3:ReplicateDelete", "s3:ReplicateObject", "s3:ReplicateTags")
+_READ_ACTIONS = ("s3:GetObjectVersionAcl", "s3:GetObjectVersionForReplication", "s3:GetObjectVersionTagging")
+_WRITE_ACTIONS = ("s3:ReplicateDelete", "s3:ReplicateObject", "s3:ReplicateTags")
 
 
-def copies(plan: FleetPlan) -> dict[str, tuple[BucketPlan, ...]]:
-    """Return the buckets of each store that has copies, by its name: the source first."""
-    stores = {bucket.store: [each for each in plan.buckets if each.store == bucket.store] for bucket in plan.buckets}
+def replicated_stores(plan: FleetPlan) -> dict[str, tuple[BucketPlan, ...]]:
+    """Return the buckets of each store in several regions, by store: the source first."""
+    stores = {bucket.store: [other for other in plan.buckets if other.store == bucket.store] for bucket in plan.buckets}
     return {store: tuple(buckets) for store, buckets in stores.items() if len(buckets) > 1}
 
 
-def role_name(plan: FleetPlan) -> str:
-    """Return the name of the role by which S3 copies: known before `shared` makes it."""
+def replication_role_name(plan: FleetPlan) -> str:
+    """Return the name of the replication role: fixed, so `links` needs no output of `shared`."""
     return f"{plan.name}-replication"
 
 
 class ReplicationRole(pulumi.ComponentResource):
-    """A role that S3 takes on for this account's buckets, to read the sources and write the copies."""
+    """The role with which S3 reads source buckets and writes copies."""
 
     def __init__(self, plan: FleetPlan, opts: pulumi.ResourceOptions) -> None:
-        name = role_name(plan)
+        name = replication_role_name(plan)
         super().__init__("bedplate:stacks:ReplicationRole", name, None, opts)
-        errand = Errand(
-            role=name,
+        role = ServiceRole(
+            name=name,
             description=f"S3 copies stores of the fleet {plan.name}",
             service="s3.amazonaws.com",
             sid="BeS3",
-            permissions=copier_permissions(plan),
+            permissions=replication_permissions(plan),
         )
-        service_role(plan, errand, self)
+        declare_service_role(plan, role, self)
         self.register_outputs({})
 
 
-def copier_permissions(plan: FleetPlan) -> Iterator[Statement]:
-    """Yield what S3 may do to copy: to sources and copies by name, to keys by their alias and through S3 alone."""
-    stores = copies(plan).values()
+def replication_permissions(plan: FleetPlan) -> Iterator[Statement]:
+    """Yield the permissions of replication: buckets by name, keys by alias and only through S3."""
+    stores = replicated_stores(plan).values()
     sources = tuple(sorted(bucket_arn(buckets[0].name) for buckets in stores))
     targets = tuple(sorted(f"{bucket_arn(bucket.name)}/*" for buckets in stores for bucket in buckets[1:]))
-    read = tuple(sorted({buckets[0].region for buckets in stores}))
-    written = tuple(sorted({bucket.region for buckets in stores for bucket in buckets[1:]}))
+    source_regions = tuple(sorted({buckets[0].region for buckets in stores}))
+    target_regions = tuple(sorted({bucket.region for buckets in stores for bucket in buckets[1:]}))
     yield Statement(sid="FindSources", actions=("s3:GetReplicationConfiguration", "s3:ListBucket"), resources=sources)
-    yield Statement(sid="ReadSources", actions=_READ, resources=tuple(f"{source}/*" for source in sources))
-    yield Statement(sid="WriteCopies", actions=_WRITE, resources=targets)
-    yield replace(through_key(plan, "s3", read, "data", ("kms:Decrypt",)), sid="OpenSources")
-    yield replace(through_key(plan, "s3", written, "data", ("kms:Encrypt", "kms:GenerateDataKey")), sid="SealCopies")
+    yield Statement(sid="ReadSources", actions=_READ_ACTIONS, resources=tuple(f"{source}/*" for source in sources))
+    yield Statement(sid="WriteCopies", actions=_WRITE_ACTIONS, resources=targets)
+    yield replace(allow_key_use(plan, "s3", source_regions, "data", ("kms:Decrypt",)), sid="OpenSources")
+    yield replace(
+        allow_key_use(plan, "s3", target_regions, "data", ("kms:Encrypt", "kms:GenerateDataKey")), sid="SealCopies"
+    )
 
 
-class StoreCopies(pulumi.ComponentResource):
-    """The rules of a store's source: one for each copy, which mirrors it, deletions too."""
+class StoreReplication(pulumi.ComponentResource):
+    """Replication of a store: one rule for each target bucket, including deletions."""
 
-    def __init__(self, plan: FleetPlan, buckets: tuple[BucketPlan, ...], every: Mapping[str, Side]) -> None:
+    def __init__(self, plan: FleetPlan, buckets: tuple[BucketPlan, ...], stacks: Mapping[str, RegionStack]) -> None:
         source, *targets = buckets
         name = f"{plan.name}-{source.store}"
-        there = pulumi.ResourceOptions(providers=[every[source.region].provider])
-        super().__init__("bedplate:stacks:StoreCopies", name, None, there)
+        options = pulumi.ResourceOptions(providers=[stacks[source.region].provider])
+        super().__init__("bedplate:stacks:StoreReplication", name, None, options)
         args = BucketReplicationConfigArgs(
             bucket=source.name,
-            role=arn(plan, "iam", "", f"role/{role_name(plan)}"),
+            role=arn(plan, "iam", "", f"role/{replication_role_name(plan)}"),
             rules=[
-                _rule(target, every[target.region].output("data_key_arn"), rank)
-                for rank, target in enumerate(targets, start=1)
+                _rule(target, stacks[target.region].output("data_key_arn"), priority)
+                for priority, target in enumerate(targets, start=1)
             ],
         )
-        BucketReplicationConfig(name, args, inside(self))
+        BucketReplicationConfig(name, args, child_options(self))
         self.register_outputs({})
 
 
-def _rule(target: BucketPlan, key_arn: pulumi.Output[str], rank: int) -> BucketReplicationConfigRuleArgs:
-    """Return the rule that copies everything to a bucket; ranks only have to differ, for no two share a target."""
-    seal = BucketReplicationConfigRuleDestinationEncryptionConfigurationArgs(replica_kms_key_id=key_arn)
-    ciphered = BucketReplicationConfigRuleSourceSelectionCriteriaSseKmsEncryptedObjectsArgs(status="Enabled")
+def _rule(target: BucketPlan, key_arn: pulumi.Output[str], priority: int) -> BucketReplicationConfigRuleArgs:
+    """Return the rule that copies all objects to a bucket; priorities must differ, their order has no effect."""
+    encryption = BucketReplicationConfigRuleDestinationEncryptionConfigurationArgs(replica_kms_key_id=key_arn)
+    encrypted_objects = BucketReplicationConfigRuleSourceSelectionCriteriaSseKmsEncryptedObjectsArgs(status="Enabled")
     return BucketReplicationConfigRuleArgs(
         id=target.region,
-        priority=rank,
+        priority=priority,
         status="Enabled",
         filter=BucketReplicationConfigRuleFilterArgs(prefix=""),
         delete_marker_replication=BucketReplicationConfigRuleDeleteMarkerReplicationArgs(status="Enabled"),
         source_selection_criteria=BucketReplicationConfigRuleSourceSelectionCriteriaArgs(
-            sse_kms_encrypted_objects=ciphered
+            sse_kms_encrypted_objects=encrypted_objects
         ),
         destination=BucketReplicationConfigRuleDestinationArgs(
-            bucket=bucket_arn(target.name), encryption_configuration=seal
+            bucket=bucket_arn(target.name), encryption_configuration=encryption
         ),
     )
 
 
-# Patterns, for a refusal is to hold for what S3 adds later too.
-_READING = ("s3:GetObject*",)
-_WRITING = (
+# Patterns, so that the deny statements include future actions of S3.
+_READ_PATTERNS = ("s3:GetObject*",)
+_WRITE_PATTERNS = (
     "s3:AbortMultipartUpload",
     "s3:DeleteObject*",
     "s3:ObjectOwnerOverrideToBucketOwner",
@@ -173,32 +175,36 @@ _WRITING = (
     "s3:Replicate*",
     "s3:RestoreObject",
 )
-# AWS Backup's own, by which it copies a bucket and brings it back where the account asks for that.
+# The default role of AWS Backup, which reads and restores buckets.
 # Source: AWS Backup developer guide, default service role.
-_BACKUP = "role/service-role/AWSBackupDefaultServiceRole"
+_BACKUP_ROLE = "role/service-role/AWSBackupDefaultServiceRole"
 
 
 def bucket_policy(plan: FleetPlan, bucket: BucketPlan) -> str:
     """Return the JSON text of a bucket's policy."""
-    return policy(*only_by_tls(bucket.name), *only_for(plan, bucket))
+    return policy(*require_tls(bucket.name), *restrict_access(plan, bucket))
 
 
-def only_for(plan: FleetPlan, bucket: BucketPlan) -> tuple[Statement, Statement]:
-    """Return what keeps a bucket's objects to the fleet's roles; readers read, and write nothing."""
-    ours = (*(f"role/{plan.name}-{kind}" for kind in data_kinds(plan)), *_copier(plan, bucket), _BACKUP)
-    roles = tuple(sorted(arn(plan, "iam", "", name) for name in ours))
+def restrict_access(plan: FleetPlan, bucket: BucketPlan) -> tuple[Statement, Statement]:
+    """Deny objects to all principals but the roles of the fleet; readers may only read."""
+    role_names = (
+        *(f"role/{plan.name}-{kind}" for kind in kinds_with_bucket_access(plan)),
+        *_replication_role(plan, bucket),
+        _BACKUP_ROLE,
+    )
+    roles = tuple(sorted(arn(plan, "iam", "", name) for name in role_names))
     return (
-        _refuse("ReadByFleetAlone", bucket, _READING, tuple(sorted({*roles, *bucket.readers}))),
-        _refuse("WriteByFleetAlone", bucket, _WRITING, roles),
+        _deny_others("ReadByFleetAlone", bucket, _READ_PATTERNS, tuple(sorted({*roles, *bucket.readers}))),
+        _deny_others("WriteByFleetAlone", bucket, _WRITE_PATTERNS, roles),
     )
 
 
-def _copier(plan: FleetPlan, bucket: BucketPlan) -> tuple[str, ...]:
-    return (f"role/{role_name(plan)}",) if bucket.store in copies(plan) else ()
+def _replication_role(plan: FleetPlan, bucket: BucketPlan) -> tuple[str, ...]:
+    return (f"role/{replication_role_name(plan)}",) if bucket.store in replicated_stores(plan) else ()
 
 
-def _refuse(sid: str, bucket: BucketPlan, actions: tuple[str, ...], roles: tuple[str, ...]) -> Statement:
-    """Refuse everybody but the roles; services of AWS act for somebody, and are judged by that."""
+def _deny_others(sid: str, bucket: BucketPlan, actions: tuple[str, ...], roles: tuple[str, ...]) -> Statement:
+    """Deny actions to all principals except the roles; AWS services are checked as the principal they act for."""
     return Statement(
         sid=sid,
         effect="Deny",
@@ -213,7 +219,7 @@ def _refuse(sid: str, bucket: BucketPlan, actions: tuple[str, ...], roles: tuple
 
 
 class StoreBucket(pulumi.ComponentResource):
-    """A private, encrypted, versioned bucket; it and its guards outlive their stack, for data stays in it."""
+    """A private, encrypted, versioned bucket. The bucket and its settings are retained when the stack is destroyed."""
 
     name: pulumi.Output[str]
 
@@ -222,14 +228,16 @@ class StoreBucket(pulumi.ComponentResource):
     ) -> None:
         self._label = f"{plan.name}-{bucket.store}"
         super().__init__("bedplate:stacks:StoreBucket", self._label, None, opts)
-        self.name = Bucket(self._label, BucketArgs(bucket=bucket.name, tags=named(bucket.name)), kept(self)).id
-        self._shut(bucket_policy(plan, bucket))
+        self.name = Bucket(
+            self._label, BucketArgs(bucket=bucket.name, tags=name_tag(bucket.name)), retained_options(self)
+        ).id
+        self._restrict(bucket_policy(plan, bucket))
         self._encrypt(key_arn)
         self._keep_versions(bucket)
         self.register_outputs({"name": self.name})
 
-    def _shut(self, policy: str) -> None:
-        """Refuse the public, and whom the policy refuses; it waits, for S3 takes one such change at a time."""
+    def _restrict(self, policy: str) -> None:
+        """Block public access and put the policy, one after the other: S3 refuses concurrent changes of these."""
         block = BucketPublicAccessBlockArgs(
             bucket=self.name,
             block_public_acls=True,
@@ -237,13 +245,13 @@ class StoreBucket(pulumi.ComponentResource):
             ignore_public_acls=True,
             restrict_public_buckets=True,
         )
-        shut = BucketPublicAccessBlock(self._label, block, kept(self))
+        access_block = BucketPublicAccessBlock(self._label, block, retained_options(self))
         owner = BucketOwnershipControlsArgs(
             bucket=self.name, rule=BucketOwnershipControlsRuleArgs(object_ownership="BucketOwnerEnforced")
         )
-        BucketOwnershipControls(self._label, owner, kept(self))
+        BucketOwnershipControls(self._label, owner, retained_options(self))
         args = BucketPolicyArgs(bucket=self.name, policy=policy)
-        BucketPolicy(self._label, args, kept(self, after=(shut,)))
+        BucketPolicy(self._label, args, retained_options(self, after=(access_block,)))
 
     def _encrypt(self, key_arn: pulumi.Output[str]) -> None:
         by_key = BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs(
@@ -253,15 +261,15 @@ class StoreBucket(pulumi.ComponentResource):
             apply_server_side_encryption_by_default=by_key, bucket_key_enabled=True
         )
         args = BucketServerSideEncryptionConfigurationInitArgs(bucket=self.name, rules=[rule])
-        BucketServerSideEncryptionConfiguration(self._label, args, kept(self))
+        BucketServerSideEncryptionConfiguration(self._label, args, retained_options(self))
 
     def _keep_versions(self, bucket: BucketPlan) -> None:
-        """Keep old versions, for a while: rules about them count only once versioning is on."""
+        """Keep old versions for a limited time; lifecycle rules for versions need versioning first."""
         enabled = BucketVersioningVersioningConfigurationArgs(status="Enabled")
         versioning = BucketVersioning(
             self._label,
             BucketVersioningInitArgs(bucket=self.name, versioning_configuration=enabled),
-            kept(self),
+            retained_options(self),
         )
-        expiry = BucketLifecycleConfigurationArgs(bucket=self.name, rules=expiry_rules(bucket.expire_days))
-        BucketLifecycleConfiguration(self._label, expiry, kept(self, after=(versioning,)))
+        expiry = BucketLifecycleConfigurationArgs(bucket=self.name, rules=lifecycle_rules(bucket.expire_days))
+        BucketLifecycleConfiguration(self._label, expiry, retained_options(self, after=(versioning,)))

@@ -1,4 +1,4 @@
-"""The policies of buckets and file systems that shut out clear text and old TLS."""
+"""EFS file systems with mount targets, policy and backups; and the policies that require TLS, for S3 too."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,42 +12,42 @@ from pulumi_aws.efs.mount_target import MountTarget, MountTargetArgs
 
 from bedplate.plan.fleet import FilesPlan, FleetPlan
 from stacks.identity.policy import Conditions, Statement, bucket_arn, policy
-from stacks.options import inside, kept, named
+from stacks.options import child_options, name_tag, retained_options
 
 OLDEST_TLS = "1.2"
 
 
-def only_by_tls(bucket: str) -> tuple[Statement, Statement]:
-    """Return what makes a bucket's policy refuse all but TLS 1.2 or newer."""
+def require_tls(bucket: str) -> tuple[Statement, Statement]:
+    """Return the statements that deny access to a bucket without TLS 1.2 or newer."""
     return (
         _deny(bucket, "RefuseClearText", {"Bool": {"aws:SecureTransport": ("false",)}}),
         _deny(bucket, "RefuseOldTls", {"NumericLessThan": {"s3:TlsVersion": (OLDEST_TLS,)}}),
     )
 
 
-def mounts_only_by_tls(system_arn: str) -> str:
-    """Return the policy of a file system that whoever reaches a mount target of it mounts, and nobody in clear text.
+def mount_policy(system_arn: str) -> str:
+    """Return the policy of a file system: any client of a mount target may mount it, only with TLS.
 
-    Any policy takes the place of EFS's own, which lets everybody in: what it does not allow is refused. Root stays
-    root, for nodes make the homes of people. Source: EFS user guide, "Using IAM to control file system data access".
+    A policy replaces the default of EFS, which allows everything. Root access is allowed because nodes create home
+    directories. Source: EFS user guide, "Using IAM to control file system data access".
     """
-    everybody, whole = {"AWS": ("*",)}, (system_arn,)
-    mounting = Statement(
+    all_principals, resources = {"AWS": ("*",)}, (system_arn,)
+    allow = Statement(
         sid="MountFromTheNetwork",
-        principals=everybody,
+        principals=all_principals,
         actions=tuple(f"elasticfilesystem:Client{right}" for right in ("Mount", "RootAccess", "Write")),
-        resources=whole,
+        resources=resources,
         conditions={"Bool": {"elasticfilesystem:AccessedViaMountTarget": ("true",)}},
     )
-    refusal = Statement(
+    deny = Statement(
         sid="RefuseClearText",
         effect="Deny",
-        principals=everybody,
+        principals=all_principals,
         actions=("*",),
-        resources=whole,
+        resources=resources,
         conditions={"Bool": {"aws:SecureTransport": ("false",)}},
     )
-    return policy(mounting, refusal)
+    return policy(allow, deny)
 
 
 def _deny(bucket: str, sid: str, conditions: Conditions) -> Statement:
@@ -61,56 +61,60 @@ def _deny(bucket: str, sid: str, conditions: Conditions) -> Statement:
     )
 
 
-class FilesGuard(pulumi.ComponentResource):
-    """A policy that refuses clear text, and daily copies."""
+class FileSystemPolicies(pulumi.ComponentResource):
+    """The policy of a file system, which requires TLS, and its daily backups."""
 
     def __init__(self, name: str, system: FileSystem, opts: pulumi.ResourceOptions) -> None:
-        super().__init__("bedplate:stacks:FilesGuard", name, None, opts)
-        policy = FileSystemPolicyArgs(file_system_id=system.id, policy=system.arn.apply(mounts_only_by_tls))
-        FileSystemPolicy(name, policy, kept(self))
-        copies = BackupPolicyBackupPolicyArgs(status="ENABLED")
-        BackupPolicy(name, BackupPolicyArgs(file_system_id=system.id, backup_policy=copies), kept(self))
+        super().__init__("bedplate:stacks:FileSystemPolicies", name, None, opts)
+        policy = FileSystemPolicyArgs(file_system_id=system.id, policy=system.arn.apply(mount_policy))
+        FileSystemPolicy(name, policy, retained_options(self))
+        backups = BackupPolicyBackupPolicyArgs(status="ENABLED")
+        BackupPolicy(name, BackupPolicyArgs(file_system_id=system.id, backup_policy=backups), retained_options(self))
         self.register_outputs({})
 
 
 @dataclass(frozen=True, slots=True)
-class FilesParts:
-    """What a file system is made with: its key, its mount targets' group, and node subnets by zone."""
+class FileSystemInputs:
+    """The resources that a file system depends on: key, security group, and node subnets by zone."""
 
     key_arn: pulumi.Output[str]
     security_group_id: pulumi.Output[str]
     subnet_ids: Mapping[str, pulumi.Output[str]]
 
 
-class SharedFiles(pulumi.ComponentResource):
-    """A file system that nodes mount, encrypted by the region's data key; it outlives its stack."""
+class SharedFileSystem(pulumi.ComponentResource):
+    """A file system encrypted with the data key of the region, with a mount target in each zone; retained."""
 
     system_id: pulumi.Output[str]
     dns_name: pulumi.Output[str]
     addresses: list[pulumi.Output[str]]
 
-    def __init__(self, plan: FleetPlan, files: FilesPlan, parts: FilesParts, opts: pulumi.ResourceOptions) -> None:
+    def __init__(
+        self, plan: FleetPlan, files: FilesPlan, inputs: FileSystemInputs, opts: pulumi.ResourceOptions
+    ) -> None:
         name = f"{plan.name}-{files.store}"
-        super().__init__("bedplate:stacks:SharedFiles", name, None, opts)
-        system = FileSystem(name, _file_system(name, parts.key_arn), kept(self))
+        super().__init__("bedplate:stacks:SharedFileSystem", name, None, opts)
+        system = FileSystem(name, _file_system(name, inputs.key_arn), retained_options(self))
         self.system_id, self.dns_name = system.id, system.dns_name
-        FilesGuard(name, system, inside(self))
+        FileSystemPolicies(name, system, child_options(self))
         self.addresses = [
-            self._target(f"{name}-{zone}", system, subnet_id, parts) for zone, subnet_id in parts.subnet_ids.items()
+            self._target(f"{name}-{zone}", system, subnet_id, inputs) for zone, subnet_id in inputs.subnet_ids.items()
         ]
         self.register_outputs({"system_id": self.system_id, "dns_name": self.dns_name})
 
     @property
-    def told(self) -> dict[str, object]:
-        """What a region's stack exports of it: all that a mount needs."""
+    def outputs(self) -> dict[str, object]:
+        """The outputs of the region's stack about the file system."""
         return {"id": self.system_id, "dns_name": self.dns_name, "addresses": self.addresses}
 
     def _target(
-        self, name: str, system: FileSystem, subnet_id: pulumi.Output[str], parts: FilesParts
+        self, name: str, system: FileSystem, subnet_id: pulumi.Output[str], inputs: FileSystemInputs
     ) -> pulumi.Output[str]:
-        """Make the mount target of a zone, and return its address."""
-        args = MountTargetArgs(file_system_id=system.id, subnet_id=subnet_id, security_groups=[parts.security_group_id])
-        return MountTarget(name, args, inside(self)).ip_address
+        """Declare the mount target of a zone; return its address."""
+        args = MountTargetArgs(
+            file_system_id=system.id, subnet_id=subnet_id, security_groups=[inputs.security_group_id]
+        )
+        return MountTarget(name, args, child_options(self)).ip_address
 
 
 def _file_system(name: str, key_arn: pulumi.Output[str]) -> FileSystemArgs:
@@ -123,5 +127,5 @@ def _file_system(name: str, key_arn: pulumi.Output[str]) -> FileSystemArgs:
             FileSystemLifecyclePolicyArgs(transition_to_ia="AFTER_30_DAYS"),
             FileSystemLifecyclePolicyArgs(transition_to_primary_storage_class="AFTER_1_ACCESS"),
         ],
-        tags=named(name),
+        tags=name_tag(name),
     )

@@ -1,1 +1,1 @@
-"""VPN connections between AWS and the gateways of sites, and between regions."""
+"""Site-to-site VPN connections of AWS, and the peering of regions by their VPN gateways."""

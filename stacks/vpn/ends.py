@@ -1,11 +1,12 @@
-"""AWS's end of a region's tunnels: the region's transit gateway, or a virtual private gateway where it has none."""
+"""Gateways of AWS for VPN connections with sites, and the peering of regions by their VPN gateways.
+
+A VPN connection ends at the transit gateway of the region, or at a virtual private gateway if there is none.
+"""
 
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_aws.ec2.route import Route as Ec2Route
 from pulumi_aws.ec2.route import Route as VpcRoute
-from pulumi_aws.ec2.route import RouteArgs as Ec2RouteArgs
 from pulumi_aws.ec2.route import RouteArgs as VpcRouteArgs
 from pulumi_aws.ec2.vpn_connection import VpnConnection
 from pulumi_aws.ec2.vpn_gateway import VpnGateway, VpnGatewayArgs
@@ -17,13 +18,13 @@ from bedplate.plan.firewall import joined_rules
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.links import behind, has_transit
 from bedplate.plan.nodes import IKE
-from stacks.network.transit import Side
-from stacks.options import named, output_of
+from stacks.network.transit import RegionStack
+from stacks.options import name_tag, output_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VpnGateways:
-    """The gateway that a VPN connection ends at: one of the two."""
+    """The gateway of a VPN connection: one of the two."""
 
     transit: pulumi.Output[str] | None = None
     private: pulumi.Output[str] | None = None
@@ -31,53 +32,53 @@ class VpnGateways:
 
 @dataclass(frozen=True, slots=True)
 class TransitEnd:
-    """A transit gateway, which leads to a site by its own table; VPC tables lead to it already."""
+    """A transit gateway as the end of VPN connections; the routes from the VPC to it exist already."""
 
-    side: Side
+    stack: RegionStack
 
     @property
     def gateways(self) -> VpnGateways:
-        """What a VPN connection names as AWS's end."""
-        return VpnGateways(transit=self.side.output("transit_gateway_id"))
+        """The gateway arguments of a VPN connection."""
+        return VpnGateways(transit=self.stack.output("transit_gateway_id"))
 
-    def lead(self, plan: FleetPlan, site: str, connection: VpnConnection, parent: pulumi.Resource) -> None:
-        """Route to the site what is for it, and by the gateway's own table what comes from it."""
-        name, inside = f"{plan.name}-{self.side.name}", self.side.inside(parent)
-        table_id, attachment_id = self.side.output("transit_table_id"), connection.transit_gateway_attachment_id
-        by_table = RouteTableAssociationArgs(
+    def declare_routes(self, plan: FleetPlan, site: str, connection: VpnConnection, parent: pulumi.Resource) -> None:
+        """Associate the connection with the table of the gateway, and route the blocks of the site to it."""
+        name, options = f"{plan.name}-{self.stack.name}", self.stack.child_options(parent)
+        table_id, attachment_id = self.stack.output("transit_table_id"), connection.transit_gateway_attachment_id
+        association = RouteTableAssociationArgs(
             transit_gateway_attachment_id=attachment_id, transit_gateway_route_table_id=table_id
         )
-        RouteTableAssociation(f"{name}-from-site-{site}", by_table, inside)
-        for each in behind(plan, site):
+        RouteTableAssociation(f"{name}-from-site-{site}", association, options)
+        for destination in behind(plan, site):
             args = RouteArgs(
-                destination_cidr_block=str(each.block),
+                destination_cidr_block=str(destination.block),
                 transit_gateway_route_table_id=table_id,
                 transit_gateway_attachment_id=attachment_id,
             )
-            Route(f"{name}-to-{each.name}", args, inside)
+            Route(f"{name}-to-{destination.name}", args, options)
 
 
 @dataclass(frozen=True, slots=True)
 class PrivateEnd:
-    """A virtual private gateway on the region's VPC, which every table of the region leads to."""
+    """A virtual private gateway as the end of VPN connections, with routes in every table of the region."""
 
-    side: Side
+    stack: RegionStack
     gateway: VpnGateway
 
     @property
     def gateways(self) -> VpnGateways:
-        """What a VPN connection names as AWS's end."""
+        """The gateway arguments of a VPN connection."""
         return VpnGateways(private=self.gateway.id)
 
-    def lead(self, plan: FleetPlan, site: str, connection: VpnConnection, parent: pulumi.Resource) -> None:
-        """Route to the gateway what is for the site: its declared blocks, whatever it announces."""
-        for each in behind(plan, site):
-            for table, table_id in sorted(self.side.table_ids.items()):
+    def declare_routes(self, plan: FleetPlan, site: str, connection: VpnConnection, parent: pulumi.Resource) -> None:
+        """Route the planned blocks of the site to the gateway; routes announced by BGP are not used."""
+        for destination in behind(plan, site):
+            for table, table_id in sorted(self.stack.table_ids.items()):
                 args = VpcRouteArgs(
-                    route_table_id=table_id, destination_cidr_block=str(each.block), gateway_id=self.gateway.id
+                    route_table_id=table_id, destination_cidr_block=str(destination.block), gateway_id=self.gateway.id
                 )
-                name = f"{plan.name}-{self.side.name}-{table}-to-{each.name}"
-                VpcRoute(name, args, self.side.inside(parent, after=(connection,)))
+                name = f"{plan.name}-{self.stack.name}-{table}-to-{destination.name}"
+                VpcRoute(name, args, self.stack.child_options(parent, after=(connection,)))
 
 
 VpnEnd = TransitEnd | PrivateEnd
@@ -88,83 +89,87 @@ class PrivateGateway(pulumi.ComponentResource):
 
     gateway: VpnGateway
 
-    def __init__(self, plan: FleetPlan, side: Side) -> None:
-        name = f"{plan.name}-{side.name}"
+    def __init__(self, plan: FleetPlan, stack: RegionStack) -> None:
+        name = f"{plan.name}-{stack.name}"
         super().__init__("bedplate:stacks:PrivateGateway", name)
-        args = VpnGatewayArgs(vpc_id=side.output("vpc_id"), tags=named(name))
-        self.gateway = VpnGateway(name, args, side.inside(self))
+        args = VpnGatewayArgs(vpc_id=stack.output("vpc_id"), tags=name_tag(name))
+        self.gateway = VpnGateway(name, args, stack.child_options(self))
         self.register_outputs({"gateway_id": self.gateway.id})
 
 
-def vpn_end(plan: FleetPlan, side: Side) -> VpnEnd:
-    """Return AWS's end of a region's tunnels; where that is a gateway of its own, declare it."""
-    return TransitEnd(side) if has_transit(plan) else PrivateEnd(side, PrivateGateway(plan, side).gateway)
+def aws_end(plan: FleetPlan, stack: RegionStack) -> VpnEnd:
+    """Return the end of VPN connections in a region; declare a virtual private gateway without transit gateways."""
+    return TransitEnd(stack) if has_transit(plan) else PrivateEnd(stack, PrivateGateway(plan, stack).gateway)
 
 
-_ALL = "-1"  # every protocol, every port
+_ALL_PROTOCOLS = "-1"  # every protocol, every port
 
 
-class JoinedGateway(pulumi.ComponentResource):
-    """A region's gateway as far as it is joined to any other: it takes from nodes what it is to carry."""
+class PeeredGateway(pulumi.ComponentResource):
+    """The VPN gateway of a region that is peered with others; it accepts packets of nodes to forward them."""
 
-    side: Side
+    stack: RegionStack
     public_ip: pulumi.Output[str]
     interface_id: pulumi.Output[str]
     group_id: pulumi.Output[str]
 
-    def __init__(self, plan: FleetPlan, side: Side) -> None:
-        name = f"{plan.name}-{side.name}-laptops"
-        super().__init__("bedplate:stacks:JoinedGateway", name)
-        told: pulumi.Output[dict[str, str]] = output_of(side.stack, "laptop_gateway")
-        self.side = side
-        self.public_ip, self.interface_id, self.group_id = told["public_ip"], told["interface_id"], told["group_id"]
-        for rule in joined_rules(side.region):
+    def __init__(self, plan: FleetPlan, stack: RegionStack) -> None:
+        name = f"{plan.name}-{stack.name}-laptops"
+        super().__init__("bedplate:stacks:PeeredGateway", name)
+        outputs: pulumi.Output[dict[str, str]] = output_of(stack.reference, "laptop_gateway")
+        self.stack = stack
+        self.public_ip, self.interface_id, self.group_id = (
+            outputs["public_ip"],
+            outputs["interface_id"],
+            outputs["group_id"],
+        )
+        for rule in joined_rules(stack.region):
             args = SecurityGroupIngressRuleArgs(
                 security_group_id=self.group_id,
-                ip_protocol=_ALL,
+                ip_protocol=_ALL_PROTOCOLS,
                 cidr_ipv4=str(rule.block),
                 description=rule.about,
-                tags=named(f"{name}-{rule.name}"),
+                tags=name_tag(f"{name}-{rule.name}"),
             )
-            SecurityGroupIngressRule(f"{name}-{rule.name}", args, side.inside(self))
+            SecurityGroupIngressRule(f"{name}-{rule.name}", args, stack.child_options(self))
         self.register_outputs({})
 
 
-class GatewayLink(pulumi.ComponentResource):
-    """Two regions, joined by their gateways: each lets the other's IKE in, and leads to it what is for the other."""
+class GatewayPeering(pulumi.ComponentResource):
+    """The peering of two regions by their gateways: IKE from each other, and routes to each other."""
 
-    def __init__(self, plan: FleetPlan, near: JoinedGateway, far: JoinedGateway) -> None:
-        super().__init__("bedplate:stacks:GatewayLink", f"{plan.name}-{near.side.name}-{far.side.name}")
+    def __init__(self, plan: FleetPlan, first: PeeredGateway, second: PeeredGateway) -> None:
+        super().__init__("bedplate:stacks:GatewayPeering", f"{plan.name}-{first.stack.name}-{second.stack.name}")
         self._plan = plan
-        for here, there in ((near, far), (far, near)):
-            self._route(here, there, self._doors(here, there))
+        for local, remote in ((first, second), (second, first)):
+            self._route(local, remote, self._ike_rules(local, remote))
         self.register_outputs({})
 
-    def _doors(self, here: JoinedGateway, there: JoinedGateway) -> tuple[pulumi.Resource, ...]:
-        """Open IKE to the other gateway's address alone; ESP comes within it, for both addresses are translated."""
-        return tuple(self._door(here, there, port) for port in IKE)
+    def _ike_rules(self, local: PeeredGateway, remote: PeeredGateway) -> tuple[pulumi.Resource, ...]:
+        """Allow IKE from the address of the other gateway; ESP is inside UDP because of NAT on both sides."""
+        return tuple(self._ike_rule(local, remote, port) for port in IKE)
 
-    def _door(self, here: JoinedGateway, there: JoinedGateway, port: int) -> SecurityGroupIngressRule:
-        name = f"{self._plan.name}-{here.side.name}-laptops-ike-{port}-from-{there.side.name}"
+    def _ike_rule(self, local: PeeredGateway, remote: PeeredGateway, port: int) -> SecurityGroupIngressRule:
+        name = f"{self._plan.name}-{local.stack.name}-laptops-ike-{port}-from-{remote.stack.name}"
         args = SecurityGroupIngressRuleArgs(
-            security_group_id=here.group_id,
+            security_group_id=local.group_id,
             ip_protocol="udp",
             from_port=port,
             to_port=port,
-            cidr_ipv4=there.public_ip.apply(lambda address: f"{address}/32"),
-            description=f"IKE from the gateway in {there.side.name}",
-            tags=named(name),
+            cidr_ipv4=remote.public_ip.apply(lambda address: f"{address}/32"),
+            description=f"IKE from the gateway in {remote.stack.name}",
+            tags=name_tag(name),
         )
-        return SecurityGroupIngressRule(name, args, here.side.inside(self))
+        return SecurityGroupIngressRule(name, args, local.stack.child_options(self))
 
-    def _route(self, here: JoinedGateway, there: JoinedGateway, doors: tuple[pulumi.Resource, ...]) -> None:
-        """Lead to the gateway here what is for the other region; routes wait for the doors to the gateway there."""
-        for each in behind(self._plan, there.side.name):
-            for table, table_id in sorted(here.side.table_ids.items()):
-                args = Ec2RouteArgs(
+    def _route(self, local: PeeredGateway, remote: PeeredGateway, ike_rules: tuple[pulumi.Resource, ...]) -> None:
+        """Route the blocks of the remote region to the local gateway, after the IKE rules exist."""
+        for destination in behind(self._plan, remote.stack.name):
+            for table, table_id in sorted(local.stack.table_ids.items()):
+                args = VpcRouteArgs(
                     route_table_id=table_id,
-                    destination_cidr_block=str(each.block),
-                    network_interface_id=here.interface_id,
+                    destination_cidr_block=str(destination.block),
+                    network_interface_id=local.interface_id,
                 )
-                name = f"{self._plan.name}-{here.side.name}-{table}-to-{each.name}"
-                Ec2Route(name, args, here.side.inside(self, after=doors))
+                name = f"{self._plan.name}-{local.stack.name}-{table}-to-{destination.name}"
+                VpcRoute(name, args, local.stack.child_options(self, after=ike_rules))

@@ -212,5 +212,5 @@ def test_a_missing_export_names_its_stack(world: World) -> None:
     done = [run(one, world) for one in (partial, stack(reader))][-1]
 
     messages = [(failure.code, failure.message) for failure in done.failures]
-    assert messages == [("InputError", "lab.west does not export zone_id yet\nmake lab.west whole first")]
+    assert messages == [("InputError", "the stack lab.west has no output zone_id yet\ndeploy lab.west first")]
     assert changes(done) == {"note": "create"}

@@ -1,4 +1,4 @@
-"""The first boot's script, run by bash against metadata and endpoints that demand what the real ones do."""
+"""The first boot script, run by bash with fake metadata and AWS endpoints that check requests as AWS does."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +12,7 @@ from bedplate.rehearsal.simulation import Simulation
 from roles.people.accounts import KEYS
 from roles.people.role import SUDOERS
 from stacks.compute.template import first_boot, member_boot
-from stacks.dns.zone import names_grant
+from stacks.dns.zone import registration_permissions
 from stacks.program import administrators
 from tests.testlab.fakes.first_boot import LAB, POOL, Node, Place, boot_place
 
@@ -23,42 +23,42 @@ HOST = "workbench-gpu-{}.us-west-2.lab.internal."
 
 @pytest.fixture
 def place(simulation: Simulation, tmp_path: Path) -> Iterator[Place]:
-    """Give a fleet of no machines."""
-    with boot_place(simulation.region("us-west-2"), tmp_path) as opened:
-        yield opened
+    """Return a fleet without machines."""
+    with boot_place(simulation.region("us-west-2"), tmp_path) as new_place:
+        yield new_place
 
 
-def who(machine: Node) -> tuple[str, ...]:
-    """Return a machine's address, its id and its host key."""
+def record_of(machine: Node) -> tuple[str, ...]:
+    """Return the address, id and host key of a machine."""
     return machine.facts["local-ipv4"], machine.facts["instance-id"], machine.sshfp
 
 
-def test_machines_take_the_lowest_names_that_are_free(place: Place) -> None:
-    """The first is number 1, the second number 2; both report ready."""
+def test_machines_register_the_lowest_unused_names(place: Place) -> None:
+    """The first machine has number 1, the second number 2; both report ready."""
     first, second = place.machine(), place.machine()
 
     booted = [machine.boot(SCRIPT) for machine in (first, second)]
 
     assert [status for status, _ in booted] == [0, 0], booted
-    assert place.names == {HOST.format(1): who(first), HOST.format(2): who(second)}
+    assert place.names == {HOST.format(1): record_of(first), HOST.format(2): record_of(second)}
     assert place.reports == [("lab-workbench-gpu-us-west-2", "ready", "CONTINUE")] * 2
 
 
-def test_machines_that_start_together_share_no_name(place: Place) -> None:
-    """Whoever comes second to a number takes the next."""
+def test_machines_that_start_together_have_different_names(place: Place) -> None:
+    """A machine that loses the race for a number takes the next."""
     machines = [place.machine() for _ in range(3)]
 
     started = [machine.start(SCRIPT) for machine in machines]
-    for each in started:
-        each.communicate(timeout=60)
+    for process in started:
+        process.communicate(timeout=60)
 
-    assert [each.returncode for each in started] == [0, 0, 0]
+    assert [process.returncode for process in started] == [0, 0, 0]
     assert set(place.names) == {HOST.format(number) for number in (1, 2, 3)}
     assert {owner for _, owner, _ in place.names.values()} == {machine.facts["instance-id"] for machine in machines}
 
 
-def test_a_machine_calls_itself_by_its_name(place: Place) -> None:
-    """At the prompt, in its own table of hosts, and after the next start too."""
+def test_a_machine_sets_its_host_name(place: Place) -> None:
+    """With hostnamectl, in /etc/hosts, and preserved after a restart."""
     machine = place.machine()
 
     machine.boot(SCRIPT)
@@ -70,31 +70,31 @@ def test_a_machine_calls_itself_by_its_name(place: Place) -> None:
     assert (machine.root / "etc/cloud/cloud.cfg.d/99-bedplate.cfg").read_text() == "preserve_hostname: true\n"
 
 
-def test_the_name_of_a_machine_that_is_gone_is_taken_over(place: Place) -> None:
-    """It ended without giving its name back; its records change hands in one batch."""
-    gone, stays, new = place.machine(), place.machine(), place.machine()
-    for machine in (gone, stays):
+def test_the_name_of_a_terminated_machine_is_reused(place: Place) -> None:
+    """One batch replaces the records that the terminated machine left."""
+    ended, running, new = place.machine(), place.machine(), place.machine()
+    for machine in (ended, running):
         machine.boot(SCRIPT)
-    place.end(gone)
+    place.end(ended)
 
     status, log = new.boot(SCRIPT)
 
     assert status == 0, log
-    assert place.names == {HOST.format(1): who(new), HOST.format(2): who(stays)}
+    assert place.names == {HOST.format(1): record_of(new), HOST.format(2): record_of(running)}
 
 
-def test_a_second_run_keeps_the_name(place: Place) -> None:
-    """A boot that is run again, as after a lost answer, finds what it has."""
+def test_a_second_run_keeps_the_registered_name(place: Place) -> None:
+    """After a lost response the script finds the name of this machine."""
     machine = place.machine()
 
     booted = [machine.boot(SCRIPT)[0] for _ in range(2)]
 
     assert booted == [0, 0]
-    assert place.names == {HOST.format(1): who(machine)}
+    assert place.names == {HOST.format(1): record_of(machine)}
 
 
-def test_an_address_that_no_machine_wrote_is_left_alone(place: Place) -> None:
-    """Somebody set it by hand, and nothing says that it is free."""
+def test_an_a_record_without_owner_is_not_changed(place: Place) -> None:
+    """A person may have created it."""
     record = {"Name": HOST.format(1), "Type": "A", "TTL": 300, "ResourceRecords": [{"Value": "192.0.2.1"}]}
     batch = {"Changes": [{"Action": "CREATE", "ResourceRecordSet": record}]}
     place.aws.call("route53", "change_resource_record_sets", HostedZoneId=place.zone, ChangeBatch=batch)
@@ -102,21 +102,21 @@ def test_an_address_that_no_machine_wrote_is_left_alone(place: Place) -> None:
 
     machine.boot(SCRIPT)
 
-    assert place.names == {HOST.format(1): ("192.0.2.1", "", ""), HOST.format(2): who(machine)}
+    assert place.names == {HOST.format(1): ("192.0.2.1", "", ""), HOST.format(2): record_of(machine)}
 
 
-def test_a_machine_writes_records_of_the_types_that_it_is_granted(place: Place) -> None:
-    """A type too many in the grant would be a right that nobody uses, one too few would keep every machine down."""
+def test_a_machine_writes_exactly_the_permitted_record_types(place: Place) -> None:
+    """A missing type in the policy would stop every first boot; an extra one would be unused."""
     place.machine().boot(SCRIPT)
 
-    (write,) = (one for one in names_grant(LAB, place.zone) if one.sid == "WriteOwnNames")
+    (write,) = (item for item in registration_permissions(LAB, place.zone) if item.sid == "WriteOwnNames")
     granted = write.conditions["ForAllValues:StringEquals"]["route53:ChangeResourceRecordSetsRecordTypes"]
-    listed = place.aws.call("route53", "list_resource_record_sets", HostedZoneId=place.zone)["ResourceRecordSets"]
-    assert sorted(one["Type"] for one in listed if one["Name"] == HOST.format(1)) == sorted(granted)
+    records = place.aws.call("route53", "list_resource_record_sets", HostedZoneId=place.zone)["ResourceRecordSets"]
+    assert sorted(item["Type"] for item in records if item["Name"] == HOST.format(1)) == sorted(granted)
 
 
-def test_a_host_key_that_nobody_owns_is_left_alone(place: Place) -> None:
-    """Somebody wrote it by hand: it is not deleted, and no machine comes under its name."""
+def test_an_sshfp_record_without_owner_is_not_changed(place: Place) -> None:
+    """It is not deleted, and no machine takes its name."""
     record = {"Name": HOST.format(1), "Type": "SSHFP", "TTL": 300, "ResourceRecords": [{"Value": f"4 2 {'0' * 64}"}]}
     batch = {"Changes": [{"Action": "CREATE", "ResourceRecordSet": record}]}
     place.aws.call("route53", "change_resource_record_sets", HostedZoneId=place.zone, ChangeBatch=batch)
@@ -124,12 +124,12 @@ def test_a_host_key_that_nobody_owns_is_left_alone(place: Place) -> None:
 
     machine.boot(SCRIPT)
 
-    assert place.names == {HOST.format(1): ("", "", f"4 2 {'0' * 64}"), HOST.format(2): who(machine)}
+    assert place.names == {HOST.format(1): ("", "", f"4 2 {'0' * 64}"), HOST.format(2): record_of(machine)}
 
 
 @pytest.mark.parametrize("key", ["", "ssh-rsa AAAAB3NzaC1yc2E= node\n"], ids=["none", "rsa"])
-def test_without_an_ed25519_host_key_a_machine_is_given_up(place: Place, key: str) -> None:
-    """Nobody could tell it from another: it takes no name, and the log says why."""
+def test_a_machine_without_an_ed25519_host_key_is_abandoned(place: Place, key: str) -> None:
+    """Its identity cannot be verified: it takes no name, and the log has the reason."""
     machine = place.machine()
     machine.host_key.write_text(key)
 
@@ -141,22 +141,22 @@ def test_without_an_ed25519_host_key_a_machine_is_given_up(place: Place, key: st
     assert place.reports == [("lab-workbench-gpu-us-west-2", "ready", "ABANDON")]
 
 
-def test_without_a_free_name_a_machine_is_given_up(place: Place) -> None:
-    """The group's maximum is reached: the log says so, and the group is told to end it."""
-    only = replace(POOL, max=1)
-    alone = first_boot(replace(LAB, pools=(only,)), only)
-    place.machine().boot(alone)
+def test_a_machine_without_an_unused_name_is_abandoned(place: Place) -> None:
+    """With all names in use the log has the reason, and the hook is completed with ABANDON."""
+    pool = replace(POOL, max=1)
+    script = first_boot(replace(LAB, pools=(pool,)), pool)
+    place.machine().boot(script)
 
-    status, log = place.machine().boot(alone)
+    status, log = place.machine().boot(script)
 
     assert status == 1
-    assert "all 1 names of workbench-gpu in us-west-2.lab.internal belong to machines that are still there" in log
-    assert "claim_name failed (1): this machine is given up" in log
+    assert "all 1 names of workbench-gpu in us-west-2.lab.internal belong to existing machines" in log
+    assert "claim_name failed (1): terminating this machine" in log
     assert place.reports[-1] == ("lab-workbench-gpu-us-west-2", "ready", "ABANDON")
 
 
-def test_a_refusal_is_told_in_the_log_and_secrets_are_not(place: Place) -> None:
-    """Whoever reads the console sees what AWS said, and no key."""
+def test_the_log_contains_api_errors_and_no_secrets(place: Place) -> None:
+    """The console log has the error of AWS, and no key."""
     place.door.deaf.add("DescribeInstances")
     place.machine().boot(SCRIPT)
 
@@ -168,22 +168,22 @@ def test_a_refusal_is_told_in_the_log_and_secrets_are_not(place: Place) -> None:
     assert not [key for key in (place.door.keys.secret_key, place.door.keys.token) if key in log]
 
 
-def test_a_leaving_machine_gives_its_name_back(place: Place) -> None:
-    """Once its group ends it, its records go, no others, and the group need not wait any longer."""
-    leaves, stays = place.machine(), place.machine()
-    for machine in (leaves, stays):
+def test_a_terminating_machine_releases_its_name(place: Place) -> None:
+    """Its records are deleted, no others, and the drained hook is completed."""
+    leaving, running = place.machine(), place.machine()
+    for machine in (leaving, running):
         machine.boot(SCRIPT)
-    leaves.facts["autoscaling/target-lifecycle-state"] = "Terminated"
+    leaving.facts["autoscaling/target-lifecycle-state"] = "Terminated"
 
-    status, log = leaves.boot(SCRIPT, "give_back_name")
+    status, log = leaving.boot(SCRIPT, "give_back_name")
 
     assert status == 0, log
-    assert place.names == {HOST.format(2): who(stays)}
+    assert place.names == {HOST.format(2): record_of(running)}
     assert place.reports[-1] == ("lab-workbench-gpu-us-west-2", "drained", "CONTINUE")
 
 
-def test_the_end_is_watched_by_a_service_that_runs_the_same_script(place: Place) -> None:
-    """It starts with every boot, and runs the one step."""
+def test_a_service_runs_the_script_at_termination(place: Place) -> None:
+    """It is enabled, and runs only the step give_back_name."""
     machine = place.machine()
 
     machine.boot(SCRIPT)
@@ -194,8 +194,8 @@ def test_the_end_is_watched_by_a_service_that_runs_the_same_script(place: Place)
     assert machine.noted[-1] == "systemctl enable --now --no-block bedplate-end.service"
 
 
-def test_a_worker_keeps_the_name_that_ec2_gave_it(place: Place) -> None:
-    """The cloud controller knows it by no other; it asks for no name, and reports ready."""
+def test_a_worker_keeps_its_ec2_name(place: Place) -> None:
+    """The cloud controller requires it; the worker registers no name, and reports ready."""
     machine = place.machine()
 
     status, log = machine.boot(first_boot(LAB, WORKER))
@@ -207,13 +207,15 @@ def test_a_worker_keeps_the_name_that_ec2_gave_it(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "formatted", "ready"), [(0, False, True), (2, True, True), (8, False, False)], ids=["data", "blank", "?"]
+    ("blkid_status", "formatted", "ready"),
+    [(0, False, True), (2, True, True), (8, False, False)],
+    ids=["data", "blank", "?"],
 )
-def test_a_member_mounts_its_volume(place: Place, found: int, *, formatted: bool, ready: bool) -> None:
-    """A blank one is formatted, one with data never is, and one that cannot be read stops everything."""
+def test_a_member_mounts_its_volume(place: Place, blkid_status: int, *, formatted: bool, ready: bool) -> None:
+    """A blank volume is formatted, one with data is not, an unreadable one stops the boot."""
     assert LAB.control_plane
     machine = place.machine()
-    machine.command("blkid", f"exit {found}")
+    machine.command("blkid", f"exit {blkid_status}")
     zone = f"{place.aws.region}a"
     volume = place.aws.call("ec2", "create_volume", AvailabilityZone=zone, Size=32, VolumeType="gp3")["VolumeId"]
     device = machine.root / f"dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{volume.replace('-', '')}"
@@ -226,11 +228,11 @@ def test_a_member_mounts_its_volume(place: Place, found: int, *, formatted: bool
     assert (f"mount {machine.root}/var/lib/etcd" in machine.noted) is ready
     assert place.reports == [("lab-control-1", "ready", "CONTINUE" if ready else "ABANDON")]
     (state,) = place.aws.call("ec2", "describe_volumes", VolumeIds=[volume])["Volumes"]
-    assert [one["InstanceId"] for one in state["Attachments"]] == [machine.facts["instance-id"]]
+    assert [attachment["InstanceId"] for attachment in state["Attachments"]] == [machine.facts["instance-id"]]
 
 
 def test_etcd_never_starts_on_the_root_disk(place: Place) -> None:
-    """Boot waits for the volume, kubelet and containerd start after its mount, and the directory below is immutable."""
+    """Boot waits for the volume, kubelet and containerd start after its mount, and the mount point is immutable."""
     assert LAB.control_plane
     machine = place.machine()
     machine.command("blkid", "exit 0")
@@ -251,8 +253,8 @@ def test_etcd_never_starts_on_the_root_disk(place: Place) -> None:
     assert machine.noted == [f"chattr +i {folder}", "systemctl daemon-reload", f"mount {folder}"]
 
 
-def test_only_what_is_signed_is_answered(place: Place) -> None:
-    """The stand-in refuses a signature that is a digit off, so that what passes it is signed well."""
+def test_the_fake_endpoint_verifies_signatures(place: Place) -> None:
+    """It refuses a wrong signature, so accepted requests are signed correctly."""
     machine = place.machine()
     key = machine.facts["iam/security-credentials/node"]
     machine.facts["iam/security-credentials/node"] = key.replace(place.door.keys.secret_key, "0" * 40)
@@ -265,49 +267,49 @@ def test_only_what_is_signed_is_answered(place: Place) -> None:
 
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
-OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJp0bDmcH2ZKkXlPGrRCxKqFZbZ2G6jvYlUFfEyH0Bqw"
+OTHER_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJp0bDmcH2ZKkXlPGrRCxKqFZbZ2G6jvYlUFfEyH0Bqw"
 PEOPLE = Accounts(
     (
-        Account("ada", 20000, admin=True, keys=(f"{KEY} ada@laptop, the one at home", OTHER)),
-        Account("grace", 20001, admin=False, keys=(OTHER,)),
+        Account("ada", 20000, admin=True, keys=(f"{KEY} ada@laptop, the one at home", OTHER_KEY)),
+        Account("grace", 20001, admin=False, keys=(OTHER_KEY,)),
         Account("edsger", 20002, admin=True, keys=(KEY,)),
     )
 )
 
 
 @pytest.fixture
-def first_boot_admins_place(simulation: Simulation, tmp_path: Path) -> Iterator[Place]:
-    """Give a fleet of no machines, whose administrators are ada and edsger."""
-    with boot_place(simulation.region("us-west-2"), tmp_path) as opened:
-        opened.tell("admins", administrators(PEOPLE))
-        yield opened
+def admin_place(simulation: Simulation, tmp_path: Path) -> Iterator[Place]:
+    """Return a fleet without machines; its administrators are ada and edsger."""
+    with boot_place(simulation.region("us-west-2"), tmp_path) as new_place:
+        new_place.tell("admins", administrators(PEOPLE))
+        yield new_place
 
 
 def _text(machine: Node, path: str) -> str:
     return (machine.root / path.removeprefix("/")).read_text()
 
 
-def test_administrators_log_in_and_become_root(first_boot_admins_place: Place) -> None:
-    """Accounts, keys and rights lie where the roles keep them, which go on from there and let go whoever leaves."""
-    machine = first_boot_admins_place.machine()
+def test_administrators_have_accounts_keys_and_sudo(admin_place: Place) -> None:
+    """Accounts, keys and sudo rules are in the files of the roles, which manage them later."""
+    machine = admin_place.machine()
 
     status, log = machine.boot(SCRIPT)
 
     assert status == 0, log
-    # In this folder no account ever comes about, so that the second key asks for ada's again.
-    made = list(dict.fromkeys(call for call in machine.noted if call.startswith(("groupadd", "useradd"))))
-    assert [call.split()[-1] for call in made] == ["ada", "ada", "edsger", "edsger"]
-    assert "useradd --uid 20000 --gid 20000 --home-dir /home/ada --no-create-home" in made[1]
-    assert _text(machine, f"{KEYS}/ada").splitlines() == [KEY, OTHER]
+    # The fake useradd creates no account, so the second key of ada calls it again.
+    calls = list(dict.fromkeys(call for call in machine.noted if call.startswith(("groupadd", "useradd"))))
+    assert [call.split()[-1] for call in calls] == ["ada", "ada", "edsger", "edsger"]
+    assert "useradd --uid 20000 --gid 20000 --home-dir /home/ada --no-create-home" in calls[1]
+    assert _text(machine, f"{KEYS}/ada").splitlines() == [KEY, OTHER_KEY]
     assert _text(machine, f"{KEYS}/edsger").splitlines() == [KEY]
     rights = [line for line in _text(machine, SUDOERS).splitlines() if line]
     assert rights == [f"{name} ALL=(ALL:ALL) NOPASSWD: ALL" for name in ("ada", "edsger")]
     assert "systemctl try-reload-or-restart ssh.service" in machine.noted
 
 
-def test_nobody_else_is_let_in(first_boot_admins_place: Place) -> None:
-    """Grace has an account once a role has made it, and no rights by then either."""
-    machine = first_boot_admins_place.machine()
+def test_other_people_have_no_access(admin_place: Place) -> None:
+    """Only the role `people` creates the account of grace."""
+    machine = admin_place.machine()
 
     machine.boot(SCRIPT)
 
@@ -315,26 +317,26 @@ def test_nobody_else_is_let_in(first_boot_admins_place: Place) -> None:
     assert "grace" not in _text(machine, SUDOERS)
 
 
-def test_a_second_run_changes_nothing(first_boot_admins_place: Place) -> None:
-    """Keys are not written twice, and settings that are there stay."""
-    machine = first_boot_admins_place.machine()
+def test_a_second_run_keeps_keys_and_settings(admin_place: Place) -> None:
+    """Keys are not duplicated, and existing settings stay."""
+    machine = admin_place.machine()
     machine.boot(SCRIPT)
     drop_in = machine.root / "etc/ssh/sshd_config.d/00-bedplate.conf"
-    first = drop_in.read_text()
+    original = drop_in.read_text()
     drop_in.write_text("# as the roles have it\n")
 
     status, log = machine.boot(SCRIPT)
 
     assert status == 0, log
-    assert first == f"AuthorizedKeysFile .ssh/authorized_keys {KEYS}/%u\n"
+    assert original == f"AuthorizedKeysFile .ssh/authorized_keys {KEYS}/%u\n"
     assert drop_in.read_text() == "# as the roles have it\n"
-    assert _text(machine, f"{KEYS}/ada").splitlines() == [KEY, OTHER]
+    assert _text(machine, f"{KEYS}/ada").splitlines() == [KEY, OTHER_KEY]
 
 
-def test_a_fleet_without_administrators_lets_nobody_in(first_boot_admins_place: Place) -> None:
-    """The machine starts all the same: sessions of Systems Manager are another way."""
-    first_boot_admins_place.tell("admins", administrators(NO_ACCOUNTS))
-    machine = first_boot_admins_place.machine()
+def test_a_fleet_without_administrators_has_no_logins(admin_place: Place) -> None:
+    """The machine starts; Session Manager is another way to log in."""
+    admin_place.tell("admins", administrators(NO_ACCOUNTS))
+    machine = admin_place.machine()
 
     status, log = machine.boot(SCRIPT)
 
@@ -343,23 +345,23 @@ def test_a_fleet_without_administrators_lets_nobody_in(first_boot_admins_place: 
     assert not [call for call in machine.noted if call.startswith("useradd")]
 
 
-def test_a_machine_that_nobody_could_configure_is_given_up(first_boot_admins_place: Place) -> None:
-    """Not to be told who administers it is a fault, which its group mends by another machine."""
-    first_boot_admins_place.door.deaf.add("AmazonSSM.GetParameter")
-    machine = first_boot_admins_place.machine()
+def test_a_machine_that_cannot_read_its_administrators_is_abandoned(admin_place: Place) -> None:
+    """Its group replaces it."""
+    admin_place.door.deaf.add("AmazonSSM.GetParameter")
+    machine = admin_place.machine()
 
     status, log = machine.boot(first_boot(LAB, next(pool for pool in LAB.pools if pool.use.value == "kubernetes")))
 
     assert status == 1
-    assert "nobody tells who the administrators are" in log
-    assert first_boot_admins_place.reports[-1][2] == "ABANDON"
+    assert "cannot read the parameter admins" in log
+    assert admin_place.reports[-1][2] == "ABANDON"
 
 
-def test_more_keys_than_a_parameter_takes_are_refused() -> None:
-    """Before AWS does, and with what to change."""
-    crowd = Accounts(tuple(replace(PEOPLE.people[0], name=f"ada{number}") for number in range(30)))
+def test_keys_larger_than_a_parameter_are_refused() -> None:
+    """The error says which keys are shorter."""
+    accounts = Accounts(tuple(replace(PEOPLE.people[0], name=f"ada{number}") for number in range(30)))
 
-    with pytest.raises(InputError, match="a parameter takes 4,096") as refused:
-        administrators(crowd)
+    with pytest.raises(InputError, match="at most 4,096 are allowed") as refused:
+        administrators(accounts)
 
     assert "Ed25519" in refused.value.fix

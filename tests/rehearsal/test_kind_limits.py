@@ -1,27 +1,33 @@
-"""Limits of the network's kinds that moto does not know: each draws a complaint where a specimen draws none."""
+"""Network kinds report invalid inputs before a call, refuse to delete what is in use, and check launch templates."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.simulation import Simulation, running
+from bedplate.rehearsal.simulation import Simulation
 from bedplate.rehearsal.state import Refusal
 from bedplate.rehearsal.wire import UNKNOWN
 from tests.testlab.kinds.links import ssh_from, vpn
 from tests.testlab.kinds.network import NETWORK
 from tests.testlab.kinds.refused_network import used_address
-from tests.testlab.kinds.world import IMAGE, Specimen, World, fresh
+from tests.testlab.kinds.world import IMAGE, KindFixture, World, fresh
 
-SPECIMENS = {each.token.rpartition(":")[2]: each for each in reversed(NETWORK)}
-# Its namesake in another package comes first.
-SPECIMENS["TransitRoute"] = next(each for each in NETWORK if each.token.startswith("aws:ec2transitgateway/route:"))
+FIXTURES = {fixture.token.rpartition(":")[2]: fixture for fixture in reversed(NETWORK)}
+# `aws:ec2/route` has the same short name and comes first.
+FIXTURES["TransitRoute"] = next(
+    fixture for fixture in NETWORK if fixture.token.startswith("aws:ec2transitgateway/route:")
+)
+GROUP = KINDS["aws:autoscaling/group:Group"]
+TEMPLATE = KINDS["aws:ec2/launchTemplate:LaunchTemplate"]
+PLACEMENT_GROUP = KINDS["aws:ec2/placementGroup:PlacementGroup"]
+SPOT = {"onDemandPercentageAboveBaseCapacity": 0, "spotAllocationStrategy": "price-capacity-optimized"}
 ALL_OPEN = {"protocol": "-1", "fromPort": 0, "toPort": 0, "cidrBlocks": ["0.0.0.0/0"]}
 
-# Kind, what spoils the specimen's inputs, and the input that the complaint names.
-DEFECTS: tuple[tuple[str, dict[str, Any], str], ...] = (
+# Kind, invalid inputs that replace valid ones, and the input that the error names.
+INVALID: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("Subnet", {"cidrBlock": "10.20.8.0/29"}, "cidrBlock"),
     ("Subnet", {"cidrBlock": "10.0.0.0/15"}, "cidrBlock"),
     ("Subnet", {"cidrBlock": "10.20.8.1/24"}, "cidrBlock"),
@@ -126,95 +132,95 @@ DEFECTS: tuple[tuple[str, dict[str, Any], str], ...] = (
 
 
 @pytest.fixture(scope="module")
-def inputs_of(simulation: Simulation) -> dict[str, dict[str, Any]]:
-    """Return good inputs of each kind, made once: complaints are about words, not about what exists."""
-    return {name: _good(each, World(simulation.region("us-west-2"))) for name, each in SPECIMENS.items()}
+def valid_inputs(simulation: Simulation) -> dict[str, dict[str, Any]]:
+    """Return valid inputs of each kind, created once per file."""
+    return {name: _valid_inputs(fixture, World(simulation.region("us-west-2"))) for name, fixture in FIXTURES.items()}
 
 
-def _good(specimen: Specimen, world: World) -> dict[str, Any]:
-    return {**KINDS[specimen.token].defaults, **specimen.inputs_in(world)}
+def _valid_inputs(fixture: KindFixture, world: World) -> dict[str, Any]:
+    return {**KINDS[fixture.token].defaults, **fixture.inputs_in(world)}
 
 
-@pytest.mark.parametrize(("name", "spoiled", "key"), DEFECTS, ids=lambda value: str(value)[:60])
-def test_what_aws_refuses_draws_a_complaint(
+@pytest.mark.parametrize(("name", "changes", "key"), INVALID, ids=lambda value: str(value)[:60])
+def test_an_invalid_input_is_reported(
     name: str,
-    spoiled: dict[str, Any],
+    changes: dict[str, Any],
     key: str,
-    inputs_of: dict[str, dict[str, Any]],
+    valid_inputs: dict[str, dict[str, Any]],
     simulation: Simulation,
 ) -> None:
-    """One wrong input is named, where the same inputs without it pass."""
-    kind, aws = KINDS[SPECIMENS[name].token], simulation.region("us-west-2")
-    good = inputs_of[name]
+    """The error names the invalid input; the same inputs without it are valid."""
+    kind, aws = KINDS[FIXTURES[name].token], simulation.region("us-west-2")
+    valid = valid_inputs[name]
 
-    complaints = list(kind.complaints(aws, {**good, **spoiled}))
+    errors = list(kind.complaints(aws, {**valid, **changes}))
 
-    assert key in {each.key for each in complaints}
-    assert all(each.reason for each in complaints)
-    assert list(kind.complaints(aws, good)) == []
-
-
-def test_a_complaint_about_a_key_keeps_it_secret(simulation: Simulation) -> None:
-    """A preshared key is never told back, not even a wrong one."""
-    kind = KINDS[SPECIMENS["VpnConnection"].token]
-
-    complaints = list(kind.complaints(simulation.region("us-west-2"), {"tunnel1PresharedKey": "0hush"}))
-
-    assert complaints
-    assert not any("hush" in each.reason for each in complaints)
+    assert key in {error.key for error in errors}
+    assert all(error.reason for error in errors)
+    assert list(kind.complaints(aws, valid)) == []
 
 
-def holds_interface(world: World) -> None:
-    """Put an interface into the world's subnet and group."""
+def test_an_error_about_a_preshared_key_does_not_show_it(simulation: Simulation) -> None:
+    """Messages never contain a preshared key, not even an invalid one."""
+    kind = KINDS[FIXTURES["VpnConnection"].token]
+
+    errors = list(kind.complaints(simulation.region("us-west-2"), {"tunnel1PresharedKey": "0hush"}))
+
+    assert errors
+    assert not any("hush" in error.reason for error in errors)
+
+
+def create_interface(world: World) -> None:
+    """Create an interface in the subnet and security group."""
     assert world.interface
 
 
-def names_group(world: World) -> None:
-    """Let a rule of another group name the world's group."""
+def refer_to_group(world: World) -> None:
+    """Create a rule in another group that refers to the group."""
     pairs = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": world.group}]}]
     world.aws.call("ec2", "authorize_security_group_ingress", GroupId=world.other_group, IpPermissions=pairs)
 
 
-def takes_address(world: World) -> None:
-    """Let an interface take the world's address."""
+def use_address(world: World) -> None:
+    """Associate the address with an interface."""
     used_address(world)
 
 
-def holds_connection(world: World) -> None:
-    """Make a VPN connection of the world's customer gateway."""
+def create_connection(world: World) -> None:
+    """Create a VPN connection of the customer gateway."""
     KINDS["aws:ec2/vpnConnection:VpnConnection"].create(world.aws, vpn(world))
 
 
-# Kind, the part of the world that is to go, what holds it, and AWS's code.
-HELD: tuple[tuple[str, str, Callable[[World], None], str], ...] = (
-    ("aws:ec2/subnet:Subnet", "subnet", holds_interface, "DependencyViolation"),
-    ("aws:ec2/securityGroup:SecurityGroup", "group", holds_interface, "DependencyViolation"),
-    ("aws:ec2/securityGroup:SecurityGroup", "group", names_group, "DependencyViolation"),
-    ("aws:ec2/eip:Eip", "address", takes_address, "InvalidIPAddress.InUse"),
-    ("aws:ec2/customerGateway:CustomerGateway", "customer_gateway", holds_connection, "IncorrectState"),
+# Type, the part of the world to delete, what uses it, and the error code of AWS.
+IN_USE: tuple[tuple[str, str, Callable[[World], None], str], ...] = (
+    ("aws:ec2/subnet:Subnet", "subnet", create_interface, "DependencyViolation"),
+    ("aws:ec2/securityGroup:SecurityGroup", "group", create_interface, "DependencyViolation"),
+    ("aws:ec2/securityGroup:SecurityGroup", "group", refer_to_group, "DependencyViolation"),
+    ("aws:ec2/eip:Eip", "address", use_address, "InvalidIPAddress.InUse"),
+    ("aws:ec2/customerGateway:CustomerGateway", "customer_gateway", create_connection, "IncorrectState"),
 )
 
 
-@pytest.mark.parametrize(("token", "part", "hold", "code"), HELD)
-def test_what_is_in_use_is_not_deleted(
-    token: str, part: str, hold: Callable[[World], None], code: str, world: World
+@pytest.mark.parametrize(("token", "part", "use", "code"), IN_USE)
+def test_a_resource_in_use_cannot_be_deleted(
+    token: str, part: str, use: Callable[[World], None], code: str, world: World
 ) -> None:
-    """AWS keeps what something else depends on, and lets it go once nothing does."""
-    kind, free, ident = KINDS[token], World(world.aws), getattr(world, part)
-    hold(world)
+    """AWS refuses to delete a resource that another one depends on, and deletes it otherwise."""
+    kind, unused, ident = KINDS[token], World(world.aws), getattr(world, part)
+    use(world)
 
     with pytest.raises(Refusal) as refused:
         kind.delete(world.aws, ident, schema.outputs(token))
 
     assert refused.value.code == code
-    kind.delete(free.aws, getattr(free, part), schema.outputs(token))
+    kind.delete(unused.aws, getattr(unused, part), schema.outputs(token))
 
 
-def test_interfaces_of_terminated_instances_hold_nothing(world: World) -> None:
-    """AWS deletes a terminated instance's interface; moto keeps it, and it must not keep its subnet."""
+def test_interfaces_of_terminated_instances_block_no_deletion(world: World) -> None:
+    """AWS deletes the interface of a terminated instance. moto keeps it, and it must not block its subnet."""
     image = world.aws.call("ec2", "describe_images")["Images"][0]["ImageId"]
-    placed = {"SubnetId": world.subnet, "SecurityGroupIds": [world.group]}
-    run = world.aws.call("ec2", "run_instances", ImageId=image, MinCount=1, MaxCount=1, **placed)
+    placement = {"SubnetId": world.subnet, "SecurityGroupIds": [world.group]}
+    run = world.aws.call("ec2", "run_instances", ImageId=image, MinCount=1, MaxCount=1, **placement)
     world.aws.call("ec2", "terminate_instances", InstanceIds=[run["Instances"][0]["InstanceId"]])
 
     for token, ident in (
@@ -226,27 +232,27 @@ def test_interfaces_of_terminated_instances_hold_nothing(world: World) -> None:
             KINDS[token].read(world.aws, ident, {})
 
 
-def test_one_endpoint_of_a_network_answers_to_a_services_name(world: World) -> None:
-    """A second one is refused, unless it leaves the name alone or serves something else."""
+def test_a_vpc_has_one_endpoint_with_the_private_name_of_a_service(world: World) -> None:
+    """A second one is refused, unless it has no private DNS name or another service."""
     kind = KINDS["aws:ec2/vpcEndpoint:VpcEndpoint"]
-    asked = {"vpcId": world.vpc, "vpcEndpointType": "Interface", "serviceName": world.service("ssm")}
-    kind.create(world.aws, {**asked, "privateDnsEnabled": True})
+    inputs = {"vpcId": world.vpc, "vpcEndpointType": "Interface", "serviceName": world.service("ssm")}
+    kind.create(world.aws, {**inputs, "privateDnsEnabled": True})
 
     with pytest.raises(Refusal, match="conflicting DNS domain") as refused:
-        kind.create(world.aws, {**asked, "privateDnsEnabled": True})
+        kind.create(world.aws, {**inputs, "privateDnsEnabled": True})
 
     assert (refused.value.code, refused.value.key) == ("InvalidParameter", "privateDnsEnabled")
-    kind.create(world.aws, {**asked, "privateDnsEnabled": False})
-    kind.create(world.aws, {**asked, "serviceName": world.service("sts"), "privateDnsEnabled": True})
+    kind.create(world.aws, {**inputs, "privateDnsEnabled": False})
+    kind.create(world.aws, {**inputs, "serviceName": world.service("sts"), "privateDnsEnabled": True})
 
 
-def test_an_interface_of_its_own_outlives_the_machine_that_took_it_over(world: World) -> None:
-    """It is free again when the machine ends, holds its subnet as before, and can be deleted."""
+def test_an_existing_interface_outlives_the_instance_that_used_it(world: World) -> None:
+    """After the instance it is unused, still blocks its subnet, and can be deleted."""
     image = world.aws.call("ec2", "describe_images")["Images"][0]["ImageId"]
     interface, token = KINDS["aws:ec2/networkInterface:NetworkInterface"], "aws:ec2/subnet:Subnet"
     ident = interface.create(world.aws, {"subnetId": world.subnet})
-    taken = [{"DeviceIndex": 0, "NetworkInterfaceId": ident}]
-    run = world.aws.call("ec2", "run_instances", ImageId=image, MinCount=1, MaxCount=1, NetworkInterfaces=taken)
+    interfaces = [{"DeviceIndex": 0, "NetworkInterfaceId": ident}]
+    run = world.aws.call("ec2", "run_instances", ImageId=image, MinCount=1, MaxCount=1, NetworkInterfaces=interfaces)
     with pytest.raises(Refusal):
         interface.delete(world.aws, ident, {})
 
@@ -258,168 +264,181 @@ def test_an_interface_of_its_own_outlives_the_machine_that_took_it_over(world: W
     KINDS[token].delete(world.aws, world.subnet, schema.outputs(token))
 
 
-GROUP = KINDS["aws:autoscaling/group:Group"]
-TEMPLATE = KINDS["aws:ec2/launchTemplate:LaunchTemplate"]
-NEAR = KINDS["aws:ec2/placementGroup:PlacementGroup"]
-SPOT = {"onDemandPercentageAboveBaseCapacity": 0, "spotAllocationStrategy": "price-capacity-optimized"}
-
-
-def _nic(card: int, device: int, kind: str = "efa-only") -> dict[str, Any]:
+def _interface_block(card: int, device: int, kind: str = "efa-only") -> dict[str, Any]:
     return {"networkCardIndex": card, "deviceIndex": device, "interfaceType": kind}
 
 
-def _made(world: World, types: tuple[str, ...], launch: dict[str, Any], **group: Any) -> str:  # noqa: ANN401
-    """Make a template and a group of it in the world's first subnet; return the group's name."""
+def _create_group(world: World, types: tuple[str, ...], launch: dict[str, Any], **group: Any) -> str:  # noqa: ANN401
+    """Create a template and a group from it in the first subnet; return the name of the group."""
     inputs = {"name": fresh("start"), "imageId": IMAGE, "instanceType": types[0], **launch}
     ident = TEMPLATE.create(world.aws, inputs)
-    one = {"launchTemplate": {"id": ident, "version": "1"}}
-    several = {
+    single = {"launchTemplate": {"id": ident, "version": "1"}}
+    mixed = {
         "mixedInstancesPolicy": {
             "instancesDistribution": group.pop("spread", {}),
             "launchTemplate": {
                 "launchTemplateSpecification": {"launchTemplateId": ident, "version": "1"},
-                "overrides": [{"instanceType": each} for each in types],
+                "overrides": [{"instanceType": name} for name in types],
             },
         }
     }
-    asked = {"name": fresh("pool"), "minSize": 0, "maxSize": 4, "vpcZoneIdentifiers": [world.subnet], **group}
-    return GROUP.create(world.aws, {**GROUP.defaults, **asked, **(one if len(types) == 1 else several)})
+    settings = {"name": fresh("pool"), "minSize": 0, "maxSize": 4, "vpcZoneIdentifiers": [world.subnet], **group}
+    return GROUP.create(world.aws, {**GROUP.defaults, **settings, **(single if len(types) == 1 else mixed)})
 
 
-def _near(world: World) -> str:
-    return NEAR.create(world.aws, {"name": fresh("near"), "strategy": "cluster"})
+def _create_placement_group(world: World) -> str:
+    return PLACEMENT_GROUP.create(world.aws, {"name": fresh("near"), "strategy": "cluster"})
 
 
 @pytest.mark.parametrize(
-    ("types", "nics", "told"),
+    ("types", "interfaces", "message"),
     [
-        (("p4d.24xlarge",), [_nic(0, 0, "interface"), _nic(0, 1), _nic(1, 0), _nic(2, 0), _nic(3, 0)], ""),
-        (("g5.12xlarge", "g5.24xlarge"), [_nic(0, 0, "efa")], ""),
-        (("p4d.24xlarge",), [_nic(0, 0, "interface"), _nic(4, 0)], "p4d.24xlarge has no network card 4"),
+        (
+            ("p4d.24xlarge",),
+            [
+                _interface_block(0, 0, "interface"),
+                _interface_block(0, 1),
+                _interface_block(1, 0),
+                _interface_block(2, 0),
+                _interface_block(3, 0),
+            ],
+            "",
+        ),
+        (("g5.12xlarge", "g5.24xlarge"), [_interface_block(0, 0, "efa")], ""),
+        (
+            ("p4d.24xlarge",),
+            [_interface_block(0, 0, "interface"), _interface_block(4, 0)],
+            "p4d.24xlarge has no network card 4",
+        ),
         (
             ("p5.48xlarge",),
-            [_nic(0, 0, "interface"), _nic(1, 2)],
-            "takes 2 interfaces, with device indexes from 0 to 1",
+            [_interface_block(0, 0, "interface"), _interface_block(1, 2)],
+            "allows 2 interfaces, with device indexes from 0 to 1",
         ),
-        (("c6in.large",), [_nic(0, n, "interface") for n in range(4)], "takes 3 interfaces"),
-        (("m7i.large",), [_nic(0, 0, "efa")], "takes no interface of the type efa"),
-        (("g5.12xlarge", "g5.xlarge"), [_nic(0, 0, "efa")], "the network card 0 of g5.xlarge takes no interface"),
-        (("g5.12xlarge",), [_nic(0, 0, "efa"), _nic(0, 1)], "g5.12xlarge has at most 1 EFA interfaces, not 2"),
+        (("c6in.large",), [_interface_block(0, n, "interface") for n in range(4)], "allows 3 interfaces"),
+        (("m7i.large",), [_interface_block(0, 0, "efa")], "allows no interface of type efa"),
+        (
+            ("g5.12xlarge", "g5.xlarge"),
+            [_interface_block(0, 0, "efa")],
+            "the network card 0 of g5.xlarge allows no interface",
+        ),
+        (
+            ("g5.12xlarge",),
+            [_interface_block(0, 0, "efa"), _interface_block(0, 1)],
+            "g5.12xlarge allows 1 EFA interfaces, not 2",
+        ),
     ],
 )
-def test_interfaces_fit_every_type_of_a_group(
-    types: tuple[str, ...], nics: list[dict[str, Any]], told: str, world: World
+def test_interfaces_must_fit_every_type_of_a_group(
+    types: tuple[str, ...], interfaces: list[dict[str, Any]], message: str, world: World
 ) -> None:
-    """A card that a type lacks, too many on one, or an EFA where there is none: EC2 would start no such machine."""
-    launch = {"networkInterfaces": nics}
+    """EC2 refuses a missing card, too many interfaces on a card, and EFA on a type without it."""
+    launch = {"networkInterfaces": interfaces}
 
-    if told:
-        with pytest.raises(Refusal, match=told):
-            _made(world, types, launch)
+    if message:
+        with pytest.raises(Refusal, match=message):
+            _create_group(world, types, launch)
     else:
-        assert _made(world, types, launch)
+        assert _create_group(world, types, launch)
 
 
 @pytest.mark.parametrize(
-    ("kind", "zones", "told"),
+    ("kind", "zones", "message"),
     [
         ("c7i.large", "a", ""),
-        ("t3.large", "a", "t3.large knows no strategy cluster"),
+        ("t3.large", "a", "t3.large does not support placement strategy cluster"),
         ("c7i.large", "ab", "cannot span us-west-2a, us-west-2b"),
     ],
 )
-@pytest.mark.parametrize("whose", ["template", "group"])
-def test_machines_fit_their_placement_group(kind: str, zones: str, told: str, whose: str, world: World) -> None:
-    """A cluster stands in one zone, and takes no burstable type; whoever names the placement group."""
-    near, subnets = _near(world), [world.subnet, world.other_subnet][: len(zones)]
-    launch = {"placement": {"groupName": near}} if whose == "template" else {}
-    group = {"placementGroup": near} if whose == "group" else {}
+@pytest.mark.parametrize("owner", ["template", "group"])
+def test_instances_must_fit_their_placement_group(
+    kind: str, zones: str, message: str, owner: str, world: World
+) -> None:
+    """A cluster has one zone and no burstable type, whether the template or the group names it."""
+    placement_group, subnets = _create_placement_group(world), [world.subnet, world.other_subnet][: len(zones)]
+    launch = {"placement": {"groupName": placement_group}} if owner == "template" else {}
+    group = {"placementGroup": placement_group} if owner == "group" else {}
 
-    if told:
-        with pytest.raises(Refusal, match=told):
-            _made(world, (kind,), launch, vpcZoneIdentifiers=subnets, **group)
+    if message:
+        with pytest.raises(Refusal, match=message):
+            _create_group(world, (kind,), launch, vpcZoneIdentifiers=subnets, **group)
     else:
-        assert _made(world, (kind,), launch, vpcZoneIdentifiers=subnets, **group)
+        assert _create_group(world, (kind,), launch, vpcZoneIdentifiers=subnets, **group)
 
 
-def test_a_capacity_block_stands_in_no_placement_group(world: World) -> None:
-    """Not by the group's own word either, which the template knows nothing of."""
+def test_a_capacity_block_excludes_a_placement_group(world: World) -> None:
+    """The group may name the placement group instead of the template."""
     launch = {"instanceMarketOptions": {"marketType": "capacity-block"}}
 
-    assert _made(world, ("p4d.24xlarge",), launch)
-    with pytest.raises(Refusal, match="a capacity block takes no placement group"):
-        _made(world, ("p4d.24xlarge",), launch, placementGroup=_near(world))
+    assert _create_group(world, ("p4d.24xlarge",), launch)
+    with pytest.raises(Refusal, match="conflicts with a capacity block"):
+        _create_group(world, ("p4d.24xlarge",), launch, placementGroup=_create_placement_group(world))
 
 
 def test_a_capacity_reservation_excludes_a_placement_group(world: World) -> None:
-    """Unless it was created in the group, EC2 never finds capacity, and the rehearsal creates none there."""
+    """EC2 finds no capacity unless the reservation was created in the group; the rehearsal creates none."""
     target = {"capacityReservationId": "cr-0123456789abcdef0"}
     launch = {"capacityReservationSpecification": {"capacityReservationTarget": target}}
 
-    assert _made(world, ("c7i.large",), launch)
+    assert _create_group(world, ("c7i.large",), launch)
     assert list(TEMPLATE.complaints(world.aws, {"placement": {"groupName": "near"}, **launch}))
-    with pytest.raises(Refusal, match="was not created in the placement group"):
-        _made(world, ("c7i.large",), launch, placementGroup=_near(world))
+    with pytest.raises(Refusal, match="which is not in placement group"):
+        _create_group(world, ("c7i.large",), launch, placementGroup=_create_placement_group(world))
 
 
-def test_a_spot_request_is_tagged_where_there_is_one(world: World) -> None:
-    """On demand, EC2 refuses each launch that tags a request."""
+def test_only_spot_launches_may_tag_spot_requests(world: World) -> None:
+    """EC2 refuses an on-demand launch that tags a spot request."""
     launch = {"tagSpecifications": [{"resourceType": "spot-instances-request", "tags": {"owner": "lab"}}]}
     types = ("c7i.large", "m7i.large")
 
-    assert _made(world, types, launch, spread=SPOT)
-    assert _made(world, ("c7i.large",), {**launch, "instanceMarketOptions": {"marketType": "spot"}})
-    with pytest.raises(Refusal, match="a launch on demand makes none"):
-        _made(world, types, launch, spread={**SPOT, "onDemandPercentageAboveBaseCapacity": 100})
-    with pytest.raises(Refusal, match="a launch on demand makes none"):
-        _made(world, ("c7i.large",), launch)
+    assert _create_group(world, types, launch, spread=SPOT)
+    assert _create_group(world, ("c7i.large",), {**launch, "instanceMarketOptions": {"marketType": "spot"}})
+    with pytest.raises(Refusal, match="which on-demand launches do not have"):
+        _create_group(world, types, launch, spread={**SPOT, "onDemandPercentageAboveBaseCapacity": 100})
+    with pytest.raises(Refusal, match="which on-demand launches do not have"):
+        _create_group(world, ("c7i.large",), launch)
 
 
-def test_what_a_preview_does_not_know_yet_is_passed_over(world: World) -> None:
-    """The name of a placement group that the same program makes is told when it is made."""
+def test_a_placement_group_that_is_unknown_in_a_preview_is_not_checked(world: World) -> None:
+    """A placement group of the same program has a name only once it exists."""
     block = {"instanceMarketOptions": {"marketType": "capacity-block"}}
 
     assert not list(TEMPLATE.complaints(world.aws, {"placement": {"groupName": UNKNOWN}, **block}))
     assert list(TEMPLATE.complaints(world.aws, {"placement": {"groupName": "near"}, **block}))
 
 
-SOUND: dict[str, Any] = {"name": "gate", "minSize": 1, "maxSize": 1, "availabilityZones": ["us-west-2a"]}
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    """Return a world of a simulated AWS of its own: each test gives a template the same name."""
-    with running("111122223333") as simulation:
-        yield World(simulation.region("us-west-2"))
-
-
-def _inputs(world: World, spoiled: dict[str, Any]) -> dict[str, Any]:
+def _interface_group(world: World, changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a group whose template has an existing interface, with some changes."""
+    name = fresh("gateway")
     template = {
-        "name": "gate",
-        "imageId": "resolve:ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
+        "name": name,
+        "imageId": IMAGE,
         "instanceType": "c6in.large",
         "networkInterfaces": [{"deviceIndex": 0, "networkInterfaceId": world.interface}],
     }
     ident = TEMPLATE.create(world.aws, template)
-    return {**GROUP.defaults, **SOUND, "launchTemplate": {"id": ident, "version": "1"}, **spoiled}
+    sizes = {"name": name, "minSize": 1, "maxSize": 1, "availabilityZones": ["us-west-2a"]}
+    return {**GROUP.defaults, **sizes, "launchTemplate": {"id": ident, "version": "1"}, **changes}
 
 
-def test_a_group_of_one_in_the_interfaces_zone_is_taken(world: World) -> None:
-    """The subnet is the interface's own, so the group names the zone alone."""
-    assert GROUP.create(world.aws, _inputs(world, {})) == "gate"
+def test_a_group_of_one_in_the_zone_of_its_interface_is_created(world: World) -> None:
+    """The interface has a subnet, so the group names only the zone."""
+    inputs = _interface_group(world, {})
+
+    assert GROUP.create(world.aws, inputs) == inputs["name"]
 
 
 @pytest.mark.parametrize(
-    ("spoiled", "key"),
+    ("changes", "key"),
     [
         ({"availabilityZones": ["us-west-2b"]}, "availabilityZones"),
         ({"availabilityZones": None, "vpcZoneIdentifiers": ["subnet"]}, "vpcZoneIdentifiers"),
         ({"maxSize": 2}, "maxSize"),
     ],
 )
-def test_a_group_that_does_not_fit_the_interface_is_refused(spoiled: dict[str, Any], key: str, world: World) -> None:
-    """Another zone, subnets of its own, or a second machine: none of them would ever start."""
-    inputs = _inputs(world, spoiled)
+def test_a_group_that_cannot_use_its_interface_is_refused(changes: dict[str, Any], key: str, world: World) -> None:
+    """Another zone, subnets, or a second instance: EC2 would launch nothing."""
+    inputs = _interface_group(world, changes)
     if inputs.get("vpcZoneIdentifiers"):
         inputs["vpcZoneIdentifiers"] = [world.subnet]
 

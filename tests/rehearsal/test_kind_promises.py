@@ -1,4 +1,4 @@
-"""What every resource kind promises, tried on a specimen of each in the simulated AWS."""
+"""What every resource kind promises, tried on a specimen of fixture in the simulated AWS."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,55 +13,57 @@ from bedplate.rehearsal.state import Refusal
 from bedplate.rehearsal.wire import UNKNOWN
 from tests.testlab.kinds.network import NETWORK
 from tests.testlab.kinds.storage import SERVICES
-from tests.testlab.kinds.world import Specimen, World
+from tests.testlab.kinds.world import KindFixture, World
 from tests.testlab.rehearsal.live import census
 
-ALL = (*NETWORK, *SERVICES)
-TAGS = {"Name": "specimen", "fleet": "lab"}
-TAGGABLE = [each for each in ALL if KINDS[each.token].inputs.get("tags") and "tags" not in each.silent]
+FIXTURES = (*NETWORK, *SERVICES)
+TAGS = {"Name": "fixture", "fleet": "lab"}
+TAGGABLE = [
+    fixture for fixture in FIXTURES if KINDS[fixture.token].inputs.get("tags") and "tags" not in fixture.not_returned
+]
 
 
 @pytest.fixture
-def quiet_world(simulation: Simulation) -> World:
-    """Return a fresh world in a region with few others, where counting all that lives is quick."""
+def other_world(simulation: Simulation) -> World:
+    """Return a new world in a region with few resources, where a census is fast."""
     return World(simulation.region("eu-north-1"))
 
 
-def full(specimen: Specimen, world: World) -> dict[str, Any]:
-    """Return the specimen's inputs with what the provider fills in."""
-    return {**KINDS[specimen.token].defaults, **specimen.inputs_in(world)}
+def valid_inputs(fixture: KindFixture, world: World) -> dict[str, Any]:
+    """Return the inputs of a fixture with the defaults of the provider."""
+    return {**KINDS[fixture.token].defaults, **fixture.inputs_in(world)}
 
 
-def leaves(value: object) -> set[str]:
-    """Return the plain values anywhere inside a value, as texts."""
+def flatten(value: object) -> set[str]:
+    """Return all scalar values inside a value, as strings."""
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else None
-    return {str(value)} if inner is None else {leaf for item in inner for leaf in leaves(item)}
+    return {str(value)} if inner is None else {leaf for item in inner for leaf in flatten(item)}
 
 
-def test_every_kind_has_a_specimen() -> None:
-    """A kind that no specimen tries is a promise nobody keeps."""
-    assert {each.token for each in ALL} == set(KINDS)
+def test_every_kind_has_a_fixture() -> None:
+    """A kind without a fixture is not tested."""
+    assert {fixture.token for fixture in FIXTURES} == set(KINDS)
 
 
-@pytest.mark.parametrize("specimen", ALL, ids=str)
-def test_good_inputs_draw_no_complaint(specimen: Specimen, world: World) -> None:
-    """The rules of a kind pass what AWS takes."""
-    complaints = list(KINDS[specimen.token].complaints(world.aws, full(specimen, world)))
+@pytest.mark.parametrize("fixture", FIXTURES, ids=str)
+def test_valid_inputs_have_no_errors(fixture: KindFixture, world: World) -> None:
+    """The checks of a kind accept what AWS accepts."""
+    errors = list(KINDS[fixture.token].complaints(world.aws, valid_inputs(fixture, world)))
 
-    assert complaints == []
+    assert errors == []
 
 
 @pytest.mark.parametrize("token", sorted(KINDS))
-def test_rules_bear_what_a_preview_does_not_know(token: str, world: World) -> None:
-    """In a preview any input may be unknown: the rules pass it over."""
+def test_checks_accept_unknown_values(token: str, world: World) -> None:
+    """In a preview any input may be unknown; checks skip it."""
     inputs = dict.fromkeys(KINDS[token].inputs, UNKNOWN)
 
     list(KINDS[token].complaints(world.aws, inputs))
 
 
 @pytest.mark.parametrize("token", sorted(KINDS))
-def test_inputs_and_outputs_go_by_the_names_of_the_schema(token: str) -> None:
-    """What a kind names in its row is an input, or an output, of the SDK's type."""
+def test_names_of_inputs_and_outputs_are_those_of_the_schema(token: str) -> None:
+    """Every name in a row is an input or output of the SDK class."""
     kind = KINDS[token]
 
     assert set(kind.inputs) <= schema.inputs(token)
@@ -69,46 +71,46 @@ def test_inputs_and_outputs_go_by_the_names_of_the_schema(token: str) -> None:
     assert kind.moves <= schema.outputs(token).keys()
 
 
-@pytest.mark.parametrize("specimen", ALL, ids=str)
-def test_aws_tells_every_input_back(specimen: Specimen, world: World) -> None:
-    """Nothing that a program asks for is dropped: AWS's own description holds it."""
-    kind, inputs = KINDS[specimen.token], full(specimen, world)
+@pytest.mark.parametrize("fixture", FIXTURES, ids=str)
+def test_aws_returns_every_input(fixture: KindFixture, world: World) -> None:
+    """No input is dropped: the description by AWS contains it."""
+    kind, inputs = KINDS[fixture.token], valid_inputs(fixture, world)
 
     ident = kind.create(world.aws, inputs)
 
-    told = leaves(specimen.told(world.aws, ident, inputs))
-    quiet = {*specimen.silent, *kind.defaults}
-    assert leaves([value for key, value in inputs.items() if key not in quiet]) <= told
+    returned = flatten(fixture.read_back(world.aws, ident, inputs))
+    skipped = {*fixture.not_returned, *kind.defaults}
+    assert flatten([value for key, value in inputs.items() if key not in skipped]) <= returned
 
 
-@pytest.mark.parametrize("specimen", ALL, ids=str)
-def test_outputs_are_those_of_the_schema(specimen: Specimen, world: World) -> None:
-    """A program reads the provider's names, never boto3's."""
-    kind, inputs = KINDS[specimen.token], full(specimen, world)
+@pytest.mark.parametrize("fixture", FIXTURES, ids=str)
+def test_outputs_are_those_of_the_schema(fixture: KindFixture, world: World) -> None:
+    """Outputs have the names of the provider, not of boto3."""
+    kind, inputs = KINDS[fixture.token], valid_inputs(fixture, world)
 
     outputs = kind.read(world.aws, kind.create(world.aws, inputs), inputs)
 
-    assert outputs.keys() <= schema.outputs(specimen.token).keys()
-    assert "arn" not in schema.outputs(specimen.token) or outputs.get("arn")
+    assert outputs.keys() <= schema.outputs(fixture.token).keys()
+    assert "arn" not in schema.outputs(fixture.token) or outputs.get("arn")
 
 
-@pytest.mark.parametrize("specimen", ALL, ids=str)
-def test_changes_in_place_show_in_aws(specimen: Specimen, world: World) -> None:
-    """Each input that a kind updates changes what AWS says."""
-    kind, inputs = KINDS[specimen.token], full(specimen, world)
+@pytest.mark.parametrize("fixture", FIXTURES, ids=str)
+def test_updates_change_the_resource_in_aws(fixture: KindFixture, world: World) -> None:
+    """Each input that a kind updates changes the description by AWS."""
+    kind, inputs = KINDS[fixture.token], valid_inputs(fixture, world)
     ident = kind.create(world.aws, inputs)
 
-    for key, value in specimen.changes_in(world).items():
-        before = specimen.told(world.aws, ident, inputs)
+    for key, value in fixture.changes_in(world).items():
+        before = fixture.read_back(world.aws, ident, inputs)
         changed = {**inputs, key: value}
         kind.update(world.aws, ident, inputs, changed)
-        assert specimen.told(world.aws, ident, changed) != before, key
+        assert fixture.read_back(world.aws, ident, changed) != before, key
         inputs = changed
-    assert kind.read(world.aws, ident, inputs).keys() <= schema.outputs(specimen.token).keys()
+    assert kind.read(world.aws, ident, inputs).keys() <= schema.outputs(fixture.token).keys()
 
 
-def test_every_update_is_tried(world: World) -> None:
-    """An input that a kind says it updates is changed by a specimen, or is one that AWS is silent on."""
+def test_every_updatable_input_is_tested(world: World) -> None:
+    """A fixture changes each updatable input, or lists it as not returned by AWS."""
     untried = {
         token: missing for token, kind in KINDS.items() if (missing := _updated(kind.inputs) - _tried(token, world))
     }
@@ -121,33 +123,33 @@ def _updated(inputs: Mapping[str, Change]) -> set[str]:
 
 
 def _tried(token: str, world: World) -> set[str]:
-    ours = [each for each in ALL if each.token == token]
-    return {key for each in ours for key in (*each.changes_in(world), *each.silent)}
+    fixtures = [fixture for fixture in FIXTURES if fixture.token == token]
+    return {key for fixture in fixtures for key in (*fixture.changes_in(world), *fixture.not_returned)}
 
 
-@pytest.mark.parametrize("specimen", TAGGABLE, ids=str)
-def test_tags_come_and_go(specimen: Specimen, world: World) -> None:
-    """Tags are given at the creation, and taken away in place."""
-    kind, inputs = KINDS[specimen.token], full(specimen, world)
+@pytest.mark.parametrize("fixture", TAGGABLE, ids=str)
+def test_tags_are_set_and_removed(fixture: KindFixture, world: World) -> None:
+    """Create sets tags, update changes and removes them."""
+    kind, inputs = KINDS[fixture.token], valid_inputs(fixture, world)
     tagged = {**inputs, "tags": TAGS}
     ident = kind.create(world.aws, tagged)
 
-    before = leaves(specimen.told(world.aws, ident, tagged))
+    before = flatten(fixture.read_back(world.aws, ident, tagged))
     kind.update(world.aws, ident, tagged, {**inputs, "tags": {"Name": "renamed"}})
 
-    after = leaves(specimen.told(world.aws, ident, inputs))
-    assert leaves(TAGS) <= before
+    after = flatten(fixture.read_back(world.aws, ident, inputs))
+    assert flatten(TAGS) <= before
     assert "renamed" in after
-    assert not after & {"specimen", "lab"}
+    assert not after & {"fixture", "lab"}
 
 
-@pytest.mark.parametrize("specimen", [each for each in ALL if not each.adopted], ids=str)
-def test_deleting_leaves_nothing(specimen: Specimen, quiet_world: World) -> None:
-    """What was made is gone, with all that came with it."""
-    kind, aws, inputs = KINDS[specimen.token], quiet_world.aws, full(specimen, quiet_world)
+@pytest.mark.parametrize("fixture", [fixture for fixture in FIXTURES if not fixture.adopted], ids=str)
+def test_delete_removes_everything(fixture: KindFixture, other_world: World) -> None:
+    """Delete removes the resource and all that create added."""
+    kind, aws, inputs = KINDS[fixture.token], other_world.aws, valid_inputs(fixture, other_world)
     before = census(aws)
     ident = kind.create(aws, inputs)
-    outputs = {**schema.outputs(specimen.token), **inputs, **kind.read(aws, ident, inputs)}
+    outputs = {**schema.outputs(fixture.token), **inputs, **kind.read(aws, ident, inputs)}
 
     kind.delete(aws, ident, outputs)
 
@@ -156,13 +158,13 @@ def test_deleting_leaves_nothing(specimen: Specimen, quiet_world: World) -> None
         kind.read(aws, ident, inputs)
 
 
-@pytest.mark.parametrize("specimen", ALL, ids=str)
-def test_nothing_to_change_changes_nothing(specimen: Specimen, world: World) -> None:
-    """An update to the same inputs leaves the resource as it is."""
-    kind, inputs = KINDS[specimen.token], full(specimen, world)
+@pytest.mark.parametrize("fixture", FIXTURES, ids=str)
+def test_an_update_to_the_same_inputs_changes_nothing(fixture: KindFixture, world: World) -> None:
+    """The description by AWS stays the same."""
+    kind, inputs = KINDS[fixture.token], valid_inputs(fixture, world)
     ident = kind.create(world.aws, inputs)
-    before = specimen.told(world.aws, ident, inputs)
+    before = fixture.read_back(world.aws, ident, inputs)
 
     kind.update(world.aws, ident, inputs, inputs)
 
-    assert specimen.told(world.aws, ident, inputs) == before
+    assert fixture.read_back(world.aws, ident, inputs) == before

@@ -1,4 +1,4 @@
-"""What AWS refuses of the network's kinds and moto would let pass, told by AWS's own codes; nothing stays half made."""
+"""Kinds refuse what AWS refuses, with the same error code, and leave nothing behind."""
 
 from base64 import b64encode
 from collections.abc import Callable
@@ -13,37 +13,37 @@ from tests.testlab.kinds import refused_machines, refused_network, refused_servi
 from tests.testlab.kinds import world as services
 from tests.testlab.kinds.network import NETWORK
 from tests.testlab.kinds.storage import SERVICES
-from tests.testlab.kinds.world import Given, Specimen, World
+from tests.testlab.kinds.world import Given, KindFixture, World
 from tests.testlab.rehearsal.live import census
 
 pytestmark = pytest.mark.nightly
 
-SPECIMENS: dict[str, Specimen] = {each.token.rpartition(":")[2]: each for each in reversed(NETWORK)}
-# Types of two packages may have one name: those of transit gateways come last in it, and go by another here.
-SPECIMENS |= {
-    f"Transit{short}": next(each for each in NETWORK if each.token == f"aws:ec2transitgateway/{module}:{name}")
+FIXTURES: dict[str, KindFixture] = {fixture.token.rpartition(":")[2]: fixture for fixture in reversed(NETWORK)}
+# Types of two packages may have the same name: types of transit gateways have the prefix Transit here.
+FIXTURES |= {
+    f"Transit{short}": next(fixture for fixture in NETWORK if fixture.token == f"aws:ec2transitgateway/{module}:{name}")
     for short, module, name in (
         ("Table", "routeTable", "RouteTable"),
         ("Association", "routeTableAssociation", "RouteTableAssociation"),
         ("Route", "route", "Route"),
     )
 }
-SPECIMENS |= {"Interface": next(each for each in NETWORK if each.form == "interface")}
-DEFECTS = (*refused_network.DEFECTS, *refused_network.DEFECTS_TRANSIT_DEFECTS)
+FIXTURES |= {"Interface": next(fixture for fixture in NETWORK if fixture.variant == "interface")}
+REFUSED_NETWORK = (*refused_network.NETWORK_CALLS, *refused_network.TRANSIT_CALLS)
 
 
-def inputs_of(name: str, world: World, spoiled: Given) -> dict[str, Any]:
-    """Return a specimen's inputs with some of them spoiled; what is spoiled to None is left out."""
-    specimen = SPECIMENS[name]
-    good = {**KINDS[specimen.token].defaults, **specimen.inputs_in(world)}
-    bad = spoiled(world) if callable(spoiled) else spoiled
-    return {key: value for key, value in {**good, **bad}.items() if value is not None}
+def changed_inputs(name: str, world: World, changes: Given) -> dict[str, Any]:
+    """Return the inputs of a fixture with changes; a change to None removes the input."""
+    fixture = FIXTURES[name]
+    valid = {**KINDS[fixture.token].defaults, **fixture.inputs_in(world)}
+    invalid = changes(world) if callable(changes) else changes
+    return {key: value for key, value in {**valid, **invalid}.items() if value is not None}
 
 
-@pytest.mark.parametrize(("name", "spoiled", "code"), DEFECTS)
-def test_what_aws_refuses_is_refused_and_leaves_nothing(name: str, spoiled: Given, code: str, world: World) -> None:
-    """A refused create has AWS's code, and all that it had made is gone."""
-    kind, inputs = KINDS[SPECIMENS[name].token], inputs_of(name, world, spoiled)
+@pytest.mark.parametrize(("name", "changes", "code"), REFUSED_NETWORK)
+def test_a_refused_network_resource_leaves_nothing(name: str, changes: Given, code: str, world: World) -> None:
+    """A refused create raises the code of AWS, and deletes what it had created."""
+    kind, inputs = KINDS[FIXTURES[name].token], changed_inputs(name, world, changes)
     before = census(world.aws)
 
     with pytest.raises(Refusal) as refused:
@@ -53,8 +53,8 @@ def test_what_aws_refuses_is_refused_and_leaves_nothing(name: str, spoiled: Give
     assert census(world.aws) == before
 
 
-def test_a_public_nat_gateway_needs_a_way_out(world: World) -> None:
-    """Without an internet gateway in its VPC AWS makes a NAT gateway, and it fails."""
+def test_a_public_nat_gateway_needs_an_internet_gateway(world: World) -> None:
+    """Without one in the VPC, AWS creates the NAT gateway in the state `failed`."""
     kind = KINDS["aws:ec2/natGateway:NatGateway"]
     inputs = {"subnetId": world.subnet, "allocationId": world.address, "connectivityType": "public"}
 
@@ -65,8 +65,8 @@ def test_a_public_nat_gateway_needs_a_way_out(world: World) -> None:
     assert kind.create(world.aws, inputs)
 
 
-COMPLAINTS = (*refused_services.COMPLAINTS, *refused_machines.COMPLAINTS, *refused_services.DEFECTS_POLICIES_COMPLAINTS)
-REFUSALS = (*refused_services.REFUSALS, *refused_machines.REFUSALS, *refused_services.DEFECTS_POLICIES_REFUSALS)
+INVALID_INPUTS = (*refused_services.SERVICE_INPUTS, *refused_machines.MACHINE_INPUTS, *refused_services.POLICY_INPUTS)
+REFUSED_SERVICES = (*refused_services.SERVICE_CALLS, *refused_machines.MACHINE_CALLS, *refused_services.POLICY_CALLS)
 _BUCKET, _GROUP, _TEMPLATE = (
     "aws:s3/bucket:Bucket",
     "aws:autoscaling/group:Group",
@@ -75,28 +75,32 @@ _BUCKET, _GROUP, _TEMPLATE = (
 _SCHEDULE = "aws:autoscaling/schedule:Schedule"
 
 
-def _sound(token: str, world: World) -> dict[str, Any]:
-    """Return the inputs of the first specimen of a kind, with what the provider fills in."""
-    specimen = next(each for each in SERVICES if each.token == token)
-    return {**KINDS[token].defaults, **specimen.inputs_in(world)}
+def _valid_inputs(token: str, world: World) -> dict[str, Any]:
+    """Return the inputs of the first fixture of a kind, with the defaults of the provider."""
+    fixture = next(fixture for fixture in SERVICES if fixture.token == token)
+    return {**KINDS[token].defaults, **fixture.inputs_in(world)}
 
 
-@pytest.mark.parametrize(("token", "spoiled", "key"), COMPLAINTS)
-def test_limits_are_complained_about(token: str, spoiled: dict[str, Any], key: str, world: World) -> None:
-    """What no call need be made for is told before anything is made, under the input at fault."""
-    inputs = {**_sound(token, world), **spoiled}
-
-    complaints = list(KINDS[token].complaints(world.aws, inputs))
-
-    assert [complaint.key for complaint in complaints] == [key]
-
-
-@pytest.mark.parametrize(("token", "spoil", "code"), [row[1:] for row in REFUSALS], ids=[row[0] for row in REFUSALS])
-def test_what_aws_refuses_is_refused(
-    token: str, spoil: Callable[[World], dict[str, Any]], code: str, world: World
+@pytest.mark.parametrize(("token", "changes", "key"), INVALID_INPUTS)
+def test_an_invalid_input_is_reported_before_a_call(
+    token: str, changes: dict[str, Any], key: str, world: World
 ) -> None:
-    """A name that leads nowhere, or is taken, is refused with AWS's own code."""
-    inputs = {**_sound(token, world), **spoil(world)}
+    """Checks report errors that need no call, with the name of the input."""
+    inputs = {**_valid_inputs(token, world), **changes}
+
+    errors = list(KINDS[token].complaints(world.aws, inputs))
+
+    assert [error.key for error in errors] == [key]
+
+
+@pytest.mark.parametrize(
+    ("token", "change", "code"), [row[1:] for row in REFUSED_SERVICES], ids=[row[0] for row in REFUSED_SERVICES]
+)
+def test_a_refused_service_resource_raises_the_code_of_aws(
+    token: str, change: Callable[[World], dict[str, Any]], code: str, world: World
+) -> None:
+    """Unknown and duplicate names raise the error code of AWS."""
+    inputs = {**_valid_inputs(token, world), **change(world)}
 
     with pytest.raises(Refusal) as refused:
         KINDS[token].create(world.aws, inputs)
@@ -105,8 +109,11 @@ def test_what_aws_refuses_is_refused(
 
 
 def test_a_refused_create_leaves_nothing(world: World) -> None:
-    """What an earlier call of a create made is taken away when a later one is refused."""
-    inputs = {**_sound("aws:iam/role:Role", world), "managedPolicyArns": ["arn:aws:iam::aws:policy/NoSuchPolicy"]}
+    """When a later call of a create is refused, the results of earlier calls are deleted."""
+    inputs = {
+        **_valid_inputs("aws:iam/role:Role", world),
+        "managedPolicyArns": ["arn:aws:iam::aws:policy/NoSuchPolicy"],
+    }
 
     with pytest.raises(Refusal):
         KINDS["aws:iam/role:Role"].create(world.aws, inputs)
@@ -115,8 +122,8 @@ def test_a_refused_create_leaves_nothing(world: World) -> None:
         world.aws.call("iam", "get_role", RoleName=inputs["name"])
 
 
-def test_a_full_bucket_is_kept_unless_it_is_told_to_go(world: World) -> None:
-    """Deleting a bucket that holds objects is refused; `forceDestroy` empties it first."""
+def test_a_bucket_with_objects_needs_force_destroy(world: World) -> None:
+    """AWS refuses to delete a bucket with objects; `forceDestroy` deletes the objects first."""
     kind, inputs = KINDS[_BUCKET], {"bucket": services.fresh("full")}
     kind.create(world.aws, inputs)
     world.aws.call("s3", "put_object", Bucket=inputs["bucket"], Key="a", Body=b"1")
@@ -125,12 +132,12 @@ def test_a_full_bucket_is_kept_unless_it_is_told_to_go(world: World) -> None:
         kind.delete(world.aws, inputs["bucket"], {"forceDestroy": False})
     kind.delete(world.aws, inputs["bucket"], {"forceDestroy": True})
 
-    assert inputs["bucket"] not in [one["Name"] for one in world.aws.call("s3", "list_buckets")["Buckets"]]
+    assert inputs["bucket"] not in [bucket["Name"] for bucket in world.aws.call("s3", "list_buckets")["Buckets"]]
 
 
-def test_a_second_record_of_one_name_is_refused(world: World) -> None:
-    """Route 53 holds one record of a name and type, unless the program says to overwrite it."""
-    kind, inputs = KINDS["aws:route53/record:Record"], _sound("aws:route53/record:Record", world)
+def test_a_duplicate_record_is_refused(world: World) -> None:
+    """A record with the same name and type needs `allowOverwrite`."""
+    kind, inputs = KINDS["aws:route53/record:Record"], _valid_inputs("aws:route53/record:Record", world)
     kind.create(world.aws, inputs)
 
     with pytest.raises(Refusal, match="already exists"):
@@ -138,37 +145,39 @@ def test_a_second_record_of_one_name_is_refused(world: World) -> None:
     kind.create(world.aws, {**inputs, "records": ["10.20.0.9"], "allowOverwrite": True})
 
 
-def test_tags_of_a_scaling_group_come_and_go(world: World) -> None:
-    """A group's tags are a list of their own form, and travel to its machines or not."""
-    kind, inputs = KINDS[_GROUP], _sound(_GROUP, world)
+def test_tags_of_a_scaling_group_are_replaced(world: World) -> None:
+    """The tags of a group are a list of blocks with `propagateAtLaunch`."""
+    kind, inputs = KINDS[_GROUP], _valid_inputs(_GROUP, world)
     first = {**inputs, "tags": [{"key": "pool", "value": "train", "propagateAtLaunch": True}]}
     ident = kind.create(world.aws, first)
 
     second = {**inputs, "tags": [{"key": "owner", "value": "lab", "propagateAtLaunch": False}]}
     kind.update(world.aws, ident, first, second)
 
-    (found,) = world.aws.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[ident])[
+    (group,) = world.aws.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[ident])[
         "AutoScalingGroups"
     ]
-    assert [(tag["Key"], tag["PropagateAtLaunch"]) for tag in found["Tags"]] == [("owner", False)]
+    assert [(tag["Key"], tag["PropagateAtLaunch"]) for tag in group["Tags"]] == [("owner", False)]
 
 
-def test_each_group_has_scheduled_actions_of_its_own(world: World) -> None:
-    """A name is taken in one group alone: what another group does of that name stays, and goes with itself."""
-    kind, inputs = KINDS[_SCHEDULE], _sound(_SCHEDULE, world)
+def test_scheduled_actions_are_separate_for_each_group(world: World) -> None:
+    """Two groups may have actions of the same name; deleting one keeps the other."""
+    kind, inputs = KINDS[_SCHEDULE], _valid_inputs(_SCHEDULE, world)
     other = {**inputs, "autoscalingGroupName": services.scaling_group(world), "maxSize": 5}
 
     name, same = kind.create(world.aws, inputs), kind.create(world.aws, other)
     kind.delete(world.aws, name, inputs)
 
     assert kind.read(world.aws, same, other)["maxSize"] == 5
-    with pytest.raises(Refusal, match="no scheduled action"):
+    with pytest.raises(Refusal, match="The scheduled action"):
         kind.read(world.aws, name, inputs)
 
 
-def test_an_action_that_recurs_cannot_be_updated_a_day_later(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The provider sends the start time of the state, which is past by then; a new action gets a later one."""
-    kind, inputs = KINDS[_SCHEDULE], _sound(_SCHEDULE, world)
+def test_a_recurring_action_cannot_be_updated_after_its_first_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider sends the start time in the state, which is in the past; a new action has a later one."""
+    kind, inputs = KINDS[_SCHEDULE], _valid_inputs(_SCHEDULE, world)
     changed = {**inputs, "maxSize": 9}
     name = kind.create(world.aws, inputs)
     before = kind.read(world.aws, name, inputs)["startTime"]
@@ -184,21 +193,21 @@ def test_an_action_that_recurs_cannot_be_updated_a_day_later(world: World, monke
     assert kind.read(world.aws, kind.create(world.aws, inputs), inputs)["startTime"] > before
 
 
-def test_a_group_starts_machines_from_a_later_version(world: World) -> None:
-    """User data of a changed template reaches the machines of a group that grows."""
-    kind, inputs = KINDS[_TEMPLATE], _sound(_TEMPLATE, world)
+def test_a_group_launches_from_a_new_template_version(world: World) -> None:
+    """A group with the new version launches instances with its user data."""
+    kind, inputs = KINDS[_TEMPLATE], _valid_inputs(_TEMPLATE, world)
     ident = kind.create(world.aws, inputs)
     kind.update(world.aws, ident, inputs, {**inputs, "userData": b64encode(b"#!/bin/sh\n").decode()})
 
-    group = {**_sound(_GROUP, world), "launchTemplate": {"id": ident, "version": "2"}}
+    group = {**_valid_inputs(_GROUP, world), "launchTemplate": {"id": ident, "version": "2"}}
     name = KINDS[_GROUP].create(world.aws, group)
 
     assert KINDS[_GROUP].read(world.aws, name, group)["desiredCapacity"] == 1
 
 
-def test_a_volume_never_shrinks(world: World) -> None:
-    """EBS grows a volume in place, and refuses to make it smaller."""
-    kind, inputs = KINDS["aws:ebs/volume:Volume"], _sound("aws:ebs/volume:Volume", world)
+def test_a_volume_cannot_shrink(world: World) -> None:
+    """EBS refuses to make a volume smaller."""
+    kind, inputs = KINDS["aws:ebs/volume:Volume"], _valid_inputs("aws:ebs/volume:Volume", world)
     ident = kind.create(world.aws, inputs)
 
     with pytest.raises(Refusal, match="cannot be smaller"):

@@ -1,4 +1,4 @@
-"""What a change of the fleet file does to stacks that exist: its own resources, and no other's."""
+"""A change of the fleet file changes only its own resources in existing stacks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -39,9 +39,9 @@ storage:
   home: {kind: efs, region: us-west-2, mount: /home}
   data: {kind: s3, regions: [us-west-2, us-east-1]}
 """
-# The policies of nodes name every bucket, those of all roles every region.
+# Policies of nodes contain every bucket, policies of all roles every region.
 ROLES = {"pair-ssh", "pair-kubernetes"}
-# What is written before what, the word in the name of all that this makes, and what is updated beside it.
+# Text in the file, text inserted before it, a word in the names of all new resources, and the updated resources.
 EDITS = {
     "a zone": ("us-west-2a,", "us-west-2c, ", "us-west-2c", {"pair", "pair-box-us-west-2", "pair-sim-us-west-2-spot"}),
     "a region": (
@@ -56,32 +56,32 @@ EDITS = {
 
 
 @dataclass(frozen=True)
-class Live:
-    """A fleet whose stacks exist in the simulated AWS."""
+class DeployedFleet:
+    """A fleet with deployed stacks in the simulated AWS."""
 
     plan: FleetPlan
     world: World
     file: Path
 
     def edited(self, text: str) -> FleetPlan:
-        """Return the plan of another text of the fleet file; its lock holds the blocks of the first."""
+        """Return the plan of another fleet file with the lock of the first."""
         self.file.write_text(text, encoding="utf-8")
         return plan_of(self.file, self.plan.recorded())
 
     def touched_by(self, plan: FleetPlan) -> dict[Op, set[str]]:
-        """Return the names of what each operation would touch in the stacks that exist."""
+        """Return the names of the resources that each operation would change."""
         touched: dict[Op, set[str]] = {}
         for stack in (stack for wave in waves(plan) for stack in wave if stack.name in self.world.snapshots):
-            done = run(stack, self.world, preview=True)
-            for step in done.steps:
+            result = run(stack, self.world, preview=True)
+            for step in result.steps:
                 if step.is_change and step.is_in_cloud:
                     touched.setdefault(step.op, set()).add(urns.parse(step.urn).name)
         return touched
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Give two regions whose stacks have been made."""
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedFleet]:
+    """Return a deployed fleet of two regions."""
     file = tmp_path_factory.mktemp("pair") / "fleet.yaml"
     file.write_text(PAIR, encoding="utf-8")
     plan = plan_of(file)
@@ -89,20 +89,20 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         world = World(simulation)
         failures = [failure for wave in waves(plan) for stack in wave for failure in run(stack, world).failures]
         assert not failures
-        yield Live(plan, world, file)
+        yield DeployedFleet(plan, world, file)
 
 
-def test_a_second_run_changes_nothing(live: Live) -> None:
-    """What a program declares is what AWS gives back."""
+def test_a_second_run_changes_nothing(live: DeployedFleet) -> None:
+    """A preview after the deployment has no changes."""
     assert live.touched_by(live.plan) == {}
 
 
-def test_order_in_the_file_means_nothing(live: Live) -> None:
-    """Zones, regions, groups and stores listed the other way round are the same resources.
+def test_the_order_in_the_file_does_not_matter(live: DeployedFleet) -> None:
+    """Reversed zones, regions, groups and stores are the same resources.
 
-    Only a bucket's regions have an order: the first is the source.
+    Only the regions of a bucket have an order: the first is the source.
     """
-    turned = replace(
+    reordered = replace(
         live.plan,
         regions=tuple(replace(region, zones=region.zones[::-1]) for region in live.plan.regions[::-1]),
         pools=tuple(replace(pool, zones=pool.zones[::-1]) for pool in live.plan.pools[::-1]),
@@ -110,14 +110,14 @@ def test_order_in_the_file_means_nothing(live: Live) -> None:
         buckets=tuple(sorted(live.plan.buckets, key=lambda bucket: bucket.store, reverse=True)),
     )
 
-    assert live.touched_by(turned) == {}
+    assert live.touched_by(reordered) == {}
 
 
 @pytest.mark.parametrize(("before", "added", "word", "updated"), EDITS.values(), ids=EDITS.keys())
-def test_an_addition_touches_no_other_resource(
-    before: str, added: str, word: str, updated: set[str], live: Live
+def test_an_addition_changes_no_other_resource(
+    before: str, added: str, word: str, updated: set[str], live: DeployedFleet
 ) -> None:
-    """A zone, region, rung or store makes its own resources; only what spans the fleet or a region learns of it."""
+    """A zone, region, rung or store creates resources; only policies and groups that contain it are updated."""
     touched = live.touched_by(live.edited(PAIR.replace(before, added + before, 1)))
 
     assert all(word in name for name in touched[Op.CREATE])
@@ -125,13 +125,13 @@ def test_an_addition_touches_no_other_resource(
     assert set(touched) <= {Op.CREATE, Op.UPDATE}
 
 
-def test_destroying_a_fleet_leaves_its_data(live: Live) -> None:
-    """File systems, buckets and keys survive; everything else is gone."""
+def test_destroying_a_fleet_retains_its_data(live: DeployedFleet) -> None:
+    """File systems, buckets and keys stay; everything else is deleted."""
     stacks = [stack for wave in waves(live.plan) for stack in wave]
 
-    left = [entry for stack in stacks[::-1] for entry in destroy(stack, live.world).snapshot.entries.values()]
+    retained = [entry for stack in stacks[::-1] for entry in destroy(stack, live.world).snapshot.entries.values()]
 
-    assert {entry.name for entry in left if entry.is_in_cloud} == {
+    assert {entry.name for entry in retained if entry.is_in_cloud} == {
         "pair-alarms",
         "pair-data",
         "pair-home",

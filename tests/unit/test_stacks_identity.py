@@ -1,4 +1,4 @@
-"""What a node may do in AWS, and who may reach a bucket."""
+"""IAM policies of nodes, flow logs and replication, and policies of buckets and file systems."""
 
 import json
 from collections.abc import Mapping
@@ -10,115 +10,117 @@ import pytest
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.nodes import MountKind
-from stacks.dns.zone import names_grant
+from stacks.dns.zone import registration_permissions
 from stacks.identity.policy import Statement, policy
 from stacks.identity.roles import CONTROL, GATEWAY, KINDS, permissions
-from stacks.network.vpc import finding, group_name, writing
-from stacks.storage.buckets import bucket_policy, copier_permissions, copies
-from stacks.storage.files import mounts_only_by_tls, only_by_tls
+from stacks.network.vpc import find_groups_permission, flow_log_group, write_flows_permission
+from stacks.storage.buckets import bucket_policy, replicated_stores, replication_permissions
+from stacks.storage.files import mount_policy, require_tls
 from tests.testlab.fakes.buckets import Call, concerned, rights, way_of
 from tests.testlab.fakes.node_states import CLOUD
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
-# Their resource can only be `*`: a session's channel belongs to whoever opens it, and a look knows no resource.
+# Actions without resource-level permissions, whose resource must be `*`.
 WITHOUT_RESOURCE = ("ssmmessages:", "ec2:Describe", "ec2:GetInstanceTypes", "autoscaling:Describe")
-IAM_LIMIT = 10_240  # characters of a role's inline policies, without blanks: IAM and STS quotas
+IAM_LIMIT = 10_240  # characters of the inline policies of a role, without white space: IAM and STS quotas
 
 
 @pytest.fixture(scope="module")
 def plan() -> FleetPlan:
-    """Give the plan of the larger example."""
+    """Return the plan of the lab example."""
     return plan_of(EXAMPLES / "lab.yaml")
 
 
 @pytest.fixture(scope="module")
 def statements(plan: FleetPlan) -> tuple[Statement, ...]:
-    """Give what its nodes may do, those of each kind."""
-    return tuple({one.sid: one for kind in KINDS for one in permissions(plan, kind)}.values())
+    """Return the statements of all kinds of nodes."""
+    return tuple({statement.sid: statement for kind in KINDS for statement in permissions(plan, kind)}.values())
 
 
 @pytest.mark.parametrize("kind", [CONTROL, GATEWAY])
-def test_a_gateway_and_the_control_plane_reach_no_data(kind: str, plan: FleetPlan) -> None:
-    """Whoever takes one over finds no bucket, no file system and no data key."""
-    services = {action.partition(":")[0] for one in permissions(plan, kind) for action in one.actions}
+def test_gateways_and_the_control_plane_have_no_access_to_data(kind: str, plan: FleetPlan) -> None:
+    """Their roles have no permissions for buckets, file systems and data keys."""
+    services = {action.partition(":")[0] for statement in permissions(plan, kind) for action in statement.actions}
 
     assert services.isdisjoint({"s3", "elasticfilesystem"})
-    assert "UseDataKey" not in {one.sid for one in permissions(plan, kind)}
+    assert "UseDataKey" not in {statement.sid for statement in permissions(plan, kind)}
 
 
-def test_no_action_is_a_pattern(statements: tuple[Statement, ...]) -> None:
-    """Each action is spelt out: what AWS adds to a service later is not granted."""
-    assert not [action for one in statements for action in one.actions if "*" in action]
+def test_actions_have_no_wildcards(statements: tuple[Statement, ...]) -> None:
+    """New actions of a service are not allowed automatically."""
+    assert not [action for statement in statements for action in statement.actions if "*" in action]
 
 
-def test_only_sessions_and_looks_are_granted_on_everything(statements: tuple[Statement, ...]) -> None:
-    """Every other statement names its resources, and these stay within the fleet's regions."""
-    open_ended = [one for one in statements if "*" in one.resources]
+def test_only_sessions_and_describe_actions_have_all_resources(statements: tuple[Statement, ...]) -> None:
+    """These are limited to the regions of the fleet."""
+    open_ended = [statement for statement in statements if "*" in statement.resources]
 
     assert open_ended
-    assert all(action.startswith(WITHOUT_RESOURCE) for one in open_ended for action in one.actions)
-    assert all("aws:RequestedRegion" in one.conditions["StringEquals"] for one in open_ended)
+    assert all(action.startswith(WITHOUT_RESOURCE) for statement in open_ended for action in statement.actions)
+    assert all("aws:RequestedRegion" in statement.conditions["StringEquals"] for statement in open_ended)
 
 
-def test_a_node_hands_on_no_role(statements: tuple[Statement, ...]) -> None:
-    """Whoever may pass a role may become it."""
-    assert not [action for one in statements for action in one.actions if action.startswith(("iam:", "sts:"))]
+def test_nodes_cannot_pass_or_assume_roles(statements: tuple[Statement, ...]) -> None:
+    """A node that passes a role can use it."""
+    assert not [
+        action for statement in statements for action in statement.actions if action.startswith(("iam:", "sts:"))
+    ]
 
 
-def test_buckets_are_named(plan: FleetPlan, statements: tuple[Statement, ...]) -> None:
-    """A node reaches the fleet's buckets and no other of the account's."""
-    (objects,) = (one for one in statements if one.sid == "UseObjects")
+def test_nodes_use_only_buckets_of_the_fleet(plan: FleetPlan, statements: tuple[Statement, ...]) -> None:
+    """The policy contains the names of these buckets."""
+    (objects,) = (statement for statement in statements if statement.sid == "UseObjects")
 
     assert set(objects.resources) == {f"arn:aws:s3:::{bucket.name}/*" for bucket in plan.buckets}
 
 
-def test_what_has_no_name_yet_is_known_by_its_tag(statements: tuple[Statement, ...]) -> None:
-    """Groups are made after the policy: the fleet's tag tells them from others."""
-    (found,) = (one for one in statements if one.sid == "AnswerLifecycleHooks")
+def test_lifecycle_actions_require_the_tag_of_the_fleet(statements: tuple[Statement, ...]) -> None:
+    """The policy exists before the groups, so it cannot contain their ARNs."""
+    (statement,) = (statement for statement in statements if statement.sid == "AnswerLifecycleHooks")
 
-    assert found.conditions == {"StringEquals": {"aws:ResourceTag/bedplate:fleet": ("lab",)}}
+    assert statement.conditions == {"StringEquals": {"aws:ResourceTag/bedplate:fleet": ("lab",)}}
 
 
-def test_a_key_is_used_only_through_its_service(statements: tuple[Statement, ...]) -> None:
-    """A node decrypts what S3 or Systems Manager hands it, never a cipher text by itself."""
-    keys = [one for one in statements if any(action.startswith("kms:") for action in one.actions)]
+def test_nodes_use_keys_only_through_services(statements: tuple[Statement, ...]) -> None:
+    """S3 and Systems Manager decrypt for a node, which cannot call Decrypt itself."""
+    keys = [statement for statement in statements if any(action.startswith("kms:") for action in statement.actions)]
 
     assert len(keys) == 2
-    assert all("kms:ViaService" in one.conditions["StringEquals"] for one in keys)
-    assert all("kms:ResourceAliases" in one.conditions["ForAnyValue:StringEquals"] for one in keys)
+    assert all("kms:ViaService" in statement.conditions["StringEquals"] for statement in keys)
+    assert all("kms:ResourceAliases" in statement.conditions["ForAnyValue:StringEquals"] for statement in keys)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_policies_fit_into_their_role(kind: str, plan: FleetPlan) -> None:
-    """IAM counts the characters of all of a role's policies that are no blanks."""
-    texts = (policy(*permissions(plan, kind)), policy(*names_grant(plan, "Z0123456789ABCDEFGHIJ")))
+def test_policies_fit_the_quota_of_a_role(kind: str, plan: FleetPlan) -> None:
+    """IAM counts all characters of inline policies except white space."""
+    texts = (policy(*permissions(plan, kind)), policy(*registration_permissions(plan, "Z0123456789ABCDEFGHIJ")))
 
     assert len("".join("".join(texts).split())) < IAM_LIMIT
 
 
-def test_only_the_control_plane_scales(plan: FleetPlan) -> None:
-    """It sets the size of groups that bear the autoscaler's tag beside the fleet's; no node does."""
-    able = {kind: _named(permissions(plan, kind), "autoscaling:SetDesiredCapacity") for kind in KINDS}
+def test_only_the_control_plane_scales_groups(plan: FleetPlan) -> None:
+    """Only groups with the tags of the autoscaler and the fleet."""
+    by_kind = {kind: _with_action(permissions(plan, kind), "autoscaling:SetDesiredCapacity") for kind in KINDS}
 
-    assert [kind for kind, found in able.items() if found] == [CONTROL]
-    (scales,) = able[CONTROL]
-    assert scales.conditions["StringEquals"] == {"aws:ResourceTag/bedplate:fleet": ("lab",)}
-    assert scales.conditions["Null"] == {"aws:ResourceTag/k8s.io/cluster-autoscaler/enabled": ("false",)}
-
-
-def test_the_control_plane_holds_volumes_of_its_own_alone(plan: FleetPlan) -> None:
-    """Both the machine and the volume bear a member's tag; no other kind attaches anything."""
-    able = {kind: _named(permissions(plan, kind), "ec2:AttachVolume") for kind in KINDS}
-
-    assert [kind for kind, found in able.items() if found] == [CONTROL]
-    (holds,) = able[CONTROL]
-    assert holds.conditions["StringLike"] == {"aws:ResourceTag/bedplate:member": ("control-*",)}
-    assert {resource.rpartition(":")[2] for resource in holds.resources} == {"instance/*", "volume/*"}
+    assert [kind for kind, statements in by_kind.items() if statements] == [CONTROL]
+    (statement,) = by_kind[CONTROL]
+    assert statement.conditions["StringEquals"] == {"aws:ResourceTag/bedplate:fleet": ("lab",)}
+    assert statement.conditions["Null"] == {"aws:ResourceTag/k8s.io/cluster-autoscaler/enabled": ("false",)}
 
 
-def test_a_machine_writes_its_own_names_alone(plan: FleetPlan) -> None:
-    """Addresses, host keys and owners of ssh groups' names in the zone, made and deleted, never written over."""
-    (write,) = _named(names_grant(plan, "Z1"), "route53:ChangeResourceRecordSets")
+def test_the_control_plane_attaches_only_its_own_volumes(plan: FleetPlan) -> None:
+    """Instance and volume must have the tag of a member."""
+    by_kind = {kind: _with_action(permissions(plan, kind), "ec2:AttachVolume") for kind in KINDS}
+
+    assert [kind for kind, statements in by_kind.items() if statements] == [CONTROL]
+    (statement,) = by_kind[CONTROL]
+    assert statement.conditions["StringLike"] == {"aws:ResourceTag/bedplate:member": ("control-*",)}
+    assert {resource.rpartition(":")[2] for resource in statement.resources} == {"instance/*", "volume/*"}
+
+
+def test_nodes_write_only_names_of_ssh_groups(plan: FleetPlan) -> None:
+    """A, SSHFP and TXT records, created and deleted, never overwritten."""
+    (write,) = _with_action(registration_permissions(plan, "Z1"), "route53:ChangeResourceRecordSets")
 
     key = "route53:ChangeResourceRecordSets"
     assert write.resources == ("arn:aws:route53:::hostedzone/Z1",)
@@ -134,17 +136,17 @@ def test_a_machine_writes_its_own_names_alone(plan: FleetPlan) -> None:
     )
 
 
-def _named(statements: tuple[Statement, ...], action: str) -> list[Statement]:
-    return [one for one in statements if action in one.actions]
+def _with_action(statements: tuple[Statement, ...], action: str) -> list[Statement]:
+    return [statement for statement in statements if action in statement.actions]
 
 
-def test_a_bucket_refuses_clear_text_and_old_tls() -> None:
-    """Both are denied to everybody, on the bucket and on its objects."""
-    denied: list[dict[str, Any]] = json.loads(policy(*only_by_tls("b")))["Statement"]
+def test_buckets_require_tls_1_2() -> None:
+    """For all principals, on the bucket and its objects."""
+    denied: list[dict[str, Any]] = json.loads(policy(*require_tls("b")))["Statement"]
 
-    assert {one["Effect"] for one in denied} == {"Deny"}
-    assert all(one["Resource"] == ["arn:aws:s3:::b", "arn:aws:s3:::b/*"] for one in denied)
-    assert [one["Condition"] for one in denied] == [
+    assert {statement["Effect"] for statement in denied} == {"Deny"}
+    assert all(statement["Resource"] == ["arn:aws:s3:::b", "arn:aws:s3:::b/*"] for statement in denied)
+    assert [statement["Condition"] for statement in denied] == [
         {"Bool": {"aws:SecureTransport": ["false"]}},
         {"NumericLessThan": {"s3:TlsVersion": ["1.2"]}},
     ]
@@ -158,15 +160,15 @@ DATASETS, RESULTS = BUCKETS["datasets", "us-west-2"], BUCKETS["results", "us-wes
 NODE = {"aws:PrincipalArn": f"{ROLE}lab-ssh", "aws:PrincipalIsAWSService": "false"}
 
 
-def refused(bucket: BucketPlan, caller: Mapping[str, str], action: str, key: str = "/model.pt") -> set[str]:
-    """Return the statements of a bucket's policy that deny a call over TLS 1.3: IAM lets it pass otherwise."""
-    called = {"aws:SecureTransport": "true", "s3:TlsVersion": "1.3", **caller}
+def denied_by(bucket: BucketPlan, caller: Mapping[str, str], action: str, key: str = "/model.pt") -> set[str]:
+    """Return the statements of a bucket policy that deny a call with TLS 1.3."""
+    context = {"aws:SecureTransport": "true", "s3:TlsVersion": "1.3", **caller}
     resource = f"arn:aws:s3:::{bucket.name}{key}"
-    return {one["Sid"] for one in concerned(bucket_policy(PLAN, bucket), Call(action, resource, called))}
+    return {statement["Sid"] for statement in concerned(bucket_policy(PLAN, bucket), Call(action, resource, context))}
 
 
 def caller(arn: str) -> dict[str, str]:
-    """Return what a request of a principal carries."""
+    """Return the context of a request by a principal."""
     return {"aws:PrincipalArn": arn, "aws:PrincipalIsAWSService": "false"}
 
 
@@ -175,9 +177,9 @@ DATA = ("s3:GetObject", "s3:GetObjectVersion", "s3:PutObject", "s3:DeleteObject"
 
 @pytest.mark.parametrize("action", DATA)
 @pytest.mark.parametrize("kind", ["ssh", "kubernetes"])
-def test_nodes_use_what_their_role_lets_them(kind: str, action: str) -> None:
-    """The policy takes nothing from those whose data it is."""
-    assert not refused(DATASETS, caller(f"{ROLE}lab-{kind}"), action)
+def test_the_bucket_policy_does_not_limit_nodes(kind: str, action: str) -> None:
+    """Roles with access to data may use all object actions."""
+    assert not denied_by(DATASETS, caller(f"{ROLE}lab-{kind}"), action)
 
 
 @pytest.mark.parametrize("action", DATA)
@@ -192,9 +194,9 @@ def test_nodes_use_what_their_role_lets_them(kind: str, action: str) -> None:
         "arn:aws:iam::444455556666:role/lab-ssh",
     ],
 )
-def test_nobody_else_reaches_an_object_whatever_iam_allows(principal: str, action: str) -> None:
-    """Neither the machine that faces the internet, nor another fleet's nodes, nor other people of the account."""
-    assert refused(DATASETS, caller(principal), action)
+def test_the_bucket_policy_denies_objects_to_others(principal: str, action: str) -> None:
+    """Gateways, other fleets, and users and administrators of the account, whatever IAM allows."""
+    assert denied_by(DATASETS, caller(principal), action)
 
 
 @pytest.mark.parametrize(
@@ -205,9 +207,9 @@ def test_nobody_else_reaches_an_object_whatever_iam_allows(principal: str, actio
         *("s3:ListBucket", "s3:DeleteBucket", "s3:PutBucketPublicAccessBlock", "s3:PutBucketTagging"),
     ],
 )
-def test_an_administrator_keeps_the_bucket_itself(action: str) -> None:
-    """Whoever deploys configures it, and can mend a policy that shuts out too many."""
-    assert not refused(DATASETS, caller(f"{ROLE}Admin"), action, key="")
+def test_administrators_can_configure_the_bucket(action: str) -> None:
+    """They can deploy settings and correct the policy."""
+    assert not denied_by(DATASETS, caller(f"{ROLE}Admin"), action, key="")
 
 
 @pytest.mark.parametrize(
@@ -217,169 +219,165 @@ def test_an_administrator_keeps_the_bucket_itself(action: str) -> None:
         *("s3:ReplicateObject", "s3:ReplicateDelete", "s3:ReplicateTags"),
     ],
 )
-def test_copies_are_made_where_a_store_has_any(action: str) -> None:
-    """The copier works on both ends of a store in several regions, and has no business with one in a single region."""
+def test_the_replication_role_uses_only_replicated_stores(action: str) -> None:
+    """Source and target buckets, not buckets of a store in one region."""
     copier = caller(f"{ROLE}lab-replication")
 
-    assert all(not refused(BUCKETS["datasets", region], copier, action) for region in ("us-west-2", "eu-north-1"))
-    assert refused(RESULTS, copier, action)
+    assert all(not denied_by(BUCKETS["datasets", region], copier, action) for region in ("us-west-2", "eu-north-1"))
+    assert denied_by(RESULTS, copier, action)
 
 
 @pytest.mark.parametrize("action", ["s3:GetObject", "s3:GetObjectTagging", "s3:PutObject"])
-def test_backups_are_made_and_brought_back(action: str) -> None:
-    """By the role that AWS Backup has in every account that uses it."""
+def test_aws_backup_reads_and_restores_objects(action: str) -> None:
+    """With the default role of AWS Backup."""
     backup = caller(f"{ROLE}service-role/AWSBackupDefaultServiceRole")
 
-    assert not refused(DATASETS, backup, action)
+    assert not denied_by(DATASETS, backup, action)
 
 
-def test_a_service_of_aws_is_no_person() -> None:
-    """What acts by itself has no role; what acts for somebody is judged as that somebody."""
+def test_aws_services_are_not_denied() -> None:
+    """A service acting for a principal is checked as that principal."""
     itself = {"aws:PrincipalIsAWSService": "true"}
 
-    assert not refused(DATASETS, itself, "s3:PutObject")
-    assert refused(DATASETS, {}, "s3:GetObject") == {"ReadByFleetAlone"}
+    assert not denied_by(DATASETS, itself, "s3:PutObject")
+    assert denied_by(DATASETS, {}, "s3:GetObject") == {"ReadByFleetAlone"}
 
 
-def test_a_reader_reads_and_writes_nothing() -> None:
-    """The file names it by its whole ARN; the other stores stay shut to it."""
-    opened = replace(DATASETS, readers=(ANALYST,))
+def test_readers_can_only_read() -> None:
+    """Only stores that have its ARN in the fleet file."""
+    bucket = replace(DATASETS, readers=(ANALYST,))
 
-    assert not refused(opened, caller(ANALYST), "s3:GetObject")
-    assert refused(opened, caller(ANALYST), "s3:PutObject") == {"WriteByFleetAlone"}
-    assert refused(RESULTS, caller(ANALYST), "s3:GetObject") == {"ReadByFleetAlone"}
-
-
-def test_nodes_too_come_by_new_tls_alone() -> None:
-    """The older refusals stand."""
-    assert refused(DATASETS, {**NODE, "aws:SecureTransport": "false"}, "s3:GetObject") == {"RefuseClearText"}
-    assert refused(DATASETS, {**NODE, "s3:TlsVersion": "1.1"}, "s3:GetObject") == {"RefuseOldTls"}
+    assert not denied_by(bucket, caller(ANALYST), "s3:GetObject")
+    assert denied_by(bucket, caller(ANALYST), "s3:PutObject") == {"WriteByFleetAlone"}
+    assert denied_by(RESULTS, caller(ANALYST), "s3:GetObject") == {"ReadByFleetAlone"}
 
 
-def test_every_policy_fits() -> None:
-    """S3 takes 20 KB, with every region's copier and readers in it."""
+def test_nodes_need_tls_1_2() -> None:
+    """TLS statements apply to nodes too."""
+    assert denied_by(DATASETS, {**NODE, "aws:SecureTransport": "false"}, "s3:GetObject") == {"RefuseClearText"}
+    assert denied_by(DATASETS, {**NODE, "s3:TlsVersion": "1.1"}, "s3:GetObject") == {"RefuseOldTls"}
+
+
+def test_bucket_policies_fit_the_limit() -> None:
+    """S3 allows 20 KB, with the replication role and readers."""
     longest = max(len(bucket_policy(PLAN, bucket)) for bucket in PLAN.buckets)
 
     assert longest < 20_480
 
 
-SYSTEM = "arn:aws:elasticfilesystem:us-west-2:111122223333:file-system/fs-0123456789abcdef0"
-POLICY = mounts_only_by_tls(SYSTEM)
-ALL = {"ClientMount", "ClientWrite", "ClientRootAccess"}
-MOUNTING_POLICY_ROLE = {"AWS": "arn:aws:iam::111122223333:role/lab-ssh"}
+FILE_SYSTEM = "arn:aws:elasticfilesystem:us-west-2:111122223333:file-system/fs-0123456789abcdef0"
+MOUNT_POLICY = mount_policy(FILE_SYSTEM)
+ALL_RIGHTS = {"ClientMount", "ClientWrite", "ClientRootAccess"}
+NODE_ROLE = {"AWS": "arn:aws:iam::111122223333:role/lab-ssh"}
 
 
-def test_a_node_mounts_as_the_role_has_it() -> None:
-    """It shows no identity, comes by TLS to a mount target, reads, writes, and as root makes homes."""
-    assert rights(POLICY, SYSTEM, way_of(CLOUD)) == ALL
+def test_a_node_has_all_mount_rights() -> None:
+    """Without IAM identity, with TLS to a mount target; root creates home directories."""
+    assert rights(MOUNT_POLICY, FILE_SYSTEM, way_of(CLOUD)) == ALL_RIGHTS
 
 
-def test_nobody_mounts_in_clear_text() -> None:
-    """Whoever goes round the tunnel is refused everything."""
+def test_a_mount_requires_tls() -> None:
+    """Without TLS all actions are denied."""
     in_the_clear = way_of(replace(CLOUD, kind=MountKind.NFS))
 
     assert in_the_clear["aws:securetransport"] == "false"
-    assert rights(POLICY, SYSTEM, in_the_clear) == set()
+    assert rights(MOUNT_POLICY, FILE_SYSTEM, in_the_clear) == set()
 
 
-def test_nobody_mounts_from_outside_the_network() -> None:
-    """What reaches the file system by anything but a mount target of its network has to be somebody."""
+def test_a_mount_requires_a_mount_target() -> None:
+    """Other access needs an IAM identity."""
     outside = {**way_of(CLOUD), "elasticfilesystem:accessedviamounttarget": "false"}
 
-    assert rights(POLICY, SYSTEM, outside) == set()
+    assert rights(MOUNT_POLICY, FILE_SYSTEM, outside) == set()
 
 
-def test_the_policy_is_of_its_own_file_system() -> None:
-    """It opens no other."""
-    assert rights(POLICY, f"{SYSTEM}1", way_of(CLOUD)) == set()
+def test_the_policy_applies_to_one_file_system() -> None:
+    """It allows no other."""
+    assert rights(MOUNT_POLICY, f"{FILE_SYSTEM}1", way_of(CLOUD)) == set()
 
 
-def planted(**changes: object) -> str:
-    """Return the policy with its first statement changed; one that is changed to nothing is taken out."""
-    allowed, denied = json.loads(POLICY)["Statement"]
-    told = {key: value for key, value in {**allowed, **changes}.items() if value}
-    return json.dumps({"Statement": [denied, *([told] if told.get("Effect") else [])]})
+def changed_policy(**changes: object) -> str:
+    """Return the policy with changes in its allow statement, or without it."""
+    allowed, denied = json.loads(MOUNT_POLICY)["Statement"]
+    changed = {key: value for key, value in {**allowed, **changes}.items() if value}
+    return json.dumps({"Statement": [denied, *([changed] if changed.get("Effect") else [])]})
 
 
 @pytest.mark.parametrize(
-    ("policy", "left"),
+    ("policy", "remaining"),
     [
-        (planted(Effect=None), set()),
-        (planted(Principal=MOUNTING_POLICY_ROLE), set()),
+        (changed_policy(Effect=None), set()),
+        (changed_policy(Principal=NODE_ROLE), set()),
         (
-            planted(Action=["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"]),
-            ALL - {"ClientRootAccess"},
+            changed_policy(Action=["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"]),
+            ALL_RIGHTS - {"ClientRootAccess"},
         ),
-        (planted(Effect="Deny"), set()),
-        (planted(Condition=None), ALL),
+        (changed_policy(Effect="Deny"), set()),
+        (changed_policy(Condition=None), ALL_RIGHTS),
     ],
-    ids=["nobody-is-allowed", "a-role-alone", "root-is-nobody", "denied", "the-good-twin"],
+    ids=["no-allow", "one-role", "no-root", "denied", "valid"],
 )
-def test_a_policy_that_stops_nodes_is_found(policy: str, left: set[str]) -> None:
-    """The stand-in for EFS tells each way of shutting nodes out from a policy that lets them in."""
-    assert rights(policy, SYSTEM, way_of(CLOUD)) == left
+def test_the_fake_of_efs_finds_policies_that_block_nodes(policy: str, remaining: set[str]) -> None:
+    """Each seeded defect removes rights; the valid counterpart removes none."""
+    assert rights(policy, FILE_SYSTEM, way_of(CLOUD)) == remaining
 
 
-def test_a_policy_that_bears_clear_text_is_found() -> None:
-    """Without its refusal it lets anybody read along."""
-    allowed, _ = json.loads(POLICY)["Statement"]
+def test_the_fake_of_efs_finds_policies_without_tls() -> None:
+    """Without the deny statement, mounts without TLS are allowed."""
+    allowed, _ = json.loads(MOUNT_POLICY)["Statement"]
 
     open_policy = json.dumps({"Statement": [allowed]})
-    assert rights(open_policy, SYSTEM, way_of(replace(CLOUD, kind=MountKind.NFS))) == ALL
+    assert rights(open_policy, FILE_SYSTEM, way_of(replace(CLOUD, kind=MountKind.NFS))) == ALL_RIGHTS
 
 
-def test_the_role_writes_to_the_fleets_own_groups_alone() -> None:
-    """One group a region, and the streams in it."""
+def test_the_flow_log_role_writes_only_to_flow_log_groups() -> None:
+    """One group for each region, and its streams."""
     plan = plan_of(EXAMPLES / "lab.yaml")
 
-    resources = writing(plan).resources
+    resources = write_flows_permission(plan).resources
 
     assert len(resources) == 2 * len(plan.regions)
-    assert all(f":111122223333:log-group:{group_name(plan)}" in name for name in resources)
+    assert all(f":111122223333:log-group:{flow_log_group(plan)}" in name for name in resources)
 
 
-def test_the_role_may_list_the_groups_of_its_regions_and_read_none() -> None:
-    """AWS's own list of what a flow log's role needs at least has it, and nobody else's region."""
+def test_the_flow_log_role_lists_groups_only_in_regions_of_the_fleet() -> None:
+    """AWS requires this permission for flow logs."""
     plan = plan_of(EXAMPLES / "lab.yaml")
 
-    statement = finding(plan)
+    statement = find_groups_permission(plan)
 
     assert statement.actions == ("logs:DescribeLogGroups",)
     assert {name.split(":")[3] for name in statement.resources} == {region.name for region in plan.regions}
 
 
-@pytest.fixture(scope="module")
-def stacks_replication_plan() -> FleetPlan:
-    """Give the plan of the larger example: one store in three regions, one in a single region."""
-    return plan_of(EXAMPLES / "lab.yaml")
-
-
-def test_a_store_is_copied_from_its_first_region_to_all_others(stacks_replication_plan: FleetPlan) -> None:
-    """A store of one region has nowhere to be copied to."""
-    regions = {
-        store: [bucket.region for bucket in buckets] for store, buckets in copies(stacks_replication_plan).items()
-    }
+def test_a_store_is_replicated_from_its_first_region(plan: FleetPlan) -> None:
+    """A store in one region has no replication."""
+    regions = {store: [bucket.region for bucket in buckets] for store, buckets in replicated_stores(plan).items()}
 
     assert regions == {"datasets": ["us-west-2", "us-east-1", "eu-north-1"]}
 
 
-def test_the_copier_reads_sources_and_writes_copies_alone(stacks_replication_plan: FleetPlan) -> None:
-    """By name: it could neither read a copy nor write over a source."""
-    found = {
-        one["Sid"]: one["Resource"]
-        for one in json.loads(policy(*copier_permissions(stacks_replication_plan)))["Statement"]
+def test_the_replication_role_reads_sources_and_writes_copies(plan: FleetPlan) -> None:
+    """It cannot read copies or write sources."""
+    resources = {
+        statement["Sid"]: statement["Resource"]
+        for statement in json.loads(policy(*replication_permissions(plan)))["Statement"]
     }
 
-    assert found["ReadSources"] == ["arn:aws:s3:::lab-datasets-111122223333-us-west-2/*"]
-    assert found["WriteCopies"] == [
+    assert resources["ReadSources"] == ["arn:aws:s3:::lab-datasets-111122223333-us-west-2/*"]
+    assert resources["WriteCopies"] == [
         "arn:aws:s3:::lab-datasets-111122223333-eu-north-1/*",
         "arn:aws:s3:::lab-datasets-111122223333-us-east-1/*",
     ]
 
 
-def test_the_copier_uses_keys_only_through_s3(stacks_replication_plan: FleetPlan) -> None:
-    """Keys of the source to open, keys of the copies to seal."""
-    keys = {one.sid: one for one in copier_permissions(stacks_replication_plan) if one.actions[0].startswith("kms:")}
+def test_the_replication_role_uses_keys_only_through_s3(plan: FleetPlan) -> None:
+    """Source keys to decrypt, target keys to encrypt."""
+    keys = {
+        statement.sid: statement
+        for statement in replication_permissions(plan)
+        if statement.actions[0].startswith("kms:")
+    }
 
     assert keys["OpenSources"].conditions["StringEquals"] == {"kms:ViaService": ("s3.us-west-2.amazonaws.com",)}
     assert keys["SealCopies"].conditions["StringEquals"] == {

@@ -1,16 +1,27 @@
-"""CloudWatch alarms on metrics."""
+"""CloudWatch metric alarms, SNS topics and their subscriptions."""
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
-from bedplate.rehearsal.kinds.limits import Choice, Number, Tagger, Text, beyond, chosen_name, tag_pairs, together
-from bedplate.rehearsal.kinds.policy_document import malformed
+from bedplate.rehearsal.kinds.limits import (
+    Choice,
+    Number,
+    Tagger,
+    Text,
+    check_exclusive,
+    check_limits,
+    resource_name,
+    tag_pairs,
+)
+from bedplate.rehearsal.kinds.policy_document import check_policy
 from bedplate.rehearsal.placement import placed
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import Refusal
 from bedplate.rehearsal.wire import is_known
+
+# --- Metric alarms
 
 _STATISTICS = ("Average", "Maximum", "Minimum", "SampleCount", "Sum")
 _COMPARISONS = (
@@ -61,62 +72,62 @@ _RENAMES = {
 _TAGS = Tagger(service="cloudwatch", ident="ResourceARN")
 
 
-def _dimensions(given: Props | None) -> list[dict[str, str]]:
-    return tag_pairs(given, ("Name", "Value"))
+def _check_alarm(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from check_limits(inputs, _LIMITS)
+    yield from check_exclusive(inputs, "statistic", "extendedStatistic")
+    yield from check_exclusive(inputs, "metricName", "metricQueries")
+    if inputs.get("metricName") is None and inputs.get("metricQueries") is None:
+        yield Complaint("metricName", "is required unless metricQueries is set")
 
 
-def _query(query: Props) -> dict[str, Any]:
-    metric = query.get("metric")
-    if not metric:
-        return dict(query)
-    what = {"namespace": metric.get("namespace"), "metricName": metric["metricName"]}
-    stat = {key: metric.get(key) for key in ("period", "stat", "unit")}
-    rest = {key: value for key, value in query.items() if key != "metric"}
-    return {**rest, "metricStat": {"metric": {**what, "dimensions": _dimensions(metric.get("dimensions"))}, **stat}}
-
-
-def _put(aws: Aws, inputs: Props) -> None:
-    wanted = dict(inputs)
-    if inputs.get("dimensions"):
-        wanted["dimensions"] = _dimensions(inputs["dimensions"])
-    if inputs.get("metricQueries"):
-        wanted["metricQueries"] = [_query(query) for query in inputs["metricQueries"]]
-    params = placed(aws, ("cloudwatch", "put_metric_alarm"), wanted, apart=("tags",), renames=_RENAMES)
-    aws.call("cloudwatch", "put_metric_alarm", **params)
-
-
-def _create(aws: Aws, inputs: Props) -> str:
+def _create_alarm(aws: Aws, inputs: Props) -> str:
     name: str = inputs["name"]
     if aws.call("cloudwatch", "describe_alarms", AlarmNames=[name])["MetricAlarms"]:
-        # AWS would overwrite the alarm that is there.
-        raise Refusal("ResourceConflict", f"an alarm {name} exists", key="name")
-    _put(aws, inputs)
+        # AWS would overwrite the existing alarm.
+        raise Refusal("ResourceConflict", f"The alarm {name} already exists", key="name")
+    _put_alarm(aws, inputs)
     _TAGS.retag(aws, aws.arn("cloudwatch", f"alarm:{name}"), {}, inputs)
     return name
 
 
-def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    _put(aws, new)
-    _TAGS.retag(aws, aws.arn("cloudwatch", f"alarm:{ident}"), old, new)
+def _put_alarm(aws: Aws, inputs: Props) -> None:
+    parameters = dict(inputs)
+    if inputs.get("dimensions"):
+        parameters["dimensions"] = _dimensions(inputs["dimensions"])
+    if inputs.get("metricQueries"):
+        parameters["metricQueries"] = [_metric_query(query) for query in inputs["metricQueries"]]
+    params = placed(aws, ("cloudwatch", "put_metric_alarm"), parameters, apart=("tags",), renames=_RENAMES)
+    aws.call("cloudwatch", "put_metric_alarm", **params)
 
 
-def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+def _dimensions(dimensions: Props | None) -> list[dict[str, str]]:
+    return tag_pairs(dimensions, ("Name", "Value"))
+
+
+def _metric_query(query: Props) -> dict[str, Any]:
+    metric = query.get("metric")
+    if not metric:
+        return dict(query)
+    target = {"namespace": metric.get("namespace"), "metricName": metric["metricName"]}
+    stat = {key: metric.get(key) for key in ("period", "stat", "unit")}
+    rest = {key: value for key, value in query.items() if key != "metric"}
+    return {**rest, "metricStat": {"metric": {**target, "dimensions": _dimensions(metric.get("dimensions"))}, **stat}}
+
+
+def _read_alarm(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     alarms = aws.call("cloudwatch", "describe_alarms", AlarmNames=[ident])["MetricAlarms"]
     if not alarms:
-        raise Refusal("ResourceNotFound", f"there is no alarm {ident}")
+        raise Refusal("ResourceNotFound", f"The alarm {ident} does not exist")
     return {"arn": aws.arn("cloudwatch", f"alarm:{ident}"), "name": ident}
 
 
-def _delete(aws: Aws, ident: str, outputs: Props) -> None:
+def _update_alarm(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    _put_alarm(aws, new)
+    _TAGS.retag(aws, aws.arn("cloudwatch", f"alarm:{ident}"), old, new)
+
+
+def _delete_alarm(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("cloudwatch", "delete_alarms", AlarmNames=[ident])
-
-
-def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from beyond(inputs, _LIMITS)
-    yield from together(inputs, "statistic", "extendedStatistic")
-    yield from together(inputs, "metricName", "metricQueries")
-    if inputs.get("metricName") is None and inputs.get("metricQueries") is None:
-        yield Complaint("metricName", "one of metricName and metricQueries must be given")
 
 
 METRIC_ALARM = Kind(
@@ -126,21 +137,19 @@ METRIC_ALARM = Kind(
     computed=frozenset({"evaluateLowSampleCountPercentiles"}),
     sets=frozenset({"alarmActions", "insufficientDataActions", "metricQueries", "okActions"}),
     naming=Naming(longest=255),
-    create=_create,
-    read=_read,
-    update=_update,
-    delete=_delete,
-    complaints=_complaints,
+    create=_create_alarm,
+    read=_read_alarm,
+    update=_update_alarm,
+    delete=_delete_alarm,
+    complaints=_check_alarm,
 )
-
-
 _TOPIC_LIMITS = {
     "name": Text(1, 256, r"[a-zA-Z0-9_-]+(\.fifo)?", "letters, digits and _-"),
     "displayName": Text(0, 100),
     "tracingConfig": Choice(("Active", "PassThrough")),
 }
-# Inputs that SNS keeps as attributes of text.
-_ATTRIBUTES = {
+# Inputs that SNS stores as string attributes.
+_TOPIC_ATTRIBUTES = {
     "contentBasedDeduplication": "ContentBasedDeduplication",
     "deliveryPolicy": "DeliveryPolicy",
     "displayName": "DisplayName",
@@ -152,82 +161,89 @@ _ATTRIBUTES = {
 _TOPIC_TAGS = Tagger(service="sns", ident="ResourceArn")
 
 
-def _text(value: object) -> str:
+def _attribute_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _topic_create(aws: Aws, inputs: Props) -> str:
-    _find_key(aws, inputs)
-    name = chosen_name(inputs)
+# --- SNS topics
+
+
+def _check_topic(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from check_limits(inputs, _TOPIC_LIMITS)
+    yield from check_policy(inputs)
+    fifo, name = bool(inputs.get("fifoTopic")), inputs.get("name")
+    if is_known(name) and str(name).endswith(".fifo") != fifo:
+        yield Complaint("name", "must end in .fifo when fifoTopic is true, and only then")
+    if inputs.get("contentBasedDeduplication") and not fifo:
+        yield Complaint("contentBasedDeduplication", "requires fifoTopic to be true")
+
+
+def _create_topic(aws: Aws, inputs: Props) -> str:
+    _require_topic_key(aws, inputs)
+    name = resource_name(inputs)
     arn = aws.arn("sns", name)
     if arn in [topic["TopicArn"] for topic in aws.call("sns", "list_topics")["Topics"]]:
-        # AWS would hand out the topic that is there; two resources of one topic undo each other.
+        # AWS would return the existing topic. Two resources must not manage one topic.
         raise Refusal("InvalidParameter", f"Topic already exists: {name}", key="name")
-    given = {label: _text(inputs[key]) for key, label in _ATTRIBUTES.items() if inputs.get(key)}
+    attributes = {
+        attribute: _attribute_text(inputs[key]) for key, attribute in _TOPIC_ATTRIBUTES.items() if inputs.get(key)
+    }
     fifo = {"FifoTopic": "true"} if inputs.get("fifoTopic") else {}
     tags = tag_pairs(inputs.get("tags"))
-    made = aws.call("sns", "create_topic", Name=name, Attributes={**given, **fifo}, Tags=tags)
-    return str(made["TopicArn"])
+    response = aws.call("sns", "create_topic", Name=name, Attributes={**attributes, **fifo}, Tags=tags)
+    return str(response["TopicArn"])
 
 
-def _find_key(aws: Aws, inputs: Props) -> None:
+def _require_topic_key(aws: Aws, inputs: Props) -> None:
     key = inputs.get("kmsMasterKeyId")
     if key and not str(key).startswith("alias/aws/"):
         aws.call("kms", "describe_key", KeyId=key)
 
 
-def _topic_update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    _find_key(aws, new)
-    for key, label in _ATTRIBUTES.items():
-        if old.get(key) != new.get(key):
-            value = _text(new.get(key) or "")
-            call = {"TopicArn": ident, "AttributeName": label, "AttributeValue": value}
-            aws.call("sns", "set_topic_attributes", **call)
-    _TOPIC_TAGS.retag(aws, ident, old, new)
-
-
-def _topic_read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    found = aws.call("sns", "get_topic_attributes", TopicArn=ident)["Attributes"]
+def _read_topic(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    attributes = aws.call("sns", "get_topic_attributes", TopicArn=ident)["Attributes"]
     return {
         "arn": ident,
         "name": ident.rpartition(":")[2],
         "owner": aws.account,
-        "policy": inputs.get("policy") or found.get("Policy", ""),
+        "policy": inputs.get("policy") or attributes.get("Policy", ""),
         "signatureVersion": inputs.get("signatureVersion") or 0,
     }
 
 
-def _topic_delete(aws: Aws, ident: str, outputs: Props) -> None:
+def _update_topic(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    _require_topic_key(aws, new)
+    for key, attribute in _TOPIC_ATTRIBUTES.items():
+        if old.get(key) != new.get(key):
+            value = _attribute_text(new.get(key) or "")
+            call = {"TopicArn": ident, "AttributeName": attribute, "AttributeValue": value}
+            aws.call("sns", "set_topic_attributes", **call)
+    _TOPIC_TAGS.retag(aws, ident, old, new)
+
+
+def _delete_topic(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("sns", "delete_topic", TopicArn=ident)
-
-
-def _topic_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from beyond(inputs, _TOPIC_LIMITS)
-    yield from malformed(inputs)
-    fifo, name = bool(inputs.get("fifoTopic")), inputs.get("name")
-    if is_known(name) and str(name).endswith(".fifo") != fifo:
-        yield Complaint("name", "a name ends in .fifo where fifoTopic is true, and only there")
-    if inputs.get("contentBasedDeduplication") and not fifo:
-        yield Complaint("contentBasedDeduplication", "can only be set for FIFO topics")
 
 
 TOPIC = Kind(
     token="aws:sns/topic:Topic",
-    inputs=updates(*_ATTRIBUTES, "tags") | replaces("fifoTopic", "name", "namePrefix"),
+    inputs=updates(*_TOPIC_ATTRIBUTES, "tags") | replaces("fifoTopic", "name", "namePrefix"),
     defaults={"contentBasedDeduplication": False, "fifoTopic": False},
     computed=frozenset({"name", "namePrefix", "policy", "signatureVersion", "tracingConfig"}),
     naming=Naming(longest=256),
-    create=_topic_create,
-    read=_topic_read,
-    update=_topic_update,
-    delete=_topic_delete,
-    complaints=_topic_complaints,
-    note="moto keeps no version of signatures and no tracing",
+    create=_create_topic,
+    read=_read_topic,
+    update=_update_topic,
+    delete=_delete_topic,
+    complaints=_check_topic,
+    note="moto does not store signatureVersion and tracingConfig",
 )
 
 
-# Protocol -> what an endpoint of it looks like: SNS API reference, Subscribe, 2026-07.
-_ENDPOINTS = {
+# --- SNS subscriptions
+
+# Protocol -> pattern of its endpoints. Source: SNS API reference, Subscribe, 2026-07.
+_ENDPOINT_PATTERNS = {
     "application": r"arn:aws:sns:.+",
     "email": r"[^@\s]+@[^@\s]+",
     "email-json": r"[^@\s]+@[^@\s]+",
@@ -238,14 +254,14 @@ _ENDPOINTS = {
     "sms": r"\+?[0-9]{4,15}",
     "sqs": r"arn:aws:sqs:.+",
 }
-# Somebody at the far end has to say yes before the first message.
+# The recipient must confirm the subscription before SNS delivers messages.
 _CONFIRMED = frozenset({"email", "email-json", "http", "https"})
-_TOPIC_SUBSCRIPTION_LIMITS = {
+_SUBSCRIPTION_LIMITS = {
     "filterPolicyScope": Choice(("MessageAttributes", "MessageBody")),
-    "protocol": Choice(tuple(_ENDPOINTS)),
+    "protocol": Choice(tuple(_ENDPOINT_PATTERNS)),
 }
-# Inputs that SNS keeps as attributes of text.
-_TOPIC_SUBSCRIPTION_ATTRIBUTES = {
+# Inputs that SNS stores as string attributes.
+_SUBSCRIPTION_ATTRIBUTES = {
     "deliveryPolicy": "DeliveryPolicy",
     "filterPolicy": "FilterPolicy",
     "filterPolicyScope": "FilterPolicyScope",
@@ -253,59 +269,63 @@ _TOPIC_SUBSCRIPTION_ATTRIBUTES = {
     "redrivePolicy": "RedrivePolicy",
     "subscriptionRoleArn": "SubscriptionRoleArn",
 }
-_WAITING = {"confirmationTimeoutInMinutes": 1, "endpointAutoConfirms": False}
+_CONFIRMATION_DEFAULTS = {"confirmationTimeoutInMinutes": 1, "endpointAutoConfirms": False}
 
 
-def _topic_subscription_create(aws: Aws, inputs: Props) -> str:
+def _check_subscription(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from check_limits(inputs, _SUBSCRIPTION_LIMITS)
+    protocol, endpoint = inputs.get("protocol"), inputs.get("endpoint")
+    pattern = _ENDPOINT_PATTERNS.get(protocol) if isinstance(protocol, str) else None
+    if pattern and is_known(endpoint) and not re.fullmatch(pattern, str(endpoint)):
+        yield Complaint("endpoint", f"is not a valid endpoint for protocol {protocol}")
+
+
+def _create_subscription(aws: Aws, inputs: Props) -> str:
     aws.call("sns", "get_topic_attributes", TopicArn=inputs["topic"])
-    given = {label: _text(inputs[key]) for key, label in _TOPIC_SUBSCRIPTION_ATTRIBUTES.items() if inputs.get(key)}
-    ends = {"TopicArn": inputs["topic"], "Protocol": inputs["protocol"], "Endpoint": inputs["endpoint"]}
-    made = aws.call("sns", "subscribe", **ends, Attributes=given, ReturnSubscriptionArn=True)
-    return str(made["SubscriptionArn"])
+    attributes = {
+        attribute: _attribute_text(inputs[key])
+        for key, attribute in _SUBSCRIPTION_ATTRIBUTES.items()
+        if inputs.get(key)
+    }
+    target = {"TopicArn": inputs["topic"], "Protocol": inputs["protocol"], "Endpoint": inputs["endpoint"]}
+    response = aws.call("sns", "subscribe", **target, Attributes=attributes, ReturnSubscriptionArn=True)
+    return str(response["SubscriptionArn"])
 
 
-def _topic_subscription_update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    for key, label in _TOPIC_SUBSCRIPTION_ATTRIBUTES.items():
-        if old.get(key) != new.get(key):
-            value = _text(new.get(key) or ("{}" if key == "filterPolicy" else ""))
-            call = {"SubscriptionArn": ident, "AttributeName": label, "AttributeValue": value}
-            aws.call("sns", "set_subscription_attributes", **call)
-
-
-def _topic_subscription_read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+def _read_subscription(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     aws.call("sns", "get_subscription_attributes", SubscriptionArn=ident)
     scope = inputs.get("filterPolicyScope") or ("MessageAttributes" if inputs.get("filterPolicy") else "")
-    waits = inputs["protocol"] in _CONFIRMED
+    is_pending = inputs["protocol"] in _CONFIRMED
     return {
         "arn": ident,
-        "confirmationWasAuthenticated": not waits,
+        "confirmationWasAuthenticated": not is_pending,
         "filterPolicyScope": scope,
         "ownerId": aws.account,
-        "pendingConfirmation": waits,
+        "pendingConfirmation": is_pending,
     }
 
 
-def _topic_subscription_delete(aws: Aws, ident: str, outputs: Props) -> None:
+def _update_subscription(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    for key, attribute in _SUBSCRIPTION_ATTRIBUTES.items():
+        if old.get(key) != new.get(key):
+            value = _attribute_text(new.get(key) or ("{}" if key == "filterPolicy" else ""))
+            call = {"SubscriptionArn": ident, "AttributeName": attribute, "AttributeValue": value}
+            aws.call("sns", "set_subscription_attributes", **call)
+
+
+def _delete_subscription(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("sns", "unsubscribe", SubscriptionArn=ident)
-
-
-def _topic_subscription_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from beyond(inputs, _TOPIC_SUBSCRIPTION_LIMITS)
-    protocol, endpoint = inputs.get("protocol"), inputs.get("endpoint")
-    form = _ENDPOINTS.get(protocol) if isinstance(protocol, str) else None
-    if form and is_known(endpoint) and not re.fullmatch(form, str(endpoint)):
-        yield Complaint("endpoint", f"is no endpoint of protocol {protocol}")
 
 
 TOPIC_SUBSCRIPTION = Kind(
     token="aws:sns/topicSubscription:TopicSubscription",
-    inputs=updates(*_TOPIC_SUBSCRIPTION_ATTRIBUTES, *_WAITING) | replaces("endpoint", "protocol", "topic"),
-    defaults={**_WAITING, "rawMessageDelivery": False},
+    inputs=updates(*_SUBSCRIPTION_ATTRIBUTES, *_CONFIRMATION_DEFAULTS) | replaces("endpoint", "protocol", "topic"),
+    defaults={**_CONFIRMATION_DEFAULTS, "rawMessageDelivery": False},
     computed=frozenset({"filterPolicyScope"}),
-    create=_topic_subscription_create,
-    read=_topic_subscription_read,
-    update=_topic_subscription_update,
-    delete=_topic_subscription_delete,
-    complaints=_topic_subscription_complaints,
-    note="nobody is asked to confirm: a subscription by mail stays pending",
+    create=_create_subscription,
+    read=_read_subscription,
+    update=_update_subscription,
+    delete=_delete_subscription,
+    complaints=_check_subscription,
+    note="subscriptions that need a confirmation stay pending",
 )

@@ -1,15 +1,15 @@
-"""AWS budgets: limits on cost or use, and who is told. They belong to the account, not to a region."""
+"""AWS Budgets: limits on cost or usage with notifications. A budget belongs to the account, not to a region."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
-from bedplate.rehearsal.kinds.limits import Choice, Text, beyond, chosen_name, inside, tag_pairs
+from bedplate.rehearsal.kinds.limits import Choice, Text, check_limits, check_nested, resource_name, tag_pairs
 from bedplate.rehearsal.simulation import Aws
 
 _LIMITS = {
-    "name": Text(1, 100, r"[^:\\]+", "no colon and no backslash"),
+    "name": Text(1, 100, r"[^:\\]+", "characters other than : and \\"),
     "timeUnit": Choice(("ANNUALLY", "CUSTOM", "DAILY", "MONTHLY", "QUARTERLY")),
     "budgetType": Choice(
         ("COST", "RI_COVERAGE", "RI_UTILIZATION", "SAVINGS_PLANS_COVERAGE", "SAVINGS_PLANS_UTILIZATION", "USAGE")
@@ -20,74 +20,75 @@ _NOTIFICATION = {
     "notificationType": Choice(("ACTUAL", "FORECASTED")),
     "thresholdType": Choice(("ABSOLUTE_VALUE", "PERCENTAGE")),
 }
-_DATE = "%Y-%m-%d_%H:%M"  # the provider's own form of a moment
-_END = "2087-06-15_00:00"  # when a budget ends that is not told to
+_DATE = "%Y-%m-%d_%H:%M"  # the provider's date format
+_END = "2087-06-15_00:00"  # the default end of a budget
 
 
-def _moment(text: str) -> datetime:
+def _check(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from check_limits(inputs, _LIMITS)
+    yield from check_nested(inputs, "notifications", _NOTIFICATION)
+    if (inputs.get("limitAmount") is None) != (inputs.get("limitUnit") is None):
+        yield Complaint("limitUnit", "and limitAmount must be set together")
+
+
+def _create(aws: Aws, inputs: Props) -> str:
+    name = resource_name(inputs)
+    _put_budget(aws, name, inputs)
+    return f"{_account_id(aws, inputs)}:{name}"
+
+
+def _put_budget(aws: Aws, name: str, inputs: Props) -> None:
+    notifications = [_notification(item) for item in inputs.get("notifications") or []]
+    parameters = {"NotificationsWithSubscribers": notifications} if notifications else {}
+    tags = {"ResourceTags": tag_pairs(inputs["tags"])} if inputs.get("tags") else {}
+    call = {"AccountId": _account_id(aws, inputs), "Budget": _budget(name, inputs), **parameters, **tags}
+    aws.call("budgets", "create_budget", **call)
+
+
+def _notification(notification: Props) -> dict[str, Any]:
+    subscribers = [("EMAIL", address) for address in notification.get("subscriberEmailAddresses") or []]
+    subscribers += [("SNS", address) for address in notification.get("subscriberSnsTopicArns") or []]
+    settings = {
+        "NotificationType": notification["notificationType"],
+        "ComparisonOperator": notification["comparisonOperator"],
+        "Threshold": float(notification["threshold"]),
+        "ThresholdType": notification["thresholdType"],
+    }
+    return {
+        "Notification": settings,
+        "Subscribers": [{"SubscriptionType": kind, "Address": address} for kind, address in subscribers],
+    }
+
+
+def _account_id(aws: Aws, inputs: Props) -> str:
+    return str(inputs.get("accountId") or aws.account)
+
+
+def _budget(name: str, inputs: Props) -> dict[str, Any]:
+    limit = {"Amount": str(inputs.get("limitAmount")), "Unit": inputs.get("limitUnit")}
+    types = {f"{key[0].upper()}{key[1:]}": value for key, value in (inputs.get("costTypes") or {}).items()}
+    budget = {
+        "BudgetName": name,
+        "BudgetType": inputs["budgetType"],
+        "TimeUnit": inputs["timeUnit"],
+        "TimePeriod": _period(inputs),
+        "CostFilters": {item["name"]: item["values"] for item in inputs.get("costFilters") or []},
+    }
+    amount = {"BudgetLimit": limit} if inputs.get("limitAmount") else {}
+    return {**budget, **amount, **({"CostTypes": types} if types else {})}
+
+
+def _period(inputs: Props) -> dict[str, datetime]:
+    return {"Start": _parse_time(_start(inputs)), "End": _parse_time(inputs.get("timePeriodEnd") or _END)}
+
+
+def _parse_time(text: str) -> datetime:
     return datetime.strptime(text, _DATE).replace(tzinfo=UTC)
 
 
 def _start(inputs: Props) -> str:
     this_month = datetime.now(UTC).replace(day=1, hour=0, minute=0)
     return str(inputs.get("timePeriodStart") or this_month.strftime(_DATE))
-
-
-def _period(inputs: Props) -> dict[str, datetime]:
-    return {"Start": _moment(_start(inputs)), "End": _moment(inputs.get("timePeriodEnd") or _END)}
-
-
-def _budget(name: str, inputs: Props) -> dict[str, Any]:
-    limit = {"Amount": str(inputs.get("limitAmount")), "Unit": inputs.get("limitUnit")}
-    types = {f"{key[0].upper()}{key[1:]}": value for key, value in (inputs.get("costTypes") or {}).items()}
-    found = {
-        "BudgetName": name,
-        "BudgetType": inputs["budgetType"],
-        "TimeUnit": inputs["timeUnit"],
-        "TimePeriod": _period(inputs),
-        "CostFilters": {one["name"]: one["values"] for one in inputs.get("costFilters") or []},
-    }
-    more = {"BudgetLimit": limit} if inputs.get("limitAmount") else {}
-    return {**found, **more, **({"CostTypes": types} if types else {})}
-
-
-def _notification(given: Props) -> dict[str, Any]:
-    told = [("EMAIL", one) for one in given.get("subscriberEmailAddresses") or []]
-    told += [("SNS", one) for one in given.get("subscriberSnsTopicArns") or []]
-    about = {
-        "NotificationType": given["notificationType"],
-        "ComparisonOperator": given["comparisonOperator"],
-        "Threshold": float(given["threshold"]),
-        "ThresholdType": given["thresholdType"],
-    }
-    return {
-        "Notification": about,
-        "Subscribers": [{"SubscriptionType": kind, "Address": address} for kind, address in told],
-    }
-
-
-def _account(aws: Aws, inputs: Props) -> str:
-    return str(inputs.get("accountId") or aws.account)
-
-
-def _put(aws: Aws, name: str, inputs: Props) -> None:
-    told = [_notification(one) for one in inputs.get("notifications") or []]
-    more = {"NotificationsWithSubscribers": told} if told else {}
-    tags = {"ResourceTags": tag_pairs(inputs["tags"])} if inputs.get("tags") else {}
-    call = {"AccountId": _account(aws, inputs), "Budget": _budget(name, inputs), **more, **tags}
-    aws.call("budgets", "create_budget", **call)
-
-
-def _create(aws: Aws, inputs: Props) -> str:
-    name = chosen_name(inputs)
-    _put(aws, name, inputs)
-    return f"{_account(aws, inputs)}:{name}"
-
-
-def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    # moto has no UpdateBudget.
-    _delete(aws, ident, old)
-    _put(aws, ident.partition(":")[2], new)
 
 
 def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -101,16 +102,15 @@ def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     }
 
 
+def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    # moto has no UpdateBudget.
+    _delete(aws, ident, old)
+    _put_budget(aws, ident.partition(":")[2], new)
+
+
 def _delete(aws: Aws, ident: str, outputs: Props) -> None:
     account, _, name = ident.partition(":")
     aws.call("budgets", "delete_budget", AccountId=account, BudgetName=name)
-
-
-def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from beyond(inputs, _LIMITS)
-    yield from inside(inputs, "notifications", _NOTIFICATION)
-    if (inputs.get("limitAmount") is None) != (inputs.get("limitUnit") is None):
-        yield Complaint("limitUnit", "goes with limitAmount, and it with limitUnit")
 
 
 BUDGET = Kind(
@@ -127,5 +127,5 @@ BUDGET = Kind(
     read=_read,
     update=_update,
     delete=_delete,
-    complaints=_complaints,
+    complaints=_check,
 )

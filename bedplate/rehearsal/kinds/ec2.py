@@ -1,6 +1,7 @@
-"""What EC2 says of a resource that goes by an id; one that does not exist, or no longer does, is refused.
+"""EC2 resources by id: descriptions, tags, CIDR blocks and interfaces.
 
-moto lets many ids pass that AWS would not, and tells of the deleted for ever: kinds ask here first.
+moto accepts ids that do not exist, and describes deleted resources for ever. `described` and `require` raise the API
+error of AWS instead, so kinds call them before they use an id.
 """
 
 import re
@@ -15,12 +16,12 @@ from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import Refusal
 from bedplate.rehearsal.wire import is_known
 
-_GONE = frozenset({"deleted", "deleting", "delete-complete", "failed", "rejected", "expired"})
+_DELETED_STATES = frozenset({"deleted", "deleting", "delete-complete", "failed", "rejected", "expired"})
 
 
 @dataclass(frozen=True, slots=True)
 class Noun:
-    """One type of EC2 resource: how it is described by id, and AWS's code for an id that does not exist."""
+    """One type of EC2 resource: the call that describes it by id, and the error code for an unknown id."""
 
     word: str
     operation: str
@@ -29,8 +30,8 @@ class Noun:
     code: str
 
 
-def _noun(word: str, stem: str = "", *, parameter: str = "", listing: str = "", code: str = "") -> Noun:
-    """Return the noun for a stem such as VpcEndpoint; without one, the word is the stem."""
+def _resource(word: str, stem: str = "", *, parameter: str = "", listing: str = "", code: str = "") -> Noun:
+    """Return the resource type with a stem such as VpcEndpoint, by default made from its word in messages."""
     stem = stem or word[0].upper() + word[1:]
     snake = re.sub(r"(?<!^)(?=[A-Z])", "_", stem).lower()
     listing = listing or f"{stem}s"
@@ -39,126 +40,129 @@ def _noun(word: str, stem: str = "", *, parameter: str = "", listing: str = "", 
 
 
 ADDRESS = Noun("allocation", "describe_addresses", "AllocationIds", "Addresses", "InvalidAllocationID.NotFound")
-CUSTOMER_GATEWAY = _noun("customerGateway")
-FLOW_LOG = _noun("flowLog", code="InvalidFlowLogId.NotFound")
-INTERNET_GATEWAY = _noun("internetGateway")
-NAT_GATEWAY = _noun("natGateway")
-NETWORK_INTERFACE = _noun("networkInterface")
-PEERING = _noun("vpcPeeringConnection")
-PREFIX_LIST = _noun(
+CUSTOMER_GATEWAY = _resource("customerGateway")
+FLOW_LOG = _resource("flowLog", code="InvalidFlowLogId.NotFound")
+INTERNET_GATEWAY = _resource("internetGateway")
+NAT_GATEWAY = _resource("natGateway")
+NETWORK_INTERFACE = _resource("networkInterface")
+PEERING = _resource("vpcPeeringConnection")
+PREFIX_LIST = _resource(
     "prefixList",
     "ManagedPrefixList",
     parameter="PrefixListIds",
     listing="PrefixLists",
     code="InvalidPrefixListID.NotFound",
 )
-ROUTE_TABLE = _noun("routeTable")
-SECURITY_GROUP = _noun("security group", "SecurityGroup", parameter="GroupIds", code="InvalidGroup.NotFound")
-SECURITY_GROUP_RULE = _noun("security group rule", "SecurityGroupRule", code="InvalidSecurityGroupRuleId.NotFound")
-SUBNET = _noun("subnet")
-TRANSIT_ATTACHMENT = _noun("transitGatewayAttachment")
-TRANSIT_GATEWAY = _noun("transitGateway")
-TRANSIT_TABLE = _noun("transitGatewayRouteTable", code="InvalidRouteTableID.NotFound")
-VOLUME = _noun("volume", code="InvalidVolume.NotFound")
-VPC = _noun("vpc")
-VPC_ENDPOINT = _noun("vpcEndpoint", code="InvalidVpcEndpointId.NotFound")
-VPN_CONNECTION = _noun("vpnConnection")
-VPN_GATEWAY = _noun("vpnGateway")
+ROUTE_TABLE = _resource("routeTable")
+SECURITY_GROUP = _resource("security group", "SecurityGroup", parameter="GroupIds", code="InvalidGroup.NotFound")
+SECURITY_GROUP_RULE = _resource("security group rule", "SecurityGroupRule", code="InvalidSecurityGroupRuleId.NotFound")
+SUBNET = _resource("subnet")
+TRANSIT_ATTACHMENT = _resource("transitGatewayAttachment")
+TRANSIT_GATEWAY = _resource("transitGateway")
+TRANSIT_TABLE = _resource("transitGatewayRouteTable", code="InvalidRouteTableID.NotFound")
+VOLUME = _resource("volume", code="InvalidVolume.NotFound")
+VPC = _resource("vpc")
+VPC_ENDPOINT = _resource("vpcEndpoint", code="InvalidVpcEndpointId.NotFound")
+VPN_CONNECTION = _resource("vpnConnection")
+VPN_GATEWAY = _resource("vpnGateway")
 
 
-def described(aws: Aws, noun: Noun, ident: str) -> dict[str, Any]:
-    """Return EC2's description of a live resource; raise Refusal with AWS's code when there is none."""
+def described(aws: Aws, resource: Noun, ident: str) -> dict[str, Any]:
+    """Return the EC2 description of an existing resource; raise Refusal with the code of AWS otherwise."""
     try:
-        listed = aws.call("ec2", noun.operation, **{noun.parameter: [ident]})[noun.listing]
+        listed = aws.call("ec2", resource.operation, **{resource.parameter: [ident]})[resource.listing]
     except Refusal as refusal:
         if refusal.code == NO_ENDPOINT:
             raise
         listed = []
     live: list[dict[str, Any]] = [item for item in listed if is_live(item)]
     if not live:
-        raise Refusal(noun.code, f"The {noun.word} ID '{ident}' does not exist")
+        raise Refusal(resource.code, f"The {resource.word} ID '{ident}' does not exist")
     return live[0]
 
 
-def require(aws: Aws, noun: Noun, *idents: str) -> None:
-    """Raise Refusal with AWS's code unless every id is one of a live resource."""
+def require(aws: Aws, resource: Noun, *idents: str) -> None:
+    """Raise Refusal with the code of AWS unless every id is that of an existing resource."""
     for ident in idents:
-        described(aws, noun, ident)
+        described(aws, resource, ident)
 
 
 def is_live(description: Mapping[str, Any]) -> bool:
-    """Whether a description is of something that exists: AWS, too, tells for a while of what was deleted."""
+    """Tell whether a described resource still exists; AWS, too, lists deleted resources for a while."""
     state = description.get("State") or description.get("Status") or ""
-    word = state.get("Code", "") if isinstance(state, dict) else state
-    return word not in _GONE
+    name = state.get("Code", "") if isinstance(state, dict) else state
+    return name not in _DELETED_STATES
 
 
 def tag(aws: Aws, ident: str, inputs: Props) -> str:
-    """Give a new resource its tags; return its id."""
+    """Tag a new resource; return its id."""
     retag(aws, ident, {}, inputs)
     return ident
 
 
 def retag(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    """Bring the tags of a resource from the old inputs' to the new ones'."""
+    """Change the tags of a resource from the old inputs to the new ones."""
     before, after = old.get("tags") or {}, new.get("tags") or {}
-    if gone := sorted(before.keys() - after.keys()):
-        aws.call("ec2", "delete_tags", Resources=[ident], Tags=[{"Key": key} for key in gone])
-    if fresh := sorted(after.items() - before.items()):
-        pairs = [{"Key": key, "Value": value} for key, value in fresh]
+    if removed := sorted(before.keys() - after.keys()):
+        aws.call("ec2", "delete_tags", Resources=[ident], Tags=[{"Key": key} for key in removed])
+    if added := sorted(after.items() - before.items()):
+        pairs = [{"Key": key, "Value": value} for key, value in added]
         aws.call("ec2", "create_tags", Resources=[ident], Tags=pairs)
 
 
-def born_with(noun: str, inputs: Props) -> dict[str, Any]:
-    """Return the parameter that gives a resource its tags as it is made: by them it can be found again."""
+def tag_specifications(resource_type: str, inputs: Props) -> dict[str, Any]:
+    """Return the parameter that tags a resource in the call that creates it, if it has tags."""
     pairs = [{"Key": key, "Value": value} for key, value in sorted((inputs.get("tags") or {}).items())]
-    return {"TagSpecifications": [{"ResourceType": noun, "Tags": pairs}]} if pairs else {}
+    return {"TagSpecifications": [{"ResourceType": resource_type, "Tags": pairs}]} if pairs else {}
 
 
-_BOOK = "ids"
+# moto cannot change some objects in place: they are created again, and the id in the program stays the same.
+_ID_TABLE = "ids"
 
 
-def current_id(aws: Aws, held: str) -> str:
-    """Return moto's id of the object that programs know as `held`."""
-    return str(aws.fakes(_BOOK).get(held, {}).get("current", held))
+def current_id(aws: Aws, ident: str) -> str:
+    """Return the id in moto of the object that has the id `ident` in the program."""
+    return str(aws.fakes(_ID_TABLE).get(ident, {}).get("current", ident))
 
 
-def keep_id(aws: Aws, held: str, current: str) -> None:
-    """Note that what programs know as `held` is `current` in moto now."""
-    aws.fakes(_BOOK)[held] = {"current": current}
+def map_id(aws: Aws, ident: str, moto_id: str) -> None:
+    """Record that the object `ident` of the program has the id `moto_id` in moto."""
+    aws.fakes(_ID_TABLE)[ident] = {"current": moto_id}
 
 
-def drop_id(aws: Aws, held: str) -> None:
-    """Forget an id whose object is deleted."""
-    aws.fakes(_BOOK).pop(held, None)
+def forget_id(aws: Aws, ident: str) -> None:
+    """Delete the record of an object that no longer exists."""
+    aws.fakes(_ID_TABLE).pop(ident, None)
 
 
-def interfaces_of(aws: Aws, name: str, value: str) -> list[dict[str, Any]]:
-    """Return the interfaces that a filter of EC2 finds, such as those of a `subnet-id`."""
-    wanted = [{"Name": name, "Values": [value]}]
-    found: list[dict[str, Any]] = aws.call("ec2", "describe_network_interfaces", Filters=wanted)["NetworkInterfaces"]
-    return found
+def find_interfaces(aws: Aws, name: str, value: str) -> list[dict[str, Any]]:
+    """Return the network interfaces that match an EC2 filter, such as `subnet-id`."""
+    filters = [{"Name": name, "Values": [value]}]
+    interfaces: list[dict[str, Any]] = aws.call("ec2", "describe_network_interfaces", Filters=filters)[
+        "NetworkInterfaces"
+    ]
+    return interfaces
 
 
 def taken_addresses(aws: Aws, subnet: str) -> set[str]:
-    """Return the addresses of a subnet that interfaces have."""
-    there = interfaces_of(aws, "subnet-id", subnet)
-    return {each["PrivateIpAddress"] for found in there for each in found["PrivateIpAddresses"]}
+    """Return the addresses of a subnet that interfaces use."""
+    interfaces = find_interfaces(aws, "subnet-id", subnet)
+    return {item["PrivateIpAddress"] for interface in interfaces for item in interface["PrivateIpAddresses"]}
 
 
-def block_complaints(
+def check_cidrs(
     inputs: Props, keys: Iterable[str], *, version: int = 4, sizes: range | None = None
 ) -> Iterator[Complaint]:
-    """Yield what is wrong with the blocks, one or a list, under the inputs `keys`; `sizes` are prefix lengths."""
+    """Yield an error for each invalid CIDR block of the inputs `keys`; `sizes` are the allowed prefix lengths."""
     for key in keys:
-        given = inputs.get(key)
-        for text in given if isinstance(given, list) else [given]:
-            if is_known(text) and (reason := _block_fault(str(text), version, sizes)):
+        value = inputs.get(key)
+        for text in value if isinstance(value, list) else [value]:
+            if is_known(text) and (reason := _cidr_error(str(text), version, sizes)):
                 yield Complaint(key, reason)
 
 
-def _block_fault(text: str, version: int, sizes: range | None = None) -> str:
-    """Return what is wrong with one block, or nothing."""
+def _cidr_error(text: str, version: int, sizes: range | None = None) -> str:
+    """Return why a CIDR block is invalid, or an empty string."""
     try:
         network = ip_network(text, strict=False)
     except ValueError:
@@ -166,14 +170,14 @@ def _block_fault(text: str, version: int, sizes: range | None = None) -> str:
     if network.version != version:
         return f"{text!r} is not an IPv{version} CIDR block"
     if str(network) != text:
-        return f"{text!r} is not a CIDR block; did you mean {str(network)!r}?"
+        return f"{text!r} is not a CIDR block; write {str(network)!r}"
     if sizes is not None and network.prefixlen not in sizes:
-        return f"{text!r} has a size out of /{sizes.start} to /{sizes.stop - 1}"
+        return f"{text!r} must have a prefix length of /{sizes.start} to /{sizes.stop - 1}"
     return ""
 
 
-def require_way_out(aws: Aws, vpc: str, key: str) -> None:
-    """Refuse a public address, asked for under an input, in a VPC that has no internet gateway."""
-    there = [{"Name": "attachment.vpc-id", "Values": [vpc]}]
-    if not aws.call("ec2", "describe_internet_gateways", Filters=there)["InternetGateways"]:
+def require_internet_gateway(aws: Aws, vpc: str, key: str) -> None:
+    """Raise Refusal for the input `key`, which needs a public address, when the VPC has no internet gateway."""
+    filters = [{"Name": "attachment.vpc-id", "Values": [vpc]}]
+    if not aws.call("ec2", "describe_internet_gateways", Filters=filters)["InternetGateways"]:
         raise Refusal("Gateway.NotAttached", f"Network {vpc} has no Internet gateway attached", key=key)

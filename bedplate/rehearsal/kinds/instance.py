@@ -1,21 +1,22 @@
-"""Single EC2 instances."""
+"""EC2 instances that are not in an Auto Scaling group, and EBS volumes."""
 
 from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
 from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
-from bedplate.rehearsal.kinds.ec2 import SUBNET, described, retag, tag
-from bedplate.rehearsal.kinds.ec2 import VOLUME as NOUN
-from bedplate.rehearsal.kinds.launch_template import plain_user_data, refuse_unmet, user_data_complaints
-from bedplate.rehearsal.kinds.limits import Choice, Number, beyond, tag_pairs, together, undoing
-from bedplate.rehearsal.kinds.placement_groups import refuse_unoffered
+from bedplate.rehearsal.kinds import ec2
+from bedplate.rehearsal.kinds.launch_template import check_user_data, plain_user_data, require_launch_data
+from bedplate.rehearsal.kinds.limits import Choice, Number, check_exclusive, check_limits, rollback, tag_pairs
+from bedplate.rehearsal.kinds.placement_groups import require_offered
 from bedplate.rehearsal.placement import placed
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import Refusal
 from bedplate.rehearsal.wire import is_known
 
-_APART = (
+# --- Instances
+
+_SEPARATE = (
     "ami",
     "associatePublicIpAddress",
     "availabilityZone",
@@ -35,8 +36,8 @@ _APART = (
     "userDataReplaceOnChange",
     "vpcSecurityGroupIds",
 )
-# Inputs that are changed by ModifyInstanceAttribute.
-_VALUES = {
+# Inputs that ModifyInstanceAttribute changes.
+_ATTRIBUTES = {
     "disableApiStop": "DisableApiStop",
     "disableApiTermination": "DisableApiTermination",
     "instanceType": "InstanceType",
@@ -44,23 +45,35 @@ _VALUES = {
     "userData": "UserData",
 }
 _WHILE_STOPPED = frozenset({"instanceType", "userData"})
-_ROOT = "/dev/sda1"
-_DEVICE = ("deleteOnTermination", "encrypted", "iops", "kmsKeyId", "throughput", "volumeSize", "volumeType")
+_ROOT_DEVICE = "/dev/sda1"
+_DEVICE_INPUTS = ("deleteOnTermination", "encrypted", "iops", "kmsKeyId", "throughput", "volumeSize", "volumeType")
 
 
-def _device(name: str, block: Props) -> dict[str, Any]:
-    given = {f"{key[0].upper()}{key[1:]}": block[key] for key in _DEVICE if block.get(key) is not None}
-    return {"DeviceName": name, "Ebs": {"DeleteOnTermination": True, **given}}
+def _check_instance(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from check_exclusive(inputs, "userData", "userDataBase64")
+    yield from check_user_data(inputs, "userDataBase64")
+    for key in ("ami", "instanceType"):
+        if inputs.get(key) is None:
+            yield Complaint(key, "is required: launch templates are not modelled for single instances")
 
 
-def _devices(inputs: Props) -> list[dict[str, Any]]:
-    root = [_device(_ROOT, inputs["rootBlockDevice"])] if inputs.get("rootBlockDevice") else []
-    return [*root, *(_device(one["deviceName"], one) for one in inputs.get("ebsBlockDevices") or [])]
+def _create_instance(aws: Aws, inputs: Props) -> str:
+    params = _params(aws, inputs)
+    require_launch_data(aws, params)
+    if inputs.get("subnetId") and inputs.get("instanceType"):
+        zone = ec2.described(aws, ec2.SUBNET, inputs["subnetId"])["AvailabilityZone"]
+        require_offered(aws, [inputs["instanceType"]], [zone])
+        aws.simulation.faults.check_capacity(inputs["instanceType"], zone)
+    response = aws.call("ec2", "run_instances", MinCount=1, MaxCount=1, **_tag_parameters(inputs), **params)
+    ident: str = response["Instances"][0]["InstanceId"]
+    with rollback(lambda: _delete_instance(aws, ident, inputs)):
+        _modify_attributes(aws, ident, {**inputs, "sourceDestCheck": True}, inputs)
+    return ident
 
 
 def _params(aws: Aws, inputs: Props) -> dict[str, Any]:
-    found = placed(aws, ("ec2", "run_instances"), inputs, apart=_APART)
-    wanted = {
+    parameters = placed(aws, ("ec2", "run_instances"), inputs, apart=_SEPARATE)
+    optional = {
         "ImageId": inputs.get("ami"),
         "IamInstanceProfile": {"Name": inputs["iamInstanceProfile"]} if inputs.get("iamInstanceProfile") else None,
         "Monitoring": {"Enabled": bool(inputs.get("monitoring"))},
@@ -72,36 +85,32 @@ def _params(aws: Aws, inputs: Props) -> dict[str, Any]:
         "DisableApiTermination": inputs.get("disableApiTermination"),
     }
     zone = {"AvailabilityZone": inputs["availabilityZone"]} if inputs.get("availabilityZone") else {}
-    placement = {"Placement": {**found.pop("Placement", {}), **zone}} if zone else {}
-    return {**found, **{key: value for key, value in wanted.items() if value is not None}, **placement}
+    placement = {"Placement": {**parameters.pop("Placement", {}), **zone}} if zone else {}
+    return {**parameters, **{key: value for key, value in optional.items() if value is not None}, **placement}
 
 
-def _create(aws: Aws, inputs: Props) -> str:
-    params = _params(aws, inputs)
-    refuse_unmet(aws, params)
-    if inputs.get("subnetId") and inputs.get("instanceType"):
-        zone = described(aws, SUBNET, inputs["subnetId"])["AvailabilityZone"]
-        refuse_unoffered(aws, [inputs["instanceType"]], [zone])
-        aws.simulation.faults.check_capacity(inputs["instanceType"], zone)
-    made = aws.call("ec2", "run_instances", MinCount=1, MaxCount=1, **_tagged(inputs), **params)
-    ident: str = made["Instances"][0]["InstanceId"]
-    with undoing(lambda: _delete(aws, ident, inputs)):
-        _change(aws, ident, {**inputs, "sourceDestCheck": True}, inputs)
-    return ident
+def _devices(inputs: Props) -> list[dict[str, Any]]:
+    root = [_device(_ROOT_DEVICE, inputs["rootBlockDevice"])] if inputs.get("rootBlockDevice") else []
+    return [*root, *(_device(block["deviceName"], block) for block in inputs.get("ebsBlockDevices") or [])]
 
 
-def _tagged(inputs: Props) -> dict[str, Any]:
+def _device(name: str, block: Props) -> dict[str, Any]:
+    settings = {f"{key[0].upper()}{key[1:]}": block[key] for key in _DEVICE_INPUTS if block.get(key) is not None}
+    return {"DeviceName": name, "Ebs": {"DeleteOnTermination": True, **settings}}
+
+
+def _tag_parameters(inputs: Props) -> dict[str, Any]:
     specs = [{"ResourceType": "instance", "Tags": tag_pairs(inputs["tags"])}] if inputs.get("tags") else []
     return {"TagSpecifications": specs} if specs else {}
 
 
-def _change(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    """Change what EC2 changes by one call an attribute; some of it only while the machine is stopped."""
-    changed = {key: new[key] for key in _VALUES if new.get(key) is not None and old.get(key) != new[key]}
+def _modify_attributes(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    """Change attributes with one call each; stop the instance for those that require it."""
+    changed = {key: new[key] for key in _ATTRIBUTES if new.get(key) is not None and old.get(key) != new[key]}
     if changed.keys() & _WHILE_STOPPED:
         aws.call("ec2", "stop_instances", InstanceIds=[ident])
     for key, value in changed.items():
-        aws.call("ec2", "modify_instance_attribute", InstanceId=ident, **{_VALUES[key]: {"Value": value}})
+        aws.call("ec2", "modify_instance_attribute", InstanceId=ident, **{_ATTRIBUTES[key]: {"Value": value}})
     if changed.keys() & _WHILE_STOPPED:
         aws.call("ec2", "start_instances", InstanceIds=[ident])
     groups = new.get("vpcSecurityGroupIds")
@@ -109,63 +118,55 @@ def _change(aws: Aws, ident: str, old: Props, new: Props) -> None:
         aws.call("ec2", "modify_instance_attribute", InstanceId=ident, Groups=groups)
 
 
-def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    refuse_unmet(aws, _params(aws, new))
-    # Encoded, for here moto decodes once more than it does when a machine starts.
+def _read_instance(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    instance = aws.call("ec2", "describe_instances", InstanceIds=[ident])["Reservations"][0]["Instances"][0]
+    if instance["State"]["Name"] in ("shutting-down", "terminated"):
+        raise Refusal("InvalidInstanceID.NotFound", f"The instance ID '{ident}' does not exist")
+    interfaces = instance.get("NetworkInterfaces") or [{}]
+    return {
+        "ami": instance["ImageId"],
+        "arn": aws.arn("ec2", f"instance/{ident}"),
+        "availabilityZone": instance["Placement"]["AvailabilityZone"],
+        "instanceState": instance["State"]["Name"],
+        "instanceType": instance["InstanceType"],
+        "primaryNetworkInterfaceId": interfaces[0].get("NetworkInterfaceId", ""),
+        "privateDns": instance.get("PrivateDnsName") or "",
+        "privateIp": instance.get("PrivateIpAddress") or "",
+        "publicDns": instance.get("PublicDnsName") or "",
+        "publicIp": instance.get("PublicIpAddress") or "",
+        "sourceDestCheck": inputs.get("sourceDestCheck", True),
+        "subnetId": instance.get("SubnetId") or "",
+        "tenancy": instance["Placement"].get("Tenancy") or "default",
+        "vpcSecurityGroupIds": sorted(group["GroupId"] for group in instance.get("SecurityGroups", [])),
+    }
+
+
+def _update_instance(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    require_launch_data(aws, _params(aws, new))
+    # Encoded: moto decodes user data once more in this call than in RunInstances.
     before, after = ({**props, "userData": b64encode(plain_user_data(props) or b"")} for props in (old, new))
-    _change(aws, ident, before, after)
-    _carry(aws, ident, old.get("iamInstanceProfile"), new.get("iamInstanceProfile"))
+    _modify_attributes(aws, ident, before, after)
+    _set_profile(aws, ident, old.get("iamInstanceProfile"), new.get("iamInstanceProfile"))
     if new.get("metadataOptions") and old.get("metadataOptions") != new["metadataOptions"]:
         call = ("ec2", "modify_instance_metadata_options")
         aws.call(*call, InstanceId=ident, **placed(aws, call, new["metadataOptions"]))
-    retag(aws, ident, old, new)
+    ec2.retag(aws, ident, old, new)
 
 
-def _carry(aws: Aws, ident: str, old: str | None, new: str | None) -> None:
+def _set_profile(aws: Aws, ident: str, old: str | None, new: str | None) -> None:
     if old == new:
         return
-    only = [{"Name": "instance-id", "Values": [ident]}]
-    held = aws.call("ec2", "describe_iam_instance_profile_associations", Filters=only)
-    for one in held["IamInstanceProfileAssociations"]:
-        aws.call("ec2", "disassociate_iam_instance_profile", AssociationId=one["AssociationId"])
+    filters = [{"Name": "instance-id", "Values": [ident]}]
+    response = aws.call("ec2", "describe_iam_instance_profile_associations", Filters=filters)
+    for association in response["IamInstanceProfileAssociations"]:
+        aws.call("ec2", "disassociate_iam_instance_profile", AssociationId=association["AssociationId"])
     if new:
         profile = {"Name": new}
         aws.call("ec2", "associate_iam_instance_profile", InstanceId=ident, IamInstanceProfile=profile)
 
 
-def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    found = aws.call("ec2", "describe_instances", InstanceIds=[ident])["Reservations"][0]["Instances"][0]
-    if found["State"]["Name"] in ("shutting-down", "terminated"):
-        raise Refusal("InvalidInstanceID.NotFound", f"The instance ID '{ident}' does not exist")
-    nics = found.get("NetworkInterfaces") or [{}]
-    return {
-        "ami": found["ImageId"],
-        "arn": aws.arn("ec2", f"instance/{ident}"),
-        "availabilityZone": found["Placement"]["AvailabilityZone"],
-        "instanceState": found["State"]["Name"],
-        "instanceType": found["InstanceType"],
-        "primaryNetworkInterfaceId": nics[0].get("NetworkInterfaceId", ""),
-        "privateDns": found.get("PrivateDnsName") or "",
-        "privateIp": found.get("PrivateIpAddress") or "",
-        "publicDns": found.get("PublicDnsName") or "",
-        "publicIp": found.get("PublicIpAddress") or "",
-        "sourceDestCheck": inputs.get("sourceDestCheck", True),
-        "subnetId": found.get("SubnetId") or "",
-        "tenancy": found["Placement"].get("Tenancy") or "default",
-        "vpcSecurityGroupIds": sorted(group["GroupId"] for group in found.get("SecurityGroups", [])),
-    }
-
-
-def _delete(aws: Aws, ident: str, outputs: Props) -> None:
+def _delete_instance(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ec2", "terminate_instances", InstanceIds=[ident])
-
-
-def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from together(inputs, "userData", "userDataBase64")
-    yield from user_data_complaints(inputs, "userDataBase64")
-    for key in ("ami", "instanceType"):
-        if inputs.get(key) is None:
-            yield Complaint(key, "is missing: the rehearsal starts no single instance from a template")
 
 
 INSTANCE = Kind(
@@ -187,96 +188,109 @@ INSTANCE = Kind(
     | {"vpcSecurityGroupIds"},
     sets=frozenset({"ebsBlockDevices", "vpcSecurityGroupIds"}),
     moves=frozenset({"publicDns", "publicIp"}),
-    create=_create,
-    read=_read,
-    update=_update,
-    delete=_delete,
-    complaints=_complaints,
-    note="a simple machine: a change of its volumes replaces it, user data never does",
+    create=_create_instance,
+    read=_read_instance,
+    update=_update_instance,
+    delete=_delete_instance,
+    complaints=_check_instance,
+    note="a change of volumes replaces the instance, a change of user data never does",
 )
 
 
-_TYPES = ("gp2", "gp3", "io1", "io2", "sc1", "st1", "standard")
-_LIMITS = {
+# --- EBS volumes
+
+_VOLUME_TYPES = ("gp2", "gp3", "io1", "io2", "sc1", "st1", "standard")
+_VOLUME_LIMITS = {
     "iops": Number(100, 256_000),
     "size": Number(1, 65_536),
     "throughput": Number(125, 2000),
-    "type": Choice(_TYPES),
+    "type": Choice(_VOLUME_TYPES),
 }
-# Which types take a figure of their own. Source: EC2 API reference, CreateVolume.
-_FIGURES = {"iops": ("gp3", "io1", "io2"), "throughput": ("gp3",)}
-_SHAPE = ("iops", "size", "throughput", "type")
-_NAMES = {"iops": "Iops", "size": "Size", "throughput": "Throughput", "type": "VolumeType"}
-_FIXED = ("availabilityZone", "encrypted", "kmsKeyId", "multiAttachEnabled", "snapshotId", "volumeInitializationRate")
+# Volume types that take the input. Source: EC2 API reference, CreateVolume.
+_TYPES_WITH = {"iops": ("gp3", "io1", "io2"), "throughput": ("gp3",)}
+_VOLUME_SETTINGS = ("iops", "size", "throughput", "type")
+_VOLUME_PARAMETERS = {"iops": "Iops", "size": "Size", "throughput": "Throughput", "type": "VolumeType"}
+_FIXED_INPUTS = (
+    "availabilityZone",
+    "encrypted",
+    "kmsKeyId",
+    "multiAttachEnabled",
+    "snapshotId",
+    "volumeInitializationRate",
+)
 
 
-def _volume_create(aws: Aws, inputs: Props) -> str:
-    zones = {each["ZoneName"] for each in aws.call("ec2", "describe_availability_zones")["AvailabilityZones"]}
+def _check_volume(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from check_limits(inputs, _VOLUME_LIMITS)
+    if inputs.get("size") is None and inputs.get("snapshotId") is None:
+        yield Complaint("size", "is required unless snapshotId is set")
+    if inputs.get("kmsKeyId") and not inputs.get("encrypted"):
+        yield Complaint("kmsKeyId", "requires encrypted to be true")
+    for key, types in _TYPES_WITH.items():
+        volume_type = inputs.get("type") or "gp2"
+        if inputs.get(key) is not None and is_known(volume_type) and volume_type not in types:
+            yield Complaint(key, f"is allowed for {', '.join(types)}, not for {volume_type}")
+    if inputs.get("type") in ("io1", "io2") and inputs.get("iops") is None:
+        yield Complaint("iops", f"is required for {inputs['type']}")
+    for key in ("finalSnapshot", "outpostArn"):
+        if inputs.get(key):
+            yield Complaint(key, "is not modelled by the rehearsal")
+
+
+def _create_volume(aws: Aws, inputs: Props) -> str:
+    zones = {zone["ZoneName"] for zone in aws.call("ec2", "describe_availability_zones")["AvailabilityZones"]}
     if inputs["availabilityZone"] not in zones:
-        told = f"The zone '{inputs['availabilityZone']}' does not exist in {aws.region}."
-        raise Refusal("InvalidZone.NotFound", told, key="availabilityZone")
+        message = f"The zone '{inputs['availabilityZone']}' does not exist in {aws.region}."
+        raise Refusal("InvalidZone.NotFound", message, key="availabilityZone")
     if inputs.get("kmsKeyId"):
         aws.call("kms", "describe_key", KeyId=inputs["kmsKeyId"])
     renames = {"type": "VolumeType"}
     params = placed(aws, ("ec2", "create_volume"), inputs, apart=("finalSnapshot", "tags"), renames=renames)
-    return tag(aws, str(aws.call("ec2", "create_volume", **params)["VolumeId"]), inputs)
+    return ec2.tag(aws, str(aws.call("ec2", "create_volume", **params)["VolumeId"]), inputs)
 
 
-def _volume_update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    if (new.get("size") or 0) < (old.get("size") or 0):
-        told = f"New size cannot be smaller than existing size of {old['size']:g} GiB"
-        raise Refusal("InvalidParameterValue", told, key="size")
-    changed = {_NAMES[key]: new[key] for key in _SHAPE if new.get(key) is not None and new.get(key) != old.get(key)}
-    if changed:
-        whole = {name: value if name == "VolumeType" else int(value) for name, value in changed.items()}
-        aws.call("ec2", "modify_volume", VolumeId=ident, **whole)
-    retag(aws, ident, old, new)
-
-
-def _volume_read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    found = described(aws, NOUN, ident)
+def _read_volume(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    volume = ec2.described(aws, ec2.VOLUME, ident)
     return {
         "arn": aws.arn("ec2", f"volume/{ident}"),
-        "createTime": found["CreateTime"].isoformat(),
-        "encrypted": found["Encrypted"],
-        "iops": found.get("Iops") or 0,
-        "kmsKeyId": found.get("KmsKeyId") or "",
-        "size": found["Size"],
-        "throughput": found.get("Throughput") or 0,
-        "type": found["VolumeType"],
+        "createTime": volume["CreateTime"].isoformat(),
+        "encrypted": volume["Encrypted"],
+        "iops": volume.get("Iops") or 0,
+        "kmsKeyId": volume.get("KmsKeyId") or "",
+        "size": volume["Size"],
+        "throughput": volume.get("Throughput") or 0,
+        "type": volume["VolumeType"],
     }
 
 
-def _volume_delete(aws: Aws, ident: str, outputs: Props) -> None:
+def _update_volume(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    if (new.get("size") or 0) < (old.get("size") or 0):
+        message = f"New size cannot be smaller than existing size of {old['size']:g} GiB"
+        raise Refusal("InvalidParameterValue", message, key="size")
+    changed = {
+        _VOLUME_PARAMETERS[key]: new[key]
+        for key in _VOLUME_SETTINGS
+        if new.get(key) is not None and new.get(key) != old.get(key)
+    }
+    if changed:
+        parameters = {name: value if name == "VolumeType" else int(value) for name, value in changed.items()}
+        aws.call("ec2", "modify_volume", VolumeId=ident, **parameters)
+    ec2.retag(aws, ident, old, new)
+
+
+def _delete_volume(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ec2", "delete_volume", VolumeId=ident)
-
-
-def _volume_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from beyond(inputs, _LIMITS)
-    if inputs.get("size") is None and inputs.get("snapshotId") is None:
-        yield Complaint("size", "one of size and snapshotId must be given")
-    if inputs.get("kmsKeyId") and not inputs.get("encrypted"):
-        yield Complaint("kmsKeyId", "goes with encrypted: true only")
-    for key, types in _FIGURES.items():
-        kind = inputs.get("type") or "gp2"
-        if inputs.get(key) is not None and is_known(kind) and kind not in types:
-            yield Complaint(key, f"goes with the types {', '.join(types)} only, not with {kind}")
-    if inputs.get("type") in ("io1", "io2") and inputs.get("iops") is None:
-        yield Complaint("iops", f"must be given with {inputs['type']}")
-    for key in ("finalSnapshot", "outpostArn"):
-        if inputs.get(key):
-            yield Complaint(key, "is an input that the rehearsal has no place for")
 
 
 VOLUME = Kind(
     token="aws:ebs/volume:Volume",
-    inputs=updates(*_SHAPE, "finalSnapshot", "tags") | replaces(*_FIXED, "outpostArn"),
+    inputs=updates(*_VOLUME_SETTINGS, "finalSnapshot", "tags") | replaces(*_FIXED_INPUTS, "outpostArn"),
     defaults={"finalSnapshot": False},
     computed=frozenset({"encrypted", "iops", "kmsKeyId", "size", "snapshotId", "throughput", "type"})
     | {"volumeInitializationRate"},
-    create=_volume_create,
-    read=_volume_read,
-    update=_volume_update,
-    delete=_volume_delete,
-    complaints=_volume_complaints,
+    create=_create_volume,
+    read=_read_volume,
+    update=_update_volume,
+    delete=_delete_volume,
+    complaints=_check_volume,
 )

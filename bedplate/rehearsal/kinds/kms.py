@@ -1,14 +1,25 @@
-"""KMS keys: made, rotated, enabled and given a policy; deleting one only schedules its end."""
+"""KMS keys and aliases. Deleting a key only schedules its deletion, as in AWS."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
-from bedplate.rehearsal.kinds.limits import Choice, Number, Tagger, Text, beyond, chosen_name, tag_pairs, undoing
-from bedplate.rehearsal.kinds.policy_document import leaves_control, malformed, refuse_strangers
+from bedplate.rehearsal.kinds.limits import (
+    Choice,
+    Number,
+    Tagger,
+    Text,
+    check_limits,
+    resource_name,
+    rollback,
+    tag_pairs,
+)
+from bedplate.rehearsal.kinds.policy_document import allows_account, check_policy, require_principals
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import Refusal
 from bedplate.rehearsal.wire import is_known
+
+# --- Keys
 
 _LIMITS = {
     "description": Text(0, 8192),
@@ -17,60 +28,89 @@ _LIMITS = {
     "keyUsage": Choice(("ENCRYPT_DECRYPT", "GENERATE_VERIFY_MAC", "KEY_AGREEMENT", "SIGN_VERIFY")),
 }
 _TAGS = Tagger(service="kms", ident="KeyId", names=("TagKey", "TagValue"))
-_MALFORMED = "MalformedPolicyDocumentException"
-# What a key is for, by the beginning of its spec; elliptic curves and RSA are for more than one use.
-_USES = {"SYMMETRIC_DEFAULT": ("ENCRYPT_DECRYPT",), "HMAC_": ("GENERATE_VERIFY_MAC",)}
-_LONGEST_WINDOW = 30  # days until deletion when the program does not say: KMS's own default
-# What a key has as it is born, so that making one and changing one are the same calls.
-_BORN = {"isEnabled": True, "enableKeyRotation": False}
+_MALFORMED_CODE = "MalformedPolicyDocumentException"
+# Allowed usages by prefix of the key spec. RSA and elliptic curve keys have more than one.
+_USAGES = {"SYMMETRIC_DEFAULT": ("ENCRYPT_DECRYPT",), "HMAC_": ("GENERATE_VERIFY_MAC",)}
+_DEFAULT_WINDOW = 30  # days until deletion: the default of KMS
+# The settings of a new key: create applies the inputs as a change of these.
+_INITIAL = {"isEnabled": True, "enableKeyRotation": False}
 
 
-def _create(aws: Aws, inputs: Props) -> str:
+def _check_key(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from check_limits(inputs, _LIMITS)
+    yield from check_policy(inputs)
+    spec, usage = inputs.get("customerMasterKeySpec"), inputs.get("keyUsage")
+    for prefix, usages in _USAGES.items():
+        if is_known(spec) and is_known(usage) and spec.startswith(prefix) and usage not in usages:
+            yield Complaint("keyUsage", f"KeyUsage {usage} is not compatible with KeySpec {spec}")
+    if inputs.get("enableKeyRotation") is True and is_known(spec) and spec != "SYMMETRIC_DEFAULT":
+        yield Complaint("enableKeyRotation", "is allowed only for symmetric keys (UnsupportedOperationException)")
+
+
+def _create_key(aws: Aws, inputs: Props) -> str:
     if inputs.get("policy"):
-        _refuse_policy(aws, inputs)
-    wanted = {
+        _require_usable_policy(aws, inputs)
+    optional = {
         "Description": inputs.get("description"),
         "KeyUsage": inputs.get("keyUsage"),
         "KeySpec": inputs.get("customerMasterKeySpec"),
         "MultiRegion": inputs.get("multiRegion"),
         "Policy": inputs.get("policy"),
     }
-    params = {key: value for key, value in wanted.items() if value is not None}
+    params = {key: value for key, value in optional.items() if value is not None}
     tags = tag_pairs(inputs.get("tags"), ("TagKey", "TagValue"))
     ident: str = aws.call("kms", "create_key", Tags=tags, **params)["KeyMetadata"]["KeyId"]
-    return _settle(aws, ident, {**inputs, **_BORN}, inputs)
+    return _apply_settings(aws, ident, {**inputs, **_INITIAL}, inputs)
 
 
-def _refuse_policy(aws: Aws, inputs: Props) -> None:
-    """Refuse a policy that names a stranger, or that nobody of the account could change again."""
-    refuse_strangers(aws, inputs["policy"], _MALFORMED)
-    if not inputs.get("bypassPolicyLockoutSafetyCheck") and not leaves_control(
+def _require_usable_policy(aws: Aws, inputs: Props) -> None:
+    """Raise Refusal for a policy with an unknown role, or one that the account could not change again."""
+    require_principals(aws, inputs["policy"], _MALFORMED_CODE)
+    if not inputs.get("bypassPolicyLockoutSafetyCheck") and not allows_account(
         inputs["policy"], aws.account, "kms:PutKeyPolicy"
     ):
-        told = "The new key policy will not allow you to update the key policy in the future."
-        raise Refusal(_MALFORMED, told, key="policy")
+        message = "The new key policy will not allow you to update the key policy in the future."
+        raise Refusal(_MALFORMED_CODE, message, key="policy")
 
 
-def _settle(aws: Aws, ident: str, born: Props, inputs: Props) -> str:
-    with undoing(lambda: _delete_key(aws, ident, inputs)):
-        _change_key(aws, ident, born, inputs)
+def _apply_settings(aws: Aws, ident: str, initial: Props, inputs: Props) -> str:
+    with rollback(lambda: _delete_key(aws, ident, inputs)):
+        _update_key(aws, ident, initial, inputs)
     return ident
 
 
-def _change_key(aws: Aws, ident: str, old: Props, new: Props) -> None:
+def _read_key(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    metadata = _describe_active_key(aws, ident)
+    return {
+        "arn": metadata["Arn"],
+        "keyId": ident,
+        "multiRegion": metadata.get("MultiRegion", False),
+        "policy": aws.call("kms", "get_key_policy", KeyId=ident, PolicyName="default")["Policy"],
+        **({"rotationPeriodInDays": 365} if inputs.get("enableKeyRotation") else {}),
+    } | {key: inputs[key] for key in ("policy", "rotationPeriodInDays") if inputs.get(key)}
+
+
+def _describe_active_key(aws: Aws, ident: str) -> dict[str, Any]:
+    metadata: dict[str, Any] = aws.call("kms", "describe_key", KeyId=ident)["KeyMetadata"]
+    if metadata["KeyState"] == "PendingDeletion":
+        raise Refusal("NotFoundException", f"key {ident} is pending deletion")
+    return metadata
+
+
+def _update_key(aws: Aws, ident: str, old: Props, new: Props) -> None:
     if new.get("policy") and old.get("policy") != new["policy"]:
-        _refuse_policy(aws, new)
+        _require_usable_policy(aws, new)
         aws.call("kms", "put_key_policy", KeyId=ident, PolicyName="default", Policy=new["policy"])
     if (old.get("description") or "") != (new.get("description") or ""):
         aws.call("kms", "update_key_description", KeyId=ident, Description=new.get("description") or "")
-    _rotate(aws, ident, old, new)
+    _set_rotation(aws, ident, old, new)
     enabled = new.get("isEnabled", True)
     if old.get("isEnabled", True) != enabled:
         aws.call("kms", "enable_key" if enabled else "disable_key", KeyId=ident)
     _TAGS.retag(aws, ident, old, new)
 
 
-def _rotate(aws: Aws, ident: str, old: Props, new: Props) -> None:
+def _set_rotation(aws: Aws, ident: str, old: Props, new: Props) -> None:
     before, after = (
         (props.get("enableKeyRotation") or False, props.get("rotationPeriodInDays")) for props in (old, new)
     )
@@ -83,38 +123,9 @@ def _rotate(aws: Aws, ident: str, old: Props, new: Props) -> None:
         aws.call("kms", "disable_key_rotation", KeyId=ident)
 
 
-def _living_key(aws: Aws, ident: str) -> dict[str, Any]:
-    found: dict[str, Any] = aws.call("kms", "describe_key", KeyId=ident)["KeyMetadata"]
-    if found["KeyState"] == "PendingDeletion":
-        raise Refusal("NotFoundException", f"key {ident} is pending deletion")
-    return found
-
-
-def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    found = _living_key(aws, ident)
-    return {
-        "arn": found["Arn"],
-        "keyId": ident,
-        "multiRegion": found.get("MultiRegion", False),
-        "policy": aws.call("kms", "get_key_policy", KeyId=ident, PolicyName="default")["Policy"],
-        **({"rotationPeriodInDays": 365} if inputs.get("enableKeyRotation") else {}),
-    } | {key: inputs[key] for key in ("policy", "rotationPeriodInDays") if inputs.get(key)}
-
-
 def _delete_key(aws: Aws, ident: str, outputs: Props) -> None:
-    days = outputs.get("deletionWindowInDays") or _LONGEST_WINDOW
+    days = outputs.get("deletionWindowInDays") or _DEFAULT_WINDOW
     aws.call("kms", "schedule_key_deletion", KeyId=ident, PendingWindowInDays=days)
-
-
-def _key_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from beyond(inputs, _LIMITS)
-    yield from malformed(inputs)
-    spec, usage = inputs.get("customerMasterKeySpec"), inputs.get("keyUsage")
-    for start, uses in _USES.items():
-        if is_known(spec) and is_known(usage) and spec.startswith(start) and usage not in uses:
-            yield Complaint("keyUsage", f"KeyUsage {usage} is not compatible with KeySpec {spec}")
-    if inputs.get("enableKeyRotation") is True and is_known(spec) and spec != "SYMMETRIC_DEFAULT":
-        yield Complaint("enableKeyRotation", "UnsupportedOperationException: only symmetric keys are rotated")
 
 
 KEY = Kind(
@@ -130,51 +141,53 @@ KEY = Kind(
         "keyUsage": "ENCRYPT_DECRYPT",
     },
     computed=frozenset({"description", "multiRegion", "policy", "rotationPeriodInDays"}),
-    create=_create,
-    read=_read,
-    update=_change_key,
+    create=_create_key,
+    read=_read_key,
+    update=_update_key,
     delete=_delete_key,
-    complaints=_key_complaints,
-    note="a deleted key waits for its end, as in AWS",
+    complaints=_check_key,
+    note="a deleted key stays in the state PendingDeletion, as in AWS",
 )
 
 
-_NAME = Text(7, 256, r"alias/[a-zA-Z0-9/_-]+", "alias/ and then letters, digits and /_-")
+# --- Aliases
+
+_ALIAS_NAME = Text(7, 256, r"alias/[a-zA-Z0-9/_-]+", "alias/ followed by letters, digits and /_-")
 
 
-def _key(aws: Aws, inputs: Props) -> dict[str, Any]:
-    found: dict[str, Any] = aws.call("kms", "describe_key", KeyId=inputs["targetKeyId"])["KeyMetadata"]
-    return found
+def _check_alias(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from check_limits(inputs, {"name": _ALIAS_NAME})
+    name = inputs.get("name")
+    if is_known(name) and str(name).startswith("alias/aws/"):
+        yield Complaint("name", f"{name} must not begin with alias/aws/, which AWS reserves")
 
 
-def _kms_alias_create(aws: Aws, inputs: Props) -> str:
-    name = chosen_name(inputs)
-    aws.call("kms", "create_alias", AliasName=name, TargetKeyId=_key(aws, inputs)["KeyId"])
+def _create_alias(aws: Aws, inputs: Props) -> str:
+    name = resource_name(inputs)
+    aws.call("kms", "create_alias", AliasName=name, TargetKeyId=_describe_target(aws, inputs)["KeyId"])
     return name
 
 
-def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    aws.call("kms", "update_alias", AliasName=ident, TargetKeyId=_key(aws, new)["KeyId"])
+def _describe_target(aws: Aws, inputs: Props) -> dict[str, Any]:
+    metadata: dict[str, Any] = aws.call("kms", "describe_key", KeyId=inputs["targetKeyId"])["KeyMetadata"]
+    return metadata
 
 
-def _kms_alias_read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+def _read_alias(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     aliases = aws.call("kms", "list_aliases")["Aliases"]
-    found = [one for one in aliases if one["AliasName"] == ident]
-    if not found:
+    matches = [alias for alias in aliases if alias["AliasName"] == ident]
+    if not matches:
         raise Refusal("NotFoundException", f"Alias {ident} is not found.")
-    key = aws.call("kms", "describe_key", KeyId=found[0]["TargetKeyId"])["KeyMetadata"]
+    key = aws.call("kms", "describe_key", KeyId=matches[0]["TargetKeyId"])["KeyMetadata"]
     return {"arn": aws.arn("kms", ident), "name": ident, "targetKeyArn": key["Arn"]}
 
 
-def _delete(aws: Aws, ident: str, outputs: Props) -> None:
+def _update_alias(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    aws.call("kms", "update_alias", AliasName=ident, TargetKeyId=_describe_target(aws, new)["KeyId"])
+
+
+def _delete_alias(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("kms", "delete_alias", AliasName=ident)
-
-
-def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from beyond(inputs, {"name": _NAME})
-    name = inputs.get("name")
-    if is_known(name) and str(name).startswith("alias/aws/"):
-        yield Complaint("name", f"{name}: names that begin with alias/aws/ are AWS's own")
 
 
 ALIAS = Kind(
@@ -183,9 +196,9 @@ ALIAS = Kind(
     computed=frozenset({"name", "namePrefix"}),
     moves=frozenset({"targetKeyArn"}),
     naming=Naming(prefix="alias/", longest=256),
-    create=_kms_alias_create,
-    read=_kms_alias_read,
-    update=_update,
-    delete=_delete,
-    complaints=_complaints,
+    create=_create_alias,
+    read=_read_alias,
+    update=_update_alias,
+    delete=_delete_alias,
+    complaints=_check_alias,
 )

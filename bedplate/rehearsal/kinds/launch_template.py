@@ -1,4 +1,4 @@
-"""EC2 launch templates: every change makes a new version, and the default one follows when it is told to."""
+"""EC2 launch templates: their checks, their launch data, and why EC2 could not launch with them."""
 
 from base64 import b64decode
 from binascii import Error as NotBase64
@@ -7,81 +7,81 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
-from bedplate.rehearsal.kinds.ec2 import SECURITY_GROUP, SUBNET, require, retag
+from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Limit,
     Number,
     Text,
-    beyond,
-    chosen_name,
-    inside,
-    kept,
+    check_exclusive,
+    check_limits,
+    check_nested,
+    load_fake,
+    resource_name,
+    rollback,
     tag_complaints,
     tag_pairs,
-    together,
-    undoing,
 )
-from bedplate.rehearsal.kinds.placement_groups import TOKEN as PLACEMENT_GROUP
 from bedplate.rehearsal.kinds.placement_groups import (
+    PLACEMENT_GROUP_TOKEN,
     UNKNOWN_GROUP,
-    misplaced,
-    placement_complaints,
-    refuse_unknown_type,
-    unsupported,
+    check_placement,
+    placement_error,
+    require_instance_type,
+    strategy_error,
 )
 from bedplate.rehearsal.placement import structure
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import Refusal
 from bedplate.rehearsal.wire import is_known
 
-_LARGEST = 16384  # bytes before encoding: EC2 user guide, "Run commands at launch"
+_MAX_USER_DATA = 16384  # bytes before base64 encoding: EC2 user guide, "Run commands at launch"
 
 
-def user_data_complaints(inputs: Props, key: str) -> Iterator[Complaint]:
-    """Yield a complaint when the user data under `key` is not in base64, or too large."""
+def check_user_data(inputs: Props, key: str) -> Iterator[Complaint]:
+    """Yield an error when the user data under `key` is not base64, or too large."""
     data = inputs.get(key)
     if not is_known(data) or data == "":
         return
     try:
         size = len(b64decode(str(data), validate=True))
     except (NotBase64, ValueError):
-        yield Complaint(key, "InvalidUserData.Malformed: not in base64")
+        yield Complaint(key, "must be base64 (InvalidUserData.Malformed)")
     else:
-        if size > _LARGEST:
-            yield Complaint(key, f"user data has at most {_LARGEST} bytes, not {size}")
+        if size > _MAX_USER_DATA:
+            yield Complaint(key, f"has {size} bytes, at most {_MAX_USER_DATA} are allowed")
 
 
 def plain_user_data(inputs: Props) -> bytes | None:
-    """Return an instance's user data as the machine will see it; boto3 does the encoding."""
+    """Return the user data of an instance before encoding, which boto3 does."""
     if inputs.get("userDataBase64"):
         return b64decode(str(inputs["userDataBase64"]))
     return str(inputs["userData"]).encode() if inputs.get("userData") else None
 
 
-_PUBLIC = "/aws/service/"  # parameters that AWS and others publish, of which moto knows a few
+_PUBLIC_PARAMETERS = "/aws/service/"  # public parameters, of which moto has a few
 
 
-def refuse_unmet(aws: Aws, data: Mapping[str, Any]) -> None:
-    """Refuse launch data, in EC2's form, that names what does not exist in this region."""
+def require_launch_data(aws: Aws, data: Mapping[str, Any]) -> None:
+    """Raise Refusal when launch data, in the form of EC2, names something that does not exist in this region."""
     if data.get("ImageId"):
         _require_image(aws, data["ImageId"])
     if data.get("InstanceType"):
-        refuse_unknown_type(aws, data["InstanceType"])
+        require_instance_type(aws, data["InstanceType"])
     if data.get("KeyName"):
         aws.call("ec2", "describe_key_pairs", KeyNames=[data["KeyName"]])
-    require(aws, SECURITY_GROUP, *group_ids(data))
+    ec2.require(aws, ec2.SECURITY_GROUP, *group_ids(data))
     nics = data.get("NetworkInterfaces") or []
-    require(aws, SUBNET, *(nic["SubnetId"] for nic in nics if nic.get("SubnetId")))
+    ec2.require(aws, ec2.SUBNET, *(nic["SubnetId"] for nic in nics if nic.get("SubnetId")))
     _require_profile(aws, data.get("IamInstanceProfile") or {})
     _require_keys(aws, data)
     group = (data.get("Placement") or {}).get("GroupName")
     if group:
-        kept(aws, PLACEMENT_GROUP, group, UNKNOWN_GROUP)
+        load_fake(aws, PLACEMENT_GROUP_TOKEN, group, UNKNOWN_GROUP)
 
 
 def group_ids(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield every security group that launch data names, by id."""
+    """Yield the ids of all security groups in launch data."""
     yield from data.get("SecurityGroupIds") or []
     for nic in data.get("NetworkInterfaces") or []:
         yield from nic.get("Groups") or []
@@ -93,7 +93,7 @@ def _require_image(aws: Aws, image: str) -> None:
         aws.call("ec2", "describe_images", ImageIds=[image])
     elif parameter == image:
         raise Refusal("InvalidAMIID.Malformed", f'Invalid id: "{image}" (expecting "ami-...")', key="imageId")
-    elif not parameter.startswith(_PUBLIC):
+    elif not parameter.startswith(_PUBLIC_PARAMETERS):
         aws.call("ssm", "get_parameter", Name=parameter)
 
 
@@ -103,8 +103,8 @@ def _require_profile(aws: Aws, profile: Mapping[str, Any]) -> None:
         try:
             aws.call("iam", "get_instance_profile", InstanceProfileName=name)
         except Refusal:
-            said = f"Invalid IAM Instance Profile {name}"
-            raise Refusal("InvalidParameterValue", said, key="iamInstanceProfile") from None
+            message = f"Invalid IAM Instance Profile {name}"
+            raise Refusal("InvalidParameterValue", message, key="iamInstanceProfile") from None
 
 
 def _require_keys(aws: Aws, data: Mapping[str, Any]) -> None:
@@ -115,68 +115,79 @@ def _require_keys(aws: Aws, data: Mapping[str, Any]) -> None:
 
 
 _ADDRESSES = ("ipv4AddressCount", "ipv4Addresses", "ipv6AddressCount", "ipv6Addresses", "privateIpAddress")
-_TRUE = ("1", "t", "T", "true", "TRUE", "True")
-_FABRIC = ("efa", "efa-only")
+_TRUE_WORDS = ("1", "t", "T", "true", "TRUE", "True")
+_EFA_TYPES = ("efa", "efa-only")
 
 
-def card_complaints(interfaces: object) -> Iterator[Complaint]:
-    """Yield what is wrong with a template's interfaces, whatever the type of its machines."""
-    listed = interfaces if isinstance(interfaces, list) and is_known(interfaces) else []
-    for reason in (*_misplaced(listed), *_misaddressed(listed)):
+def check_network_cards(interfaces: object) -> Iterator[Complaint]:
+    """Yield an error for interfaces that no instance type allows together."""
+    items = interfaces if isinstance(interfaces, list) and is_known(interfaces) else []
+    for reason in (*_card_errors(items), *_address_errors(items)):
         yield Complaint("networkInterfaces", reason)
 
 
-def _misplaced(listed: list[Props]) -> Iterator[str]:
-    places = [(each.get("networkCardIndex") or 0, each.get("deviceIndex") or 0) for each in listed]
-    if len(set(places)) < len(places):
-        yield "each interface has a deviceIndex of its own on its network card"
-    if listed and (0, 0) not in places:
-        yield "one interface is the primary: deviceIndex 0 on network card 0"
-    first = dict(zip(places, listed, strict=True)).get((0, 0), {})
+def _card_errors(interfaces: list[Props]) -> Iterator[str]:
+    positions = [
+        (interface.get("networkCardIndex") or 0, interface.get("deviceIndex") or 0) for interface in interfaces
+    ]
+    if len(set(positions)) < len(positions):
+        yield "must not have two interfaces with the same deviceIndex on one network card"
+    if interfaces and (0, 0) not in positions:
+        yield "must have a primary interface: deviceIndex 0 on network card 0"
+    first = dict(zip(positions, interfaces, strict=True)).get((0, 0), {})
     if first.get("interfaceType") == "efa-only":
-        yield "the primary interface cannot be efa-only: it bears the machine's address"
+        yield "must not have an efa-only primary interface: it carries the address of the instance"
 
 
-def _misaddressed(listed: list[Props]) -> Iterator[str]:
-    if len(listed) > 1 and any(str(each.get("associatePublicIpAddress")) in _TRUE for each in listed):
-        yield "associatePublicIpAddress cannot be specified with several network interfaces"
-    if any(each.get("interfaceType") == "efa-only" and any(each.get(key) for key in _ADDRESSES) for each in listed):
-        yield "an efa-only interface takes no address"
+def _address_errors(interfaces: list[Props]) -> Iterator[str]:
+    if len(interfaces) > 1 and any(
+        str(interface.get("associatePublicIpAddress")) in _TRUE_WORDS for interface in interfaces
+    ):
+        yield "must not set associatePublicIpAddress with several network interfaces"
+    if any(
+        interface.get("interfaceType") == "efa-only" and any(interface.get(key) for key in _ADDRESSES)
+        for interface in interfaces
+    ):
+        yield "must not set addresses of an efa-only interface"
 
 
-def misfit(facts: Mapping[str, Any], interfaces: list[dict[str, Any]]) -> str:
-    """Return why a type, as EC2 describes it, cannot have these interfaces of launch data; nothing where it can."""
-    network, name = facts["NetworkInfo"], facts["InstanceType"]
+def interface_error(facts: Mapping[str, Any], interfaces: list[dict[str, Any]]) -> str:
+    """Return why an instance type, described by EC2, cannot have these interfaces, or an empty string."""
+    network, instance_type = facts["NetworkInfo"], facts["InstanceType"]
     cards = {card["NetworkCardIndex"]: card for card in network.get("NetworkCards", [])}
-    used = Counter(_card(each) for each in interfaces)
-    fabric = [each for each in interfaces if each.get("InterfaceType") in _FABRIC]
-    most = (network.get("EfaInfo") or {}).get("MaximumEfaInterfaces", 0)
-    if strange := sorted(used.keys() - cards.keys()):
-        return f"{name} has no network card {strange[0]}"
-    for each in interfaces:
-        card, place, kind = cards[_card(each)], each.get("DeviceIndex") or 0, each.get("InterfaceType") or "interface"
-        room, where = card["MaximumNetworkInterfaces"], f"the network card {_card(each)} of {name}"
-        if place >= room or used[_card(each)] > room:
-            return f"{where} takes {room} interfaces, with device indexes from 0 to {room - 1}"
-        if kind not in card["InterfaceTypes"]:
-            return f"{where} takes no interface of the type {kind}"
-    return f"{name} has at most {most} EFA interfaces, not {len(fabric)}" if len(fabric) > most else ""
+    counts = Counter(_card_index(interface) for interface in interfaces)
+    efa = [interface for interface in interfaces if interface.get("InterfaceType") in _EFA_TYPES]
+    efa_limit = (network.get("EfaInfo") or {}).get("MaximumEfaInterfaces", 0)
+    if unknown := sorted(counts.keys() - cards.keys()):
+        return f"{instance_type} has no network card {unknown[0]}"
+    for interface in interfaces:
+        card, device, interface_type = (
+            cards[_card_index(interface)],
+            interface.get("DeviceIndex") or 0,
+            interface.get("InterfaceType") or "interface",
+        )
+        limit, label = card["MaximumNetworkInterfaces"], f"the network card {_card_index(interface)} of {instance_type}"
+        if device >= limit or counts[_card_index(interface)] > limit:
+            return f"{label} allows {limit} interfaces, with device indexes from 0 to {limit - 1}"
+        if interface_type not in card["InterfaceTypes"]:
+            return f"{label} allows no interface of type {interface_type}"
+    return f"{instance_type} allows {efa_limit} EFA interfaces, not {len(efa)}" if len(efa) > efa_limit else ""
 
 
-def _card(interface: Mapping[str, Any]) -> int:
+def _card_index(interface: Mapping[str, Any]) -> int:
     return int(interface.get("NetworkCardIndex") or 0)
 
 
-_TAGGABLE = ("elastic-gpu", "fleet", "instance", "network-interface", "spot-instances-request", "volume")
-_VOLUMES = ("gp2", "gp3", "io1", "io2", "sc1", "st1", "standard")
-# Text that the provider reads as a truth value; empty is for neither.
-_TRUTH = Choice(("", "0", "1", "F", "FALSE", "False", "T", "TRUE", "True", "f", "false", "t", "true"))
+_TAGGABLE_TYPES = ("elastic-gpu", "fleet", "instance", "network-interface", "spot-instances-request", "volume")
+_VOLUME_TYPES = ("gp2", "gp3", "io1", "io2", "sc1", "st1", "standard")
+# Strings that the provider reads as a boolean; an empty string means not set.
+_BOOLEAN = Choice(("", "0", "1", "F", "FALSE", "False", "T", "TRUE", "True", "f", "false", "t", "true"))
 _SWITCH = Choice(("disabled", "enabled"))
 _BASE_IOPS, _IOPS_PER_GIB, _MIB_PER_OPERATION = 3000, 500, 0.25
 _LIMITS = {
     "name": Text(3, 128, r"[a-zA-Z0-9().\-/_]+", "letters, digits and ().-/_"),
     "description": Text(0, 255),
-    "ebsOptimized": _TRUTH,
+    "ebsOptimized": _BOOLEAN,
     "instanceInitiatedShutdownBehavior": Choice(("stop", "terminate")),
 }
 _BLOCKS: tuple[tuple[str, dict[str, Limit]], ...] = (
@@ -190,23 +201,23 @@ _BLOCKS: tuple[tuple[str, dict[str, Limit]], ...] = (
             "instanceMetadataTags": _SWITCH,
         },
     ),
-    ("tagSpecifications", {"resourceType": Choice(_TAGGABLE)}),
+    ("tagSpecifications", {"resourceType": Choice(_TAGGABLE_TYPES)}),
     (
         "blockDeviceMappings.ebs",
         {
-            "deleteOnTermination": _TRUTH,
-            "encrypted": _TRUTH,
+            "deleteOnTermination": _BOOLEAN,
+            "encrypted": _BOOLEAN,
             "throughput": Number(125, 2000),
             "volumeSize": Number(1, 65536),
-            "volumeType": Choice(_VOLUMES),
+            "volumeType": Choice(_VOLUME_TYPES),
         },
     ),
     (
         "networkInterfaces",
         {
-            "associateCarrierIpAddress": _TRUTH,
-            "associatePublicIpAddress": _TRUTH,
-            "deleteOnTermination": _TRUTH,
+            "associateCarrierIpAddress": _BOOLEAN,
+            "associatePublicIpAddress": _BOOLEAN,
+            "deleteOnTermination": _BOOLEAN,
             "interfaceType": Choice(("efa", "efa-only", "interface")),
         },
     ),
@@ -232,56 +243,9 @@ _BLOCKS: tuple[tuple[str, dict[str, Limit]], ...] = (
     ("placement", {"tenancy": Choice(("dedicated", "default", "host"))}),
     ("privateDnsNameOptions", {"hostnameType": Choice(("ip-name", "resource-name"))}),
 )
-
-
-def launch_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    """Yield what is wrong with a template's inputs, one by one and together."""
-    yield from beyond(inputs, _LIMITS)
-    for path, limits in _BLOCKS:
-        yield from inside(inputs, path, limits)
-    yield from together(inputs, "name", "namePrefix")
-    yield from together(inputs, "defaultVersion", "updateDefaultVersion")
-    yield from together(inputs, "instanceType", "instanceRequirements")
-    if inputs.get("networkInterfaces") and inputs.get("vpcSecurityGroupIds"):
-        told = "network interfaces and an instance's security groups exclude each other"
-        yield Complaint("vpcSecurityGroupIds", told)
-    yield from user_data_complaints(inputs, "userData")
-    yield from _tag_complaints(inputs.get("tagSpecifications"))
-    yield from _disk_complaints(inputs.get("blockDeviceMappings"))
-    yield from card_complaints(inputs.get("networkInterfaces"))
-    yield from placement_complaints(aws, inputs)
-
-
-def _tag_complaints(specifications: object) -> Iterator[Complaint]:
-    """Yield what is wrong with the tags of what a template launches, which are as limited as a resource's own."""
-    for each in specifications if isinstance(specifications, list) and is_known(specifications) else []:
-        yield from (Complaint(f"tagSpecifications.{found.key}", found.reason) for found in tag_complaints(each))
-
-
-def _disk_complaints(mappings: object) -> Iterator[Complaint]:
-    """Yield where a disk has a key and is not encrypted, or a pace that its kind does not reach: no launch succeeds."""
-    for each in mappings if isinstance(mappings, list) and is_known(mappings) else []:
-        disk = each.get("ebs") or {}
-        yield from _pace_complaints(disk)
-        if disk.get("kmsKeyId") and str(disk.get("encrypted", "")).lower() not in ("1", "t", "true"):
-            told = "InvalidParameterDependency: the parameter KmsKeyId requires the parameter Encrypted to be set"
-            yield Complaint("blockDeviceMappings.ebs.kmsKeyId", told)
-
-
-def _pace_complaints(disk: Props) -> Iterator[Complaint]:
-    """Yield where throughput or operations a second are out of proportion: EBS user guide, "gp3 volumes"."""
-    kind, size, iops = disk.get("volumeType"), disk.get("volumeSize"), disk.get("iops") or _BASE_IOPS
-    if disk.get("throughput") and kind not in (None, "gp3"):
-        yield Complaint("blockDeviceMappings.ebs.throughput", f"is for gp3 volumes, not for {kind}")
-    elif (disk.get("throughput") or 0) > iops * _MIB_PER_OPERATION:
-        yield Complaint("blockDeviceMappings.ebs.throughput", "Throughput to iops ratio is too high; maximum is 0.25")
-    if kind == "gp3" and size and iops > max(_BASE_IOPS, size * _IOPS_PER_GIB):
-        yield Complaint("blockDeviceMappings.ebs.iops", "Iops to volume size ratio is too high; maximum is 500")
-
-
-# Inputs of a version of the template that are not launch data.
-_VERSION = ("defaultVersion", "description", "updateDefaultVersion")
-_LAUNCH = (
+# Inputs of a template version that are not launch data.
+_VERSION_INPUTS = ("defaultVersion", "description", "updateDefaultVersion")
+_LAUNCH_INPUTS = (
     "blockDeviceMappings",
     "capacityReservationSpecification",
     "cpuOptions",
@@ -324,20 +288,23 @@ _RENAMES = {
 
 
 def launch_data(aws: Aws, inputs: Props) -> dict[str, Any]:
-    """Return the launch data of a template's inputs, in EC2's form."""
+    """Return the launch data of a template in the form of EC2; raise Refusal when it names something unknown."""
     shape = aws.shape("ec2", "create_launch_template").members["LaunchTemplateData"]
-    given = {key: inputs[key] for key in _LAUNCH if inputs.get(key) is not None}
-    if "tagSpecifications" in given:
-        given["tagSpecifications"] = [{**one, "tags": tag_pairs(one.get("tags"))} for one in given["tagSpecifications"]]
-    if "networkInterfaces" in given:
-        given["networkInterfaces"] = [_interface(nic) for nic in given["networkInterfaces"]]
-    found = structure(shape, given, _RENAMES)
-    refuse_unmet(aws, found)
-    return found
+    parameters = {key: inputs[key] for key in _LAUNCH_INPUTS if inputs.get(key) is not None}
+    if "tagSpecifications" in parameters:
+        parameters["tagSpecifications"] = [
+            {**specification, "tags": tag_pairs(specification.get("tags"))}
+            for specification in parameters["tagSpecifications"]
+        ]
+    if "networkInterfaces" in parameters:
+        parameters["networkInterfaces"] = [_interface(nic) for nic in parameters["networkInterfaces"]]
+    data = structure(shape, parameters, _RENAMES)
+    require_launch_data(aws, data)
+    return data
 
 
 def _interface(nic: Props) -> dict[str, Any]:
-    """Return a network interface in which addresses and prefixes are the blocks that EC2 wants."""
+    """Return a network interface with its addresses and prefixes as blocks, the form of EC2."""
     lists = {"ipv4Addresses": "PrivateIpAddress", "ipv6Addresses": "Ipv6Address"}
     prefixes = {"ipv4Prefixes": "Ipv4Prefix", "ipv6Prefixes": "Ipv6Prefix"}
     blocks = {key: [{name: value} for value in nic[key]] for key, name in (lists | prefixes).items() if nic.get(key)}
@@ -346,53 +313,103 @@ def _interface(nic: Props) -> dict[str, Any]:
     return {**nic, **blocks}
 
 
+def _check(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    """Yield an error for each invalid input of a template, or combination of inputs."""
+    yield from check_limits(inputs, _LIMITS)
+    for path, limits in _BLOCKS:
+        yield from check_nested(inputs, path, limits)
+    yield from check_exclusive(inputs, "name", "namePrefix")
+    yield from check_exclusive(inputs, "defaultVersion", "updateDefaultVersion")
+    yield from check_exclusive(inputs, "instanceType", "instanceRequirements")
+    if inputs.get("networkInterfaces") and inputs.get("vpcSecurityGroupIds"):
+        message = "conflicts with networkInterfaces: set securityGroups there"
+        yield Complaint("vpcSecurityGroupIds", message)
+    yield from check_user_data(inputs, "userData")
+    yield from _check_tags(inputs.get("tagSpecifications"))
+    yield from _check_disks(inputs.get("blockDeviceMappings"))
+    yield from check_network_cards(inputs.get("networkInterfaces"))
+    yield from check_placement(aws, inputs)
+
+
+def _check_tags(specifications: object) -> Iterator[Complaint]:
+    """Yield an error for each invalid tag of the resources that a template launches."""
+    for specification in specifications if isinstance(specifications, list) and is_known(specifications) else []:
+        yield from (
+            Complaint(f"tagSpecifications.{error.key}", error.reason) for error in tag_complaints(specification)
+        )
+
+
+def _check_disks(mappings: object) -> Iterator[Complaint]:
+    """Yield an error for volumes that EC2 cannot create: a key without encryption, or too much throughput or IOPS."""
+    for mapping in mappings if isinstance(mappings, list) and is_known(mappings) else []:
+        disk = mapping.get("ebs") or {}
+        yield from _check_performance(disk)
+        if disk.get("kmsKeyId") and str(disk.get("encrypted", "")).lower() not in ("1", "t", "true"):
+            message = "requires encrypted to be true (InvalidParameterDependency)"
+            yield Complaint("blockDeviceMappings.ebs.kmsKeyId", message)
+
+
+def _check_performance(disk: Props) -> Iterator[Complaint]:
+    """Yield an error for throughput or IOPS out of proportion. Source: EBS user guide, "gp3 volumes"."""
+    volume_type, size, iops = disk.get("volumeType"), disk.get("volumeSize"), disk.get("iops") or _BASE_IOPS
+    if disk.get("throughput") and volume_type not in (None, "gp3"):
+        yield Complaint("blockDeviceMappings.ebs.throughput", f"is allowed for gp3 volumes, not for {volume_type}")
+    elif (disk.get("throughput") or 0) > iops * _MIB_PER_OPERATION:
+        yield Complaint(
+            "blockDeviceMappings.ebs.throughput",
+            f"must be at most {_MIB_PER_OPERATION} MiB/s for each of the {iops} IOPS",
+        )
+    if volume_type == "gp3" and size and iops > max(_BASE_IOPS, size * _IOPS_PER_GIB):
+        yield Complaint("blockDeviceMappings.ebs.iops", f"must be at most {_IOPS_PER_GIB} for each of the {size} GiB")
+
+
 def _create(aws: Aws, inputs: Props) -> str:
-    call = {"LaunchTemplateName": chosen_name(inputs), "LaunchTemplateData": launch_data(aws, inputs)}
-    made = aws.call("ec2", "create_launch_template", **call, **_described(inputs))
-    ident: str = made["LaunchTemplate"]["LaunchTemplateId"]
-    with undoing(lambda: _delete(aws, ident, inputs)):
-        # After the call, not in it: moto would mix the template's tags with those of its instances.
-        retag(aws, ident, {}, inputs)
+    call = {"LaunchTemplateName": resource_name(inputs), "LaunchTemplateData": launch_data(aws, inputs)}
+    response = aws.call("ec2", "create_launch_template", **call, **_version_description(inputs))
+    ident: str = response["LaunchTemplate"]["LaunchTemplateId"]
+    with rollback(lambda: _delete(aws, ident, inputs)):
+        # In a second call: moto would mix the tags of the template with those of its instances.
+        ec2.retag(aws, ident, {}, inputs)
     return ident
 
 
-def _described(inputs: Props) -> dict[str, Any]:
+def _version_description(inputs: Props) -> dict[str, Any]:
     return {"VersionDescription": inputs["description"]} if inputs.get("description") else {}
 
 
-def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    if any(old.get(key) != new.get(key) for key in (*_LAUNCH, "description")):
-        data = launch_data(aws, new)
-        call = {"LaunchTemplateId": ident, "LaunchTemplateData": data, **_described(new)}
-        aws.call("ec2", "create_launch_template_version", **call)
-    _choose_default(aws, ident, old, new)
-    retag(aws, ident, old, new)
+def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    template = _describe_template(aws, ident)
+    return {
+        "arn": aws.arn("ec2", f"launch-template/{ident}"),
+        "defaultVersion": template["DefaultVersionNumber"],
+        "latestVersion": template["LatestVersionNumber"],
+        "name": template["LaunchTemplateName"],
+    }
 
 
-def _choose_default(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    wanted = new.get("defaultVersion") if new.get("defaultVersion") != old.get("defaultVersion") else None
-    if new.get("updateDefaultVersion"):
-        wanted = _found(aws, ident)["LatestVersionNumber"]
-    if wanted:
-        aws.call("ec2", "modify_launch_template", LaunchTemplateId=ident, DefaultVersion=str(wanted))
-
-
-def _found(aws: Aws, ident: str) -> dict[str, Any]:
+def _describe_template(aws: Aws, ident: str) -> dict[str, Any]:
     templates = aws.call("ec2", "describe_launch_templates", LaunchTemplateIds=[ident])["LaunchTemplates"]
     if not templates:
         raise Refusal("InvalidLaunchTemplateId.NotFound", f"The launch template '{ident}' does not exist")
-    found: dict[str, Any] = templates[0]
-    return found
+    template: dict[str, Any] = templates[0]
+    return template
 
 
-def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    found = _found(aws, ident)
-    return {
-        "arn": aws.arn("ec2", f"launch-template/{ident}"),
-        "defaultVersion": found["DefaultVersionNumber"],
-        "latestVersion": found["LatestVersionNumber"],
-        "name": found["LaunchTemplateName"],
-    }
+def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    if any(old.get(key) != new.get(key) for key in (*_LAUNCH_INPUTS, "description")):
+        data = launch_data(aws, new)
+        call = {"LaunchTemplateId": ident, "LaunchTemplateData": data, **_version_description(new)}
+        aws.call("ec2", "create_launch_template_version", **call)
+    _set_default_version(aws, ident, old, new)
+    ec2.retag(aws, ident, old, new)
+
+
+def _set_default_version(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    version = new.get("defaultVersion") if new.get("defaultVersion") != old.get("defaultVersion") else None
+    if new.get("updateDefaultVersion"):
+        version = _describe_template(aws, ident)["LatestVersionNumber"]
+    if version:
+        aws.call("ec2", "modify_launch_template", LaunchTemplateId=ident, DefaultVersion=str(version))
 
 
 def _delete(aws: Aws, ident: str, outputs: Props) -> None:
@@ -401,7 +418,7 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
 
 LAUNCH_TEMPLATE = Kind(
     token="aws:ec2/launchTemplate:LaunchTemplate",
-    inputs=updates(*_LAUNCH, *_VERSION, "tags") | replaces("name", "namePrefix"),
+    inputs=updates(*_LAUNCH_INPUTS, *_VERSION_INPUTS, "tags") | replaces("name", "namePrefix"),
     computed=frozenset({"defaultVersion", "name", "namePrefix"}),
     sets=frozenset({"licenseSpecifications", "securityGroupNames", "vpcSecurityGroupIds"}),
     moves=frozenset({"defaultVersion", "latestVersion"}),
@@ -410,40 +427,51 @@ LAUNCH_TEMPLATE = Kind(
     read=_read,
     update=_update,
     delete=_delete,
-    complaints=launch_complaints,
+    complaints=_check,
 )
+_SPOT_REQUEST = "spot-instances-request"
 
 
-_REQUEST = "spot-instances-request"
-
-
-def unstartable(
+def launch_error(
     aws: Aws, inputs: Props, data: Mapping[str, Any], types: Collection[str], zones: Collection[str]
 ) -> str:
-    """Return why no machine of launch data would start for a group's inputs; nothing where it would."""
-    own = inputs.get("placementGroup")
-    group = own or (data.get("Placement") or {}).get("GroupName")
-    cards = [each for each in data.get("NetworkInterfaces") or [] if not each.get("NetworkInterfaceId")]
-    reasons = [_overtagged(inputs, data), misplaced(aws, data, own, zones)]
-    # What EC2 describes of a type is looked up only for what may be wrong with it.
-    if group or len(cards) > 1 or any(each.get("InterfaceType") or each.get("NetworkCardIndex") for each in cards):
-        for facts in _launch_start_described(aws, types):
-            reasons += [misfit(facts, cards), unsupported(aws, facts, group)]
+    """Return why EC2 could launch no instance of a group with this launch data, or an empty string."""
+    group_input = inputs.get("placementGroup")
+    group = group_input or (data.get("Placement") or {}).get("GroupName")
+    interfaces = [
+        interface for interface in data.get("NetworkInterfaces") or [] if not interface.get("NetworkInterfaceId")
+    ]
+    reasons = [_spot_tag_error(inputs, data), placement_error(aws, data, group_input, zones)]
+    # Descriptions of types are slow: they are read only when a check needs them.
+    if (
+        group
+        or len(interfaces) > 1
+        or any(interface.get("InterfaceType") or interface.get("NetworkCardIndex") for interface in interfaces)
+    ):
+        for facts in _describe_types(aws, types):
+            reasons += [interface_error(facts, interfaces), strategy_error(aws, facts, group)]
     return next((reason for reason in reasons if reason), "")
 
 
-def _launch_start_described(aws: Aws, types: Collection[str]) -> list[dict[str, Any]]:
-    wanted = [{"Name": "instance-type", "Values": sorted(types)}]
-    found: list[dict[str, Any]] = aws.call("ec2", "describe_instance_types", Filters=wanted)["InstanceTypes"]
-    return found
+def _describe_types(aws: Aws, types: Collection[str]) -> list[dict[str, Any]]:
+    filters = [{"Name": "instance-type", "Values": sorted(types)}]
+    descriptions: list[dict[str, Any]] = aws.call("ec2", "describe_instance_types", Filters=filters)["InstanceTypes"]
+    return descriptions
 
 
-def _overtagged(inputs: Props, data: Mapping[str, Any]) -> str:
-    """Tell tags of spot requests where none is made: EC2 API reference, RunInstances, TagSpecification."""
-    tagged = {each.get("ResourceType") for each in data.get("TagSpecifications") or []}
-    spread = (inputs.get("mixedInstancesPolicy") or {}).get("instancesDistribution") or {}
-    share = spread.get("onDemandPercentageAboveBaseCapacity")
+def _spot_tag_error(inputs: Props, data: Mapping[str, Any]) -> str:
+    """Return an error when launch data tags spot requests, and the group launches on demand.
+
+    Source: EC2 API reference, RunInstances, TagSpecification.
+    """
+    tagged_types = {specification.get("ResourceType") for specification in data.get("TagSpecifications") or []}
+    distribution = (inputs.get("mixedInstancesPolicy") or {}).get("instancesDistribution") or {}
+    share = distribution.get("onDemandPercentageAboveBaseCapacity")
     mixed = share is not None and share < 100  # noqa: PLR2004  # per cent
-    if _REQUEST in tagged and not mixed and (data.get("InstanceMarketOptions") or {}).get("MarketType") != "spot":
-        return f"It tags {_REQUEST}, and a launch on demand makes none"
+    if (
+        _SPOT_REQUEST in tagged_types
+        and not mixed
+        and (data.get("InstanceMarketOptions") or {}).get("MarketType") != "spot"
+    ):
+        return f"It tags {_SPOT_REQUEST}, which on-demand launches do not have"
     return ""

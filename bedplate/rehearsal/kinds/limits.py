@@ -1,10 +1,15 @@
-"""Limits of AWS on names and numbers, as rows: what moto lets pass and AWS refuses."""
+"""Checks that every kind uses: limits of names, numbers and words, tags, names, and storage of fakes.
+
+moto accepts values that AWS refuses. Functions `check_*` yield these errors before anything is created, in a preview
+too. Functions `require_*`, in the modules of the kinds, raise the API error of AWS when a call is made.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from ipaddress import IPv4Address
 from itertools import count
 from typing import Any, Protocol
 from uuid import uuid4
@@ -16,69 +21,69 @@ from bedplate.rehearsal.wire import is_known
 
 
 class Limit(Protocol):
-    """What the value of one input may be."""
+    """The values that an input may have."""
 
-    def complaint(self, value: object) -> str:
-        """Return what is wrong with a value, or nothing."""
+    def error(self, value: object) -> str:
+        """Return why a value is not allowed, or an empty string."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text(Limit):
-    """What a string may be: between two lengths, and of a pattern that all of it matches."""
+    """A string between two lengths that matches a pattern; `plain` describes the pattern in messages."""
 
     shortest: int
     longest: int
     pattern: str = r"[\s\S]*"
     plain: str = "any characters"
 
-    def complaint(self, value: object) -> str:
-        """Return what is wrong with a value, or nothing."""
+    def error(self, value: object) -> str:
+        """Return why a value is not allowed, or an empty string."""
         if not isinstance(value, str):
-            return f"{value!r} is no text"
+            return f"must be a string, not {value!r}"
         if not self.shortest <= len(value) <= self.longest:
-            return f"{value[:40]!r} has {len(value)} characters, not {self.shortest} to {self.longest}"
-        return "" if re.fullmatch(self.pattern, value) else f"{value!r} may hold only {self.plain}"
+            return f"{value[:40]!r} has {len(value)} characters, {self.shortest} to {self.longest} are allowed"
+        return "" if re.fullmatch(self.pattern, value) else f"{value!r} may contain only {self.plain}"
 
 
 @dataclass(frozen=True, slots=True)
 class Number(Limit):
-    """What a number may be: between two bounds, or one of a few besides."""
+    """A number between two bounds, or one of a few others."""
 
     least: float
     most: float
     besides: tuple[float, ...] = ()
 
-    def complaint(self, value: object) -> str:
-        """Return what is wrong with a value, or nothing."""
+    def error(self, value: object) -> str:
+        """Return why a value is not allowed, or an empty string."""
         if not isinstance(value, int | float):
-            return f"{value!r} is no number"
+            return f"must be a number, not {value!r}"
         fits = self.least <= value <= self.most or value in self.besides
-        return "" if fits else f"expected a number between {self.least} and {self.most}, got {value}"
+        return "" if fits else f"must be between {self.least:g} and {self.most:g}, not {value}"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice(Limit):
-    """What a word may be: one of a list, as the provider's own check says it."""
+    """One word of a list."""
 
     words: tuple[str, ...]
 
-    def complaint(self, value: object) -> str:
-        """Return what is wrong with a value, or nothing."""
-        return "" if value in self.words else f"expected one of {list(self.words)}, got {value!r}"
+    def error(self, value: object) -> str:
+        """Return why a value is not allowed, or an empty string."""
+        return "" if value in self.words else f"must be one of {', '.join(map(repr, self.words))}, not {value!r}"
 
 
-def beyond(inputs: Props, limits: Mapping[str, Limit]) -> Iterator[Complaint]:
-    """Yield a complaint for each known input that is beyond its limit."""
+def check_limits(inputs: Props, limits: Mapping[str, Limit]) -> Iterator[Complaint]:
+    """Yield an error for each known input whose value its limit does not allow."""
     for key, limit in limits.items():
         value = inputs.get(key)
-        if is_known(value) and (reason := limit.complaint(value)):
+        if is_known(value) and (reason := limit.error(value)):
             yield Complaint(key, reason)
 
 
-def inside(inputs: Props, path: str, limits: Mapping[str, Limit]) -> Iterator[Complaint]:
-    """Yield the same for the block, or for each block of the lists, at a dotted path."""
+def check_nested(inputs: Props, path: str, limits: Mapping[str, Limit]) -> Iterator[Complaint]:
+    """Yield the same for the block at a dotted path; where the path leads through lists, for each block in them."""
     for block in _blocks(inputs, path.split(".")):
-        yield from (Complaint(f"{path}.{found.key}", found.reason) for found in beyond(block, limits))
+        yield from (Complaint(f"{path}.{error.key}", error.reason) for error in check_limits(block, limits))
 
 
 def _blocks(value: object, path: list[str]) -> Iterator[Props]:
@@ -92,23 +97,23 @@ def _blocks(value: object, path: list[str]) -> Iterator[Props]:
             yield value
 
 
-def together(inputs: Props, first: str, second: str) -> Iterator[Complaint]:
-    """Yield a complaint when both of two inputs are given that exclude each other."""
+def check_exclusive(inputs: Props, first: str, second: str) -> Iterator[Complaint]:
+    """Yield an error when both of two inputs are set that exclude each other."""
     if inputs.get(first) is not None and inputs.get(second) is not None:
         yield Complaint(first, f"conflicts with {second}")
 
 
-_MOST, _LONGEST_KEY, _LONGEST_VALUE = 50, 128, 256
+_MAX_TAGS, _MAX_KEY_LENGTH, _MAX_VALUE_LENGTH = 50, 128, 256
 
 
 def tag_complaints(inputs: Props, key: str = "tags") -> Iterator[Complaint]:
-    """Yield what AWS refuses of the tags under an input: a map, or a list of blocks of `key` and `value`."""
+    """Yield an error for each invalid tag of an input: a map, or a list of blocks with `key` and `value`."""
     tags = _as_map(inputs.get(key))
-    if len(tags) > _MOST:
-        yield Complaint(key, f"{len(tags)} tags: a resource has at most {_MOST}")
+    if len(tags) > _MAX_TAGS:
+        yield Complaint(key, f"has {len(tags)} tags, at most {_MAX_TAGS} are allowed")
     for name, value in tags.items():
-        for reason in _faults(name, value):
-            yield Complaint(f"{key}.{name[:_LONGEST_KEY]}", reason)
+        for reason in _tag_errors(name, value):
+            yield Complaint(f"{key}.{name[:_MAX_KEY_LENGTH]}", reason)
 
 
 def _as_map(tags: object) -> Mapping[str, object]:
@@ -118,23 +123,23 @@ def _as_map(tags: object) -> Mapping[str, object]:
     return {block["key"]: block.get("value") for block in blocks if is_known(block.get("key"))}
 
 
-def _faults(name: str, value: object) -> Iterator[str]:
-    if not 1 <= len(name) <= _LONGEST_KEY:
-        yield f"a tag's key has 1 to {_LONGEST_KEY} characters, this one has {len(name)}"
+def _tag_errors(name: str, value: object) -> Iterator[str]:
+    if not 1 <= len(name) <= _MAX_KEY_LENGTH:
+        yield f"has a key of {len(name)} characters, 1 to {_MAX_KEY_LENGTH} are allowed"
     if name.lower().startswith("aws:"):
-        yield "tags whose key begins with aws: are AWS's own"
-    if isinstance(value, str) and len(value) > _LONGEST_VALUE:
-        yield f"a tag's value has at most {_LONGEST_VALUE} characters, this one has {len(value)}"
+        yield "must not begin with aws:, which AWS reserves"
+    if isinstance(value, str) and len(value) > _MAX_VALUE_LENGTH:
+        yield f"has a value of {len(value)} characters, at most {_MAX_VALUE_LENGTH} are allowed"
 
 
 def tag_pairs(tags: Mapping[str, str] | None, names: tuple[str, str] = ("Key", "Value")) -> list[dict[str, str]]:
-    """Return tags as AWS lists them, under the two names that a service gives to key and value."""
+    """Return tags as a list of pairs, with the names that a service uses for key and value."""
     return [dict(zip(names, pair, strict=True)) for pair in sorted((tags or {}).items())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tagger:
-    """How one service tags a resource that exists: its two calls and what it names their parameters."""
+    """How one service changes the tags of a resource: its two calls and the names of their parameters."""
 
     service: str
     add: str = "tag_resource"
@@ -146,52 +151,61 @@ class Tagger:
     fixed: Mapping[str, str] = field(default_factory=dict)
 
     def retag(self, aws: Aws, ident: str, old: Props, new: Props) -> None:
-        """Bring the tags of a resource from the old inputs' to the new ones'."""
+        """Change the tags of a resource from the old inputs to the new ones."""
         before, after = old.get("tags") or {}, new.get("tags") or {}
         target = {**self.fixed, self.ident: ident}
-        if gone := sorted(before.keys() - after.keys()):
-            aws.call(self.service, self.remove, **target, **{self.keys: gone})
-        if fresh := dict(after.items() - before.items()):
-            aws.call(self.service, self.add, **target, **{self.pairs: tag_pairs(fresh, self.names)})
+        if removed := sorted(before.keys() - after.keys()):
+            aws.call(self.service, self.remove, **target, **{self.keys: removed})
+        if added := dict(after.items() - before.items()):
+            aws.call(self.service, self.add, **target, **{self.pairs: tag_pairs(added, self.names)})
 
 
-_numbers = count(1)
+_counter = count(1)
 
 
-def chosen_name(inputs: Props, key: str = "name") -> str:
-    """Return the name under `key`, or its prefix with 26 digits, of the moment and counting up."""
+def resource_name(inputs: Props, key: str = "name") -> str:
+    """Return the name under `key`, or a unique one: its prefix, a timestamp and a counter, as the provider does."""
     if name := inputs.get(key):
         return str(name)
-    moment = datetime.now(UTC).strftime("%Y%m%d%H%M%S%f")[:18]
-    return f"{inputs.get(f'{key}Prefix') or 'terraform-'}{moment}{next(_numbers):08x}"
+    timestamp = datetime.now(UTC).strftime("%Y%m%d%H%M%S%f")[:18]
+    return f"{inputs.get(f'{key}Prefix') or 'terraform-'}{timestamp}{next(_counter):08x}"
+
+
+def is_ipv4_address(text: str) -> bool:
+    """Tell whether a text is an IPv4 address."""
+    try:
+        IPv4Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def new_id(prefix: str) -> str:
-    """Return an id as EC2 makes them: a prefix and seventeen hex digits."""
+    """Return a new id in the form of EC2: a prefix and 17 hex digits."""
     return f"{prefix}-{uuid4().hex[:17]}"
 
 
-def keep(aws: Aws, token: str, ident: str, properties: dict[str, Any]) -> None:
-    """Keep the properties of a fake of this region, new or changed."""
+def store_fake(aws: Aws, token: str, ident: str, properties: dict[str, Any]) -> None:
+    """Store the properties of a faked resource of this region."""
     aws.fakes(token)[f"{aws.region}/{ident}"] = properties
 
 
-def kept(aws: Aws, token: str, ident: str, code: str) -> dict[str, Any]:
-    """Return the properties of a fake of this region; refuse with `code` when there is none."""
-    found = aws.fakes(token).get(f"{aws.region}/{ident}")
-    if found is None:
+def load_fake(aws: Aws, token: str, ident: str, code: str) -> dict[str, Any]:
+    """Return the properties of a faked resource of this region; raise Refusal with `code` if it does not exist."""
+    properties = aws.fakes(token).get(f"{aws.region}/{ident}")
+    if properties is None:
         raise Refusal(code, f"{ident} does not exist in {aws.region}")
-    return found
+    return properties
 
 
-def forget(aws: Aws, token: str, ident: str) -> None:
-    """Forget a fake of this region."""
+def delete_fake(aws: Aws, token: str, ident: str) -> None:
+    """Delete a faked resource of this region."""
     aws.fakes(token).pop(f"{aws.region}/{ident}", None)
 
 
 @contextmanager
-def undoing(undo: Callable[[], object]) -> Iterator[None]:
-    """Run the rest of a create; when AWS refuses it, undo what was made and pass the refusal on."""
+def rollback(undo: Callable[[], object]) -> Iterator[None]:
+    """Run the block; when a call in it is refused, call `undo` and raise the refusal again."""
     try:
         yield
     except Refusal:

@@ -1,17 +1,18 @@
-"""CloudWatch log groups and how long they keep what they hold."""
+"""CloudWatch log groups with their retention, and flow logs of VPCs, subnets, interfaces and transit gateways."""
 
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
 from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
-from bedplate.rehearsal.kinds.ec2 import FLOW_LOG as NOUN
-from bedplate.rehearsal.kinds.ec2 import TRANSIT_GATEWAY, described, require, retag, tag
-from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, Text, beyond, chosen_name, undoing
+from bedplate.rehearsal.kinds import ec2
+from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, Text, check_limits, resource_name, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import Refusal
 
-# Days that CloudWatch Logs offers, as the API's reference lists them; zero keeps for ever.
+# --- Log groups
+
+# Retention periods in days. Source: CloudWatch Logs API reference. Zero keeps events for ever.
 _DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288)
 _LIMITS = {
     "name": Text(1, 512, r"[a-zA-Z0-9_/.#-]+", "letters, digits and _/.#-"),
@@ -19,23 +20,27 @@ _LIMITS = {
 }
 
 
-def _create(aws: Aws, inputs: Props) -> str:
-    name = chosen_name(inputs)
+def _check_log_group(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from check_limits(inputs, _LIMITS)
+
+
+def _create_log_group(aws: Aws, inputs: Props) -> str:
+    name = resource_name(inputs)
     key = {"kmsKeyId": inputs["kmsKeyId"]} if inputs.get("kmsKeyId") else {}
     group = {"logGroupClass": inputs["logGroupClass"]} if inputs.get("logGroupClass") else {}
-    _find_key(aws, inputs)
+    _require_key(aws, inputs)
     aws.call("logs", "create_log_group", logGroupName=name, tags=inputs.get("tags") or {}, **key, **group)
-    with undoing(lambda: _delete(aws, name, {})):
-        _keep(aws, name, {}, inputs)
+    with rollback(lambda: _delete_log_group(aws, name, {})):
+        _set_retention(aws, name, {}, inputs)
     return name
 
 
-def _find_key(aws: Aws, inputs: Props) -> None:
+def _require_key(aws: Aws, inputs: Props) -> None:
     if inputs.get("kmsKeyId"):
         aws.call("kms", "describe_key", KeyId=inputs["kmsKeyId"])
 
 
-def _keep(aws: Aws, name: str, old: Props, new: Props) -> None:
+def _set_retention(aws: Aws, name: str, old: Props, new: Props) -> None:
     days = new.get("retentionInDays") or 0
     if days != (old.get("retentionInDays") or 0):
         if days:
@@ -44,37 +49,33 @@ def _keep(aws: Aws, name: str, old: Props, new: Props) -> None:
             aws.call("logs", "delete_retention_policy", logGroupName=name)
 
 
-def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    _find_key(aws, new)
-    _keep(aws, ident, old, new)
-    before, after = old.get("tags") or {}, new.get("tags") or {}
-    arn = aws.arn("logs", f"log-group:{ident}")
-    if gone := sorted(before.keys() - after.keys()):
-        aws.call("logs", "untag_resource", resourceArn=arn, tagKeys=gone)
-    if fresh := dict(after.items() - before.items()):
-        aws.call("logs", "tag_resource", resourceArn=arn, tags=fresh)
-
-
-def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+def _read_log_group(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     groups = aws.call("logs", "describe_log_groups", logGroupNamePrefix=ident)["logGroups"]
-    found = [group for group in groups if group["logGroupName"] == ident]
-    if not found:
-        raise Refusal("ResourceNotFoundException", f"there is no log group {ident}")
+    matches = [group for group in groups if group["logGroupName"] == ident]
+    if not matches:
+        raise Refusal("ResourceNotFoundException", f"The specified log group does not exist: {ident}")
     return {
         "arn": aws.arn("logs", f"log-group:{ident}"),
-        "logGroupClass": found[0].get("logGroupClass", "STANDARD"),
+        "logGroupClass": matches[0].get("logGroupClass", "STANDARD"),
         "name": ident,
-        "retentionInDays": found[0].get("retentionInDays", 0),
+        "retentionInDays": matches[0].get("retentionInDays", 0),
     }
 
 
-def _delete(aws: Aws, ident: str, outputs: Props) -> None:
+def _update_log_group(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    _require_key(aws, new)
+    _set_retention(aws, ident, old, new)
+    before, after = old.get("tags") or {}, new.get("tags") or {}
+    arn = aws.arn("logs", f"log-group:{ident}")
+    if removed := sorted(before.keys() - after.keys()):
+        aws.call("logs", "untag_resource", resourceArn=arn, tagKeys=removed)
+    if added := dict(after.items() - before.items()):
+        aws.call("logs", "tag_resource", resourceArn=arn, tags=added)
+
+
+def _delete_log_group(aws: Aws, ident: str, outputs: Props) -> None:
     if not outputs.get("skipDestroy"):
         aws.call("logs", "delete_log_group", logGroupName=ident)
-
-
-def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from beyond(inputs, _LIMITS)
 
 
 LOG_GROUP = Kind(
@@ -84,22 +85,24 @@ LOG_GROUP = Kind(
     defaults={"retentionInDays": 0, "skipDestroy": False},
     computed=frozenset({"logGroupClass", "name", "namePrefix"}),
     naming=Naming(longest=512),
-    create=_create,
-    read=_read,
-    update=_update,
-    delete=_delete,
-    complaints=_complaints,
-    note="moto keeps the key that a group was made with",
+    create=_create_log_group,
+    read=_read_log_group,
+    update=_update_log_group,
+    delete=_delete_log_group,
+    complaints=_check_log_group,
+    note="moto does not update kmsKeyId",
 )
 
 
-_WATCHED = {
+# --- Flow logs
+
+_RESOURCE_TYPES = {
     "eniId": "NetworkInterface",
     "subnetId": "Subnet",
     "transitGatewayId": "TransitGateway",
     "vpcId": "VPC",
 }
-_PLACES = {
+_PARAMETERS = {
     "iamRoleArn": "DeliverLogsPermissionArn",
     "logDestinationType": "LogDestinationType",
     "logFormat": "LogFormat",
@@ -113,18 +116,41 @@ _FLOW_LOG_LIMITS: dict[str, Limit] = {
 _INTERVALS = (60, 600)
 
 
-def _flow_log_create(aws: Aws, inputs: Props) -> str:
-    watched = next(name for name in _WATCHED if inputs.get(name))
-    if watched == "transitGatewayId":
-        require(aws, TRANSIT_GATEWAY, inputs[watched])
+def _check_flow_log(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from check_limits(inputs, _FLOW_LOG_LIMITS)
+    if sum(bool(inputs.get(name)) for name in _RESOURCE_TYPES) != 1:
+        yield Complaint("vpcId", "or eniId, subnetId or transitGatewayId must be set, exactly one in total")
+    if not inputs.get("logDestination"):
+        yield Complaint("logDestination", "is required")
+    if inputs.get("logDestinationType") == "cloud-watch-logs" and not inputs.get("iamRoleArn"):
+        yield Complaint("iamRoleArn", "is required when logDestinationType is cloud-watch-logs")
+    interval = inputs.get("maxAggregationInterval")
+    if interval not in _INTERVALS:
+        yield Complaint("maxAggregationInterval", f"must be {_INTERVALS[0]} or {_INTERVALS[1]}, not {interval}")
+    yield from _check_traffic(inputs)
+
+
+def _check_traffic(inputs: Props) -> Iterator[Complaint]:
+    if inputs.get("transitGatewayId"):
+        if inputs.get("maxAggregationInterval") != min(_INTERVALS):
+            yield Complaint("maxAggregationInterval", "must be 60 for a transit gateway")
+    elif not inputs.get("trafficType"):
+        yield Complaint("trafficType", "is required")
+
+
+def _create_flow_log(aws: Aws, inputs: Props) -> str:
+    key = next(name for name in _RESOURCE_TYPES if inputs.get(name))
+    if key == "transitGatewayId":
+        ec2.require(aws, ec2.TRANSIT_GATEWAY, inputs[key])
     if inputs.get("iamRoleArn"):
         _require_role(aws, inputs["iamRoleArn"])
-    params = {parameter: inputs[name] for name, parameter in _PLACES.items() if inputs.get(name)}
-    target = {"ResourceIds": [inputs[watched]], "ResourceType": _WATCHED[watched]}
-    made = aws.call("ec2", "create_flow_logs", ClientToken=str(uuid4()), **target, **params, **_destination(inputs))
-    for failed in made.get("Unsuccessful", []):
+    params = {parameter: inputs[name] for name, parameter in _PARAMETERS.items() if inputs.get(name)}
+    params |= _destination_parameters(inputs)
+    target = {"ResourceIds": [inputs[key]], "ResourceType": _RESOURCE_TYPES[key]}
+    response = aws.call("ec2", "create_flow_logs", ClientToken=str(uuid4()), **target, **params)
+    for failed in response.get("Unsuccessful", []):
         raise Refusal(failed["Error"]["Code"], failed["Error"]["Message"], key="logDestination")
-    return tag(aws, made["FlowLogIds"][0], inputs)
+    return ec2.tag(aws, response["FlowLogIds"][0], inputs)
 
 
 def _require_role(aws: Aws, arn: str) -> None:
@@ -134,57 +160,31 @@ def _require_role(aws: Aws, arn: str) -> None:
         raise Refusal("InvalidParameter", "Unable to assume given IAM role", key="iamRoleArn") from None
 
 
-def _destination(inputs: Props) -> dict[str, str]:
-    """Return the destination as moto takes it: a log group goes by its name."""
+def _destination_parameters(inputs: Props) -> dict[str, str]:
+    """Return the parameter of the destination; moto takes a log group by name."""
     arn = inputs["logDestination"]
     if inputs["logDestinationType"] == "cloud-watch-logs":
         return {"LogGroupName": arn.partition(":log-group:")[2].removesuffix(":*")}
     return {"LogDestination": arn}
 
 
-def _flow_log_update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    retag(aws, ident, old, new)
+def _read_flow_log(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    flow_log = ec2.described(aws, ec2.FLOW_LOG, ident)
+    return {"arn": aws.arn("ec2", f"vpc-flow-log/{ident}"), "logFormat": flow_log["LogFormat"]}
 
 
-def _flow_log_read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    found = described(aws, NOUN, ident)
-    return {"arn": aws.arn("ec2", f"vpc-flow-log/{ident}"), "logFormat": found["LogFormat"]}
-
-
-def _flow_log_delete(aws: Aws, ident: str, outputs: Props) -> None:
+def _delete_flow_log(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ec2", "delete_flow_logs", FlowLogIds=[ident])
-
-
-def _flow_log_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from beyond(inputs, _FLOW_LOG_LIMITS)
-    if sum(bool(inputs.get(name)) for name in _WATCHED) != 1:
-        yield Complaint("vpcId", f"give exactly one of {', '.join(_WATCHED)}")
-    if not inputs.get("logDestination"):
-        yield Complaint("logDestination", "is required")
-    if inputs.get("logDestinationType") == "cloud-watch-logs" and not inputs.get("iamRoleArn"):
-        yield Complaint("iamRoleArn", "is required for logs in CloudWatch")
-    interval = inputs.get("maxAggregationInterval")
-    if interval not in _INTERVALS:
-        yield Complaint("maxAggregationInterval", f"expected one of {list(_INTERVALS)}, got {interval}")
-    yield from _traffic_complaints(inputs)
-
-
-def _traffic_complaints(inputs: Props) -> Iterator[Complaint]:
-    if inputs.get("transitGatewayId"):
-        if inputs.get("maxAggregationInterval") != min(_INTERVALS):
-            yield Complaint("maxAggregationInterval", "is 60 for a transit gateway")
-    elif not inputs.get("trafficType"):
-        yield Complaint("trafficType", "is required")
 
 
 FLOW_LOG = Kind(
     token="aws:ec2/flowLog:FlowLog",
-    inputs=updates("tags") | replaces(*_WATCHED, *_PLACES, "logDestination"),
+    inputs=updates("tags") | replaces(*_RESOURCE_TYPES, *_PARAMETERS, "logDestination"),
     defaults={"logDestinationType": "cloud-watch-logs", "maxAggregationInterval": 600},
     computed=frozenset({"logDestination", "logFormat"}),
-    create=_flow_log_create,
-    read=_flow_log_read,
-    update=_flow_log_update,
-    delete=_flow_log_delete,
-    complaints=_flow_log_complaints,
+    create=_create_flow_log,
+    read=_read_flow_log,
+    update=ec2.retag,
+    delete=_delete_flow_log,
+    complaints=_check_flow_log,
 )

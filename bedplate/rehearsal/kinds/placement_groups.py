@@ -1,43 +1,55 @@
-"""Where EC2 offers an instance type: moto knows the zones and lets any type be asked for in any of them."""
+"""Placement groups, and the zones that offer an instance type.
+
+moto lists the offered types of each zone, and yet launches any type in any zone: kinds check here first.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, Support, replaces, updates
-from bedplate.rehearsal.kinds.limits import Choice, Number, Text, beyond, forget, keep, kept, new_id
+from bedplate.rehearsal.kinds.limits import (
+    Choice,
+    Number,
+    Text,
+    check_limits,
+    delete_fake,
+    load_fake,
+    new_id,
+    store_fake,
+)
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import Refusal
 from bedplate.rehearsal.wire import holds_unknown
 
 
 def offered_zones(aws: Aws, instance_type: str) -> frozenset[str]:
-    """Return the zones of this region that offer a type; none for a type that does not exist."""
-    only = [{"Name": "instance-type", "Values": [instance_type]}]
-    call = {"LocationType": "availability-zone", "Filters": only}
-    found = aws.call("ec2", "describe_instance_type_offerings", **call)["InstanceTypeOfferings"]
-    return frozenset(one["Location"] for one in found)
+    """Return the zones of this region that offer an instance type; none if the type does not exist."""
+    filters = [{"Name": "instance-type", "Values": [instance_type]}]
+    call = {"LocationType": "availability-zone", "Filters": filters}
+    offerings = aws.call("ec2", "describe_instance_type_offerings", **call)["InstanceTypeOfferings"]
+    return frozenset(offering["Location"] for offering in offerings)
 
 
-def refuse_unknown_type(aws: Aws, instance_type: str) -> None:
-    """Refuse a type that no zone of this region offers."""
+def require_instance_type(aws: Aws, instance_type: str) -> None:
+    """Raise Refusal for an instance type that no zone of this region offers."""
     if not offered_zones(aws, instance_type):
-        said = f"Invalid value '{instance_type}' for InstanceType: {aws.region} does not offer it"
-        raise Refusal("InvalidParameterValue", said, key="instanceType")
+        message = f"Invalid value '{instance_type}' for InstanceType: {aws.region} does not offer it"
+        raise Refusal("InvalidParameterValue", message, key="instanceType")
 
 
-def refuse_unoffered(aws: Aws, types: Iterable[str], zones: Iterable[str]) -> None:
-    """Refuse types of which a zone offers none, and a type that none of the zones offers."""
-    wanted, places = list(types), sorted(zones)
-    offers = {one: offered_zones(aws, one) for one in wanted}
-    for zone in places:
-        if wanted and not any(zone in offers[one] for one in wanted):
-            raise Refusal("ValidationError", f"Availability zone {zone} does not offer {', '.join(wanted)}")
-    for one in wanted:
-        if not offers[one].intersection(places):
-            raise Refusal("ValidationError", f"{one} is offered in none of {', '.join(places)}")
+def require_offered(aws: Aws, types: Iterable[str], zones: Iterable[str]) -> None:
+    """Raise Refusal for a zone that offers none of the types, and for a type that no zone offers."""
+    names, zone_names = list(types), sorted(zones)
+    offers = {name: offered_zones(aws, name) for name in names}
+    for zone in zone_names:
+        if names and not any(zone in offers[name] for name in names):
+            raise Refusal("ValidationError", f"Availability zone {zone} does not offer {', '.join(names)}")
+    for name in names:
+        if not offers[name].intersection(zone_names):
+            raise Refusal("ValidationError", f"None of the zones {', '.join(zone_names)} offers {name}")
 
 
-TOKEN = "aws:ec2/placementGroup:PlacementGroup"  # noqa: S105  # the name of a type, no secret
+PLACEMENT_GROUP_TOKEN = "aws:ec2/placementGroup:PlacementGroup"  # noqa: S105  # a resource type, not a secret
 UNKNOWN_GROUP = "InvalidPlacementGroup.Unknown"
 _LIMITS = {
     "name": Text(1, 255),
@@ -47,43 +59,45 @@ _LIMITS = {
 }
 
 
-def _create(aws: Aws, inputs: Props) -> str:
-    name: str = inputs["name"]
-    if f"{aws.region}/{name}" in aws.fakes(TOKEN):
-        raise Refusal("InvalidPlacementGroup.Duplicate", f"The Placement Group '{name}' already exists.")
-    keep(aws, TOKEN, name, {"placementGroupId": new_id("pg"), **inputs})
-    return name
-
-
-def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    keep(aws, TOKEN, ident, {**kept(aws, TOKEN, ident, UNKNOWN_GROUP), **new})
-
-
-def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    found = kept(aws, TOKEN, ident, UNKNOWN_GROUP)
-    strategy = found.get("strategy")
-    return {
-        "arn": aws.arn("ec2", f"placement-group/{ident}"),
-        "partitionCount": found.get("partitionCount") or (2 if strategy == "partition" else 0),
-        "placementGroupId": found["placementGroupId"],
-        "spreadLevel": found.get("spreadLevel") or ("rack" if strategy == "spread" else ""),
-    }
-
-
-def _delete(aws: Aws, ident: str, outputs: Props) -> None:
-    forget(aws, TOKEN, ident)
-
-
-def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from beyond(inputs, _LIMITS)
+def _check(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from check_limits(inputs, _LIMITS)
     pairs = (("partitionCount", "partition"), ("spreadLevel", "spread"))
     for key, strategy in pairs:
         if inputs.get(key) is not None and inputs.get("strategy") != strategy:
-            yield Complaint(key, f"goes with the strategy {strategy} only")
+            yield Complaint(key, f"requires strategy to be {strategy!r}")
+
+
+def _create(aws: Aws, inputs: Props) -> str:
+    name: str = inputs["name"]
+    if f"{aws.region}/{name}" in aws.fakes(PLACEMENT_GROUP_TOKEN):
+        raise Refusal("InvalidPlacementGroup.Duplicate", f"The Placement Group '{name}' already exists.")
+    store_fake(aws, PLACEMENT_GROUP_TOKEN, name, {"placementGroupId": new_id("pg"), **inputs})
+    return name
+
+
+def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    group = load_fake(aws, PLACEMENT_GROUP_TOKEN, ident, UNKNOWN_GROUP)
+    strategy = group.get("strategy")
+    return {
+        "arn": aws.arn("ec2", f"placement-group/{ident}"),
+        "partitionCount": group.get("partitionCount") or (2 if strategy == "partition" else 0),
+        "placementGroupId": group["placementGroupId"],
+        "spreadLevel": group.get("spreadLevel") or ("rack" if strategy == "spread" else ""),
+    }
+
+
+def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    store_fake(
+        aws, PLACEMENT_GROUP_TOKEN, ident, {**load_fake(aws, PLACEMENT_GROUP_TOKEN, ident, UNKNOWN_GROUP), **new}
+    )
+
+
+def _delete(aws: Aws, ident: str, outputs: Props) -> None:
+    delete_fake(aws, PLACEMENT_GROUP_TOKEN, ident)
 
 
 PLACEMENT_GROUP = Kind(
-    token=TOKEN,
+    token=PLACEMENT_GROUP_TOKEN,
     inputs=updates("tags") | replaces("name", "partitionCount", "spreadLevel", "strategy"),
     computed=frozenset({"partitionCount", "spreadLevel"}),
     naming=Naming(longest=255),
@@ -91,49 +105,53 @@ PLACEMENT_GROUP = Kind(
     read=_read,
     update=_update,
     delete=_delete,
-    complaints=_complaints,
+    complaints=_check,
     support=Support.FAKED,
     note="moto has no placement groups",
 )
 
 
-def placement_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    """Yield why the machines of a template's inputs may not stand in the placement group that it names."""
-    wanted = [
+def check_placement(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    """Yield an error when the purchase option of a template excludes its placement group."""
+    blocks = [
         inputs.get(key) or {} for key in ("placement", "instanceMarketOptions", "capacityReservationSpecification")
     ]
-    if holds_unknown(wanted):
+    if holds_unknown(blocks):
         return
-    placement, market, reserved = wanted
+    placement, market, reserved = blocks
     target = reserved.get("capacityReservationTarget") or {}
-    told = _paid_apart(placement.get("groupName"), market.get("marketType"), target.get("capacityReservationId"))
-    if told:
-        yield Complaint("placement.groupName", told)
+    reason = _purchase_error(placement.get("groupName"), market.get("marketType"), target.get("capacityReservationId"))
+    if reason:
+        yield Complaint("placement.groupName", reason)
 
 
-def misplaced(aws: Aws, data: Mapping[str, Any], own: str | None, zones: Collection[str]) -> str:
-    """Return why launch data cannot start machines in its placement group, or in a scaling group's `own`."""
-    group = own or (data.get("Placement") or {}).get("GroupName")
+def placement_error(aws: Aws, data: Mapping[str, Any], group_input: str | None, zones: Collection[str]) -> str:
+    """Return why EC2 could not launch in the placement group of launch data or of `group_input`, or an empty string."""
+    group = group_input or (data.get("Placement") or {}).get("GroupName")
     if not group:
         return ""
     target = (data.get("CapacityReservationSpecification") or {}).get("CapacityReservationTarget") or {}
     market = (data.get("InstanceMarketOptions") or {}).get("MarketType")
-    if kept(aws, TOKEN, group, UNKNOWN_GROUP).get("strategy") == "cluster" and len(zones) > 1:
+    if load_fake(aws, PLACEMENT_GROUP_TOKEN, group, UNKNOWN_GROUP).get("strategy") == "cluster" and len(zones) > 1:
         return f"The cluster placement group {group} cannot span {', '.join(sorted(zones))}"
-    return _paid_apart(group, market, target.get("CapacityReservationId"))
+    return _purchase_error(group, market, target.get("CapacityReservationId"))
 
 
-def unsupported(aws: Aws, facts: Mapping[str, Any], group: str | None) -> str:
-    """Return why a type, as EC2 describes it, cannot stand in a placement group; nothing where it can."""
-    strategy = kept(aws, TOKEN, group, UNKNOWN_GROUP).get("strategy") if group else None
-    known = (facts.get("PlacementGroupInfo") or {}).get("SupportedStrategies", [])
-    return "" if strategy is None or strategy in known else f"{facts['InstanceType']} knows no strategy {strategy}"
+def strategy_error(aws: Aws, facts: Mapping[str, Any], group: str | None) -> str:
+    """Return why an instance type, described by EC2, cannot be in a placement group, or an empty string."""
+    strategy = load_fake(aws, PLACEMENT_GROUP_TOKEN, group, UNKNOWN_GROUP).get("strategy") if group else None
+    supported = (facts.get("PlacementGroupInfo") or {}).get("SupportedStrategies", [])
+    return (
+        ""
+        if strategy is None or strategy in supported
+        else f"{facts['InstanceType']} does not support placement strategy {strategy}"
+    )
 
 
-def _paid_apart(group: str | None, market: str | None, reservation: str | None) -> str:
-    """Return why what a machine is paid by keeps it out of a group."""
+def _purchase_error(group: str | None, market: str | None, reservation: str | None) -> str:
+    """Return why a purchase option excludes a placement group, or an empty string."""
     if group and market == "capacity-block":
-        return f"a capacity block takes no placement group, such as {group}"
+        return f"conflicts with a capacity block: it cannot use placement group {group}"
     if group and reservation:
-        return f"the capacity reservation {reservation} was not created in the placement group {group}"
+        return f"conflicts with capacity reservation {reservation}, which is not in placement group {group}"
     return ""

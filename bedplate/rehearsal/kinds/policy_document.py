@@ -1,4 +1,4 @@
-"""Policy documents: JSON with statements; moto looks into some of them and takes the rest as they come."""
+"""IAM policy documents: their parts, and the checks that moto does not make."""
 
 import json
 import re
@@ -16,136 +16,142 @@ Statement = Mapping[str, Any]
 
 
 def statements(document: Mapping[str, Any]) -> list[Any]:
-    """Return the statements of a policy, which may have one alone."""
-    return _listed(document["Statement"])
+    """Return the statements of a policy as a list."""
+    return _as_list(document["Statement"])
 
 
 def actions(statement: Statement) -> list[str]:
     """Return the actions that a statement names."""
-    return _listed(statement.get("Action", []))
+    return _as_list(statement.get("Action", []))
 
 
 def resources(statement: Statement) -> list[str]:
     """Return the resources that a statement names."""
-    return _listed(statement.get("Resource", []))
+    return _as_list(statement.get("Resource", []))
 
 
 def principals(statement: Statement) -> list[str]:
-    """Return who of AWS's accounts and their users and roles a statement names."""
-    who = statement.get("Principal")
-    return _listed(who.get("AWS", [])) if isinstance(who, Mapping) else _listed(who or [])
+    """Return the AWS principals of a statement: accounts, users and roles."""
+    principal = statement.get("Principal")
+    return _as_list(principal.get("AWS", [])) if isinstance(principal, Mapping) else _as_list(principal or [])
 
 
-def invites_everybody(document: str) -> bool:
-    """Tell whether a policy allows anything to everybody, with no condition."""
+def allows_everyone(document: str) -> bool:
+    """Return whether a policy allows any action to all principals without a condition."""
     return any(
-        one.get("Effect") == "Allow" and "*" in principals(one) and not one.get("Condition")
-        for one in statements(json.loads(document))
+        statement.get("Effect") == "Allow" and "*" in principals(statement) and not statement.get("Condition")
+        for statement in statements(json.loads(document))
     )
 
 
-def leaves_control(document: str, account: str, action: str) -> bool:
-    """Tell whether a policy lets somebody of an account do an action, such as changing that policy."""
+def allows_account(document: str, account: str, action: str) -> bool:
+    """Return whether a policy allows an action to a principal of an account, such as changing the policy."""
     return any(
-        one.get("Effect") == "Allow"
-        and any(who in ("*", account) or f"::{account}:" in who for who in principals(one))
-        and any(fnmatchcase(action.lower(), pattern.lower()) for pattern in actions(one))
-        for one in statements(json.loads(document))
+        statement.get("Effect") == "Allow"
+        and any(principal in ("*", account) or f"::{account}:" in principal for principal in principals(statement))
+        and any(fnmatchcase(action.lower(), pattern.lower()) for pattern in actions(statement))
+        for statement in statements(json.loads(document))
     )
 
 
-def strays(document: str, arn: str) -> list[str]:
-    """Return the resources of a policy that are neither `arn` nor inside it; a wildcard may stand for either."""
-    named = (resource for one in statements(json.loads(document)) for resource in resources(one))
-    return [each for each in named if not _concerns(each, arn)]
+def foreign_resources(document: str, arn: str) -> list[str]:
+    """Return the resources of a policy that are neither `arn` nor inside it, after wildcards."""
+    names = (resource for statement in statements(json.loads(document)) for resource in resources(statement))
+    return [name for name in names if not _covers(name, arn)]
 
 
-def _concerns(resource: str, arn: str) -> bool:
+def _covers(resource: str, arn: str) -> bool:
     stem = resource.partition("*")[0].partition("?")[0]
     return resource == arn or stem.startswith(f"{arn}/") or (stem != resource and f"{arn}/".startswith(stem))
 
 
-def _listed(value: Any) -> list[Any]:  # noqa: ANN401  # one JSON value, or a list of them
+def _as_list(value: Any) -> list[Any]:  # noqa: ANN401  # one JSON value, or a list of them
     return value if isinstance(value, list) else [value]
 
 
 _VERSIONS = ("2012-10-17", "2008-10-17")
-_WHO, _WHAT, _WHERE = ("Principal", "NotPrincipal"), ("Action", "NotAction"), ("Resource", "NotResource")
-_FIELDS = frozenset({"Sid", "Effect", "Condition", *_WHO, *_WHAT, *_WHERE})
-# IAM user guide, "AWS JSON policy elements: Principal": everybody, an account, an ARN, or the id of a former principal.
+_PRINCIPAL_ELEMENTS, _ACTION_ELEMENTS, _RESOURCE_ELEMENTS = (
+    ("Principal", "NotPrincipal"),
+    ("Action", "NotAction"),
+    ("Resource", "NotResource"),
+)
+_ELEMENTS = frozenset({"Sid", "Effect", "Condition", *_PRINCIPAL_ELEMENTS, *_ACTION_ELEMENTS, *_RESOURCE_ELEMENTS})
+# `*`, an account, an ARN, or an id of a deleted principal: IAM user guide, "AWS JSON policy elements: Principal".
 _PRINCIPAL = re.compile(r"\*|\d{12}|arn:aws[a-z-]*:(iam|sts)::(\d{12}|cloudfront):.+|A[A-Z0-9]{15,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """What each statement of a policy must and may not name, by where the policy stands; `service` owns its actions."""
+class PolicyForm:
+    """The elements that a statement must have and must not have, by type of policy; `service` limits its actions."""
 
-    needed: tuple[tuple[str, str], ...]
-    barred: tuple[str, ...] = ()
+    required: tuple[tuple[str, str], ...]
+    forbidden: tuple[str, ...] = ()
     service: str = ""
     sid: str = r"[\s\S]*"
 
 
-IDENTITY = Form((_WHAT, _WHERE), barred=_WHO, sid=r"[A-Za-z0-9]*")
-TRUST = Form((_WHO, _WHAT), barred=_WHERE, service="sts", sid=r"[A-Za-z0-9]*")
-RESOURCE = Form((_WHO, _WHAT, _WHERE))
-FILE_SYSTEM = Form((_WHO, _WHAT))
-BUCKET = Form((_WHO, _WHAT, _WHERE), service="s3")
+IDENTITY_FORM = PolicyForm((_ACTION_ELEMENTS, _RESOURCE_ELEMENTS), forbidden=_PRINCIPAL_ELEMENTS, sid=r"[A-Za-z0-9]*")
+TRUST_FORM = PolicyForm(
+    (_PRINCIPAL_ELEMENTS, _ACTION_ELEMENTS), forbidden=_RESOURCE_ELEMENTS, service="sts", sid=r"[A-Za-z0-9]*"
+)
+RESOURCE_FORM = PolicyForm((_PRINCIPAL_ELEMENTS, _ACTION_ELEMENTS, _RESOURCE_ELEMENTS))
+FILE_SYSTEM_FORM = PolicyForm((_PRINCIPAL_ELEMENTS, _ACTION_ELEMENTS))
+BUCKET_FORM = PolicyForm((_PRINCIPAL_ELEMENTS, _ACTION_ELEMENTS, _RESOURCE_ELEMENTS), service="s3")
 
 
-def malformed(inputs: Props, key: str = "policy", form: Form = RESOURCE) -> Iterator[Complaint]:
-    """Yield a complaint when the policy under `key` is no policy of its form."""
+def check_policy(inputs: Props, key: str = "policy", form: PolicyForm = RESOURCE_FORM) -> Iterator[Complaint]:
+    """Yield an error when the policy under `key` is not valid for its form."""
     value = inputs.get(key)
-    if is_known(value) and value != "" and (reason := _fault(value, form)):
+    if is_known(value) and value != "" and (reason := _document_error(value, form)):
         yield Complaint(key, reason)
 
 
-def _fault(document: object, form: Form) -> str:
+def _document_error(document: object, form: PolicyForm) -> str:
     try:
-        found = json.loads(str(document))
+        policy = json.loads(str(document))
     except ValueError as error:
         return f"contains invalid JSON: {error}"
-    if not isinstance(found, dict) or not found.get("Statement"):
-        return "MalformedPolicyDocument: the document has no statement"
-    if found.get("Version", _VERSIONS[0]) not in _VERSIONS:
-        return f"MalformedPolicyDocument: Version is none of {', '.join(_VERSIONS)}"
-    faults = (fault for one in statements(found) for fault in _statement_faults(one, form))
-    return next((f"MalformedPolicyDocument: {fault}" for fault in faults), "")
+    if not isinstance(policy, dict) or not policy.get("Statement"):
+        return "has no statement (MalformedPolicyDocument)"
+    if policy.get("Version", _VERSIONS[0]) not in _VERSIONS:
+        return f"must have Version {' or '.join(_VERSIONS)} (MalformedPolicyDocument)"
+    errors = (error for statement in statements(policy) for error in _statement_errors(statement, form))
+    return next((f"{error} (MalformedPolicyDocument)" for error in errors), "")
 
 
-def _statement_faults(statement: Any, form: Form) -> Iterator[str]:  # noqa: ANN401  # JSON of any shape
+def _statement_errors(statement: Any, form: PolicyForm) -> Iterator[str]:  # noqa: ANN401  # JSON of any shape
     if not isinstance(statement, Mapping):
-        yield f"{statement!r} is no statement"
+        yield f"has a statement that is not an object: {statement!r}"
         return
     if statement.get("Effect") not in ("Allow", "Deny"):
-        yield f"Effect is neither Allow nor Deny in {statement}"
-    for field in sorted(statement.keys() - _FIELDS):
-        yield f"{field} is no element of a statement"
-    for choice in form.needed:
-        if not any(statement.get(field) for field in choice):
-            yield f"Missing required field {choice[0]}"
-    for field in form.barred:
-        if field in statement:
-            yield f"Has prohibited field {field}"
+        yield f"must have Effect Allow or Deny, not {statement.get('Effect')!r}"
+    for element in sorted(statement.keys() - _ELEMENTS):
+        yield f"has the unknown element {element}"
+    for elements in form.required:
+        if not any(statement.get(element) for element in elements):
+            yield f"has no {elements[0]}"
+    for element in form.forbidden:
+        if element in statement:
+            yield f"must not have {element}"
     if not re.fullmatch(form.sid, str(statement.get("Sid", ""))):
-        yield "Statement IDs (SID) must be alpha-numeric"
-    yield from _word_faults(statement, form)
+        yield "has a Sid that is not alphanumeric"
+    yield from _value_errors(statement, form)
 
 
-def _word_faults(statement: Mapping[str, Any], form: Form) -> Iterator[str]:
+def _value_errors(statement: Mapping[str, Any], form: PolicyForm) -> Iterator[str]:
     for action in actions(statement):
         if form.service and action != "*" and not action.lower().startswith(f"{form.service}:"):
-            yield f"Policy has invalid action {action}: only those of {form.service}"
+            yield f"has the action {action}, only actions of {form.service} are allowed"
     for principal in principals(statement):
         if not _PRINCIPAL.fullmatch(principal):
-            yield f"Invalid principal in policy: {principal}"
+            yield f"has the invalid principal {principal}"
 
 
-def refuse_strangers(aws: Aws, document: str, code: str) -> None:
+def require_principals(aws: Aws, document: str, code: str) -> None:
     """Refuse, with `code`, a policy that names a role of this account that does not exist."""
-    own = f"arn:aws:iam::{aws.account}:role/"
-    for principal in (who for one in statements(json.loads(document)) for who in principals(one)):
-        if principal.startswith(own):
+    role_prefix = f"arn:aws:iam::{aws.account}:role/"
+    for principal in (name for statement in statements(json.loads(document)) for name in principals(statement)):
+        if principal.startswith(role_prefix):
             try:
                 aws.call("iam", "get_role", RoleName=principal.rpartition("/")[2])
             except Refusal:

@@ -1,118 +1,121 @@
-"""Hosted zones of Route 53, public and private."""
+"""Route 53: hosted zones, records, and associations of VPCs with private zones."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from uuid import uuid4
 
 from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
-from bedplate.rehearsal.kinds.limits import Choice, Number, Text, beyond, tag_pairs, together, undoing
+from bedplate.rehearsal.kinds.limits import Choice, Number, Text, check_exclusive, check_limits, rollback, tag_pairs
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import Refusal
 
 _LABEL = r"[!-\-/-~]{1,63}"
 _LIMITS = {
-    "name": Text(1, 255, rf"{_LABEL}(\.{_LABEL})*\.?", "labels of 1 to 63 printable characters, parted by dots"),
+    "name": Text(1, 255, rf"{_LABEL}(\.{_LABEL})*\.?", "labels of 1 to 63 printable characters, separated by dots"),
     "comment": Text(0, 256),
 }
 
 
-def _vpc(aws: Aws, given: Props) -> dict[str, str]:
-    """Return a VPC as Route 53 names it; refuse one that does not exist."""
-    region = given.get("vpcRegion") or aws.region
+def _vpc_parameters(aws: Aws, block: Props) -> dict[str, str]:
+    """Return the parameters of a VPC; raise Refusal if it does not exist."""
+    region = block.get("vpcRegion") or aws.region
     try:
-        aws.elsewhere(region).call("ec2", "describe_vpcs", VpcIds=[given["vpcId"]])
+        aws.elsewhere(region).call("ec2", "describe_vpcs", VpcIds=[block["vpcId"]])
     except Refusal:
-        raise Refusal("InvalidVPCId", f"The VPC: {given['vpcId']} in region {region} is not found") from None
-    return {"VPCRegion": region, "VPCId": given["vpcId"]}
+        raise Refusal("InvalidVPCId", f"The VPC: {block['vpcId']} in region {region} is not found") from None
+    return {"VPCRegion": region, "VPCId": block["vpcId"]}
 
 
-def associate(aws: Aws, ident: str, given: Props) -> None:
-    """Let a VPC resolve a private zone, unless it resolves one of the same name already."""
-    vpc = _vpc(aws, given)
+def associate(aws: Aws, ident: str, block: Props) -> None:
+    """Associate a VPC with a private zone; raise Refusal if it has a zone of the same name."""
+    vpc = _vpc_parameters(aws, block)
     name = aws.call("route53", "get_hosted_zone", Id=ident)["HostedZone"]["Name"]
-    _refuse_clash(aws, name, vpc)
+    _require_unused_name(aws, name, vpc)
     aws.call("route53", "associate_vpc_with_hosted_zone", HostedZoneId=ident, VPC=vpc)
 
 
-def _refuse_clash(aws: Aws, name: str, vpc: dict[str, str]) -> None:
-    found = aws.call("route53", "list_hosted_zones_by_vpc", **vpc)["HostedZoneSummaries"]
-    if name.rstrip(".") in [zone["Name"].rstrip(".") for zone in found]:
-        said = f"The VPC {vpc['VPCId']} in region {vpc['VPCRegion']} has already been associated with a zone {name}"
-        raise Refusal("ConflictingDomainExists", said)
+def _require_unused_name(aws: Aws, name: str, vpc: dict[str, str]) -> None:
+    zones = aws.call("route53", "list_hosted_zones_by_vpc", **vpc)["HostedZoneSummaries"]
+    if name.rstrip(".") in [zone["Name"].rstrip(".") for zone in zones]:
+        message = f"The VPC {vpc['VPCId']} in region {vpc['VPCRegion']} has already been associated with a zone {name}"
+        raise Refusal("ConflictingDomainExists", message)
 
 
-def _create(aws: Aws, inputs: Props) -> str:
-    name, vpcs = inputs["name"], [_vpc(aws, vpc) for vpc in inputs.get("vpcs") or []]
+# --- Hosted zones
+
+
+def _check_zone(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from check_limits(inputs, _LIMITS)
+    yield from check_exclusive(inputs, "vpcs", "delegationSetId")
+
+
+def _create_zone(aws: Aws, inputs: Props) -> str:
+    name, vpcs = inputs["name"], [_vpc_parameters(aws, vpc) for vpc in inputs.get("vpcs") or []]
     for vpc in vpcs:
-        _refuse_clash(aws, name, vpc)
+        _require_unused_name(aws, name, vpc)
     config = {"Comment": inputs.get("comment") or "", "PrivateZone": bool(vpcs)}
-    more = {"DelegationSetId": inputs["delegationSetId"]} if inputs.get("delegationSetId") else {}
-    # moto, unlike Route 53, does not take a zone for private because it is born with a VPC: the flag says it.
-    first = {"VPC": vpcs[0]} if vpcs else {}
+    delegation = {"DelegationSetId": inputs["delegationSetId"]} if inputs.get("delegationSetId") else {}
+    # Route 53 makes a zone with a VPC private. moto needs the flag as well.
+    first_vpc = {"VPC": vpcs[0]} if vpcs else {}
     token = str(uuid4())
-    call = {"Name": name, "CallerReference": token, "HostedZoneConfig": config, **more, **first}
-    made = aws.call("route53", "create_hosted_zone", **call)
-    ident: str = made["HostedZone"]["Id"].rpartition("/")[2]
-    with undoing(lambda: _delete(aws, ident, inputs)):
+    call = {"Name": name, "CallerReference": token, "HostedZoneConfig": config, **delegation, **first_vpc}
+    response = aws.call("route53", "create_hosted_zone", **call)
+    ident: str = response["HostedZone"]["Id"].rpartition("/")[2]
+    with rollback(lambda: _delete_zone(aws, ident, inputs)):
         for vpc in vpcs[1:]:
             aws.call("route53", "associate_vpc_with_hosted_zone", HostedZoneId=ident, VPC=vpc)
-        _retag(aws, ident, {}, inputs)
+        _retag_zone(aws, ident, {}, inputs)
     return ident
 
 
-def _retag(aws: Aws, ident: str, old: Props, new: Props) -> None:
+def _retag_zone(aws: Aws, ident: str, old: Props, new: Props) -> None:
     before, after = old.get("tags") or {}, new.get("tags") or {}
-    fresh, gone = dict(after.items() - before.items()), sorted(before.keys() - after.keys())
-    changes = {key: value for key, value in (("AddTags", tag_pairs(fresh)), ("RemoveTagKeys", gone)) if value}
+    added, removed = dict(after.items() - before.items()), sorted(before.keys() - after.keys())
+    changes = {key: value for key, value in (("AddTags", tag_pairs(added)), ("RemoveTagKeys", removed)) if value}
     if changes:
         target = {"ResourceType": "hostedzone", "ResourceId": ident}
         aws.call("route53", "change_tags_for_resource", **target, **changes)
 
 
-def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    if old.get("comment") != new.get("comment"):
-        comment = new.get("comment") or ""
-        aws.call("route53", "update_hosted_zone_comment", Id=ident, Comment=comment)
-    held, wanted = (
-        {(vpc["vpcId"], vpc.get("vpcRegion") or aws.region): vpc for vpc in props.get("vpcs") or []}
-        for props in (old, new)
-    )
-    # First those that come: a private zone is never without a VPC.
-    for key in sorted(wanted.keys() - held.keys()):
-        associate(aws, ident, wanted[key])
-    for ref, region in sorted(held.keys() - wanted.keys()):
-        vpc = {"VPCRegion": region, "VPCId": ref}
-        aws.call("route53", "disassociate_vpc_from_hosted_zone", HostedZoneId=ident, VPC=vpc)
-    _retag(aws, ident, old, new)
-
-
-def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    found = aws.call("route53", "get_hosted_zone", Id=ident)
-    servers = sorted(found.get("DelegationSet", {}).get("NameServers", []))
+def _read_zone(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    response = aws.call("route53", "get_hosted_zone", Id=ident)
+    servers = sorted(response.get("DelegationSet", {}).get("NameServers", []))
     return {
         "arn": f"arn:aws:route53:::hostedzone/{ident}",
-        "comment": found["HostedZone"]["Config"].get("Comment") or "",
-        "name": found["HostedZone"]["Name"].rstrip("."),
+        "comment": response["HostedZone"]["Config"].get("Comment") or "",
+        "name": response["HostedZone"]["Name"].rstrip("."),
         "nameServers": servers,
         "primaryNameServer": servers[0] if servers else "",
-        "vpcs": [{"vpcId": v["VPCId"], "vpcRegion": v["VPCRegion"]} for v in found.get("VPCs", [])],
+        "vpcs": [{"vpcId": vpc["VPCId"], "vpcRegion": vpc["VPCRegion"]} for vpc in response.get("VPCs", [])],
         "zoneId": ident,
     }
 
 
-def _delete(aws: Aws, ident: str, outputs: Props) -> None:
+def _update_zone(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    if old.get("comment") != new.get("comment"):
+        comment = new.get("comment") or ""
+        aws.call("route53", "update_hosted_zone_comment", Id=ident, Comment=comment)
+    old_vpcs, new_vpcs = (
+        {(vpc["vpcId"], vpc.get("vpcRegion") or aws.region): vpc for vpc in props.get("vpcs") or []}
+        for props in (old, new)
+    )
+    # Associate first: a private zone must always have a VPC.
+    for key in sorted(new_vpcs.keys() - old_vpcs.keys()):
+        associate(aws, ident, new_vpcs[key])
+    for vpc_id, region in sorted(old_vpcs.keys() - new_vpcs.keys()):
+        vpc = {"VPCRegion": region, "VPCId": vpc_id}
+        aws.call("route53", "disassociate_vpc_from_hosted_zone", HostedZoneId=ident, VPC=vpc)
+    _retag_zone(aws, ident, old, new)
+
+
+def _delete_zone(aws: Aws, ident: str, outputs: Props) -> None:
     if outputs.get("forceDestroy"):
-        found = aws.call("route53", "list_resource_record_sets", HostedZoneId=ident)["ResourceRecordSets"]
-        for record in found:
+        records = aws.call("route53", "list_resource_record_sets", HostedZoneId=ident)["ResourceRecordSets"]
+        for record in records:
             if record["Type"] not in ("NS", "SOA"):
                 batch = {"Changes": [{"Action": "DELETE", "ResourceRecordSet": record}]}
                 aws.call("route53", "change_resource_record_sets", HostedZoneId=ident, ChangeBatch=batch)
     aws.call("route53", "delete_hosted_zone", Id=ident)
-
-
-def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from beyond(inputs, _LIMITS)
-    yield from together(inputs, "vpcs", "delegationSetId")
 
 
 ZONE = Kind(
@@ -120,13 +123,15 @@ ZONE = Kind(
     inputs=updates("comment", "forceDestroy", "tags", "vpcs") | replaces("delegationSetId", "name"),
     defaults={"comment": "Managed by Pulumi", "forceDestroy": False},
     sets=frozenset({"vpcs"}),
-    create=_create,
-    read=_read,
-    update=_update,
-    delete=_delete,
-    complaints=_complaints,
+    create=_create_zone,
+    read=_read_zone,
+    update=_update_zone,
+    delete=_delete_zone,
+    complaints=_check_zone,
 )
 
+
+# --- Records
 
 _TYPES = ("A", "AAAA", "CAA", "CNAME", "DS", "HTTPS", "MX", "NAPTR", "NS", "PTR", "SOA", "SPF", "SRV", "SSHFP")
 _ROUTE53_RECORD_LIMITS = {
@@ -134,7 +139,7 @@ _ROUTE53_RECORD_LIMITS = {
     "ttl": Number(0, 2147483647),
     "setIdentifier": Text(1, 128),
 }
-# Routing policies, by what Route 53 makes of the one block of each.
+# Routing policy -> function that returns the fields of a record set from its block.
 _ROUTINGS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "failoverRoutingPolicies": lambda block: {"Failover": block["type"]},
     "latencyRoutingPolicies": lambda block: {"Region": block["region"]},
@@ -151,141 +156,148 @@ _ROUTINGS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
         }
     },
 }
-_PLAIN = {
+_SIMPLE_INPUTS = {
     "healthCheckId": "HealthCheckId",
     "multivalueAnswerRoutingPolicy": "MultiValueAnswer",
     "setIdentifier": "SetIdentifier",
 }
 
 
-def _fqdn(aws: Aws, inputs: Props) -> str:
-    """Return the whole name of a record; the program may leave the zone's name out."""
-    zone = aws.call("route53", "get_hosted_zone", Id=inputs["zoneId"])["HostedZone"]["Name"].rstrip(".")
-    name = str(inputs["name"]).rstrip(".").lower()
-    return name if name == zone or name.endswith(f".{zone}") else ".".join(filter(None, (name, zone)))
+def _check_record(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from check_limits(inputs, _ROUTE53_RECORD_LIMITS)
+    yield from check_exclusive(inputs, "aliases", "records")
+    if inputs.get("aliases") is None and inputs.get("records") is None:
+        yield Complaint("records", "is required unless aliases is set")
+    if (inputs.get("records") is None) != (inputs.get("ttl") is None):
+        yield Complaint("ttl", "and records must be set together")
+    policies = [key for key in _ROUTINGS if inputs.get(key)]
+    if policies and inputs.get("setIdentifier") is None:
+        yield Complaint("setIdentifier", f"is required with {policies[0]}")
 
 
-def _quoted(kind: str, value: str) -> str:
-    """Return a value as Route 53 keeps it: texts stand in quotes."""
-    return f'"{value}"' if kind in ("SPF", "TXT") and not value.startswith('"') else value
+def _create_record(aws: Aws, inputs: Props) -> str:
+    zone, record = inputs["zoneId"], _record_set(aws, inputs)
+    if _find_record(aws, zone, record) and not inputs.get("allowOverwrite"):
+        message = f"Tried to create resource record set {record['Name']} {record['Type']} but it already exists"
+        raise Refusal("InvalidChangeBatch", message, key="name")
+    _change_records(aws, zone, ("UPSERT", record))
+    parts = (zone, str(inputs["name"]).lower().rstrip("."), inputs["type"], inputs.get("setIdentifier"))
+    return "_".join(filter(None, parts))
 
 
-def _record(aws: Aws, inputs: Props) -> dict[str, Any]:
-    found: dict[str, Any] = {"Name": _fqdn(aws, inputs), "Type": inputs["type"]}
+def _record_set(aws: Aws, inputs: Props) -> dict[str, Any]:
+    record: dict[str, Any] = {"Name": _fqdn(aws, inputs), "Type": inputs["type"]}
     for alias in inputs.get("aliases") or []:
-        found["AliasTarget"] = {
+        record["AliasTarget"] = {
             "HostedZoneId": alias["zoneId"],
             "DNSName": alias["name"],
             "EvaluateTargetHealth": bool(alias["evaluateTargetHealth"]),
         }
     if inputs.get("records"):
         values = [{"Value": _quoted(inputs["type"], value)} for value in inputs["records"]]
-        found |= {"TTL": inputs["ttl"], "ResourceRecords": values}
+        record |= {"TTL": inputs["ttl"], "ResourceRecords": values}
     for key, build in _ROUTINGS.items():
         for block in inputs.get(key) or []:
-            found |= build(block)
-    return found | {name: inputs[key] for key, name in _PLAIN.items() if inputs.get(key)}
+            record |= build(block)
+    return record | {name: inputs[key] for key, name in _SIMPLE_INPUTS.items() if inputs.get(key)}
 
 
-def _change(aws: Aws, zone: str, *steps: tuple[str, dict[str, Any]]) -> None:
+def _fqdn(aws: Aws, inputs: Props) -> str:
+    """Return the full name of a record; the program may omit the name of the zone."""
+    zone = aws.call("route53", "get_hosted_zone", Id=inputs["zoneId"])["HostedZone"]["Name"].rstrip(".")
+    name = str(inputs["name"]).rstrip(".").lower()
+    return name if name == zone or name.endswith(f".{zone}") else ".".join(filter(None, (name, zone)))
+
+
+def _quoted(record_type: str, value: str) -> str:
+    """Return a value as Route 53 stores it: TXT and SPF values are quoted."""
+    return f'"{value}"' if record_type in ("SPF", "TXT") and not value.startswith('"') else value
+
+
+def _find_record(aws: Aws, zone: str, record: Mapping[str, Any]) -> dict[str, Any] | None:
+    records = aws.call("route53", "list_resource_record_sets", HostedZoneId=zone)["ResourceRecordSets"]
+    identity = (record["Name"].rstrip("."), record["Type"], record.get("SetIdentifier"))
+    matches = [
+        candidate
+        for candidate in records
+        if (candidate["Name"].rstrip("."), candidate["Type"], candidate.get("SetIdentifier")) == identity
+    ]
+    return matches[0] if matches else None
+
+
+def _change_records(aws: Aws, zone: str, *steps: tuple[str, dict[str, Any]]) -> None:
     changes = [{"Action": action, "ResourceRecordSet": record} for action, record in steps]
     aws.call("route53", "change_resource_record_sets", HostedZoneId=zone, ChangeBatch={"Changes": changes})
 
 
-def _find(aws: Aws, zone: str, record: Mapping[str, Any]) -> dict[str, Any] | None:
-    found = aws.call("route53", "list_resource_record_sets", HostedZoneId=zone)["ResourceRecordSets"]
-    wanted = (record["Name"].rstrip("."), record["Type"], record.get("SetIdentifier"))
-    same = [one for one in found if (one["Name"].rstrip("."), one["Type"], one.get("SetIdentifier")) == wanted]
-    return same[0] if same else None
-
-
-def _route53_record_create(aws: Aws, inputs: Props) -> str:
-    zone, record = inputs["zoneId"], _record(aws, inputs)
-    if _find(aws, zone, record) and not inputs.get("allowOverwrite"):
-        said = f"Tried to create resource record set {record['Name']} {record['Type']} but it already exists"
-        raise Refusal("InvalidChangeBatch", said, key="name")
-    _change(aws, zone, ("UPSERT", record))
-    parts = (zone, str(inputs["name"]).lower().rstrip("."), inputs["type"], inputs.get("setIdentifier"))
-    return "_".join(filter(None, parts))
-
-
-def _route53_record_update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    before, after = _record(aws, old), _record(aws, new)
-    keys = ("Type", "SetIdentifier")
-    # Route 53 knows a record by its name, type and set: under another type it is another record.
-    moved = [before.get(key) for key in keys] != [after.get(key) for key in keys]
-    gone = _find(aws, new["zoneId"], before) if moved else None
-    _change(aws, new["zoneId"], *([("DELETE", gone)] if gone else []), ("UPSERT", after))
-
-
-def _route53_record_read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+def _read_record(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     record = {"Name": _fqdn(aws, inputs), "Type": inputs["type"], "SetIdentifier": inputs.get("setIdentifier")}
-    if not _find(aws, inputs["zoneId"], record):
-        raise Refusal("InvalidChangeBatch", f"{record['Name']} {record['Type']} was not found")
+    if not _find_record(aws, inputs["zoneId"], record):
+        raise Refusal("InvalidChangeBatch", f"The record {record['Name']} {record['Type']} was not found")
     return {"fqdn": record["Name"]}
 
 
-def _route53_record_delete(aws: Aws, ident: str, outputs: Props) -> None:
-    found = _find(aws, outputs["zoneId"], _record(aws, outputs))
-    if found:
-        _change(aws, outputs["zoneId"], ("DELETE", found))
+def _update_record(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    before, after = _record_set(aws, old), _record_set(aws, new)
+    keys = ("Type", "SetIdentifier")
+    # Name, type and set identify a record: with another type it is another record.
+    moved = [before.get(key) for key in keys] != [after.get(key) for key in keys]
+    replaced = _find_record(aws, new["zoneId"], before) if moved else None
+    _change_records(aws, new["zoneId"], *([("DELETE", replaced)] if replaced else []), ("UPSERT", after))
 
 
-def _route53_record_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from beyond(inputs, _ROUTE53_RECORD_LIMITS)
-    yield from together(inputs, "aliases", "records")
-    if inputs.get("aliases") is None and inputs.get("records") is None:
-        yield Complaint("records", "one of aliases and records must be given")
-    if (inputs.get("records") is None) != (inputs.get("ttl") is None):
-        yield Complaint("ttl", "goes with records, and they with it")
-    routed = [key for key in _ROUTINGS if inputs.get(key)]
-    if routed and inputs.get("setIdentifier") is None:
-        yield Complaint("setIdentifier", f"must be given with {routed[0]}")
+def _delete_record(aws: Aws, ident: str, outputs: Props) -> None:
+    record = _find_record(aws, outputs["zoneId"], _record_set(aws, outputs))
+    if record:
+        _change_records(aws, outputs["zoneId"], ("DELETE", record))
 
 
 RECORD = Kind(
     token="aws:route53/record:Record",
     inputs=updates("aliases", "allowOverwrite", "records", "setIdentifier", "ttl", "type")
-    | updates(*_ROUTINGS, *_PLAIN)
+    | updates(*_ROUTINGS, *_SIMPLE_INPUTS)
     | replaces("name", "zoneId"),
     computed=frozenset({"allowOverwrite"}),
     sets=frozenset({"aliases", "records"}),
-    create=_route53_record_create,
-    read=_route53_record_read,
-    update=_route53_record_update,
-    delete=_route53_record_delete,
-    complaints=_route53_record_complaints,
+    create=_create_record,
+    read=_read_record,
+    update=_update_record,
+    delete=_delete_record,
+    complaints=_check_record,
 )
 
 
-def _region(aws: Aws, inputs: Props) -> str:
+# --- VPC associations of private zones
+
+
+def _create_association(aws: Aws, inputs: Props) -> str:
+    associate(aws, inputs["zoneId"], inputs)
+    return f"{inputs['zoneId']}:{inputs['vpcId']}:{_vpc_region(aws, inputs)}"
+
+
+def _vpc_region(aws: Aws, inputs: Props) -> str:
     return str(inputs.get("vpcRegion") or aws.region)
 
 
-def _route53_association_create(aws: Aws, inputs: Props) -> str:
-    associate(aws, inputs["zoneId"], inputs)
-    return f"{inputs['zoneId']}:{inputs['vpcId']}:{_region(aws, inputs)}"
-
-
-def _route53_association_read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+def _read_association(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     zone, vpc, region = ident.split(":")
-    found = aws.call("route53", "get_hosted_zone", Id=zone).get("VPCs", [])
-    if vpc not in [one["VPCId"] for one in found]:
+    vpcs = aws.call("route53", "get_hosted_zone", Id=zone).get("VPCs", [])
+    if vpc not in [item["VPCId"] for item in vpcs]:
         raise Refusal("VPCAssociationNotFound", f"{vpc} is not associated with {zone}")
     return {"owningAccount": aws.account, "vpcRegion": region}
 
 
-def _route53_association_delete(aws: Aws, ident: str, outputs: Props) -> None:
+def _delete_association(aws: Aws, ident: str, outputs: Props) -> None:
     zone, vpc, region = ident.split(":")
-    found = {"VPCRegion": region, "VPCId": vpc}
-    aws.call("route53", "disassociate_vpc_from_hosted_zone", HostedZoneId=zone, VPC=found)
+    parameters = {"VPCRegion": region, "VPCId": vpc}
+    aws.call("route53", "disassociate_vpc_from_hosted_zone", HostedZoneId=zone, VPC=parameters)
 
 
 ZONE_ASSOCIATION = Kind(
     token="aws:route53/zoneAssociation:ZoneAssociation",
     inputs=replaces("vpcId", "vpcRegion", "zoneId"),
     computed=frozenset({"vpcRegion"}),
-    create=_route53_association_create,
-    read=_route53_association_read,
-    delete=_route53_association_delete,
+    create=_create_association,
+    read=_read_association,
+    delete=_delete_association,
 )

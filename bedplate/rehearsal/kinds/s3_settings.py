@@ -1,18 +1,27 @@
-"""What is set on an S3 bucket by a resource of its own: one row a setting, all of the same few calls."""
+"""Settings of S3 buckets that are separate resources: versioning, encryption, policy, lifecycle and others.
+
+Each setting has one call to put it, one to read it and one to remove it: `_setting` makes a row of them.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
-from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, inside, tag_pairs
-from bedplate.rehearsal.kinds.policy_document import BUCKET, invites_everybody, malformed, refuse_strangers, strays
+from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, check_nested, tag_pairs
+from bedplate.rehearsal.kinds.policy_document import (
+    BUCKET_FORM,
+    allows_everyone,
+    check_policy,
+    foreign_resources,
+    require_principals,
+)
 from bedplate.rehearsal.placement import structure
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import Refusal
 from bedplate.rehearsal.wire import is_known
 
-LIFECYCLE_DEFAULTS = {"transitionDefaultMinimumObjectSize": "all_storage_classes_128K"}
+_LIFECYCLE_DEFAULTS = {"transitionDefaultMinimumObjectSize": "all_storage_classes_128K"}
 _ACTIONS = (
     "abortIncompleteMultipartUpload",
     "expiration",
@@ -20,68 +29,71 @@ _ACTIONS = (
     "noncurrentVersionTransitions",
     "transitions",
 )
-# S3 user guide, "Transitioning objects": a day is the least, and a month for infrequent access.
+# Source of classes and minimum ages: S3 user guide, "Transitioning objects".
 _CLASSES = ("DEEP_ARCHIVE", "GLACIER", "GLACIER_IR", "INTELLIGENT_TIERING", "ONEZONE_IA", "STANDARD_IA")
-_AGES: Mapping[str, Mapping[str, Limit]] = {
+_ACTION_LIMITS: Mapping[str, Mapping[str, Limit]] = {
     "abortIncompleteMultipartUpload": {"daysAfterInitiation": Number(1, math.inf)},
     "expiration": {"days": Number(1, math.inf)},
     "noncurrentVersionExpiration": {"noncurrentDays": Number(1, math.inf)},
     "noncurrentVersionTransitions": {"storageClass": Choice(_CLASSES)},
     "transitions": {"storageClass": Choice(_CLASSES)},
 }
-_IN_USE = {"ONEZONE_IA": 30, "STANDARD_IA": 30}  # days in which S3 moves nothing to these classes
-_MOST_RULES, _LONGEST_NAME = 1000, 255
+_MIN_AGES = {"ONEZONE_IA": 30, "STANDARD_IA": 30}  # days before S3 moves an object to the class
+_MAX_RULES, _MAX_NAME_LENGTH = 1000, 255
 
 
-def _rule(rule: Mapping[str, Any]) -> dict[str, Any]:
-    # A rule without a filter is for every object, which S3 wants said.
-    chosen = dict(rule.get("filter") or {"prefix": rule.get("prefix") or ""})
-    both = chosen.get("and")
-    if both and both.get("tags"):
-        chosen["and"] = {**both, "tags": tag_pairs(both["tags"])}
-    return {**{key: value for key, value in rule.items() if key != "prefix"}, "filter": chosen}
+def _rule_parameters(rule: Mapping[str, Any]) -> dict[str, Any]:
+    # S3 requires a filter: an empty prefix matches every object.
+    filters = dict(rule.get("filter") or {"prefix": rule.get("prefix") or ""})
+    conditions = filters.get("and")
+    if conditions and conditions.get("tags"):
+        filters["and"] = {**conditions, "tags": tag_pairs(conditions["tags"])}
+    return {**{key: value for key, value in rule.items() if key != "prefix"}, "filter": filters}
 
 
-def lifecycle_params(aws: Aws, inputs: Props) -> dict[str, Any]:
-    """Return the parameters of the call that sets the rules."""
+def _lifecycle(aws: Aws, inputs: Props) -> dict[str, Any]:
+    """Return the parameters of the call that puts the rules."""
     shape = aws.shape("s3", "put_bucket_lifecycle_configuration")
-    wanted = {"lifecycleConfiguration": {"rules": [_rule(rule) for rule in inputs["rules"]]}}
-    return structure(shape, wanted, {})
+    configuration = {"lifecycleConfiguration": {"rules": [_rule_parameters(rule) for rule in inputs["rules"]]}}
+    return structure(shape, configuration, {})
 
 
-def lifecycle_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    """Yield what S3 refuses of rules: too many, names that are too long or twice there, rules that do nothing."""
+def _check_lifecycle(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    """Yield an error for too many rules, duplicate or long ids, invalid ages, and rules without an action."""
     rules = inputs.get("rules")
     if not is_known(rules):
         return
     names = [rule["id"] for rule in rules]
-    if len(rules) > _MOST_RULES:
-        yield Complaint("rules", f"a bucket has at most {_MOST_RULES} rules")
+    if len(rules) > _MAX_RULES:
+        yield Complaint("rules", f"has {len(rules)} rules, at most {_MAX_RULES} are allowed")
     for number, rule in enumerate(rules):
-        if names.count(rule["id"]) > 1 or len(rule["id"]) > _LONGEST_NAME:
-            yield Complaint(f"rules[{number}].id", f"{rule['id'][:40]} is there twice or too long")
+        if names.count(rule["id"]) > 1 or len(rule["id"]) > _MAX_NAME_LENGTH:
+            yield Complaint(
+                f"rules[{number}].id",
+                f"{rule['id'][:40]} must be unique and have at most {_MAX_NAME_LENGTH} characters",
+            )
         if rule.get("status") not in ("Enabled", "Disabled"):
-            yield Complaint(f"rules[{number}].status", "expected one of ['Enabled', 'Disabled']")
-        yield from _age_complaints(rule, number)
+            yield Complaint(f"rules[{number}].status", "must be 'Enabled' or 'Disabled'")
+        yield from _check_ages(rule, number)
         if not any(rule.get(action) for action in _ACTIONS):
-            yield Complaint(f"rules[{number}]", "MalformedXML: a rule has at least one action")
+            yield Complaint(f"rules[{number}]", "must have an action (MalformedXML)")
 
 
-def _age_complaints(rule: Mapping[str, Any], number: int) -> Iterator[Complaint]:
-    """Yield the ages at which a rule may not act, and the classes that there are not."""
-    for action, limits in _AGES.items():
-        for found in inside(rule, action, limits):
-            yield Complaint(f"rules[{number}].{found.key}", found.reason)
+def _check_ages(rule: Mapping[str, Any], number: int) -> Iterator[Complaint]:
+    """Yield an error for each invalid age or storage class of a rule."""
+    for action, limits in _ACTION_LIMITS.items():
+        for error in check_nested(rule, action, limits):
+            yield Complaint(f"rules[{number}].{error.key}", error.reason)
     expiry = rule.get("expiration") or {}
     if sum(bool(expiry.get(key)) for key in ("date", "days", "expiredObjectDeleteMarker")) != 1 and expiry:
         yield Complaint(
-            f"rules[{number}].expiration", "MalformedXML: give one of days, date, expiredObjectDeleteMarker"
+            f"rules[{number}].expiration", "must set one of days, date, expiredObjectDeleteMarker (MalformedXML)"
         )
     for move in rule.get("transitions") or []:
-        least = _IN_USE.get(str(move.get("storageClass")), 0)
-        if move.get("days") is not None and move["days"] < least:
+        minimum = _MIN_AGES.get(str(move.get("storageClass")), 0)
+        if move.get("days") is not None and move["days"] < minimum:
             yield Complaint(
-                f"rules[{number}].transitions", f"to {move['storageClass']} at the earliest after {least} days"
+                f"rules[{number}].transitions", f"must have at least {minimum} days for {move['storageClass']}"
             )
 
 
@@ -89,54 +101,54 @@ Params = Callable[[Aws, Props], dict[str, Any]]
 Call = tuple[str, Mapping[str, Any]]
 
 
-def _setting(token: str, put: tuple[str, Params], read: str, drop: Call, **more: Any) -> Kind:  # noqa: ANN401
-    """Return the row of a setting: how it is put, read, and taken back when the resource is deleted."""
+def _setting(token: str, put_call: tuple[str, Params], get_call: str, remove_call: Call, **options: Any) -> Kind:  # noqa: ANN401
+    """Return the row of a setting: its calls to put, to read and to remove."""
 
-    def put_on(aws: Aws, inputs: Props) -> None:
+    def put_setting(aws: Aws, inputs: Props) -> None:
         aws.call("s3", "head_bucket", Bucket=inputs["bucket"])
-        aws.call("s3", put[0], Bucket=inputs["bucket"], **put[1](aws, inputs))
+        aws.call("s3", put_call[0], Bucket=inputs["bucket"], **put_call[1](aws, inputs))
 
     def create(aws: Aws, inputs: Props) -> str:
-        put_on(aws, inputs)
+        put_setting(aws, inputs)
         return str(inputs["bucket"])
 
     def update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-        put_on(aws, new)
+        put_setting(aws, new)
 
-    def found(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-        if not aws.call("s3", read, Bucket=ident).keys() - {"ResponseMetadata"}:
-            raise Refusal("NotFound", f"{ident} has none")
+    def read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+        if not aws.call("s3", get_call, Bucket=ident).keys() - {"ResponseMetadata"}:
+            raise Refusal("NotFound", f"The bucket {ident} does not have this setting")
         return {"bucket": ident}
 
     def delete(aws: Aws, ident: str, outputs: Props) -> None:
-        aws.call("s3", drop[0], Bucket=ident, **drop[1])
+        aws.call("s3", remove_call[0], Bucket=ident, **remove_call[1])
 
-    return Kind(token=token, create=create, read=found, update=update, delete=delete, **more)
+    return Kind(token=token, create=create, read=read, update=update, delete=delete, **options)
 
 
-def _within(path: str, limits: Mapping[str, Limit]) -> Callable[[Aws, Props], Iterator[Complaint]]:
-    """Return the rules of a setting whose words at a path are of a few."""
+def _checking(path: str, limits: Mapping[str, Limit]) -> Callable[[Aws, Props], Iterator[Complaint]]:
+    """Return a check of the block at a path against limits."""
 
     def complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-        yield from inside(inputs, path, limits)
+        yield from check_nested(inputs, path, limits)
 
     return complaints
 
 
 def _versioning(aws: Aws, inputs: Props) -> dict[str, Any]:
-    given = inputs["versioningConfiguration"]
-    wanted = {"Status": given["status"], "MFADelete": given.get("mfaDelete")}
-    return {"VersioningConfiguration": {key: value for key, value in wanted.items() if value}}
+    configuration = inputs["versioningConfiguration"]
+    parameters = {"Status": configuration["status"], "MFADelete": configuration.get("mfaDelete")}
+    return {"VersioningConfiguration": {key: value for key, value in parameters.items() if value}}
 
 
 BUCKET_VERSIONING = _setting(
     "aws:s3/bucketVersioning:BucketVersioning",
     ("put_bucket_versioning", _versioning),
     "get_bucket_versioning",
-    # What was once versioned can only be suspended.
+    # Versioning can be suspended, never removed.
     ("put_bucket_versioning", {"VersioningConfiguration": {"Status": "Suspended"}}),
     inputs=updates("mfa", "versioningConfiguration") | replaces("bucket", "expectedBucketOwner"),
-    complaints=_within(
+    complaints=_checking(
         "versioningConfiguration",
         {"status": Choice(("Enabled", "Suspended", "Disabled")), "mfaDelete": Choice(("Enabled", "Disabled"))},
     ),
@@ -149,20 +161,20 @@ def _encryption(aws: Aws, inputs: Props) -> dict[str, Any]:
     for rule in inputs["rules"]:
         key = (rule.get("applyServerSideEncryptionByDefault") or {}).get("kmsMasterKeyId")
         if key:
-            # S3 takes a key that does not exist, and then no object can be written.
+            # S3 accepts a key that does not exist, and then refuses to store objects.
             aws.call("kms", "describe_key", KeyId=key)
-    wanted = {"serverSideEncryptionConfiguration": {"rules": inputs["rules"]}}
-    return structure(shape, wanted, renames)
+    configuration = {"serverSideEncryptionConfiguration": {"rules": inputs["rules"]}}
+    return structure(shape, configuration, renames)
 
 
-def _encryption_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_encryption(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     path = "rules.applyServerSideEncryptionByDefault"
-    yield from inside(inputs, path, {"sseAlgorithm": Choice(("AES256", "aws:kms", "aws:kms:dsse"))})
+    yield from check_nested(inputs, path, {"sseAlgorithm": Choice(("AES256", "aws:kms", "aws:kms:dsse"))})
     rules = inputs.get("rules")
     for rule in rules if is_known(rules) else []:
         default = rule.get("applyServerSideEncryptionByDefault") or {}
         if default.get("sseAlgorithm") == "AES256" and default.get("kmsMasterKeyId"):
-            yield Complaint(f"{path}.kmsMasterKeyId", "a key of KMS is not for the sseAlgorithm AES256")
+            yield Complaint(f"{path}.kmsMasterKeyId", "conflicts with sseAlgorithm AES256")
 
 
 BUCKET_ENCRYPTION = _setting(
@@ -172,21 +184,21 @@ BUCKET_ENCRYPTION = _setting(
     ("delete_bucket_encryption", {}),
     inputs=updates("rules") | replaces("bucket", "expectedBucketOwner"),
     sets=frozenset({"rules"}),
-    complaints=_encryption_complaints,
+    complaints=_check_encryption,
 )
 
 _BLOCKS = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
 
 
-def _block(aws: Aws, inputs: Props) -> dict[str, Any]:
-    wanted = {key: bool(inputs.get(key)) for key in _BLOCKS}
+def _public_access(aws: Aws, inputs: Props) -> dict[str, Any]:
+    blocks = {key: bool(inputs.get(key)) for key in _BLOCKS}
     shape = aws.shape("s3", "put_public_access_block")
-    return structure(shape, {"publicAccessBlockConfiguration": wanted}, {})
+    return structure(shape, {"publicAccessBlockConfiguration": blocks}, {})
 
 
 BUCKET_PUBLIC_ACCESS_BLOCK = _setting(
     "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
-    ("put_public_access_block", _block),
+    ("put_public_access_block", _public_access),
     "get_public_access_block",
     ("delete_public_access_block", {}),
     inputs=updates(*_BLOCKS, "skipDestroy") | replaces("bucket"),
@@ -205,7 +217,7 @@ BUCKET_OWNERSHIP_CONTROLS = _setting(
     "get_bucket_ownership_controls",
     ("delete_bucket_ownership_controls", {}),
     inputs=updates("rule") | replaces("bucket"),
-    complaints=_within(
+    complaints=_checking(
         "rule", {"objectOwnership": Choice(("BucketOwnerEnforced", "BucketOwnerPreferred", "ObjectWriter"))}
     ),
 )
@@ -213,26 +225,26 @@ BUCKET_OWNERSHIP_CONTROLS = _setting(
 
 def _policy(aws: Aws, inputs: Props) -> dict[str, Any]:
     document, bucket = inputs["policy"], inputs["bucket"]
-    refuse_strangers(aws, document, "MalformedPolicy")
-    if found := strays(document, f"arn:aws:s3:::{bucket}"):
-        raise Refusal("MalformedPolicy", f"Policy has invalid resource: {found[0]}", key="policy")
-    if invites_everybody(document) and _is_shut(aws, bucket):
-        told = "public policies are prevented by the BlockPublicPolicy setting in S3 Block Public Access"
-        raise Refusal("AccessDenied", told, key="policy")
+    require_principals(aws, document, "MalformedPolicy")
+    if foreign := foreign_resources(document, f"arn:aws:s3:::{bucket}"):
+        raise Refusal("MalformedPolicy", f"Policy has invalid resource: {foreign[0]}", key="policy")
+    if allows_everyone(document) and _blocks_public_policy(aws, bucket):
+        message = "public policies are prevented by the BlockPublicPolicy setting in S3 Block Public Access"
+        raise Refusal("AccessDenied", message, key="policy")
     return {"Policy": document}
 
 
-def _is_shut(aws: Aws, bucket: str) -> bool:
-    """Whether a bucket refuses public policies, as each does from its birth."""
+def _blocks_public_policy(aws: Aws, bucket: str) -> bool:
+    """Tell whether a bucket refuses public policies."""
     try:
-        found = aws.call("s3", "get_public_access_block", Bucket=bucket)["PublicAccessBlockConfiguration"]
+        configuration = aws.call("s3", "get_public_access_block", Bucket=bucket)["PublicAccessBlockConfiguration"]
     except Refusal:
         return False
-    return bool(found["BlockPublicPolicy"])
+    return bool(configuration["BlockPublicPolicy"])
 
 
-def _policy_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from malformed(inputs, form=BUCKET)
+def _check_policy(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from check_policy(inputs, form=BUCKET_FORM)
 
 
 BUCKET_POLICY = _setting(
@@ -241,15 +253,15 @@ BUCKET_POLICY = _setting(
     "get_bucket_policy",
     ("delete_bucket_policy", {}),
     inputs=updates("policy") | replaces("bucket"),
-    complaints=_policy_complaints,
+    complaints=_check_policy,
 )
 
 BUCKET_LIFECYCLE = _setting(
     "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
-    ("put_bucket_lifecycle_configuration", lifecycle_params),
+    ("put_bucket_lifecycle_configuration", _lifecycle),
     "get_bucket_lifecycle_configuration",
     ("delete_bucket_lifecycle", {}),
     inputs=updates("rules", "transitionDefaultMinimumObjectSize") | replaces("bucket", "expectedBucketOwner"),
-    defaults=LIFECYCLE_DEFAULTS,
-    complaints=lifecycle_complaints,
+    defaults=_LIFECYCLE_DEFAULTS,
+    complaints=_check_lifecycle,
 )

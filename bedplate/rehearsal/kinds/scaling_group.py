@@ -1,103 +1,109 @@
-"""Auto Scaling groups: how many machines there are, of what, and where."""
+"""Auto Scaling groups: checks that their launch templates can launch, and the group itself."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from bedplate.rehearsal.kind import Kind, Naming, Props, replaces, updates
-from bedplate.rehearsal.kinds.ec2 import NETWORK_INTERFACE, SECURITY_GROUP, SUBNET, described
-from bedplate.rehearsal.kinds.launch_template import group_ids, unstartable
-from bedplate.rehearsal.kinds.limits import chosen_name, kept, undoing
-from bedplate.rehearsal.kinds.placement_groups import TOKEN as PLACEMENT_GROUP
-from bedplate.rehearsal.kinds.placement_groups import UNKNOWN_GROUP, refuse_unoffered
-from bedplate.rehearsal.kinds.scaling_actions import add_hooks, drop_hooks, set_extras
-from bedplate.rehearsal.kinds.scaling_limits import scaling_complaints
+from bedplate.rehearsal.kinds import ec2
+from bedplate.rehearsal.kinds.launch_template import group_ids, launch_error
+from bedplate.rehearsal.kinds.limits import load_fake, resource_name, rollback
+from bedplate.rehearsal.kinds.placement_groups import PLACEMENT_GROUP_TOKEN, UNKNOWN_GROUP, require_offered
+from bedplate.rehearsal.kinds.scaling_actions import add_hooks, delete_hooks, set_group_options
+from bedplate.rehearsal.kinds.scaling_limits import check_group
 from bedplate.rehearsal.placement import placed
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import Refusal
 
 
-def interfaces(aws: Aws, data: Mapping[str, Any], inputs: Props, zones: Collection[str]) -> list[dict[str, Any]]:
-    """Return the interfaces that launch data names, as EC2 describes them; refuse a group they do not fit."""
-    named = [nic["NetworkInterfaceId"] for nic in data.get("NetworkInterfaces") or [] if nic.get("NetworkInterfaceId")]
-    if not named:
+def named_interfaces(aws: Aws, data: Mapping[str, Any], inputs: Props, zones: Collection[str]) -> list[dict[str, Any]]:
+    """Return the existing interfaces of launch data, described by EC2; raise Refusal if the group cannot use them."""
+    interface_ids = [
+        nic["NetworkInterfaceId"] for nic in data.get("NetworkInterfaces") or [] if nic.get("NetworkInterfaceId")
+    ]
+    if not interface_ids:
         return []
     if inputs.get("vpcZoneIdentifiers"):
-        told = "a launch template that names a network interface goes with availability zones, not with subnets"
-        raise Refusal("ValidationError", told, key="vpcZoneIdentifiers")
+        message = "A launch template with a network interface requires availabilityZones, not subnets"
+        raise Refusal("ValidationError", message, key="vpcZoneIdentifiers")
     if inputs["maxSize"] > 1:
-        told = f"{named[0]} serves one machine at a time, and the group may have {inputs['maxSize']}"
-        raise Refusal("ValidationError", told, key="maxSize")
-    found = [described(aws, NETWORK_INTERFACE, ident) for ident in named]
-    for interface in found:
+        message = f"{interface_ids[0]} can be attached to one instance, and maxSize is {inputs['maxSize']}"
+        raise Refusal("ValidationError", message, key="maxSize")
+    descriptions = [ec2.described(aws, ec2.NETWORK_INTERFACE, ident) for ident in interface_ids]
+    for interface in descriptions:
         if interface["AvailabilityZone"] not in zones:
-            told = f"{interface['NetworkInterfaceId']} is in {interface['AvailabilityZone']}, not in the group's zones"
-            raise Refusal("ValidationError", told, key="availabilityZones")
-    return found
+            message = (
+                f"{interface['NetworkInterfaceId']} is in {interface['AvailabilityZone']}, not in the group's zones"
+            )
+            raise Refusal("ValidationError", message, key="availabilityZones")
+    return descriptions
 
 
-def refuse_unfit(aws: Aws, inputs: Props) -> None:
-    """Refuse a group that could start no machine: template, version, image, types, zones, networks."""
-    subnets = [described(aws, SUBNET, ident) for ident in inputs.get("vpcZoneIdentifiers") or []]
+def require_launchable(aws: Aws, inputs: Props) -> None:
+    """Raise Refusal for a group that could launch no instance: wrong template, image, types, zones or networks."""
+    subnets = [ec2.described(aws, ec2.SUBNET, ident) for ident in inputs.get("vpcZoneIdentifiers") or []]
     zones = {subnet["AvailabilityZone"] for subnet in subnets} or set(inputs.get("availabilityZones") or [])
     policy = (inputs.get("mixedInstancesPolicy") or {}).get("launchTemplate") or {}
     spec = policy.get("launchTemplateSpecification") or inputs.get("launchTemplate") or {}
-    data = _data(aws, spec)
-    kept = interfaces(aws, data, inputs, zones)
-    networks = {place["VpcId"] for place in (*subnets, *kept)} or _default_network(aws)
-    if len(networks) > 1:
-        raise Refusal("ValidationError", "The subnets are of more than one VPC", key="vpcZoneIdentifiers")
+    data = _launch_data(aws, spec)
+    fixed = named_interfaces(aws, data, inputs, zones)
+    vpcs = {resource["VpcId"] for resource in (*subnets, *fixed)} or _default_network(aws)
+    if len(vpcs) > 1:
+        raise Refusal("ValidationError", "The subnets are in more than one VPC", key="vpcZoneIdentifiers")
     if policy and data.get("InstanceMarketOptions"):
-        _refuse("The market of a mixed instances policy is its own: the template may have no InstanceMarketOptions")
-    types = _types(policy.get("overrides") or [], data)
+        _raise_invalid("With a mixed instances policy the template must not have InstanceMarketOptions")
+    types = _instance_types(policy.get("overrides") or [], data)
     if not data.get("ImageId") or not types:
-        _refuse(f"The launch template {_name(spec)} has no image or no instance type")
-    if reason := _unresolvable(data, types, inputs):
-        _refuse(reason)
-    named = [one for one in types if one]
-    refuse_unoffered(aws, named, zones)
-    if reason := unstartable(aws, inputs, data, named, zones):
-        _refuse(reason)
-    _refuse_strange_groups(aws, group_ids(data), networks)
+        _raise_invalid(f"The launch template {_template_name(spec)} has no image or no instance type")
+    if reason := _parameter_image_error(data, types, inputs):
+        _raise_invalid(reason)
+    names = [name for name in types if name]
+    require_offered(aws, names, zones)
+    if reason := launch_error(aws, inputs, data, names, zones):
+        _raise_invalid(reason)
+    _require_vpc_groups(aws, group_ids(data), vpcs)
 
 
 def _default_network(aws: Aws) -> set[str]:
-    """Return where machines go that are given zones and no subnets."""
-    only = [{"Name": "isDefault", "Values": ["true"]}]
-    return {vpc["VpcId"] for vpc in aws.call("ec2", "describe_vpcs", Filters=only)["Vpcs"]}
+    """Return the default VPC, which a group with zones and without subnets uses."""
+    filters = [{"Name": "isDefault", "Values": ["true"]}]
+    return {vpc["VpcId"] for vpc in aws.call("ec2", "describe_vpcs", Filters=filters)["Vpcs"]}
 
 
-def _name(spec: Mapping[str, Any]) -> str:
-    found = (spec.get(key) for key in ("launchTemplateId", "id", "launchTemplateName", "name"))
-    return next((str(value) for value in found if value), "")
+def _template_name(spec: Mapping[str, Any]) -> str:
+    candidates = (spec.get(key) for key in ("launchTemplateId", "id", "launchTemplateName", "name"))
+    return next((str(value) for value in candidates if value), "")
 
 
-def _data(aws: Aws, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _launch_data(aws: Aws, spec: Mapping[str, Any]) -> dict[str, Any]:
     by_id = spec.get("launchTemplateId") or spec.get("id")
-    which = {"LaunchTemplateId": by_id} if by_id else {"LaunchTemplateName": _name(spec)}
+    template = {"LaunchTemplateId": by_id} if by_id else {"LaunchTemplateName": _template_name(spec)}
     versions = [str(spec.get("version") or "$Default")]
     if not re.fullmatch(r"\d+|\$Default|\$Latest", versions[0]):
-        _refuse(f"{versions[0]} is no version: give a number, $Default or $Latest")
+        _raise_invalid(f"{versions[0]} is not a version: write a number, $Default or $Latest")
     try:
-        found = aws.call("ec2", "describe_launch_template_versions", **which, Versions=versions)
+        response = aws.call("ec2", "describe_launch_template_versions", **template, Versions=versions)
     except Refusal as error:
-        _refuse(error.message)
-    listed = found["LaunchTemplateVersions"]
-    if not listed:
-        _refuse(f"{_name(spec)} has no version {versions[0]}")
-    data: dict[str, Any] = listed[0]["LaunchTemplateData"]
+        _raise_invalid(error.message)
+    template_versions = response["LaunchTemplateVersions"]
+    if not template_versions:
+        _raise_invalid(f"The launch template {_template_name(spec)} has no version {versions[0]}")
+    data: dict[str, Any] = template_versions[0]["LaunchTemplateData"]
     return data
 
 
-def _types(overrides: Iterable[Mapping[str, Any]], data: Mapping[str, Any]) -> list[str]:
-    """Return the instance types of a group; an empty one stands for types chosen by requirements."""
-    own = data.get("InstanceType") or ("" if data.get("InstanceRequirements") else None)
-    listed = ["" if one.get("instanceRequirements") else one.get("instanceType") or own for one in overrides]
-    return [one for one in (listed or [own]) if one is not None]
+def _instance_types(overrides: Iterable[Mapping[str, Any]], data: Mapping[str, Any]) -> list[str]:
+    """Return the instance types of a group; an empty string means types chosen by requirements."""
+    default = data.get("InstanceType") or ("" if data.get("InstanceRequirements") else None)
+    instance_types = [
+        "" if override.get("instanceRequirements") else override.get("instanceType") or default
+        for override in overrides
+    ]
+    return [name for name in (instance_types or [default]) if name is not None]
 
 
-def _unresolvable(data: Mapping[str, Any], types: Iterable[str], inputs: Props) -> str:
-    """Return why a parameter cannot stand for the image, which a refresh would say only when it begins.
+def _parameter_image_error(data: Mapping[str, Any], types: Iterable[str], inputs: Props) -> str:
+    """Return why an image cannot be an SSM parameter, or an empty string. AWS reports it only in a refresh.
 
     Source: EC2 Auto Scaling user guide, "Use AWS Systems Manager parameters instead of AMI IDs in launch templates".
     """
@@ -105,24 +111,24 @@ def _unresolvable(data: Mapping[str, Any], types: Iterable[str], inputs: Props) 
         return ""
     preferences = (inputs.get("instanceRefresh") or {}).get("preferences") or {}
     if "" in types:
-        return "Its image is a parameter: that goes with no instance requirements"
-    return "Its image is a parameter: that goes with no skipMatching" if preferences.get("skipMatching") else ""
+        return "An image from an SSM parameter cannot be used with instance requirements"
+    return "An image from an SSM parameter cannot be used with skipMatching" if preferences.get("skipMatching") else ""
 
 
-def _refuse_strange_groups(aws: Aws, groups: Iterable[str], networks: Iterable[str]) -> None:
+def _require_vpc_groups(aws: Aws, groups: Iterable[str], vpcs: Iterable[str]) -> None:
     for group in groups:
-        home = described(aws, SECURITY_GROUP, group)["VpcId"]
-        if home not in networks:
-            _refuse(f"The security group {group} is of {home}, not of the subnets' VPC")
+        vpc = ec2.described(aws, ec2.SECURITY_GROUP, group)["VpcId"]
+        if vpc not in vpcs:
+            _raise_invalid(f"The security group {group} is in {vpc}, not in the VPC of the subnets")
 
 
-def _refuse(reason: str) -> None:
+def _raise_invalid(reason: str) -> None:
     raise Refusal("ValidationError", f"You must use a valid fully-formed launch template. {reason}")
 
 
 _SERVICE = "autoscaling"
-# What the provider keeps to itself, and what goes by calls of its own.
-_PROVIDERS_OWN = (
+# Inputs that only the provider uses, and inputs that have separate calls.
+_PROVIDER_INPUTS = (
     "forceDelete",
     "forceDeleteWarmPool",
     "ignoreFailedScalingActivities",
@@ -131,9 +137,9 @@ _PROVIDERS_OWN = (
     "waitForCapacityTimeout",
     "waitForElbCapacity",
 )
-_BY_OTHER_CALLS = ("enabledMetrics", "initialLifecycleHooks", "metricsGranularity", "suspendedProcesses", "warmPool")
-_APART = (*_PROVIDERS_OWN, *_BY_OTHER_CALLS, "name", "namePrefix", "tags", "vpcZoneIdentifiers")
-_PLAIN = (
+_SEPARATE_CALLS = ("enabledMetrics", "initialLifecycleHooks", "metricsGranularity", "suspendedProcesses", "warmPool")
+_SEPARATE = (*_PROVIDER_INPUTS, *_SEPARATE_CALLS, "name", "namePrefix", "tags", "vpcZoneIdentifiers")
+_SIMPLE_INPUTS = (
     "availabilityZoneDistribution",
     "capacityRebalance",
     "capacityReservationSpecification",
@@ -163,37 +169,37 @@ _RENAMES = {
 }
 
 
-def _params(aws: Aws, operation: str, inputs: Props, *apart: str) -> dict[str, Any]:
-    found = placed(aws, (_SERVICE, operation), inputs, apart=(*_APART, *apart), renames=_RENAMES)
-    if inputs.get("vpcZoneIdentifiers"):
-        found["VPCZoneIdentifier"] = ",".join(inputs["vpcZoneIdentifiers"])
-    return found
-
-
 def _create(aws: Aws, inputs: Props) -> str:
-    name = chosen_name(inputs)
+    name = resource_name(inputs)
     if aws.call(_SERVICE, "describe_auto_scaling_groups", AutoScalingGroupNames=[name])["AutoScalingGroups"]:
         raise Refusal("AlreadyExists", f"AutoScalingGroup by this name already exists: {name}", key="name")
-    _refuse_unfit(aws, inputs)
-    params = _params(aws, "create_auto_scaling_group", inputs)
+    _require_group_data(aws, inputs)
+    params = _group_parameters(aws, "create_auto_scaling_group", inputs)
     hooks = inputs.get("initialLifecycleHooks") or []
-    # As the provider does: a group that has hooks is made without machines, so that they hold the first ones too.
-    waiting = {"MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0} if hooks else {}
+    # As the provider does: a group with hooks is created empty, so that the hooks apply to its first instances too.
+    zero_sizes = {"MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0} if hooks else {}
     tags = _tags(name, inputs)
-    aws.call(_SERVICE, "create_auto_scaling_group", AutoScalingGroupName=name, Tags=tags, **params | waiting)
-    with undoing(lambda: _delete(aws, name, inputs)):
+    aws.call(_SERVICE, "create_auto_scaling_group", AutoScalingGroupName=name, Tags=tags, **params | zero_sizes)
+    with rollback(lambda: _delete(aws, name, inputs)):
         add_hooks(aws, name, hooks)
         if hooks:
-            sizes = {key: params[key] for key in waiting if key in params}
+            sizes = {key: params[key] for key in zero_sizes if key in params}
             aws.call(_SERVICE, "update_auto_scaling_group", AutoScalingGroupName=name, **sizes)
-        set_extras(aws, name, {}, inputs)
+        set_group_options(aws, name, {}, inputs)
     return name
 
 
-def _refuse_unfit(aws: Aws, inputs: Props) -> None:
+def _require_group_data(aws: Aws, inputs: Props) -> None:
     if inputs.get("placementGroup"):
-        kept(aws, PLACEMENT_GROUP, inputs["placementGroup"], UNKNOWN_GROUP)
-    refuse_unfit(aws, inputs)
+        load_fake(aws, PLACEMENT_GROUP_TOKEN, inputs["placementGroup"], UNKNOWN_GROUP)
+    require_launchable(aws, inputs)
+
+
+def _group_parameters(aws: Aws, operation: str, inputs: Props, *separate: str) -> dict[str, Any]:
+    parameters = placed(aws, (_SERVICE, operation), inputs, apart=(*_SEPARATE, *separate), renames=_RENAMES)
+    if inputs.get("vpcZoneIdentifiers"):
+        parameters["VPCZoneIdentifier"] = ",".join(inputs["vpcZoneIdentifiers"])
+    return parameters
 
 
 def _tags(name: str, inputs: Props) -> list[dict[str, Any]]:
@@ -204,62 +210,64 @@ def _tags(name: str, inputs: Props) -> list[dict[str, Any]]:
     ]
 
 
-def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    _refuse_unfit(aws, new)
-    # Whoever scales the group owns its desired capacity: it is sent only when the program changes it.
-    same = old.get("desiredCapacity") == new.get("desiredCapacity")
-    params = _params(aws, "update_auto_scaling_group", new, *(["desiredCapacity"] if same else []))
-    aws.call(_SERVICE, "update_auto_scaling_group", AutoScalingGroupName=ident, **params)
-    gone = {tag["key"] for tag in old.get("tags") or []} - {tag["key"] for tag in new.get("tags") or []}
-    if gone:
-        drop = [{"ResourceId": ident, "ResourceType": "auto-scaling-group", "Key": key} for key in sorted(gone)]
-        aws.call(_SERVICE, "delete_tags", Tags=drop)
-    if new.get("tags"):
-        aws.call(_SERVICE, "create_or_update_tags", Tags=_tags(ident, new))
-    set_extras(aws, ident, old, new)
-
-
-def _found(aws: Aws, ident: str) -> dict[str, Any]:
-    call = {"AutoScalingGroupNames": [ident]}
-    groups = aws.call(_SERVICE, "describe_auto_scaling_groups", **call)["AutoScalingGroups"]
-    if not groups:
-        raise Refusal("ValidationError", f"there is no Auto Scaling group {ident}")
-    found: dict[str, Any] = groups[0]
-    return found
-
-
 def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    found = _found(aws, ident)
-    template = found.get("LaunchTemplate") if inputs.get("launchTemplate") else None
+    group = _describe_group(aws, ident)
+    template = group.get("LaunchTemplate") if inputs.get("launchTemplate") else None
     spec = {
         "id": (template or {}).get("LaunchTemplateId", ""),
         "name": (template or {}).get("LaunchTemplateName", ""),
         "version": (template or {}).get("Version", ""),
     }
     return {
-        "arn": found["AutoScalingGroupARN"],
-        "availabilityZones": sorted(found["AvailabilityZones"]),
-        "defaultCooldown": inputs.get("defaultCooldown") or found["DefaultCooldown"],
-        "desiredCapacity": found["DesiredCapacity"],
-        "healthCheckType": found["HealthCheckType"],
+        "arn": group["AutoScalingGroupARN"],
+        "availabilityZones": sorted(group["AvailabilityZones"]),
+        "defaultCooldown": inputs.get("defaultCooldown") or group["DefaultCooldown"],
+        "desiredCapacity": group["DesiredCapacity"],
+        "healthCheckType": group["HealthCheckType"],
         "name": ident,
-        "serviceLinkedRoleArn": found["ServiceLinkedRoleARN"],
+        "serviceLinkedRoleArn": group["ServiceLinkedRoleARN"],
         **({"launchTemplate": spec} if template else {}),
     }
 
 
+def _describe_group(aws: Aws, ident: str) -> dict[str, Any]:
+    call = {"AutoScalingGroupNames": [ident]}
+    groups = aws.call(_SERVICE, "describe_auto_scaling_groups", **call)["AutoScalingGroups"]
+    if not groups:
+        raise Refusal("ValidationError", f"The Auto Scaling group {ident} does not exist")
+    group: dict[str, Any] = groups[0]
+    return group
+
+
+def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    _require_group_data(aws, new)
+    # Autoscalers change the desired capacity: it is sent only when the program changes it.
+    unchanged = old.get("desiredCapacity") == new.get("desiredCapacity")
+    params = _group_parameters(aws, "update_auto_scaling_group", new, *(["desiredCapacity"] if unchanged else []))
+    aws.call(_SERVICE, "update_auto_scaling_group", AutoScalingGroupName=ident, **params)
+    removed = {tag["key"] for tag in old.get("tags") or []} - {tag["key"] for tag in new.get("tags") or []}
+    if removed:
+        tags = [{"ResourceId": ident, "ResourceType": "auto-scaling-group", "Key": key} for key in sorted(removed)]
+        aws.call(_SERVICE, "delete_tags", Tags=tags)
+    if new.get("tags"):
+        aws.call(_SERVICE, "create_or_update_tags", Tags=_tags(ident, new))
+    set_group_options(aws, ident, old, new)
+
+
 def _delete(aws: Aws, ident: str, outputs: Props) -> None:
-    machines = [machine["InstanceId"] for machine in _found(aws, ident)["Instances"]]
-    if machines:
-        call = {"AutoScalingGroupName": ident, "InstanceIds": machines, "ProtectedFromScaleIn": False}
+    instance_ids = [instance["InstanceId"] for instance in _describe_group(aws, ident)["Instances"]]
+    if instance_ids:
+        call = {"AutoScalingGroupName": ident, "InstanceIds": instance_ids, "ProtectedFromScaleIn": False}
         aws.call(_SERVICE, "set_instance_protection", **call)
-    drop_hooks(aws, ident)
+    delete_hooks(aws, ident)
     aws.call(_SERVICE, "delete_auto_scaling_group", AutoScalingGroupName=ident, ForceDelete=True)
 
 
 GROUP = Kind(
     token="aws:autoscaling/group:Group",
-    inputs=updates(*_PLAIN, *_PROVIDERS_OWN, *_BY_OTHER_CALLS, "availabilityZones", "tags", "vpcZoneIdentifiers")
+    inputs=updates(
+        *_SIMPLE_INPUTS, *_PROVIDER_INPUTS, *_SEPARATE_CALLS, "availabilityZones", "tags", "vpcZoneIdentifiers"
+    )
     | replaces("initialLifecycleHooks", "name", "namePrefix"),
     defaults={
         "forceDelete": False,
@@ -280,6 +288,6 @@ GROUP = Kind(
     read=_read,
     update=_update,
     delete=_delete,
-    complaints=scaling_complaints,
-    note="moto starts machines at once, in one subnet, none of them spot; no hook holds them, no refresh is run",
+    complaints=check_group,
+    note="moto launches all instances at once, in one subnet, on demand; hooks and refreshes do not run",
 )

@@ -1,18 +1,18 @@
-"""What AWS refuses of an Auto Scaling group's inputs and moto lets pass."""
+"""Checks of the inputs of Auto Scaling groups: sizes, mixed instances policy, instance refresh."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from bedplate.rehearsal.kind import Complaint, Props
-from bedplate.rehearsal.kinds.limits import Choice, Number, Text, beyond, inside, together
-from bedplate.rehearsal.kinds.scaling_actions import first_hook_complaints
+from bedplate.rehearsal.kinds.limits import Choice, Number, Text, check_exclusive, check_limits, check_nested
+from bedplate.rehearsal.kinds.scaling_actions import check_initial_hooks
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.wire import is_known
 
 _POLICY = "mixedInstancesPolicy"
 _OVERRIDES = f"{_POLICY}.launchTemplate.overrides"
 _REQUIREMENTS = f"{_OVERRIDES}.instanceRequirements"
-_SPREAD = f"{_POLICY}.instancesDistribution"
-_DISTRIBUTION = {
+_DISTRIBUTION_PATH = f"{_POLICY}.instancesDistribution"
+_DISTRIBUTION_LIMITS = {
     "onDemandAllocationStrategy": Choice(("lowest-price", "prioritized")),
     "onDemandBaseCapacity": Number(0, 10000),
     "onDemandPercentageAboveBaseCapacity": Number(0, 100),
@@ -22,88 +22,96 @@ _DISTRIBUTION = {
     "spotInstancePools": Number(1, 20),
     "spotMaxPrice": Text(0, 255, r"([0-9]+(\.[0-9]+)?)?", "a price such as 0.05"),
 }
-_OVERRIDE = {"weightedCapacity": Text(1, 3, r"[1-9][0-9]{0,2}", "a whole number from 1 to 999")}
-_REQUIREMENT = {
+_OVERRIDE_LIMITS = {"weightedCapacity": Text(1, 3, r"[1-9][0-9]{0,2}", "a whole number from 1 to 999")}
+_REQUIREMENT_LIMITS = {
     "bareMetal": Choice(("included", "excluded", "required")),
     "burstablePerformance": Choice(("included", "excluded", "required")),
     "localStorage": Choice(("included", "excluded", "required")),
 }
-_SCALING_MIXTURE_WORDS = {
+_REQUIREMENT_WORDS = {
     "cpuManufacturers": ("intel", "amd", "amazon-web-services", "apple"),
     "instanceGenerations": ("current", "previous"),
 }
 _RANGES = ("acceleratorCount", "memoryMib", "vcpuCount", "memoryGibPerVcpu", "networkInterfaceCount")
-_NEEDED = ("memoryMib", "vcpuCount")
-# The order of a list, which requirements do not have, decides with these.
-_ORDERED = {
+_REQUIRED_RANGES = ("memoryMib", "vcpuCount")
+# Strategies that use the order of the overrides, which requirements do not have.
+_ORDERED_STRATEGIES = {
     "onDemandAllocationStrategy": "prioritized",
     "spotAllocationStrategy": "capacity-optimized-prioritized",
 }
-_MOST_OVERRIDES = 40
+_MAX_OVERRIDES = 40
 
 
-def mixture_complaints(inputs: Props) -> Iterator[Complaint]:
-    """Yield what is wrong with a group's policy."""
-    yield from inside(inputs, _SPREAD, _DISTRIBUTION)
-    yield from inside(inputs, _OVERRIDES, _OVERRIDE)
-    yield from inside(inputs, _REQUIREMENTS, _REQUIREMENT)
+def check_mixed_policy(inputs: Props) -> Iterator[Complaint]:
+    """Yield an error for each invalid part of a mixed instances policy."""
+    yield from check_nested(inputs, _DISTRIBUTION_PATH, _DISTRIBUTION_LIMITS)
+    yield from check_nested(inputs, _OVERRIDES, _OVERRIDE_LIMITS)
+    yield from check_nested(inputs, _REQUIREMENTS, _REQUIREMENT_LIMITS)
     policy = inputs.get(_POLICY)
     if not isinstance(policy, Mapping) or not is_known(policy):
         return
     overrides = (policy.get("launchTemplate") or {}).get("overrides") or []
     distribution = policy.get("instancesDistribution") or {}
-    yield from _overrides(overrides)
-    yield from _required(overrides, distribution)
-    yield from _pools(distribution)
+    yield from _check_overrides(overrides)
+    yield from _check_requirements_use(overrides, distribution)
+    yield from _check_spot_pools(distribution)
 
 
-def _overrides(overrides: Sequence[Props]) -> Iterator[Complaint]:
-    types = [str({**one, "weightedCapacity": None}) for one in overrides if one.get("instanceType")]
-    if len(overrides) > _MOST_OVERRIDES:
-        yield Complaint(_POLICY, f"ValidationError: a group has at most {_MOST_OVERRIDES} overrides")
+def _check_overrides(overrides: Sequence[Props]) -> Iterator[Complaint]:
+    types = [str({**override, "weightedCapacity": None}) for override in overrides if override.get("instanceType")]
+    if len(overrides) > _MAX_OVERRIDES:
+        yield Complaint(
+            _POLICY, f"has {len(overrides)} overrides, at most {_MAX_OVERRIDES} are allowed (ValidationError)"
+        )
     if len(set(types)) < len(types):
-        yield Complaint(_POLICY, "ValidationError: an instance type is there twice")
-    if len({bool(one.get("weightedCapacity")) for one in overrides}) > 1:
-        yield Complaint(_POLICY, "ValidationError: weigh all instance types or none")
+        yield Complaint(_POLICY, "must not repeat an instance type (ValidationError)")
+    if len({bool(override.get("weightedCapacity")) for override in overrides}) > 1:
+        yield Complaint(_POLICY, "must set weightedCapacity for all instance types or none (ValidationError)")
 
 
-def _required(overrides: Sequence[Props], distribution: Props) -> Iterator[Complaint]:
-    asked = [one["instanceRequirements"] for one in overrides if one.get("instanceRequirements")]
-    if asked and any(one.get("instanceType") for one in overrides):
-        yield Complaint(_OVERRIDES, "ValidationError: name instance types or give requirements, not both")
-    for key, word in _ORDERED.items():
-        if asked and distribution.get(key) == word:
-            yield Complaint(f"{_SPREAD}.{key}", f"ValidationError: {word} cannot be used with instance requirements")
-    for requirements in asked:
-        yield from _requirements(requirements)
+def _check_requirements_use(overrides: Sequence[Props], distribution: Props) -> Iterator[Complaint]:
+    requirements_blocks = [
+        override["instanceRequirements"] for override in overrides if override.get("instanceRequirements")
+    ]
+    if requirements_blocks and any(override.get("instanceType") for override in overrides):
+        yield Complaint(_OVERRIDES, "must have instance types or requirements, not both (ValidationError)")
+    for key, word in _ORDERED_STRATEGIES.items():
+        if requirements_blocks and distribution.get(key) == word:
+            yield Complaint(
+                f"{_DISTRIBUTION_PATH}.{key}", f"cannot be {word} with instance requirements (ValidationError)"
+            )
+    for block in requirements_blocks:
+        yield from _check_requirements(block)
 
 
-def _requirements(told: Props) -> Iterator[Complaint]:
-    for key in _NEEDED:
-        if (told.get(key) or {}).get("min") is None:
-            yield Complaint(f"{_REQUIREMENTS}.{key}", f"ValidationError: requirements need a minimum of {key}")
+def _check_requirements(requirements: Props) -> Iterator[Complaint]:
+    for key in _REQUIRED_RANGES:
+        if (requirements.get(key) or {}).get("min") is None:
+            yield Complaint(f"{_REQUIREMENTS}.{key}", "must have a minimum (ValidationError)")
     for key in _RANGES:
-        least, most = ((told.get(key) or {}).get(end) for end in ("min", "max"))
-        if least is not None and most is not None and least > most:
-            yield Complaint(f"{_REQUIREMENTS}.{key}", f"ValidationError: the minimum {least} is above {most}")
-    for key, words in _SCALING_MIXTURE_WORDS.items():
-        if unknown := sorted(set(told.get(key) or []) - {*words}):
-            yield Complaint(f"{_REQUIREMENTS}.{key}", f"expected some of {list(words)}, got {unknown}")
-    if told.get("allowedInstanceTypes") and told.get("excludedInstanceTypes"):
+        minimum, maximum = ((requirements.get(key) or {}).get(end) for end in ("min", "max"))
+        if minimum is not None and maximum is not None and minimum > maximum:
+            yield Complaint(
+                f"{_REQUIREMENTS}.{key}", f"has a minimum {minimum} larger than its maximum {maximum} (ValidationError)"
+            )
+    for key, words in _REQUIREMENT_WORDS.items():
+        if unknown := sorted(set(requirements.get(key) or []) - {*words}):
+            yield Complaint(f"{_REQUIREMENTS}.{key}", f"must be some of {', '.join(words)}, not {', '.join(unknown)}")
+    if requirements.get("allowedInstanceTypes") and requirements.get("excludedInstanceTypes"):
         yield Complaint(f"{_REQUIREMENTS}.allowedInstanceTypes", "conflicts with excludedInstanceTypes")
 
 
-def _pools(distribution: Props) -> Iterator[Complaint]:
+def _check_spot_pools(distribution: Props) -> Iterator[Complaint]:
     strategy = distribution.get("spotAllocationStrategy") or "lowest-price"
     if distribution.get("spotInstancePools") and strategy != "lowest-price":
-        told = f"ValidationError: spotInstancePools is for the strategy lowest-price, not {strategy}"
-        yield Complaint(f"{_SPREAD}.spotInstancePools", told)
+        message = f"requires spotAllocationStrategy lowest-price, not {strategy} (ValidationError)"
+        yield Complaint(f"{_DISTRIBUTION_PATH}.spotInstancePools", message)
 
 
-_KEY = "instanceRefresh"
+_REFRESH = "instanceRefresh"
 _SECONDS = Text(1, 10, r"[0-9]+", "a whole number of seconds")
 _PERCENT = Number(1, 100)
-_PREFERENCES = {
+_PREFERENCE_LIMITS = {
     "checkpointDelay": _SECONDS,
     "instanceWarmup": _SECONDS,
     "minHealthyPercentage": Number(0, 100),
@@ -111,41 +119,45 @@ _PREFERENCES = {
     "scaleInProtectedInstances": Choice(("Refresh", "Ignore", "Wait")),
     "standbyInstances": Choice(("Terminate", "Ignore", "Wait")),
 }
-_LONGEST_DELAY, _WIDEST = 172800, 100
-# What starts a refresh by itself may not be named as a further reason for one.
-_ALWAYS = ("launchConfiguration", "launchTemplate", "mixedInstancesPolicy")
+_MAX_DELAY, _MAX_RANGE = 172800, 100
+# Changes of these always start a refresh: AWS refuses them as triggers.
+_DEFAULT_TRIGGERS = ("launchConfiguration", "launchTemplate", "mixedInstancesPolicy")
 
 
-def refresh_complaints(inputs: Props) -> Iterator[Complaint]:
-    """Yield what is wrong with a refresh."""
-    told = inputs.get(_KEY)
-    if not isinstance(told, Mapping) or not is_known(told):
+def check_refresh(inputs: Props) -> Iterator[Complaint]:
+    """Yield an error for each invalid part of an instance refresh."""
+    refresh = inputs.get(_REFRESH)
+    if not isinstance(refresh, Mapping) or not is_known(refresh):
         return
-    if told.get("strategy") not in ("Rolling", "ReplaceRootVolume"):
-        yield Complaint(f"{_KEY}.strategy", f"expected Rolling or ReplaceRootVolume, got {told.get('strategy')!r}")
-    for word in told.get("triggers") or []:
-        if word in _ALWAYS:
-            yield Complaint(f"{_KEY}.triggers", f"{word} always starts a refresh and can be left out")
-    for found in _preferences(told.get("preferences") or {}):
-        yield Complaint(f"{_KEY}.preferences.{found.key}", found.reason)
+    if refresh.get("strategy") not in ("Rolling", "ReplaceRootVolume"):
+        yield Complaint(
+            f"{_REFRESH}.strategy", f"must be 'Rolling' or 'ReplaceRootVolume', not {refresh.get('strategy')!r}"
+        )
+    for word in refresh.get("triggers") or []:
+        if word in _DEFAULT_TRIGGERS:
+            yield Complaint(f"{_REFRESH}.triggers", f"must not contain {word}, which always starts a refresh")
+    for error in _check_preferences(refresh.get("preferences") or {}):
+        yield Complaint(f"{_REFRESH}.preferences.{error.key}", error.reason)
 
 
-def _preferences(told: Props) -> Iterator[Complaint]:
-    yield from beyond(told, _PREFERENCES)
-    points = told.get("checkpointPercentages") or []
-    if points != sorted(set(points)) or any(_PERCENT.complaint(point) for point in points):
-        yield Complaint("checkpointPercentages", "ValidationError: checkpoints go upwards, from 1 to 100 at most")
-    delay = str(told.get("checkpointDelay") or "0")
-    if delay.isdecimal() and int(delay) > _LONGEST_DELAY:
-        yield Complaint("checkpointDelay", f"ValidationError: a checkpoint waits {_LONGEST_DELAY} seconds at most")
-    most = told.get("maxHealthyPercentage")
-    if most is not None and most - told.get("minHealthyPercentage", 90) > _WIDEST:
-        yield Complaint("maxHealthyPercentage", f"ValidationError: it is more than {_WIDEST} above the minimum")
+def _check_preferences(preferences: Props) -> Iterator[Complaint]:
+    yield from check_limits(preferences, _PREFERENCE_LIMITS)
+    checkpoints = preferences.get("checkpointPercentages") or []
+    if checkpoints != sorted(set(checkpoints)) or any(_PERCENT.error(point) for point in checkpoints):
+        yield Complaint("checkpointPercentages", "must be 1 to 100 in ascending order (ValidationError)")
+    delay = str(preferences.get("checkpointDelay") or "0")
+    if delay.isdecimal() and int(delay) > _MAX_DELAY:
+        yield Complaint("checkpointDelay", f"must be at most {_MAX_DELAY} seconds (ValidationError)")
+    maximum = preferences.get("maxHealthyPercentage")
+    if maximum is not None and maximum - preferences.get("minHealthyPercentage", 90) > _MAX_RANGE:
+        yield Complaint(
+            "maxHealthyPercentage", f"must be at most {_MAX_RANGE} above minHealthyPercentage (ValidationError)"
+        )
 
 
-# As Go writes a duration, such as 10m or 1h30m; "0" waits for nothing.
+# A duration in the format of Go, such as 10m or 1h30m; "0" means no wait.
 _DURATION = r"0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+"
-_MOST_SECONDS = 2**31 - 1
+_MAX_SECONDS = 2**31 - 1
 _LIMITS = {
     "name": Text(1, 255, r"[^:]+", "no colon"),
     "minSize": Number(0, 10000),
@@ -154,9 +166,9 @@ _LIMITS = {
     "healthCheckType": Choice(("EBS", "EC2", "ELB", "VPC_LATTICE")),
     "desiredCapacityType": Choice(("units", "vcpu", "memory-mib")),
     "maxInstanceLifetime": Number(86400, 31536000, besides=(0,)),
-    "defaultCooldown": Number(0, _MOST_SECONDS),
-    "defaultInstanceWarmup": Number(0, _MOST_SECONDS),
-    "healthCheckGracePeriod": Number(0, _MOST_SECONDS),
+    "defaultCooldown": Number(0, _MAX_SECONDS),
+    "defaultInstanceWarmup": Number(0, _MAX_SECONDS),
+    "healthCheckGracePeriod": Number(0, _MAX_SECONDS),
     "waitForCapacityTimeout": Text(1, 64, _DURATION, "a duration such as 10m"),
     "metricsGranularity": Choice(("1Minute",)),
 }
@@ -194,36 +206,38 @@ _SOURCES = ("launchTemplate", "mixedInstancesPolicy")
 _PLACES = ("availabilityZones", "vpcZoneIdentifiers")
 
 
-def scaling_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    """Yield what is wrong with a group's inputs, one by one and together."""
-    yield from beyond(inputs, _LIMITS)
-    yield from inside(inputs, "instanceMaintenancePolicy", _MAINTENANCE)
-    yield from mixture_complaints(inputs)
-    yield from refresh_complaints(inputs)
-    yield from first_hook_complaints(inputs)
-    yield from together(inputs, *_PLACES)
-    yield from together(inputs, *_SOURCES)
-    yield from together(inputs, "name", "namePrefix")
-    yield from _words(inputs)
-    yield from _sizes(inputs)
+def check_group(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    """Yield an error for each invalid input of a group, or combination of inputs."""
+    yield from check_limits(inputs, _LIMITS)
+    yield from check_nested(inputs, "instanceMaintenancePolicy", _MAINTENANCE)
+    yield from check_mixed_policy(inputs)
+    yield from check_refresh(inputs)
+    yield from check_initial_hooks(inputs)
+    yield from check_exclusive(inputs, *_PLACES)
+    yield from check_exclusive(inputs, *_SOURCES)
+    yield from check_exclusive(inputs, "name", "namePrefix")
+    yield from _check_words(inputs)
+    yield from _check_sizes(inputs)
     if not any(inputs.get(key) is not None for key in _SOURCES):
-        yield Complaint("launchTemplate", f"one of {' and '.join(_SOURCES)} must be given")
+        yield Complaint("launchTemplate", f"or {_SOURCES[1]} must be set")
     if not any(inputs.get(key) for key in _PLACES):
-        yield Complaint("vpcZoneIdentifiers", "at least one Availability Zone or VPC subnet is required")
+        yield Complaint("vpcZoneIdentifiers", "or availabilityZones must be set")
 
 
-def _words(inputs: Props) -> Iterator[Complaint]:
+def _check_words(inputs: Props) -> Iterator[Complaint]:
     for key, choice in _WORDS.items():
         words = inputs.get(key)
         for word in words if is_known(words) else []:
-            own = key == "terminationPolicies" and str(word).startswith("arn:aws:lambda:")
-            if not own and (reason := choice.complaint(word)):
+            is_function = key == "terminationPolicies" and str(word).startswith("arn:aws:lambda:")
+            if not is_function and (reason := choice.error(word)):
                 yield Complaint(key, reason)
 
 
-def _sizes(inputs: Props) -> Iterator[Complaint]:
-    least, most, wanted = (inputs.get(key) for key in ("minSize", "maxSize", "desiredCapacity"))
-    if is_known(least) and is_known(most) and least > most:
-        yield Complaint("minSize", f"ValidationError: minSize {least} is above maxSize {most}")
-    elif is_known(least) and is_known(most) and is_known(wanted) and not least <= wanted <= most:
-        yield Complaint("desiredCapacity", f"ValidationError: {wanted} is not between {least} and {most}")
+def _check_sizes(inputs: Props) -> Iterator[Complaint]:
+    minimum, maximum, desired = (inputs.get(key) for key in ("minSize", "maxSize", "desiredCapacity"))
+    if is_known(minimum) and is_known(maximum) and minimum > maximum:
+        yield Complaint("minSize", f"{minimum} is larger than maxSize {maximum} (ValidationError)")
+    elif is_known(minimum) and is_known(maximum) and is_known(desired) and not minimum <= desired <= maximum:
+        yield Complaint(
+            "desiredCapacity", f"{desired} is not between minSize {minimum} and maxSize {maximum} (ValidationError)"
+        )

@@ -1,4 +1,7 @@
-"""Rules of a security group as blocks of five kinds of sources: checked, and made exactly those of a group."""
+"""Security groups and their rules.
+
+A rule is a block inside a group, a resource with several sources (`aws:ec2`), or a resource with one (`aws:vpc`).
+"""
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -6,300 +9,292 @@ from functools import partial
 from typing import Any
 
 from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
-from bedplate.rehearsal.kinds.ec2 import (
-    PREFIX_LIST,
-    VPC,
-    block_complaints,
-    current_id,
-    described,
-    drop_id,
-    interfaces_of,
-    keep_id,
-    require,
-    retag,
-    tag,
-)
-from bedplate.rehearsal.kinds.ec2 import SECURITY_GROUP as EC2_SECURITY_GROUP
-from bedplate.rehearsal.kinds.ec2 import SECURITY_GROUP as NOUN
-from bedplate.rehearsal.kinds.ec2 import SECURITY_GROUP_RULE as EC2_SECURITY_GROUP_RULE
-from bedplate.rehearsal.kinds.limits import Choice, Text, beyond, chosen_name, together, undoing
+from bedplate.rehearsal.kinds import ec2
+from bedplate.rehearsal.kinds.limits import Choice, Text, check_exclusive, check_limits, resource_name, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import Refusal
 from bedplate.rehearsal.wire import UNKNOWN, holds_unknown, is_known
 
 SOURCES = ("cidrBlocks", "ipv6CidrBlocks", "prefixListIds", "securityGroups", "self")
-# EC2 API reference, IpRange: what the description of a rule, and of a group, may hold.
-_SIGNS = r"[A-Za-z0-9 ._\-:/()#,@\[\]+=&;{}!$*]*"
-DESCRIPTION = Text(1, 255, _SIGNS, "letters, digits, spaces and ._-:/()#,@[]+=&;{}!$*")
-_NAMED = {"all": "-1", "tcp": "tcp", "udp": "udp", "icmp": "icmp", "icmpv6": "icmpv6"}
-_NUMBERED = {"6": "tcp", "17": "udp", "1": "icmp", "58": "icmpv6"}
-_LAST_PORT = 65535
+# Characters of the description of a rule or group. Source: EC2 API reference, IpRange.
+_CHARACTERS = r"[A-Za-z0-9 ._\-:/()#,@\[\]+=&;{}!$*]*"
+DESCRIPTION = Text(1, 255, _CHARACTERS, "letters, digits, spaces and ._-:/()#,@[]+=&;{}!$*")
+_PROTOCOLS = {"all": "-1", "tcp": "tcp", "udp": "udp", "icmp": "icmp", "icmpv6": "icmpv6"}
+_PROTOCOL_NUMBERS = {"6": "tcp", "17": "udp", "1": "icmp", "58": "icmpv6"}
+_MAX_PORT = 65535
 
 
-def protocol_name(given: object) -> str:
-    """Return a protocol as EC2 tells it: by name where it has one."""
-    word = str(given).lower()
-    return _NAMED.get(word) or _NUMBERED.get(word) or word
+def protocol_name(protocol: object) -> str:
+    """Return a protocol as EC2 shows it: by name if it has one."""
+    name = str(protocol).lower()
+    return _PROTOCOLS.get(name) or _PROTOCOL_NUMBERS.get(name) or name
 
 
 def permission(rule: Props, group: str) -> dict[str, Any]:
-    """Return a rule block as EC2's IpPermission; `group` is what `self` means."""
-    told = {"Description": rule["description"]} if rule.get("description") else {}
+    """Return a rule block as an IpPermission of EC2; `self` in the block means `group`."""
+    description = {"Description": rule["description"]} if rule.get("description") else {}
     groups = [*(rule.get("securityGroups") or []), *([group] if rule.get("self") else [])]
-    found = {
+    fields = {
         "IpProtocol": protocol_name(rule["protocol"]),
-        "IpRanges": [{"CidrIp": block, **told} for block in rule.get("cidrBlocks") or []],
-        "Ipv6Ranges": [{"CidrIpv6": block, **told} for block in rule.get("ipv6CidrBlocks") or []],
-        "PrefixListIds": [{"PrefixListId": ident, **told} for ident in rule.get("prefixListIds") or []],
-        "UserIdGroupPairs": [{"GroupId": ident, **told} for ident in groups],
+        "IpRanges": [{"CidrIp": block, **description} for block in rule.get("cidrBlocks") or []],
+        "Ipv6Ranges": [{"CidrIpv6": block, **description} for block in rule.get("ipv6CidrBlocks") or []],
+        "PrefixListIds": [{"PrefixListId": ident, **description} for ident in rule.get("prefixListIds") or []],
+        "UserIdGroupPairs": [{"GroupId": ident, **description} for ident in groups],
     }
-    ports = {} if found["IpProtocol"] == "-1" else {"FromPort": rule["fromPort"], "ToPort": rule["toPort"]}
-    return {key: value for key, value in found.items() if value} | ports
+    ports = {} if fields["IpProtocol"] == "-1" else {"FromPort": rule["fromPort"], "ToPort": rule["toPort"]}
+    return {key: value for key, value in fields.items() if value} | ports
 
 
-def authorize(aws: Aws, group: str, side: str, permissions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add rules to a group on a side, `ingress` or `egress`; return EC2's description of the last one's rules."""
-    for each in permissions:
-        require(aws, PREFIX_LIST, *(found["PrefixListId"] for found in each.get("PrefixListIds", [])))
+def add_rules(aws: Aws, group: str, direction: str, permissions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add rules to a group, for `ingress` or `egress`; return their descriptions by EC2."""
+    for item in permissions:
+        ec2.require(
+            aws, ec2.PREFIX_LIST, *(prefix_list["PrefixListId"] for prefix_list in item.get("PrefixListIds", []))
+        )
     if not permissions:
         return []
-    made = aws.call("ec2", f"authorize_security_group_{side}", GroupId=group, IpPermissions=permissions)
-    rules: list[dict[str, Any]] = made["SecurityGroupRules"]
+    response = aws.call("ec2", f"authorize_security_group_{direction}", GroupId=group, IpPermissions=permissions)
+    rules: list[dict[str, Any]] = response["SecurityGroupRules"]
     return rules
 
 
-def bring_rules(aws: Aws, group: str, side: str, rules: Iterable[Props]) -> None:
-    """Make a group's rules on a side exactly those given, whoever made the others."""
-    if present := rule_ids(aws, group, side):
-        aws.call("ec2", f"revoke_security_group_{side}", GroupId=group, SecurityGroupRuleIds=present)
-    authorize(aws, group, side, [permission(rule, group) for rule in rules])
+def set_rules(aws: Aws, group: str, direction: str, rules: Iterable[Props]) -> None:
+    """Replace all rules of a group for one direction."""
+    if existing := rule_ids(aws, group, direction):
+        aws.call("ec2", f"revoke_security_group_{direction}", GroupId=group, SecurityGroupRuleIds=existing)
+    add_rules(aws, group, direction, [permission(rule, group) for rule in rules])
 
 
-def rule_ids(aws: Aws, group: str, side: str) -> list[str]:
-    """Return the ids of a group's rules on a side."""
-    ours = [{"Name": "group-id", "Values": [group]}]
-    found = aws.call("ec2", "describe_security_group_rules", Filters=ours)["SecurityGroupRules"]
-    return [rule["SecurityGroupRuleId"] for rule in found if rule["IsEgress"] is (side == "egress")]
+def rule_ids(aws: Aws, group: str, direction: str) -> list[str]:
+    """Return the ids of the rules of a group for one direction."""
+    filters = [{"Name": "group-id", "Values": [group]}]
+    rules = aws.call("ec2", "describe_security_group_rules", Filters=filters)["SecurityGroupRules"]
+    return [rule["SecurityGroupRuleId"] for rule in rules if rule["IsEgress"] is (direction == "egress")]
 
 
-def rule_faults(rule: Props) -> Iterator[str]:
-    """Yield what is wrong with a rule block."""
+def rule_errors(rule: Props) -> Iterator[str]:
+    """Yield an error for each invalid part of a rule block."""
     if not any(rule.get(source) for source in SOURCES):
-        yield f"names no source or destination: give one of {', '.join(SOURCES)}"
-    for block in block_complaints(rule, ["cidrBlocks"]):
-        yield block.reason
-    for block in block_complaints(rule, ["ipv6CidrBlocks"], version=6):
-        yield block.reason
-    if is_known(told := rule.get("description")) and told:
-        yield DESCRIPTION.complaint(told)
+        yield f"must set at least one of {', '.join(SOURCES)}"
+    for error in ec2.check_cidrs(rule, ["cidrBlocks"]):
+        yield error.reason
+    for error in ec2.check_cidrs(rule, ["ipv6CidrBlocks"], version=6):
+        yield error.reason
+    if is_known(description := rule.get("description")) and description:
+        yield DESCRIPTION.error(description)
     if is_known(protocol := rule.get("protocol")):
-        yield from port_faults(rule, str(protocol))
+        yield from port_errors(rule, str(protocol))
 
 
-def port_faults(rule: Mapping[str, Any], protocol: str) -> Iterator[str]:
-    """Yield what is wrong with the protocol and the ports of a rule."""
+def port_errors(rule: Mapping[str, Any], protocol: str) -> Iterator[str]:
+    """Yield an error for an invalid protocol or port range of a rule."""
     name, first, last = protocol_name(protocol), rule.get("fromPort"), rule.get("toPort")
     if holds_unknown([first, last]):
         return
-    if name not in (*_NAMED.values(), *map(str, range(256))):
-        yield f"{protocol!r} is no protocol: give tcp, udp, icmp, icmpv6, -1 or a number"
+    if name not in (*_PROTOCOLS.values(), *map(str, range(256))):
+        yield f"has protocol {protocol!r}: write tcp, udp, icmp, icmpv6, -1 or a number"
     if name == "-1" and (first or last):
-        yield f"fromPort ({first}) and toPort ({last}) must both be 0 to use the 'ALL' \"-1\" protocol!"
+        yield f"has fromPort {first} and toPort {last}: protocol -1 requires 0 for both"
     if name in ("tcp", "udp"):
-        yield _range_fault(first, last)
+        yield _port_range_error(first, last)
 
 
-def _range_fault(first: int | None, last: int | None) -> str:
+def _port_range_error(first: int | None, last: int | None) -> str:
     if first is None or last is None:
-        return "Must specify both from and to ports with TCP/UDP."
-    fits = 0 <= first <= last <= _LAST_PORT
-    return "" if fits else f"ports {first} to {last} are no range within 0 to {_LAST_PORT}"
+        return "requires fromPort and toPort for tcp and udp"
+    is_valid = 0 <= first <= last <= _MAX_PORT
+    return "" if is_valid else f"has ports {first} to {last}: write an ascending range within 0 to {_MAX_PORT}"
 
 
-_SIDES = ("ingress", "egress")
-_NAME = Text(1, 255, rf"(?!sg-){DESCRIPTION.pattern}", f"{DESCRIPTION.plain}, and not begin with sg-")
+# --- Security groups
+
+_DIRECTIONS = ("ingress", "egress")
+_NAME = Text(1, 255, rf"(?!sg-){DESCRIPTION.pattern}", f"{DESCRIPTION.plain}, and must not begin with sg-")
 _LIMITS = {"description": DESCRIPTION, "name": _NAME}
 
 
-def _create(aws: Aws, inputs: Props) -> str:
+def _check_group(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from check_limits(inputs, _LIMITS)
+    yield from check_exclusive(inputs, "name", "namePrefix")
+    for direction in _DIRECTIONS:
+        rules = inputs.get(direction)
+        for number, rule in enumerate(rules if isinstance(rules, list) else []):
+            errors = rule_errors(rule) if rule is not UNKNOWN else ()
+            yield from (Complaint(f"{direction}[{number}]", error) for error in errors if error)
+
+
+def _create_group(aws: Aws, inputs: Props) -> str:
     vpc = inputs.get("vpcId") or _default_vpc(aws)
-    described(aws, VPC, vpc)
-    told = {"GroupName": chosen_name(inputs), "Description": inputs["description"]}
-    ident: str = aws.call("ec2", "create_security_group", VpcId=vpc, **told)["GroupId"]
-    with undoing(lambda: aws.call("ec2", "delete_security_group", GroupId=ident)):
-        # AWS lets a new group out to everywhere; the provider takes that away, so that it is never used unseen.
-        _update(aws, ident, {}, {"ingress": [], "egress": [], **inputs})
+    ec2.described(aws, ec2.VPC, vpc)
+    parameters = {"GroupName": resource_name(inputs), "Description": inputs["description"]}
+    ident: str = aws.call("ec2", "create_security_group", VpcId=vpc, **parameters)["GroupId"]
+    with rollback(lambda: aws.call("ec2", "delete_security_group", GroupId=ident)):
+        # A new group in AWS allows all egress. The provider removes that rule.
+        _update_group(aws, ident, {}, {"ingress": [], "egress": [], **inputs})
     return ident
 
 
 def _default_vpc(aws: Aws) -> str:
-    ours = [{"Name": "is-default", "Values": ["true"]}]
-    found = aws.call("ec2", "describe_vpcs", Filters=ours)["Vpcs"]
-    if not found:
+    filters = [{"Name": "is-default", "Values": ["true"]}]
+    vpcs = aws.call("ec2", "describe_vpcs", Filters=filters)["Vpcs"]
+    if not vpcs:
         raise Refusal("VPCIdNotSpecified", "No default VPC for this user", key="vpcId")
-    return str(found[0]["VpcId"])
+    return str(vpcs[0]["VpcId"])
 
 
-def _adopt(aws: Aws, inputs: Props) -> str:
-    """Take over a VPC's first group, with the rules that are named and no others."""
+def _create_default_group(aws: Aws, inputs: Props) -> str:
+    """Take over the default group of a VPC, with exactly the rules of the inputs."""
     vpc = inputs.get("vpcId") or _default_vpc(aws)
-    described(aws, VPC, vpc)
-    ours = [{"Name": "vpc-id", "Values": [vpc]}, {"Name": "group-name", "Values": ["default"]}]
-    ident: str = aws.call("ec2", "describe_security_groups", Filters=ours)["SecurityGroups"][0]["GroupId"]
-    _update(aws, ident, {}, {"ingress": [], "egress": [], **inputs})
+    ec2.described(aws, ec2.VPC, vpc)
+    filters = [{"Name": "vpc-id", "Values": [vpc]}, {"Name": "group-name", "Values": ["default"]}]
+    ident: str = aws.call("ec2", "describe_security_groups", Filters=filters)["SecurityGroups"][0]["GroupId"]
+    _update_group(aws, ident, {}, {"ingress": [], "egress": [], **inputs})
     return ident
 
 
-def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    for side in _SIDES:
-        # Rules left out are others' business; an empty list means none.
-        if new.get(side) is not None and old.get(side) != new[side]:
-            bring_rules(aws, ident, side, new[side])
-    retag(aws, ident, old, new)
-
-
-def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    found = described(aws, NOUN, ident)
+def _read_group(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    group = ec2.described(aws, ec2.SECURITY_GROUP, ident)
     return {
         "arn": aws.arn("ec2", f"security-group/{ident}"),
-        "description": found["Description"],
-        "name": found["GroupName"],
+        "description": group["Description"],
+        "name": group["GroupName"],
         "ownerId": aws.account,
-        "vpcId": found["VpcId"],
+        "vpcId": group["VpcId"],
     }
 
 
-def _delete(aws: Aws, ident: str, outputs: Props) -> None:
-    for side in _SIDES if outputs.get("revokeRulesOnDelete") else ():
-        bring_rules(aws, ident, side, [])
+def _update_group(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    for direction in _DIRECTIONS:
+        # Without `ingress` or `egress` the program does not manage them; an empty list deletes all.
+        if new.get(direction) is not None and old.get(direction) != new[direction]:
+            set_rules(aws, ident, direction, new[direction])
+    ec2.retag(aws, ident, old, new)
+
+
+def _delete_group(aws: Aws, ident: str, outputs: Props) -> None:
+    for direction in _DIRECTIONS if outputs.get("revokeRulesOnDelete") else ():
+        set_rules(aws, ident, direction, [])
     if _is_used(aws, ident):
         raise Refusal("DependencyViolation", f"resource {ident} has a dependent object")
     aws.call("ec2", "delete_security_group", GroupId=ident)
 
 
 def _is_used(aws: Aws, ident: str) -> bool:
-    """Whether an interface is in the group or another group's rules name it; moto would delete it all the same."""
-    if interfaces_of(aws, "group-id", ident):
+    """Tell whether an interface or a rule of another group uses the group; moto would delete it anyway."""
+    if ec2.find_interfaces(aws, "group-id", ident):
         return True
-    named = [
+    responses = [
         aws.call(
             "ec2",
             "describe_security_groups",
-            Filters=[{"Name": f"{side}ip-permission.group-id", "Values": [ident]}],
+            Filters=[{"Name": f"{direction}ip-permission.group-id", "Values": [ident]}],
         )
-        for side in ("", "egress.")
+        for direction in ("", "egress.")
     ]
-    return any(group["GroupId"] != ident for found in named for group in found["SecurityGroups"])
+    return any(group["GroupId"] != ident for response in responses for group in response["SecurityGroups"])
 
 
-def _leave(aws: Aws, ident: str, outputs: Props) -> None:
-    """Leave the group as it is: it goes with its VPC."""
-
-
-def _complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from beyond(inputs, _LIMITS)
-    yield from together(inputs, "name", "namePrefix")
-    for side in _SIDES:
-        rules = inputs.get(side)
-        for number, rule in enumerate(rules if isinstance(rules, list) else []):
-            faults = rule_faults(rule) if rule is not UNKNOWN else ()
-            yield from (Complaint(f"{side}[{number}]", fault) for fault in faults if fault)
+def _delete_default_group(aws: Aws, ident: str, outputs: Props) -> None:
+    """Do nothing: the default group is deleted with its VPC."""
 
 
 SECURITY_GROUP = Kind(
     token="aws:ec2/securityGroup:SecurityGroup",
-    inputs=updates(*_SIDES, "revokeRulesOnDelete", "tags") | replaces("description", "name", "namePrefix", "vpcId"),
+    inputs=updates(*_DIRECTIONS, "revokeRulesOnDelete", "tags")
+    | replaces("description", "name", "namePrefix", "vpcId"),
     defaults={"description": "Managed by Pulumi", "revokeRulesOnDelete": False},
-    computed=frozenset({*_SIDES, "name", "namePrefix", "vpcId"}),
-    sets=frozenset(_SIDES),
+    computed=frozenset({*_DIRECTIONS, "name", "namePrefix", "vpcId"}),
+    sets=frozenset(_DIRECTIONS),
     naming=Naming(),
-    create=_create,
-    read=_read,
-    update=_update,
-    delete=_delete,
-    complaints=_complaints,
+    create=_create_group,
+    read=_read_group,
+    update=_update_group,
+    delete=_delete_group,
+    complaints=_check_group,
 )
 DEFAULT_SECURITY_GROUP = Kind(
     token="aws:ec2/defaultSecurityGroup:DefaultSecurityGroup",
-    inputs=updates(*_SIDES, "revokeRulesOnDelete", "tags") | replaces("vpcId"),
+    inputs=updates(*_DIRECTIONS, "revokeRulesOnDelete", "tags") | replaces("vpcId"),
     defaults={"revokeRulesOnDelete": False},
-    computed=frozenset({*_SIDES, "vpcId"}),
-    sets=frozenset(_SIDES),
-    create=_adopt,
-    read=_read,
-    update=_update,
-    delete=_leave,
-    complaints=_complaints,
+    computed=frozenset({*_DIRECTIONS, "vpcId"}),
+    sets=frozenset(_DIRECTIONS),
+    create=_create_default_group,
+    read=_read_group,
+    update=_update_group,
+    delete=_delete_default_group,
+    complaints=_check_group,
 )
 
 
+# --- Rules with several sources
+
 _BLOCKS = ("cidrBlocks", "ipv6CidrBlocks", "prefixListIds")
-_SECURITY_GROUP_RULE_LIMITS = {"type": Choice(("ingress", "egress"))}
+_RULE_LIMITS = {"type": Choice(("ingress", "egress"))}
 
 
-def _security_group_rule_create(aws: Aws, inputs: Props) -> str:
-    group, side = inputs["securityGroupId"], inputs["type"]
-    require(aws, EC2_SECURITY_GROUP, group)
-    before = set(rule_ids(aws, group, side))
-    authorize(aws, group, side, [permission(_block(inputs), group)])
-    ident = f"sgrule-{zlib.crc32(repr(_identity(inputs)).encode())}"
-    aws.fakes("ruleIds")[ident] = {"rules": sorted(set(rule_ids(aws, group, side)) - before)}
-    return ident
+def _check_rule(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    yield from check_limits(inputs, _RULE_LIMITS)
+    set_inputs = {name: value for name, value in inputs.items() if value}
+    for other in ("cidrBlocks", "ipv6CidrBlocks", "self"):
+        yield from check_exclusive(set_inputs, "sourceSecurityGroupId", other)
+    for block in ("cidrBlocks", "ipv6CidrBlocks"):
+        yield from check_exclusive(set_inputs, "self", block)
+    if not any(inputs.get(name) for name in (*_BLOCKS, "self", "sourceSecurityGroupId")):
+        yield Complaint("cidrBlocks", f"or one of {', '.join(SOURCES[1:3])}, self, sourceSecurityGroupId must be set")
+        return
+    yield from (Complaint("protocol", error) for error in rule_errors(_rule_block(inputs)) if error)
 
 
-def _block(inputs: Props) -> dict[str, Any]:
+def _rule_block(inputs: Props) -> dict[str, Any]:
     """Return the inputs as a rule block of a group."""
     source = inputs.get("sourceSecurityGroupId")
     return {**inputs, "securityGroups": [source] if source else []}
 
 
-def _identity(inputs: Props) -> list[object]:
+def _create_rule(aws: Aws, inputs: Props) -> str:
+    group, direction = inputs["securityGroupId"], inputs["type"]
+    ec2.require(aws, ec2.SECURITY_GROUP, group)
+    before = set(rule_ids(aws, group, direction))
+    add_rules(aws, group, direction, [permission(_rule_block(inputs), group)])
+    ident = f"sgrule-{zlib.crc32(repr(_identity_values(inputs)).encode())}"
+    aws.fakes("ruleIds")[ident] = {"rules": sorted(set(rule_ids(aws, group, direction)) - before)}
+    return ident
+
+
+def _identity_values(inputs: Props) -> list[object]:
     names = ("securityGroupId", "type", "protocol", "fromPort", "toPort", "self", "sourceSecurityGroupId")
     return [inputs.get(name) for name in names] + [sorted(inputs.get(name) or []) for name in _BLOCKS]
 
 
-def _rules(aws: Aws, ident: str, outputs: Props) -> list[str]:
-    """Return the ids of the EC2 rules, one a source, that stand for this one."""
-    made: list[str] = aws.fakes("ruleIds").get(ident, {}).get("rules", [])
-    present = set(rule_ids(aws, outputs["securityGroupId"], outputs["type"]))
-    if not made or not present.issuperset(made):
-        raise Refusal("InvalidPermission.NotFound", "The specified rule does not exist in this security group.")
-    return made
-
-
-def _security_group_rule_update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    changed = [permission(_block(new), new["securityGroupId"])]
-    operation = f"update_security_group_rule_descriptions_{new['type']}"
-    aws.call("ec2", operation, GroupId=new["securityGroupId"], IpPermissions=changed)
-
-
-def _security_group_rule_read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    rules = _rules(aws, ident, inputs)
-    # One rule of EC2 has one source: with more of them the provider tells no id.
+def _read_rule(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    ids = _ec2_rule_ids(aws, ident, inputs)
+    # With several sources there are several EC2 rules, and the provider returns no id.
     return {
         "protocol": protocol_name(inputs["protocol"]),
-        "securityGroupRuleId": rules[0] if len(rules) == 1 else "",
+        "securityGroupRuleId": ids[0] if len(ids) == 1 else "",
     }
 
 
-def _security_group_rule_delete(aws: Aws, ident: str, outputs: Props) -> None:
-    revoked = _rules(aws, ident, outputs)
+def _ec2_rule_ids(aws: Aws, ident: str, outputs: Props) -> list[str]:
+    """Return the ids of the EC2 rules of this resource: EC2 makes one for each source."""
+    created: list[str] = aws.fakes("ruleIds").get(ident, {}).get("rules", [])
+    present = set(rule_ids(aws, outputs["securityGroupId"], outputs["type"]))
+    if not created or not present.issuperset(created):
+        raise Refusal("InvalidPermission.NotFound", "The specified rule does not exist in this security group.")
+    return created
+
+
+def _update_rule(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    permissions = [permission(_rule_block(new), new["securityGroupId"])]
+    operation = f"update_security_group_rule_descriptions_{new['type']}"
+    aws.call("ec2", operation, GroupId=new["securityGroupId"], IpPermissions=permissions)
+
+
+def _delete_rule(aws: Aws, ident: str, outputs: Props) -> None:
+    ids = _ec2_rule_ids(aws, ident, outputs)
     operation = f"revoke_security_group_{outputs['type']}"
-    aws.call("ec2", operation, GroupId=outputs["securityGroupId"], SecurityGroupRuleIds=revoked)
+    aws.call("ec2", operation, GroupId=outputs["securityGroupId"], SecurityGroupRuleIds=ids)
     aws.fakes("ruleIds").pop(ident)
-
-
-def _security_group_rule_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from beyond(inputs, _SECURITY_GROUP_RULE_LIMITS)
-    given = {name: value for name, value in inputs.items() if value}
-    for other in ("cidrBlocks", "ipv6CidrBlocks", "self"):
-        yield from together(given, "sourceSecurityGroupId", other)
-    for block in ("cidrBlocks", "ipv6CidrBlocks"):
-        yield from together(given, "self", block)
-    if not any(inputs.get(name) for name in (*_BLOCKS, "self", "sourceSecurityGroupId")):
-        yield Complaint("cidrBlocks", f"give one of {', '.join(SOURCES[:3])}, self, sourceSecurityGroupId")
-        return
-    yield from (Complaint("protocol", fault) for fault in rule_faults(_block(inputs)) if fault)
 
 
 SECURITY_GROUP_RULE = Kind(
@@ -308,16 +303,14 @@ SECURITY_GROUP_RULE = Kind(
     | replaces(*_BLOCKS, "fromPort", "protocol", "securityGroupId", "self", "sourceSecurityGroupId", "toPort", "type"),
     defaults={"self": False},
     computed=frozenset({"sourceSecurityGroupId"}),
-    create=_security_group_rule_create,
-    read=_security_group_rule_read,
-    update=_security_group_rule_update,
-    delete=_security_group_rule_delete,
-    complaints=_security_group_rule_complaints,
+    create=_create_rule,
+    read=_read_rule,
+    update=_update_rule,
+    delete=_delete_rule,
+    complaints=_check_rule,
     delete_first=True,
 )
-
-
-# Name of the source here, and in the rule blocks of a group.
+# Name of a source in this resource -> its name in the rule blocks of a group.
 _SOURCES = {
     "cidrIpv4": "cidrBlocks",
     "cidrIpv6": "ipv6CidrBlocks",
@@ -326,95 +319,98 @@ _SOURCES = {
 }
 
 
-def _vpc_security_group_rule_create(side: str, aws: Aws, inputs: Props) -> str:
-    require(aws, EC2_SECURITY_GROUP, inputs["securityGroupId"])
-    return tag(aws, _authorize(aws, side, inputs), inputs)
+def _vpc_rule_row(direction: str, token: str) -> Kind:
+    """Return the row of the rules for one direction."""
+    return Kind(
+        token=token,
+        inputs=updates(*_SOURCES, "description", "fromPort", "ipProtocol", "tags", "toPort")
+        | replaces("securityGroupId"),
+        create=partial(_create_vpc_rule, direction),
+        read=_read_vpc_rule,
+        update=partial(_update_vpc_rule, direction),
+        delete=partial(_delete_vpc_rule, direction),
+        complaints=_check_vpc_rule,
+    )
 
 
-def _refuse_strange_group(aws: Aws, inputs: Props) -> None:
-    """Refuse a group of another VPC, unless a peering ties the two."""
-    other = inputs.get("referencedSecurityGroupId")
-    if not other:
-        return
-    ends = {described(aws, EC2_SECURITY_GROUP, each)["VpcId"] for each in (inputs["securityGroupId"], other)}
-    if len(ends) > 1 and not any(ends == pair for pair in _peered(aws)):
-        raise Refusal("InvalidGroup.NotFound", "You have specified two resources that belong to different networks.")
+# --- Rules with one source
 
 
-def _peered(aws: Aws) -> Iterator[set[str]]:
-    for each in aws.call("ec2", "describe_vpc_peering_connections")["VpcPeeringConnections"]:
-        if each["Status"]["Code"] == "active":
-            yield {each["RequesterVpcInfo"]["VpcId"], each["AccepterVpcInfo"]["VpcId"]}
+def _check_vpc_rule(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    if sum(bool(inputs.get(name)) for name in _SOURCES) != 1:
+        yield Complaint("cidrIpv4", f"or one of {', '.join(list(_SOURCES)[1:])} must be set, exactly one in total")
+    yield from ec2.check_cidrs(inputs, ["cidrIpv4"])
+    yield from ec2.check_cidrs(inputs, ["cidrIpv6"], version=6)
+    if is_known(inputs.get("description")) and (reason := DESCRIPTION.error(inputs["description"])):
+        yield Complaint("description", reason)
+    if is_known(protocol := inputs.get("ipProtocol")):
+        yield from (Complaint("ipProtocol", error) for error in port_errors(inputs, protocol) if error)
+        ports = {inputs.get("fromPort"), inputs.get("toPort")}
+        if protocol_name(protocol) == "-1" and not ports <= {None, -1, UNKNOWN}:
+            yield Complaint("fromPort", "and toPort must not be set for protocol -1")
 
 
-def _authorize(aws: Aws, side: str, inputs: Props) -> str:
-    _refuse_strange_group(aws, inputs)
+def _create_vpc_rule(direction: str, aws: Aws, inputs: Props) -> str:
+    ec2.require(aws, ec2.SECURITY_GROUP, inputs["securityGroupId"])
+    return ec2.tag(aws, _add_vpc_rule(aws, direction, inputs), inputs)
+
+
+def _add_vpc_rule(aws: Aws, direction: str, inputs: Props) -> str:
+    _require_reachable_group(aws, inputs)
     group = inputs["securityGroupId"]
-    (rule,) = authorize(aws, group, side, [permission(_vpc_security_group_rule_block(inputs), group)])
+    (rule,) = add_rules(aws, group, direction, [permission(_vpc_rule_block(inputs), group)])
     return str(rule["SecurityGroupRuleId"])
 
 
-def _vpc_security_group_rule_block(inputs: Props) -> dict[str, Any]:
+def _require_reachable_group(aws: Aws, inputs: Props) -> None:
+    """Raise Refusal for a group of another VPC, unless the two are peered."""
+    other = inputs.get("referencedSecurityGroupId")
+    if not other:
+        return
+    vpcs = {ec2.described(aws, ec2.SECURITY_GROUP, group)["VpcId"] for group in (inputs["securityGroupId"], other)}
+    if len(vpcs) > 1 and not any(vpcs == peering for peering in _peered_vpcs(aws)):
+        raise Refusal("InvalidGroup.NotFound", "You have specified two resources that belong to different networks.")
+
+
+def _peered_vpcs(aws: Aws) -> Iterator[set[str]]:
+    for peering in aws.call("ec2", "describe_vpc_peering_connections")["VpcPeeringConnections"]:
+        if peering["Status"]["Code"] == "active":
+            yield {peering["RequesterVpcInfo"]["VpcId"], peering["AccepterVpcInfo"]["VpcId"]}
+
+
+def _vpc_rule_block(inputs: Props) -> dict[str, Any]:
     sources = {block: [inputs[name]] for name, block in _SOURCES.items() if inputs.get(name)}
     ports = {name: inputs.get(name, -1) for name in ("fromPort", "toPort")}
     return {"protocol": inputs["ipProtocol"], "description": inputs.get("description"), **ports, **sources}
 
 
-def _vpc_security_group_rule_update(side: str, aws: Aws, ident: str, old: Props, new: Props) -> None:
-    """Change a rule; moto's own call for it knows IPv4 blocks alone, so that a new rule takes the old one's id."""
-    present = current_id(aws, ident)
-    if _vpc_security_group_rule_block(old) == _vpc_security_group_rule_block(new):
-        retag(aws, present, old, new)
-        return
-    _revoke(aws, side, old["securityGroupId"], present)
-    try:
-        keep_id(aws, ident, tag(aws, _authorize(aws, side, new), new))
-    except Refusal:
-        keep_id(aws, ident, tag(aws, _authorize(aws, side, old), old))
-        raise
-
-
-def _revoke(aws: Aws, side: str, group: str, rule: str) -> None:
-    aws.call("ec2", f"revoke_security_group_{side}", GroupId=group, SecurityGroupRuleIds=[rule])
-
-
-def _vpc_security_group_rule_read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    described(aws, EC2_SECURITY_GROUP_RULE, current_id(aws, ident))
+def _read_vpc_rule(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    ec2.described(aws, ec2.SECURITY_GROUP_RULE, ec2.current_id(aws, ident))
     return {"arn": aws.arn("ec2", f"security-group-rule/{ident}"), "securityGroupRuleId": ident}
 
 
-def _vpc_security_group_rule_delete(side: str, aws: Aws, ident: str, outputs: Props) -> None:
-    _revoke(aws, side, outputs["securityGroupId"], current_id(aws, ident))
-    drop_id(aws, ident)
+def _update_vpc_rule(direction: str, aws: Aws, ident: str, old: Props, new: Props) -> None:
+    """Replace a rule under the same id: the call of moto that modifies rules knows only IPv4 blocks."""
+    rule = ec2.current_id(aws, ident)
+    if _vpc_rule_block(old) == _vpc_rule_block(new):
+        ec2.retag(aws, rule, old, new)
+        return
+    _revoke_vpc_rule(aws, direction, old["securityGroupId"], rule)
+    try:
+        ec2.map_id(aws, ident, ec2.tag(aws, _add_vpc_rule(aws, direction, new), new))
+    except Refusal:
+        ec2.map_id(aws, ident, ec2.tag(aws, _add_vpc_rule(aws, direction, old), old))
+        raise
 
 
-def _vpc_security_group_rule_complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    if sum(bool(inputs.get(name)) for name in _SOURCES) != 1:
-        yield Complaint("cidrIpv4", f"give exactly one of {', '.join(_SOURCES)}")
-    yield from block_complaints(inputs, ["cidrIpv4"])
-    yield from block_complaints(inputs, ["cidrIpv6"], version=6)
-    if is_known(inputs.get("description")) and (reason := DESCRIPTION.complaint(inputs["description"])):
-        yield Complaint("description", reason)
-    if is_known(protocol := inputs.get("ipProtocol")):
-        yield from (Complaint("ipProtocol", fault) for fault in port_faults(inputs, protocol) if fault)
-        ports = {inputs.get("fromPort"), inputs.get("toPort")}
-        if protocol_name(protocol) == "-1" and not ports <= {None, -1, UNKNOWN}:
-            yield Complaint("fromPort", "fromPort and toPort are not for the protocol -1")
+def _revoke_vpc_rule(aws: Aws, direction: str, group: str, rule: str) -> None:
+    aws.call("ec2", f"revoke_security_group_{direction}", GroupId=group, SecurityGroupRuleIds=[rule])
 
 
-def _rule(side: str, token: str) -> Kind:
-    """Return the row of one side's rules."""
-    return Kind(
-        token=token,
-        inputs=updates(*_SOURCES, "description", "fromPort", "ipProtocol", "tags", "toPort")
-        | replaces("securityGroupId"),
-        create=partial(_vpc_security_group_rule_create, side),
-        read=_vpc_security_group_rule_read,
-        update=partial(_vpc_security_group_rule_update, side),
-        delete=partial(_vpc_security_group_rule_delete, side),
-        complaints=_vpc_security_group_rule_complaints,
-    )
+def _delete_vpc_rule(direction: str, aws: Aws, ident: str, outputs: Props) -> None:
+    _revoke_vpc_rule(aws, direction, outputs["securityGroupId"], ec2.current_id(aws, ident))
+    ec2.forget_id(aws, ident)
 
 
-VPC_INGRESS_RULE = _rule("ingress", "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule")
-VPC_EGRESS_RULE = _rule("egress", "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule")
+VPC_INGRESS_RULE = _vpc_rule_row("ingress", "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule")
+VPC_EGRESS_RULE = _vpc_rule_row("egress", "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule")

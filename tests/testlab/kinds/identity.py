@@ -1,4 +1,4 @@
-"""Specimens of identities, keys and what is kept secret."""
+"""Fixtures of IAM, KMS, Systems Manager and Secrets Manager, and of S3 replication."""
 
 import json
 from collections.abc import Mapping
@@ -6,35 +6,39 @@ from typing import Any
 
 from bedplate.rehearsal.simulation import Aws
 from tests.testlab.kinds import world as services
-from tests.testlab.kinds.world import TRUST, Specimen, World, fresh
+from tests.testlab.kinds.world import TRUST, KindFixture, World, fresh
 from tests.testlab.rehearsal.live import Told, asked, every, own, settled
 
 
-def _json(told: Told) -> Told:
-    """Return the same with policies as the texts that they were given as."""
+def _with_json(read: Told) -> Told:
+    """Return a function that returns policies as JSON text, the form of the inputs."""
 
-    def tell(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-        return _texts(told(aws, ident, inputs))
+    def read_json(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+        return _policies_as_json(read(aws, ident, inputs))
 
-    return tell
+    return read_json
 
 
-def _texts(value: object) -> object:
+def _policies_as_json(value: object) -> object:
     if isinstance(value, dict):
-        return services.text(value) if "Statement" in value else {key: _texts(item) for key, item in value.items()}
-    return [_texts(item) for item in value] if isinstance(value, list) else value
+        return (
+            services.text(value)
+            if "Statement" in value
+            else {key: _policies_as_json(item) for key, item in value.items()}
+        )
+    return [_policies_as_json(item) for item in value] if isinstance(value, list) else value
 
 
-def _told_alias(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    found = [one for one in aws.call("kms", "list_aliases")["Aliases"] if one["AliasName"] == ident]
-    return settled([found, aws.call("kms", "describe_key", KeyId=found[0]["TargetKeyId"])["KeyMetadata"]["Arn"]])
+def _read_alias(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    aliases = [alias for alias in aws.call("kms", "list_aliases")["Aliases"] if alias["AliasName"] == ident]
+    return settled([aliases, aws.call("kms", "describe_key", KeyId=aliases[0]["TargetKeyId"])["KeyMetadata"]["Arn"]])
 
 
 def _split(mark: str, place: int) -> Any:  # noqa: ANN401  # a parameter of `asked`
     return lambda ident, _inputs: ident.split(mark, 1)[place]
 
 
-_TOLD_KEY = every(
+_READ_KEY = every(
     asked("kms", "describe_key", KeyId=own),
     asked("kms", "get_key_rotation_status", KeyId=own),
     asked("kms", "get_key_policy", KeyId=own, PolicyName=lambda _ident, _inputs: "default"),
@@ -42,7 +46,7 @@ _TOLD_KEY = every(
 )
 
 IDENTITY = (
-    Specimen(
+    KindFixture(
         "aws:iam/role:Role",
         inputs=lambda _world: {
             "name": fresh("role"),
@@ -58,16 +62,16 @@ IDENTITY = (
             "managedPolicyArns": ["arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"],
             "inlinePolicies": [{"name": "own", "policy": services.document("ssm:GetParameter")}],
         },
-        told=_json(
+        read_back=_with_json(
             every(
                 asked("iam", "get_role", RoleName=own),
                 asked("iam", "list_attached_role_policies", RoleName=own),
                 asked("iam", "list_role_policies", RoleName=own),
             )
         ),
-        silent=frozenset({"forceDetachPolicies"}),
+        not_returned=frozenset({"forceDetachPolicies"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:iam/rolePolicy:RolePolicy",
         inputs=lambda world: {
             "name": "data",
@@ -75,26 +79,26 @@ IDENTITY = (
             "policy": services.document("s3:GetObject"),
         },
         changes={"policy": services.document("s3:PutObject")},
-        told=_json(asked("iam", "get_role_policy", RoleName=_split(":", 0), PolicyName=_split(":", 1))),
+        read_back=_with_json(asked("iam", "get_role_policy", RoleName=_split(":", 0), PolicyName=_split(":", 1))),
     ),
-    Specimen(
+    KindFixture(
         "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
         inputs=lambda world: {
             "role": services.role_name(world),
             "policyArn": services.managed_policy(world),
         },
-        told=every(
+        read_back=every(
             asked("iam", "list_attached_role_policies", RoleName=_split("/", 0)),
             asked("iam", "get_role", RoleName=_split("/", 0)),
         ),
     ),
-    Specimen(
+    KindFixture(
         "aws:iam/instanceProfile:InstanceProfile",
         inputs=lambda _world: {"name": fresh("profile"), "path": "/lab/"},
         changes=lambda world: {"role": services.role_name(world)},
-        told=asked("iam", "get_instance_profile", InstanceProfileName=own),
+        read_back=asked("iam", "get_instance_profile", InstanceProfileName=own),
     ),
-    Specimen(
+    KindFixture(
         "aws:kms/key:Key",
         inputs={"description": "data", "multiRegion": True, "deletionWindowInDays": 7},
         changes={
@@ -103,16 +107,16 @@ IDENTITY = (
             "isEnabled": False,
             "policy": services.key_policy("kms:Decrypt"),
         },
-        told=_TOLD_KEY,
-        silent=frozenset({"bypassPolicyLockoutSafetyCheck", "deletionWindowInDays", "rotationPeriodInDays"}),
+        read_back=_READ_KEY,
+        not_returned=frozenset({"bypassPolicyLockoutSafetyCheck", "deletionWindowInDays", "rotationPeriodInDays"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:kms/alias:Alias",
         inputs=lambda world: {"name": f"alias/{fresh('data')}", "targetKeyId": services.key(world)},
         changes=lambda world: {"targetKeyId": services.key(world)},
-        told=_told_alias,
+        read_back=_read_alias,
     ),
-    Specimen(
+    KindFixture(
         "aws:ssm/parameter:Parameter",
         inputs=lambda world: {
             "name": f"/lab/{fresh('fact')}",
@@ -129,22 +133,22 @@ IDENTITY = (
             "tier": "Advanced",
             "type": "String",
         },
-        told=every(
+        read_back=every(
             asked("ssm", "get_parameter", Name=own, WithDecryption=lambda _ident, _inputs: True),
             asked("ssm", "describe_parameters", Filters=lambda ident, _inputs: [{"Key": "Name", "Values": [ident]}]),
             asked("ssm", "list_tags_for_resource", ResourceId=own, ResourceType=lambda _ident, _inputs: "Parameter"),
         ),
-        silent=frozenset({"insecureValue", "overwrite"}),
+        not_returned=frozenset({"insecureValue", "overwrite"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:ssm/parameter:Parameter",
-        form="in the open",
+        variant="in the open",
         inputs=lambda _world: {"name": f"/lab/{fresh('fact')}", "type": "String", "insecureValue": "plain"},
         changes={"insecureValue": "plainer"},
-        told=asked("ssm", "get_parameter", Name=own),
-        silent=frozenset({"tags"}),
+        read_back=asked("ssm", "get_parameter", Name=own),
+        not_returned=frozenset({"tags"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:secretsmanager/secret:Secret",
         inputs=lambda _world: {"name": fresh("secret"), "description": "a token", "recoveryWindowInDays": 0},
         changes=lambda world: {
@@ -152,17 +156,17 @@ IDENTITY = (
             "kmsKeyId": services.key(world),
             "policy": services.open_policy("secretsmanager:GetSecretValue"),
         },
-        told=every(
+        read_back=every(
             asked("secretsmanager", "describe_secret", SecretId=own),
             asked("secretsmanager", "get_resource_policy", SecretId=own),
         ),
-        silent=frozenset({"forceOverwriteReplicaSecret", "recoveryWindowInDays"}),
+        not_returned=frozenset({"forceOverwriteReplicaSecret", "recoveryWindowInDays"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:secretsmanager/secretVersion:SecretVersion",
         inputs=lambda world: {"secretId": services.secret(world), "secretString": "hidden"},
         changes={"versionStages": ["AWSCURRENT", "blue"]},
-        told=asked("secretsmanager", "get_secret_value", SecretId=_split("|", 0), VersionId=_split("|", 1)),
+        read_back=asked("secretsmanager", "get_secret_value", SecretId=_split("|", 0), VersionId=_split("|", 1)),
         adopted=True,
     ),
 )
@@ -172,21 +176,21 @@ REPLICATION = "aws:s3/bucketReplicationConfig:BucketReplicationConfig"
 
 
 def versioned(world: World) -> str:
-    """Make a bucket that keeps versions; return its name."""
+    """Make a bucket with versioning; return its name."""
     name = services.bucket(world)
-    kept: Any = {"Status": "Enabled"}
-    world.aws.call("s3", "put_bucket_versioning", Bucket=name, VersioningConfiguration=kept)
+    configuration: Any = {"Status": "Enabled"}
+    world.aws.call("s3", "put_bucket_versioning", Bucket=name, VersioningConfiguration=configuration)
     return name
 
 
 def copier(world: World) -> str:
-    """Make a role that S3 may take; return its ARN."""
+    """Make a role that S3 may assume; return its ARN."""
     trust = json.dumps(TRUST).replace("ec2.", "s3.")
     return world.made("create_role", "Role.Arn", "iam", RoleName=fresh("copier"), AssumeRolePolicyDocument=trust)
 
 
 def copied(world: World, **more: object) -> dict[str, Any]:
-    """Return a rule that copies everything to a bucket of another region."""
+    """Return a rule that copies all objects to a bucket in another region."""
     return {
         "id": "everything",
         "status": "Enabled",
@@ -199,7 +203,7 @@ def copied(world: World, **more: object) -> dict[str, Any]:
 
 
 def encrypted(world: World) -> dict[str, Any]:
-    """Return a rule that copies encrypted objects, under a key of the other region."""
+    """Return a rule that copies encrypted objects, with a key of the other region."""
     key = services.key(world.abroad)
     target = {
         "bucket": f"arn:aws:s3:::{versioned(world.abroad)}",
@@ -216,18 +220,18 @@ def encrypted(world: World) -> dict[str, Any]:
 
 
 COPIES = (
-    Specimen(
+    KindFixture(
         REPLICATION,
         inputs=lambda world: {"bucket": versioned(world), "role": copier(world), "rules": [copied(world)]},
         changes=lambda world: {"role": copier(world), "rules": [encrypted(world)]},
-        told=asked("s3", "get_bucket_replication", Bucket=lambda ident, _inputs: ident),
-        silent=frozenset({"bucket"}),
+        read_back=asked("s3", "get_bucket_replication", Bucket=lambda ident, _inputs: ident),
+        not_returned=frozenset({"bucket"}),
     ),
-    Specimen(
+    KindFixture(
         REPLICATION,
-        form="of encrypted objects",
+        variant="of encrypted objects",
         inputs=lambda world: {"bucket": versioned(world), "role": copier(world), "rules": [encrypted(world)]},
-        told=asked("s3", "get_bucket_replication", Bucket=lambda ident, _inputs: ident),
-        silent=frozenset({"bucket", "rules"}),
+        read_back=asked("s3", "get_bucket_replication", Bucket=lambda ident, _inputs: ident),
+        not_returned=frozenset({"bucket", "rules"}),
     ),
 )

@@ -1,19 +1,19 @@
-"""Specimens of what ties networks together: peerings, gateways and VPN."""
+"""Fixtures of peerings, VPN connections, transit gateways and security groups."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from bedplate.rehearsal.kinds import ec2 as nouns
+from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.ec2 import described
 from bedplate.rehearsal.kinds.transit_routes import associations, propagations
 from bedplate.rehearsal.kinds.vpn_connection import VPN_CONNECTION
 from bedplate.rehearsal.simulation import Aws
-from tests.testlab.kinds.world import Specimen, World
+from tests.testlab.kinds.world import KindFixture, World
 from tests.testlab.rehearsal.live import by
 
 
 def vpn(world: World) -> dict[str, Any]:
-    """Return the inputs of a VPN connection to the world's gateways."""
+    """Return the inputs of a VPN connection to the gateways of the world."""
     return {"customerGatewayId": world.customer_gateway, "type": "ipsec.1", "vpnGatewayId": world.vpn_gateway}
 
 
@@ -21,35 +21,35 @@ RESOLVES = {"allowRemoteVpcDnsResolution": True}
 BOTH_SIDES = {"accepter": RESOLVES, "requester": RESOLVES}
 
 LINKS = (
-    Specimen(
+    KindFixture(
         "aws:ec2/vpcPeeringConnection:VpcPeeringConnection",
         inputs=lambda world: {"vpcId": world.vpc, "peerVpcId": world.far_vpc},
-        told=by(nouns.PEERING),
+        read_back=by(ec2.PEERING),
         changes={"autoAccept": True, **BOTH_SIDES},
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2/vpcPeeringConnectionAccepter:VpcPeeringConnectionAccepter",
         inputs=lambda world: {"vpcPeeringConnectionId": world.pending_peering},
-        told=by(nouns.PEERING),
+        read_back=by(ec2.PEERING),
         changes={"autoAccept": True, **BOTH_SIDES},
-        silent=frozenset({"vpcPeeringConnectionId"}),
+        not_returned=frozenset({"vpcPeeringConnectionId"}),
         adopted=True,
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2/peeringConnectionOptions:PeeringConnectionOptions",
         inputs=lambda world: {"vpcPeeringConnectionId": world.peering},
-        told=by(nouns.PEERING),
+        read_back=by(ec2.PEERING),
         changes=dict(BOTH_SIDES),
-        silent=frozenset({"vpcPeeringConnectionId"}),
+        not_returned=frozenset({"vpcPeeringConnectionId"}),
         adopted=True,
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2/vpnGateway:VpnGateway",
         inputs=lambda world: {"amazonSideAsn": "64620", "vpcId": world.vpc},
-        told=by(nouns.VPN_GATEWAY),
+        read_back=by(ec2.VPN_GATEWAY),
         changes=lambda world: {"vpcId": world.far_vpc},
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2/customerGateway:CustomerGateway",
         inputs={
             "type": "ipsec.1",
@@ -57,75 +57,75 @@ LINKS = (
             "ipAddress": "8.20.30.40",
             "deviceName": "gate",
         },
-        told=by(nouns.CUSTOMER_GATEWAY),
-        silent=frozenset({"deviceName"}),
+        read_back=by(ec2.CUSTOMER_GATEWAY),
+        not_returned=frozenset({"deviceName"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2/vpnConnection:VpnConnection",
         inputs=lambda world: {**vpn(world), "tunnel1InsideCidr": "169.254.20.0/30"},
-        told=by(nouns.VPN_CONNECTION),
-        silent=frozenset(VPN_CONNECTION.inputs.keys() - {"tags", "type"}),
+        read_back=by(ec2.VPN_CONNECTION),
+        not_returned=frozenset(VPN_CONNECTION.inputs.keys() - {"tags", "type"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2/vpnConnection:VpnConnection",
-        form="to a transit gateway",
+        variant="to a transit gateway",
         inputs=lambda world: {
             "customerGatewayId": world.customer_gateway,
             "type": "ipsec.1",
             "transitGatewayId": world.hub,
         },
-        told=by(nouns.VPN_CONNECTION),
+        read_back=by(ec2.VPN_CONNECTION),
     ),
 )
 
 
-def told_attachment(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    """Return the description of a VPC's attachment, and which tables it is in."""
-    asked = {"TransitGatewayAttachmentIds": [ident]}
-    (found,) = aws.call("ec2", "describe_transit_gateway_vpc_attachments", **asked)["TransitGatewayVpcAttachments"]
+def read_attachment(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    """Return the description of a VPC attachment, and its memberships in route tables."""
+    ids = {"TransitGatewayAttachmentIds": [ident]}
+    (attachment,) = aws.call("ec2", "describe_transit_gateway_vpc_attachments", **ids)["TransitGatewayVpcAttachments"]
     tables = aws.call("ec2", "describe_transit_gateway_route_tables")["TransitGatewayRouteTables"]
-    idents = [each["TransitGatewayRouteTableId"] for each in tables]
-    inside = [[ident in members(aws, table) for table in idents] for members in (associations, propagations)]
-    return [found, inside]
+    table_ids = [table["TransitGatewayRouteTableId"] for table in tables]
+    memberships = [[ident in members(aws, table) for table in table_ids] for members in (associations, propagations)]
+    return [attachment, memberships]
 
 
-def told_tags(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    """Return what the accepting region says of a peering, with the tags that it keeps apart."""
-    asked = [{"Name": "resource-id", "Values": [ident]}]
-    return [by(nouns.TRANSIT_ATTACHMENT)(aws, ident, inputs), aws.call("ec2", "describe_tags", Filters=asked)["Tags"]]
+def read_tags(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    """Return the description of a peering in the accepting region, with its tags there."""
+    filters = [{"Name": "resource-id", "Values": [ident]}]
+    return [by(ec2.TRANSIT_ATTACHMENT)(aws, ident, inputs), aws.call("ec2", "describe_tags", Filters=filters)["Tags"]]
 
 
-def told_peering(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    """Return the description of a peering with both its ends."""
-    asked = {"TransitGatewayAttachmentIds": [ident]}
-    found = aws.call("ec2", "describe_transit_gateway_peering_attachments", **asked)
-    return found["TransitGatewayPeeringAttachments"]
+def read_peering(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    """Return the description of a peering."""
+    ids = {"TransitGatewayAttachmentIds": [ident]}
+    response = aws.call("ec2", "describe_transit_gateway_peering_attachments", **ids)
+    return response["TransitGatewayPeeringAttachments"]
 
 
-def told_membership(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    """Return what is in the table that a membership names."""
+def read_membership(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    """Return the associations and propagations of the route table of an association."""
     table = str(inputs["transitGatewayRouteTableId"])
     return [table, associations(aws, table), propagations(aws, table)]
 
 
-def told_route(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    """Return the static routes of the table that a route names."""
+def read_route(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    """Return the static routes in the table of a route."""
     table = str(inputs["transitGatewayRouteTableId"])
-    asked = [{"Name": "type", "Values": ["static"]}]
-    found = aws.call("ec2", "search_transit_gateway_routes", TransitGatewayRouteTableId=table, Filters=asked)
-    return [table, found["Routes"]]
+    filters = [{"Name": "type", "Values": ["static"]}]
+    response = aws.call("ec2", "search_transit_gateway_routes", TransitGatewayRouteTableId=table, Filters=filters)
+    return [table, response["Routes"]]
 
 
 def membership(world: World) -> dict[str, Any]:
-    """Return the attachment and the table of the world's plain gateway."""
+    """Return the attachment and the table of the gateway without default tables."""
     return {"transitGatewayAttachmentId": world.attachment, "transitGatewayRouteTableId": world.plain_table}
 
 
 TRANSIT = (
-    Specimen(
+    KindFixture(
         "aws:ec2transitgateway/transitGateway:TransitGateway",
         inputs={"amazonSideAsn": 64520, "description": "us-west-2"},
-        told=by(nouns.TRANSIT_GATEWAY),
+        read_back=by(ec2.TRANSIT_GATEWAY),
         changes={
             "amazonSideAsn": 64521,
             "autoAcceptSharedAttachments": "enable",
@@ -137,16 +137,16 @@ TRANSIT = (
             "vpnEcmpSupport": "disable",
         },
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2transitgateway/transitGateway:TransitGateway",
-        form="without default tables",
+        variant="without default tables",
         inputs={"defaultRouteTableAssociation": "disable", "defaultRouteTablePropagation": "disable"},
-        told=by(nouns.TRANSIT_GATEWAY),
+        read_back=by(ec2.TRANSIT_GATEWAY),
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2transitgateway/vpcAttachment:VpcAttachment",
         inputs=lambda world: {"transitGatewayId": world.hub, "vpcId": world.vpc, "subnetIds": [world.subnet]},
-        told=told_attachment,
+        read_back=read_attachment,
         changes=lambda world: {
             "applianceModeSupport": "enable",
             "dnsSupport": "disable",
@@ -157,9 +157,9 @@ TRANSIT = (
             "transitGatewayDefaultRouteTablePropagation": False,
         },
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2transitgateway/vpcAttachment:VpcAttachment",
-        form="to a gateway without default tables",
+        variant="to a gateway without default tables",
         inputs=lambda world: {
             "transitGatewayId": world.plain_hub,
             "vpcId": world.vpc,
@@ -167,72 +167,72 @@ TRANSIT = (
             "transitGatewayDefaultRouteTableAssociation": False,
             "transitGatewayDefaultRouteTablePropagation": False,
         },
-        told=told_attachment,
+        read_back=read_attachment,
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2transitgateway/peeringAttachment:PeeringAttachment",
         inputs=lambda world: {
             "transitGatewayId": world.plain_hub,
             "peerRegion": world.abroad.aws.region,
             "peerTransitGatewayId": world.abroad.plain_hub,
         },
-        told=told_peering,
+        read_back=read_peering,
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2transitgateway/peeringAttachmentAccepter:PeeringAttachmentAccepter",
         inputs=lambda world: {"transitGatewayAttachmentId": world.hub_request},
-        told=told_tags,
+        read_back=read_tags,
         adopted=True,
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2transitgateway/routeTable:RouteTable",
         inputs=lambda world: {"transitGatewayId": world.plain_hub},
-        told=by(nouns.TRANSIT_TABLE),
+        read_back=by(ec2.TRANSIT_TABLE),
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2transitgateway/routeTableAssociation:RouteTableAssociation",
         inputs=membership,
-        told=told_membership,
+        read_back=read_membership,
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2transitgateway/route:Route",
         inputs=lambda world: {**membership(world), "destinationCidrBlock": "10.65.0.0/16"},
-        told=told_route,
+        read_back=read_route,
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2transitgateway/route:Route",
-        form="into nothing",
+        variant="into nothing",
         inputs=lambda world: {
             "transitGatewayRouteTableId": world.plain_table,
             "destinationCidrBlock": "10.64.0.0/10",
             "blackhole": True,
         },
-        told=told_route,
+        read_back=read_route,
     ),
 )
 
 
-def told_group(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    """Return a security group with its rules, in an order that does not depend on their making."""
-    found = described(aws, nouns.SECURITY_GROUP, ident)
-    sides = ("IpPermissions", "IpPermissionsEgress")
-    return [found, [sorted(map(str, found[side])) for side in sides]]
+def read_group(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    """Return a security group with its rules, sorted."""
+    group = described(aws, ec2.SECURITY_GROUP, ident)
+    directions = ("IpPermissions", "IpPermissionsEgress")
+    return [group, [sorted(map(str, group[direction])) for direction in directions]]
 
 
-def told_rule(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    """Return the rules of the group that a rule is of, and its own tags."""
-    rules = [{"Name": "group-id", "Values": [inputs["securityGroupId"]]}]
-    found = aws.call("ec2", "describe_security_group_rules", Filters=rules)["SecurityGroupRules"]
-    return [{key: value for key, value in rule.items() if key != "SecurityGroupRuleId"} for rule in found]
+def read_rule(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    """Return all rules of the group of a rule, with their tags."""
+    filters = [{"Name": "group-id", "Values": [inputs["securityGroupId"]]}]
+    rules = aws.call("ec2", "describe_security_group_rules", Filters=filters)["SecurityGroupRules"]
+    return [{key: value for key, value in rule.items() if key != "SecurityGroupRuleId"} for rule in rules]
 
 
 def ssh_from(block: str) -> dict[str, Any]:
-    """Return a rule block that lets SSH in from a block of addresses."""
+    """Return a rule block that allows SSH from a CIDR block."""
     return {"protocol": "tcp", "fromPort": 22, "toPort": 22, "cidrBlocks": [block], "description": "ssh"}
 
 
 RULES = (
-    Specimen(
+    KindFixture(
         "aws:ec2/securityGroup:SecurityGroup",
         inputs=lambda world: {
             "name": "gates",
@@ -244,19 +244,19 @@ RULES = (
                 {"protocol": "udp", "fromPort": 53, "toPort": 53, "securityGroups": [world.group]},
             ],
         },
-        told=told_group,
+        read_back=read_group,
         changes={"ingress": [ssh_from("192.168.44.0/22")], "egress": []},
-        silent=frozenset({"egress", "ingress", "revokeRulesOnDelete"}),
+        not_returned=frozenset({"egress", "ingress", "revokeRulesOnDelete"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup",
         inputs=lambda world: {"vpcId": world.vpc},
-        told=told_group,
+        read_back=read_group,
         changes={"ingress": [ssh_from("10.0.0.0/8")], "egress": [ssh_from("10.0.0.0/8")]},
-        silent=frozenset({"revokeRulesOnDelete"}),
+        not_returned=frozenset({"revokeRulesOnDelete"}),
         adopted=True,
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2/securityGroupRule:SecurityGroupRule",
         inputs=lambda world: {
             "type": "ingress",
@@ -267,13 +267,13 @@ RULES = (
             "cidrBlocks": ["10.20.0.0/16", "10.30.0.0/16"],
             "description": "nfs",
         },
-        told=told_rule,
+        read_back=read_rule,
         changes={"description": "storage"},
-        silent=frozenset({"type"}),
+        not_returned=frozenset({"type"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2/securityGroupRule:SecurityGroupRule",
-        form="from another group",
+        variant="from another group",
         inputs=lambda world: {
             "type": "egress",
             "securityGroupId": world.group,
@@ -282,10 +282,10 @@ RULES = (
             "toPort": 0,
             "sourceSecurityGroupId": world.other_group,
         },
-        told=told_rule,
-        silent=frozenset({"fromPort", "toPort", "type"}),
+        read_back=read_rule,
+        not_returned=frozenset({"fromPort", "toPort", "type"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
         inputs=lambda world: {
             "securityGroupId": world.group,
@@ -295,7 +295,7 @@ RULES = (
             "cidrIpv4": "10.30.0.0/16",
             "description": "https",
         },
-        told=told_rule,
+        read_back=read_rule,
         changes={
             "description": "web",
             "toPort": 8443,
@@ -303,17 +303,19 @@ RULES = (
             "ipProtocol": "udp",
             "cidrIpv4": "10.31.0.0/16",
         },
-        silent=frozenset({"cidrIpv6", "prefixListId", "referencedSecurityGroupId"}),
+        not_returned=frozenset({"cidrIpv6", "prefixListId", "referencedSecurityGroupId"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
         inputs=lambda world: {
             "securityGroupId": world.group,
             "ipProtocol": "-1",
             "referencedSecurityGroupId": world.other_group,
         },
-        told=told_rule,
+        read_back=read_rule,
         changes=lambda world: {"referencedSecurityGroupId": world.group},
-        silent=frozenset({"cidrIpv4", "cidrIpv6", "description", "fromPort", "ipProtocol", "prefixListId", "toPort"}),
+        not_returned=frozenset(
+            {"cidrIpv4", "cidrIpv6", "description", "fromPort", "ipProtocol", "prefixListId", "toPort"}
+        ),
     ),
 )

@@ -1,13 +1,13 @@
-"""Specimens of machines: templates of them, groups of them, single ones, and where they stand."""
+"""Fixtures of launch templates, Auto Scaling groups, instances, volumes and placement groups."""
 
 from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from bedplate.rehearsal.kinds import ec2 as nouns
+from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.simulation import Aws
 from tests.testlab.kinds import world as services
-from tests.testlab.kinds.world import IMAGE, Specimen, World, fresh
+from tests.testlab.kinds.world import IMAGE, KindFixture, World, fresh
 from tests.testlab.rehearsal.live import asked, by, faked, listed, settled
 
 
@@ -18,10 +18,10 @@ def _script(word: str) -> str:
 def _template(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
     call = {"LaunchTemplateId": ident, "Versions": ["$Latest"]}
     latest = aws.call("ec2", "describe_launch_template_versions", **call)["LaunchTemplateVersions"]
-    # The number of a version is no answer to an input.
-    told = [{key: value for key, value in one.items() if key != "VersionNumber"} for one in latest]
+    # The version number does not depend on an input.
+    versions = [{key: value for key, value in version.items() if key != "VersionNumber"} for version in latest]
     tags = aws.call("ec2", "describe_tags", Filters=[{"Name": "resource-id", "Values": [ident]}])["Tags"]
-    return settled([told, tags, aws.call("ec2", "describe_launch_templates", LaunchTemplateIds=[ident])])
+    return settled([versions, tags, aws.call("ec2", "describe_launch_templates", LaunchTemplateIds=[ident])])
 
 
 def _interfaces(world: World) -> list[dict[str, Any]]:
@@ -74,11 +74,11 @@ def _template_changes(world: World) -> dict[str, Any]:
 
 
 def _group(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    found = aws.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[ident])
-    (group,) = found["AutoScalingGroups"]
+    response = aws.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[ident])
+    (group,) = response["AutoScalingGroups"]
     hooks = aws.call("autoscaling", "describe_lifecycle_hooks", AutoScalingGroupName=ident)["LifecycleHooks"]
     pool = aws.call("autoscaling", "describe_warm_pool", AutoScalingGroupName=ident).get("WarmPoolConfiguration")
-    machines = [one["InstanceType"] for one in group.pop("Instances")]
+    machines = [instance["InstanceType"] for instance in group.pop("Instances")]
     return settled([group, machines, hooks, pool, group.get("VPCZoneIdentifier", "").split(",")])
 
 
@@ -115,8 +115,8 @@ def _scaled_changes(world: World) -> dict[str, Any]:
     }
 
 
-# What moto keeps nothing of once a group is there, and what the provider keeps to itself.
-_FORGOTTEN = frozenset(
+# Inputs that moto does not store, and inputs that only the provider uses.
+_NOT_RETURNED = frozenset(
     {
         "availabilityZoneDistribution",
         "capacityRebalance",
@@ -149,26 +149,28 @@ _PROVIDERS_OWN = frozenset(
 
 def _mixed(world: World, *types: str) -> dict[str, Any]:
     spec = {"launchTemplateId": services.template(world), "version": "1"}
-    spread = {"onDemandPercentageAboveBaseCapacity": 0, "spotAllocationStrategy": "price-capacity-optimized"}
+    distribution = {"onDemandPercentageAboveBaseCapacity": 0, "spotAllocationStrategy": "price-capacity-optimized"}
     return {
-        "instancesDistribution": spread,
+        "instancesDistribution": distribution,
         "launchTemplate": {
             "launchTemplateSpecification": spec,
-            "overrides": [{"instanceType": one} for one in types],
+            "overrides": [{"instanceType": name} for name in types],
         },
     }
 
 
 def _machine(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    (found,) = aws.call("ec2", "describe_instances", InstanceIds=[ident])["Reservations"][0]["Instances"]
+    (instance,) = aws.call("ec2", "describe_instances", InstanceIds=[ident])["Reservations"][0]["Instances"]
     names = ("userData", "disableApiTermination", "disableApiStop")
-    told = [aws.call("ec2", "describe_instance_attribute", InstanceId=ident, Attribute=name) for name in names]
+    attributes = [aws.call("ec2", "describe_instance_attribute", InstanceId=ident, Attribute=name) for name in names]
     volumes = aws.call("ec2", "describe_volumes", Filters=[{"Name": "attachment.instance-id", "Values": [ident]}])
-    return settled([found, told, volumes, str((found.get("IamInstanceProfile") or {}).get("Arn")).rpartition("/")[2]])
+    return settled(
+        [instance, attributes, volumes, str((instance.get("IamInstanceProfile") or {}).get("Arn")).rpartition("/")[2]]
+    )
 
 
 MACHINES = (
-    Specimen(
+    KindFixture(
         "aws:ec2/launchTemplate:LaunchTemplate",
         inputs=lambda world: {
             "name": fresh("template"),
@@ -181,28 +183,28 @@ MACHINES = (
             "tagSpecifications": [{"resourceType": "instance", "tags": {"Name": "machine"}}],
         },
         changes=_template_changes,
-        told=_template,
+        read_back=_template,
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2/launchTemplate:LaunchTemplate",
-        form="with EFA",
+        variant="with EFA",
         inputs=lambda world: {
             "name": fresh("template"),
             "instanceType": "m7i.metal-48xl",
             "networkInterfaces": _interfaces(world),
         },
-        told=_template,
+        read_back=_template,
     ),
-    Specimen(
+    KindFixture(
         "aws:autoscaling/group:Group",
         inputs=_scaled,
         changes=_scaled_changes,
-        told=_group,
-        silent=_PROVIDERS_OWN | {"tags"},
+        read_back=_group,
+        not_returned=_PROVIDERS_OWN | {"tags"},
     ),
-    Specimen(
+    KindFixture(
         "aws:autoscaling/group:Group",
-        form="mixed",
+        variant="mixed",
         inputs=lambda world: {
             "name": fresh("pool"),
             "minSize": 0,
@@ -212,12 +214,12 @@ MACHINES = (
             "tags": [{"key": "Name", "value": "pooled", "propagateAtLaunch": True}],
         },
         changes=lambda world: {"mixedInstancesPolicy": _mixed(world, "m7i.large", "c7i.large")},
-        told=_group,
-        silent=_FORGOTTEN | {"tags"},
+        read_back=_group,
+        not_returned=_NOT_RETURNED | {"tags"},
     ),
-    Specimen(
+    KindFixture(
         "aws:autoscaling/group:Group",
-        form="in the default network",
+        variant="in the default network",
         inputs=lambda world: {
             "name": fresh("pool"),
             "minSize": 0,
@@ -226,10 +228,10 @@ MACHINES = (
             "availabilityZones": [f"{world.aws.region}a"],
         },
         changes=lambda world: {"availabilityZones": [f"{world.aws.region}a", f"{world.aws.region}b"]},
-        told=_group,
-        silent=frozenset({"tags"}),
+        read_back=_group,
+        not_returned=frozenset({"tags"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:autoscaling/lifecycleHook:LifecycleHook",
         inputs=lambda world: {
             "name": "hold",
@@ -241,15 +243,15 @@ MACHINES = (
             "heartbeatTimeout": 60,
             "lifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
         },
-        told=asked(
+        read_back=asked(
             "autoscaling",
             "describe_lifecycle_hooks",
             AutoScalingGroupName=lambda _ident, inputs: inputs["autoscalingGroupName"],
             LifecycleHookNames=listed,
         ),
-        silent=frozenset({"notificationMetadata", "notificationTargetArn", "roleArn"}),
+        not_returned=frozenset({"notificationMetadata", "notificationTargetArn", "roleArn"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:autoscaling/schedule:Schedule",
         inputs=lambda world: {
             "scheduledActionName": "night",
@@ -264,15 +266,15 @@ MACHINES = (
             "recurrence": "0 23 * * MON-FRI",
             "timeZone": "Europe/Stockholm",
         },
-        told=asked(
+        read_back=asked(
             "autoscaling",
             "describe_scheduled_actions",
             AutoScalingGroupName=lambda _ident, inputs: inputs["autoscalingGroupName"],
             ScheduledActionNames=listed,
         ),
-        silent=frozenset({"endTime", "startTime"}),
+        not_returned=frozenset({"endTime", "startTime"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2/instance:Instance",
         inputs=lambda world: {
             "ami": services.image(world),
@@ -295,10 +297,12 @@ MACHINES = (
             "disableApiStop": True,
             "disableApiTermination": True,
         },
-        told=_machine,
-        silent=frozenset({"forceDestroy", "getPasswordData", "monitoring", "userData", "userDataReplaceOnChange"}),
+        read_back=_machine,
+        not_returned=frozenset(
+            {"forceDestroy", "getPasswordData", "monitoring", "userData", "userDataReplaceOnChange"}
+        ),
     ),
-    Specimen(
+    KindFixture(
         "aws:ebs/volume:Volume",
         inputs=lambda world: {
             "availabilityZone": f"{world.aws.region}a",
@@ -307,12 +311,12 @@ MACHINES = (
             "type": "gp3",
         },
         changes={"size": 34, "iops": 4500, "throughput": 260, "type": "io1"},
-        told=by(nouns.VOLUME),
-        silent=frozenset({"finalSnapshot"}),
+        read_back=by(ec2.VOLUME),
+        not_returned=frozenset({"finalSnapshot"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:ec2/placementGroup:PlacementGroup",
         inputs=lambda _world: {"name": fresh("near"), "strategy": "partition", "partitionCount": 3},
-        told=faked,
+        read_back=faked,
     ),
 )

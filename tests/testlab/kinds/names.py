@@ -1,4 +1,4 @@
-"""Specimens of names, logs, alarms and budgets."""
+"""Fixtures of Route 53, its resolver, CloudWatch, SNS and budgets."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,14 +7,14 @@ from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.kinds.resolver import SERVICE
 from bedplate.rehearsal.simulation import Aws
 from tests.testlab.kinds import world as services
-from tests.testlab.kinds.world import Specimen, World, fresh
+from tests.testlab.kinds.world import KindFixture, World, fresh
 from tests.testlab.rehearsal.live import Told, asked, every, listed, own, settled
 
 
 def _record(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
     call = {"HostedZoneId": inputs["zoneId"]}
-    found = aws.call("route53", "list_resource_record_sets", **call)["ResourceRecordSets"]
-    return settled([one for one in found if one["Name"].startswith(inputs["name"])])
+    records = aws.call("route53", "list_resource_record_sets", **call)["ResourceRecordSets"]
+    return settled([record for record in records if record["Name"].startswith(inputs["name"])])
 
 
 def _home(ident: str, inputs: Mapping[str, Any]) -> object:
@@ -22,14 +22,14 @@ def _home(ident: str, inputs: Mapping[str, Any]) -> object:
 
 
 def _arn(service: str, resource: str) -> Told:
-    """Return what tells of the tags of a resource by its ARN."""
+    """Return a function that reads the tags of a resource by ARN."""
 
-    def tell(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    def read(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
         arn = aws.arn(service, f"{resource}:{ident}")
         name = "ResourceARN" if service == "cloudwatch" else "resourceArn"
         return settled(aws.call(service, "list_tags_for_resource", **{name: arn}))
 
-    return tell
+    return read
 
 
 def _budget(operation: str) -> Told:
@@ -60,14 +60,14 @@ _NOTICE = {
 }
 
 NAMES = (
-    Specimen(
+    KindFixture(
         "aws:route53/zone:Zone",
         inputs=lambda world: {"name": f"{fresh('lab')}.internal", "vpcs": [{"vpcId": world.vpc}]},
         changes=lambda world: {
             "comment": "names of the lab",
             "vpcs": [{"vpcId": world.vpc}, {"vpcId": world.far_vpc}],
         },
-        told=every(
+        read_back=every(
             asked("route53", "get_hosted_zone", Id=own),
             asked(
                 "route53",
@@ -79,15 +79,15 @@ NAMES = (
                 :-1
             ],
         ),
-        silent=frozenset({"forceDestroy"}),
+        not_returned=frozenset({"forceDestroy"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:route53/zoneAssociation:ZoneAssociation",
         inputs=lambda world: {"zoneId": services.zone(world), "vpcId": world.far_vpc},
-        told=asked("route53", "get_hosted_zone", Id=_home),
-        silent=frozenset({"zoneId"}),
+        read_back=asked("route53", "get_hosted_zone", Id=_home),
+        not_returned=frozenset({"zoneId"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:route53/record:Record",
         inputs=lambda world: {
             "zoneId": services.zone(world),
@@ -97,12 +97,12 @@ NAMES = (
             "records": ["10.20.0.5"],
         },
         changes={"records": ["10.20.0.6", "10.20.0.7"], "ttl": 300, "type": "TXT"},
-        told=lambda aws, ident, inputs: [_record(aws, ident, inputs), "gate"],
-        silent=frozenset({"allowOverwrite", "zoneId"}),
+        read_back=lambda aws, ident, inputs: [_record(aws, ident, inputs), "gate"],
+        not_returned=frozenset({"allowOverwrite", "zoneId"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:route53/record:Record",
-        form="routed",
+        variant="routed",
         inputs=lambda world: {
             "zoneId": services.zone(world),
             "name": "door",
@@ -121,12 +121,12 @@ NAMES = (
             "geolocationRoutingPolicies": [{"country": "SE"}],
             "multivalueAnswerRoutingPolicy": True,
         },
-        told=lambda aws, ident, inputs: [_record(aws, ident, inputs), "door"],
-        silent=frozenset({"allowOverwrite", "zoneId"}),
+        read_back=lambda aws, ident, inputs: [_record(aws, ident, inputs), "door"],
+        not_returned=frozenset({"allowOverwrite", "zoneId"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:route53/record:Record",
-        form="of an alias",
+        variant="of an alias",
         inputs=lambda world: {
             "zoneId": services.zone(world),
             "name": "alias",
@@ -134,20 +134,20 @@ NAMES = (
             "aliases": [{"name": "a.example.com", "zoneId": "Z1", "evaluateTargetHealth": True}],
         },
         changes={"aliases": [{"name": "b.example.com", "zoneId": "Z2", "evaluateTargetHealth": False}]},
-        told=lambda aws, ident, inputs: [_record(aws, ident, inputs), "alias"],
-        silent=frozenset({"allowOverwrite", "zoneId"}),
+        read_back=lambda aws, ident, inputs: [_record(aws, ident, inputs), "alias"],
+        not_returned=frozenset({"allowOverwrite", "zoneId"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:cloudwatch/logGroup:LogGroup",
         inputs=lambda world: {"name": fresh("/lab/nodes"), "kmsKeyId": services.key(world)},
         changes={"retentionInDays": 30},
-        told=every(
+        read_back=every(
             asked("logs", "describe_log_groups", logGroupNamePrefix=own),
             _arn("logs", "log-group"),
         ),
-        silent=frozenset({"kmsKeyId", "skipDestroy"}),
+        not_returned=frozenset({"kmsKeyId", "skipDestroy"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:sns/topic:Topic",
         inputs=lambda _world: {"name": fresh("alerts"), "displayName": "Alerts"},
         changes=lambda world: {
@@ -156,25 +156,25 @@ NAMES = (
             "policy": services.open_policy("sns:Publish"),
             "deliveryPolicy": "{}",
         },
-        told=every(
+        read_back=every(
             asked("sns", "get_topic_attributes", TopicArn=own),
             asked("sns", "list_tags_for_resource", ResourceArn=own),
             lambda _aws, ident, _inputs: ident.rpartition(":")[2],
         ),
-        silent=frozenset({"signatureVersion", "tracingConfig"}),
+        not_returned=frozenset({"signatureVersion", "tracingConfig"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:sns/topic:Topic",
-        form="in order",
+        variant="in order",
         inputs=lambda _world: {"name": f"{fresh('events')}.fifo", "fifoTopic": True},
         changes={"contentBasedDeduplication": True},
-        told=every(
+        read_back=every(
             asked("sns", "get_topic_attributes", TopicArn=own),
             asked("sns", "list_tags_for_resource", ResourceArn=own),
             lambda _aws, ident, _inputs: ident.rpartition(":")[2],
         ),
     ),
-    Specimen(
+    KindFixture(
         "aws:sns/topicSubscription:TopicSubscription",
         inputs=lambda world: {
             "topic": world.made("create_topic", "TopicArn", "sns", Name=fresh("news")),
@@ -189,10 +189,10 @@ NAMES = (
             "redrivePolicy": '{"deadLetterTargetArn": "arn:aws:sqs:us-west-2:111122223333:dead"}',
             "subscriptionRoleArn": "arn:aws:iam::111122223333:role/firehose",
         },
-        told=asked("sns", "get_subscription_attributes", SubscriptionArn=own),
-        silent=frozenset({"confirmationTimeoutInMinutes", "endpointAutoConfirms"}),
+        read_back=asked("sns", "get_subscription_attributes", SubscriptionArn=own),
+        not_returned=frozenset({"confirmationTimeoutInMinutes", "endpointAutoConfirms"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:cloudwatch/metricAlarm:MetricAlarm",
         inputs=lambda _world: {"name": fresh("busy"), **_ALARM},
         changes={
@@ -214,13 +214,13 @@ NAMES = (
             "treatMissingData": "breaching",
             "unit": "Percent",
         },
-        told=every(
+        read_back=every(
             asked("cloudwatch", "describe_alarms", AlarmNames=listed),
             _arn("cloudwatch", "alarm"),
         ),
-        silent=frozenset({"extendedStatistic", "metricQueries", "thresholdMetricId"}),
+        not_returned=frozenset({"extendedStatistic", "metricQueries", "thresholdMetricId"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:budgets/budget:Budget",
         inputs=lambda _world: {
             "name": fresh("month"),
@@ -238,8 +238,8 @@ NAMES = (
             "notifications": [_NOTICE],
             "budgetType": "USAGE",
         },
-        told=every(_budget("describe_budget"), _budget("describe_notifications_for_budget")),
-        silent=frozenset({"tags", "timePeriodEnd", "timePeriodStart"}),
+        read_back=every(_budget("describe_budget"), _budget("describe_notifications_for_budget")),
+        not_returned=frozenset({"tags", "timePeriodEnd", "timePeriodStart"}),
     ),
 )
 
@@ -249,7 +249,7 @@ RULE = "aws:route53/resolverRule:ResolverRule"
 
 
 def endpoint(world: World) -> dict[str, Any]:
-    """Return the inputs of an endpoint in two zones: one address fixed, one left to AWS."""
+    """Return the inputs of an endpoint in two zones, with one fixed address."""
     return {
         "direction": "OUTBOUND",
         "name": "sites",
@@ -258,19 +258,19 @@ def endpoint(world: World) -> dict[str, Any]:
     }
 
 
-def made_endpoint(world: World, **given: object) -> str:
-    """Make an endpoint with addresses of AWS's choice, which leads out unless it is told otherwise."""
+def made_endpoint(world: World, **changes: object) -> str:
+    """Make an endpoint without fixed addresses, outbound by default; return its id."""
     addresses = [{"subnetId": world.subnet}, {"subnetId": world.other_subnet}]
-    return KINDS[ENDPOINT].create(world.aws, {**endpoint(world), "ipAddresses": addresses, **given})
+    return KINDS[ENDPOINT].create(world.aws, {**endpoint(world), "ipAddresses": addresses, **changes})
 
 
 def made_rule(world: World, domain: str) -> str:
-    """Make a rule that passes the names of a domain on."""
+    """Make a rule that forwards a domain; return its id."""
     return KINDS[RULE].create(world.aws, {**rule(world), "domainName": domain})
 
 
 def rule(world: World) -> dict[str, Any]:
-    """Return the inputs of a rule that forwards a site's names."""
+    """Return the inputs of a rule that forwards the domain of a site."""
     return {
         "domainName": "basement.lab",
         "name": "basement",
@@ -280,54 +280,54 @@ def rule(world: World) -> dict[str, Any]:
     }
 
 
-def told(operation: str, parameter: str, part: str, noun: str = "") -> Told:
-    """Return what tells of a resource by a call of the resolver; `noun` is what its ARN calls it, where it has tags."""
+def read_by_call(operation: str, parameter: str, key: str, resource_type: str = "") -> Told:
+    """Return a function that reads a resolver resource and, with `resource_type` for its ARN, its tags."""
 
-    def tell(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-        found = aws.call(SERVICE, operation, **{parameter: ident})[part]
-        arn = aws.arn(SERVICE, f"{noun}/{ident}")
-        tags = aws.call(SERVICE, "list_tags_for_resource", ResourceArn=arn)["Tags"] if noun else []
-        return [{key: value for key, value in found.items() if not key.endswith("Time")}, tags]
+    def read(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+        response = aws.call(SERVICE, operation, **{parameter: ident})[key]
+        arn = aws.arn(SERVICE, f"{resource_type}/{ident}")
+        tags = aws.call(SERVICE, "list_tags_for_resource", ResourceArn=arn)["Tags"] if resource_type else []
+        return [{key: value for key, value in response.items() if not key.endswith("Time")}, tags]
 
-    return tell
+    return read
 
 
-def told_endpoint(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    """Return what is said of an endpoint and of its addresses."""
-    listed = aws.call(SERVICE, "list_resolver_endpoint_ip_addresses", ResolverEndpointId=ident)["IpAddresses"]
-    own = told("get_resolver_endpoint", "ResolverEndpointId", "ResolverEndpoint", "resolver-endpoint")
-    return [own(aws, ident, inputs), [[each["SubnetId"], each["Ip"]] for each in listed]]
+def read_endpoint(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    """Return the description of an endpoint and its addresses."""
+    addresses = aws.call(SERVICE, "list_resolver_endpoint_ip_addresses", ResolverEndpointId=ident)["IpAddresses"]
+    read = read_by_call("get_resolver_endpoint", "ResolverEndpointId", "ResolverEndpoint", "resolver-endpoint")
+    return [read(aws, ident, inputs), [[address["SubnetId"], address["Ip"]] for address in addresses]]
 
 
 RESOLVER = (
-    Specimen(
+    KindFixture(
         ENDPOINT,
         inputs=endpoint,
-        told=lambda aws, ident, inputs: [told_endpoint(aws, ident, inputs), *inputs["securityGroupIds"]],
+        read_back=lambda aws, ident, inputs: [read_endpoint(aws, ident, inputs), *inputs["securityGroupIds"]],
         changes=lambda world: {
             "name": "offices",
             "ipAddresses": [{"subnetId": world.subnet, "ip": "10.20.0.55"}, {"subnetId": world.other_subnet}],
         },
-        silent=frozenset({"protocols", "resolverEndpointType"}),
+        not_returned=frozenset({"protocols", "resolverEndpointType"}),
     ),
-    Specimen(
+    KindFixture(
         RULE,
         inputs=rule,
-        told=told("get_resolver_rule", "ResolverRuleId", "ResolverRule", "resolver-rule"),
+        read_back=read_by_call("get_resolver_rule", "ResolverRuleId", "ResolverRule", "resolver-rule"),
         changes=lambda world: {
             "name": "office",
             "resolverEndpointId": made_endpoint(world),
             "targetIps": [{"ip": "192.168.44.2"}],
         },
-        silent=frozenset({"domainName"}),
+        not_returned=frozenset({"domainName"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:route53/resolverRuleAssociation:ResolverRuleAssociation",
         inputs=lambda world: {
             "name": "here",
             "resolverRuleId": made_rule(world, "basement.lab"),
             "vpcId": world.vpc,
         },
-        told=told("get_resolver_rule_association", "ResolverRuleAssociationId", "ResolverRuleAssociation"),
+        read_back=read_by_call("get_resolver_rule_association", "ResolverRuleAssociationId", "ResolverRuleAssociation"),
     ),
 )

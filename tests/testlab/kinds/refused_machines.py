@@ -1,4 +1,4 @@
-"""What AWS refuses of settings of machines and their storage and moto lets pass: a specimen with one fault a row."""
+"""Machines and storage that AWS refuses and moto accepts: one invalid change of a fixture in each row."""
 
 from base64 import b64encode
 from collections.abc import Callable
@@ -10,16 +10,16 @@ from tests.testlab.kinds.world import World
 _TEMPLATE, _GROUP = "aws:ec2/launchTemplate:LaunchTemplate", "aws:autoscaling/group:Group"
 _FILES, _TARGET = "aws:efs/fileSystem:FileSystem", "aws:efs/mountTarget:MountTarget"
 _RULES = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
-_SEALS = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
+_ENCRYPTION = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
 _KEY, _PARAMETER = "aws:kms/key:Key", "aws:ssm/parameter:Parameter"
 _VOLUME = "aws:ebs/volume:Volume"
 _HOOK, _SCHEDULE = "aws:autoscaling/lifecycleHook:LifecycleHook", "aws:autoscaling/schedule:Schedule"
 _OVERRIDES = "mixedInstancesPolicy.launchTemplate.overrides"
-_NEEDS, _SPREAD = f"{_OVERRIDES}.instanceRequirements", "mixedInstancesPolicy.instancesDistribution"
-_SOUND_NEEDS = {"vcpuCount": {"min": 2, "max": 8}, "memoryMib": {"min": 4096}}
+_REQUIREMENTS, _DISTRIBUTION = f"{_OVERRIDES}.instanceRequirements", "mixedInstancesPolicy.instancesDistribution"
+_VALID_REQUIREMENTS = {"vcpuCount": {"min": 2, "max": 8}, "memoryMib": {"min": 4096}}
 _LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
 _DISKS, _CARDS = "blockDeviceMappings.ebs", "networkInterfaces"
-_GHOST_KEY = "arn:aws:kms:us-west-2:111122223333:key/11111111-2222-3333-4444-555555555555"
+_UNKNOWN_KEY = "arn:aws:kms:us-west-2:111122223333:key/11111111-2222-3333-4444-555555555555"
 
 
 def _mixed(*overrides: dict[str, Any], **distribution: object) -> dict[str, Any]:
@@ -27,8 +27,8 @@ def _mixed(*overrides: dict[str, Any], **distribution: object) -> dict[str, Any]
     return {"launchTemplate": None, "mixedInstancesPolicy": policy}
 
 
-def _needs(**spoiled: object) -> dict[str, Any]:
-    return _mixed({"instanceRequirements": {**_SOUND_NEEDS, **spoiled}})
+def _with_requirements(**changes: object) -> dict[str, Any]:
+    return _mixed({"instanceRequirements": {**_VALID_REQUIREMENTS, **changes}})
 
 
 def _refreshed(**preferences: object) -> dict[str, Any]:
@@ -40,8 +40,8 @@ def _hooks(*names: str, seconds: int = 60) -> dict[str, Any]:
     return {"initialLifecycleHooks": hooks}
 
 
-def _crowded(world: World) -> dict[str, Any]:
-    """Return a group that has as many hooks as it may."""
+def _full_group(world: World) -> dict[str, Any]:
+    """Return a group with the maximum number of hooks."""
     group = services.scaling_group(world)
     for number in range(50):
         call = {"LifecycleHookName": f"hook-{number}", "LifecycleTransition": _LAUNCHING}
@@ -49,7 +49,7 @@ def _crowded(world: World) -> dict[str, Any]:
     return {"autoscalingGroupName": group}
 
 
-def _weighed(name: str, weight: str) -> dict[str, str]:
+def _weighted(name: str, weight: str) -> dict[str, str]:
     return {"instanceType": name, "weightedCapacity": weight}
 
 
@@ -69,7 +69,7 @@ def _rule(**actions: object) -> dict[str, Any]:
     return {"rules": [{"id": "a", "status": "Enabled", "filter": {"prefix": ""}, **actions}]}
 
 
-def _sealed(algorithm: str, **more: str) -> dict[str, Any]:
+def _encrypted(algorithm: str, **more: str) -> dict[str, Any]:
     return {"rules": [{"applyServerSideEncryptionByDefault": {"sseAlgorithm": algorithm, **more}}]}
 
 
@@ -77,21 +77,21 @@ def _reserved(**target: str) -> dict[str, Any]:
     return {"capacityReservationSpecification": {"capacityReservationTarget": target}}
 
 
-def _placed(paid: dict[str, Any]) -> dict[str, Any]:
-    return {"placement": {"groupName": "near"}, **paid}
+def _placed(purchase: dict[str, Any]) -> dict[str, Any]:
+    return {"placement": {"groupName": "near"}, **purchase}
 
 
-def _bought_twice(world: World) -> dict[str, Any]:
+def _two_markets(world: World) -> dict[str, Any]:
     data = {"InstanceType": "m7i.large", "ImageId": services.IMAGE, "InstanceMarketOptions": {"MarketType": "spot"}}
     path, name = "LaunchTemplate.LaunchTemplateId", services.fresh("template")
-    made = world.made("create_launch_template", path, LaunchTemplateName=name, LaunchTemplateData=data)
-    spec = {"launchTemplateSpecification": {"launchTemplateId": made}}
+    template = world.made("create_launch_template", path, LaunchTemplateName=name, LaunchTemplateData=data)
+    spec = {"launchTemplateSpecification": {"launchTemplateId": template}}
     return {"launchTemplate": None, "mixedInstancesPolicy": {"launchTemplate": spec}}
 
 
 def _chosen_by_size(world: World) -> dict[str, Any]:
     spec = {"launchTemplateId": services.template(world)}
-    chosen = [{"instanceRequirements": _SOUND_NEEDS}]
+    chosen = [{"instanceRequirements": _VALID_REQUIREMENTS}]
     policy = {"launchTemplate": {"launchTemplateSpecification": spec, "overrides": chosen}}
     return {"launchTemplate": None, "mixedInstancesPolicy": policy}
 
@@ -100,13 +100,13 @@ def _far_group(world: World) -> str:
     return world.made("create_security_group", "GroupId", GroupName="far", Description="far", VpcId=world.far_vpc)
 
 
-# Token, inputs in the place of the specimen's, the input that is complained about.
-COMPLAINTS: tuple[tuple[str, dict[str, Any], str], ...] = (
+# Type, invalid inputs that replace valid ones, and the input that the error names.
+MACHINE_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (_GROUP, {"waitForCapacityTimeout": "ten minutes"}, "waitForCapacityTimeout"),
     (_GROUP, {"healthCheckGracePeriod": -1}, "healthCheckGracePeriod"),
     (_GROUP, {"defaultCooldown": -1}, "defaultCooldown"),
-    (_GROUP, _mixed(_weighed("m7i.large", "1000")), f"{_OVERRIDES}.weightedCapacity"),
-    (_GROUP, _mixed(_weighed("m7i.large", "1"), {"instanceType": "m7i.xlarge"}), "mixedInstancesPolicy"),
+    (_GROUP, _mixed(_weighted("m7i.large", "1000")), f"{_OVERRIDES}.weightedCapacity"),
+    (_GROUP, _mixed(_weighted("m7i.large", "1"), {"instanceType": "m7i.xlarge"}), "mixedInstancesPolicy"),
     (_GROUP, _mixed({"instanceType": "m7i.large"}, {"instanceType": "m7i.large"}), "mixedInstancesPolicy"),
     (_GROUP, _mixed(*({"instanceType": f"m7i.{n}xlarge"} for n in range(41))), "mixedInstancesPolicy"),
     (_GROUP, _mixed(spotMaxPrice="cheap"), "mixedInstancesPolicy.instancesDistribution.spotMaxPrice"),
@@ -121,19 +121,23 @@ COMPLAINTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (_VOLUME, {"type": "st1", "iops": 4000}, "iops"),
     (_VOLUME, {"type": "io2"}, "iops"),
     (_VOLUME, {"type": "gp2", "throughput": 250}, "throughput"),
-    (_VOLUME, {"encrypted": False, "kmsKeyId": _GHOST_KEY}, "kmsKeyId"),
-    (_GROUP, _needs(vcpuCount={"max": 8}), f"{_NEEDS}.vcpuCount"),
-    (_GROUP, _needs(memoryMib=None), f"{_NEEDS}.memoryMib"),
-    (_GROUP, _needs(memoryMib={"min": 4096, "max": 2048}), f"{_NEEDS}.memoryMib"),
-    (_GROUP, _needs(bareMetal="never"), f"{_NEEDS}.bareMetal"),
-    (_GROUP, _needs(cpuManufacturers=["arm"]), f"{_NEEDS}.cpuManufacturers"),
-    (_GROUP, _needs(instanceGenerations=["next"]), f"{_NEEDS}.instanceGenerations"),
-    (_GROUP, _needs(allowedInstanceTypes=["m7i.*"], excludedInstanceTypes=["m6i.*"]), f"{_NEEDS}.allowedInstanceTypes"),
-    (_GROUP, _mixed({"instanceRequirements": _SOUND_NEEDS}, {"instanceType": "m7i.large"}), _OVERRIDES),
+    (_VOLUME, {"encrypted": False, "kmsKeyId": _UNKNOWN_KEY}, "kmsKeyId"),
+    (_GROUP, _with_requirements(vcpuCount={"max": 8}), f"{_REQUIREMENTS}.vcpuCount"),
+    (_GROUP, _with_requirements(memoryMib=None), f"{_REQUIREMENTS}.memoryMib"),
+    (_GROUP, _with_requirements(memoryMib={"min": 4096, "max": 2048}), f"{_REQUIREMENTS}.memoryMib"),
+    (_GROUP, _with_requirements(bareMetal="never"), f"{_REQUIREMENTS}.bareMetal"),
+    (_GROUP, _with_requirements(cpuManufacturers=["arm"]), f"{_REQUIREMENTS}.cpuManufacturers"),
+    (_GROUP, _with_requirements(instanceGenerations=["next"]), f"{_REQUIREMENTS}.instanceGenerations"),
     (
         _GROUP,
-        _mixed({"instanceRequirements": _SOUND_NEEDS}, onDemandAllocationStrategy="prioritized"),
-        f"{_SPREAD}.onDemandAllocationStrategy",
+        _with_requirements(allowedInstanceTypes=["m7i.*"], excludedInstanceTypes=["m6i.*"]),
+        f"{_REQUIREMENTS}.allowedInstanceTypes",
+    ),
+    (_GROUP, _mixed({"instanceRequirements": _VALID_REQUIREMENTS}, {"instanceType": "m7i.large"}), _OVERRIDES),
+    (
+        _GROUP,
+        _mixed({"instanceRequirements": _VALID_REQUIREMENTS}, onDemandAllocationStrategy="prioritized"),
+        f"{_DISTRIBUTION}.onDemandAllocationStrategy",
     ),
     (_GROUP, _refreshed(checkpointPercentages=[50, 10, 100]), "instanceRefresh.preferences.checkpointPercentages"),
     (_GROUP, _refreshed(checkpointPercentages=[0, 100]), "instanceRefresh.preferences.checkpointPercentages"),
@@ -171,7 +175,7 @@ COMPLAINTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (_TEMPLATE, _disk(volumeType="gp2", throughput=250), f"{_DISKS}.throughput"),
     (_TEMPLATE, _disk(volumeType="gp3", throughput=751), f"{_DISKS}.throughput"),
     (_TEMPLATE, _disk(volumeType="gp3", volumeSize=20, iops=10001), f"{_DISKS}.iops"),
-    (_TEMPLATE, _disk(kmsKeyId=_GHOST_KEY), f"{_DISKS}.kmsKeyId"),
+    (_TEMPLATE, _disk(kmsKeyId=_UNKNOWN_KEY), f"{_DISKS}.kmsKeyId"),
     (_TEMPLATE, _card(associatePublicIpAddress="never"), f"{_CARDS}.associatePublicIpAddress"),
     (_TEMPLATE, _card(interfaceType="fast"), f"{_CARDS}.interfaceType"),
     (_TEMPLATE, _cards({}, {}), _CARDS),
@@ -212,8 +216,8 @@ COMPLAINTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (_RULES, _rule(expiration={"days": 1, "date": "2030-01-01T00:00:00Z"}), "rules[0].expiration"),
     (_RULES, _rule(transitions=[{"days": 90, "storageClass": "COLD"}]), "rules[0].transitions.storageClass"),
     (_RULES, _rule(transitions=[{"days": 29, "storageClass": "STANDARD_IA"}]), "rules[0].transitions"),
-    (_SEALS, _sealed("AES"), "rules.applyServerSideEncryptionByDefault.sseAlgorithm"),
-    (_SEALS, _sealed("AES256", kmsMasterKeyId="k"), "rules.applyServerSideEncryptionByDefault.kmsMasterKeyId"),
+    (_ENCRYPTION, _encrypted("AES"), "rules.applyServerSideEncryptionByDefault.sseAlgorithm"),
+    (_ENCRYPTION, _encrypted("AES256", kmsMasterKeyId="k"), "rules.applyServerSideEncryptionByDefault.kmsMasterKeyId"),
     (
         "aws:s3/bucketVersioning:BucketVersioning",
         {"versioningConfiguration": {"status": "On"}},
@@ -235,14 +239,14 @@ COMPLAINTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("aws:route53/zone:Zone", {"name": "lab..internal"}, "name"),
     ("aws:route53/zone:Zone", {"name": f"{'a' * 64}.internal"}, "name"),
 )
-# Token, what spoils the specimen's inputs in a world, AWS's code.
-REFUSALS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ...] = (
-    ("volume of no zone", _VOLUME, lambda _world: {"availabilityZone": "us-west-2z"}, "InvalidZone.NotFound"),
-    ("volume of no key", _VOLUME, lambda _world: {"kmsKeyId": _GHOST_KEY}, "NotFoundException"),
-    ("two markets", _GROUP, _bought_twice, "ValidationError"),
-    ("requirements of a parameter's image", _GROUP, _chosen_by_size, "ValidationError"),
+# Id, type, changes that make the inputs invalid, and the error code of AWS.
+MACHINE_CALLS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ...] = (
+    ("volume in an unknown zone", _VOLUME, lambda _world: {"availabilityZone": "us-west-2z"}, "InvalidZone.NotFound"),
+    ("volume with an unknown key", _VOLUME, lambda _world: {"kmsKeyId": _UNKNOWN_KEY}, "NotFoundException"),
+    ("two markets", _GROUP, _two_markets, "ValidationError"),
+    ("requirements with an image parameter", _GROUP, _chosen_by_size, "ValidationError"),
     (
-        "matching a parameter's image",
+        "skipMatching with an image parameter",
         _GROUP,
         lambda world: {
             "launchTemplate": {"id": services.template(world)},
@@ -251,19 +255,19 @@ REFUSALS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ...] = 
         "ValidationError",
     ),
     (
-        "version of no form",
+        "invalid version",
         _GROUP,
         lambda world: {"launchTemplate": {"id": services.template(world), "version": "newest"}},
         "ValidationError",
     ),
-    ("hook after the fiftieth", _HOOK, _crowded, "LimitExceeded"),
+    ("51st hook", _HOOK, _full_group, "LimitExceeded"),
     ("start in the past", _SCHEDULE, lambda _: {"startTime": "2020-01-01T00:00:00Z"}, "ValidationError"),
     ("end in the past", _SCHEDULE, lambda _: {"endTime": "2020-01-01T00:00:00Z"}, "ValidationError"),
     (
-        "target with a foreign group",
+        "target with a group of another VPC",
         _TARGET,
         lambda world: {"securityGroups": [_far_group(world)]},
         "SecurityGroupNotFound",
     ),
-    ("zone elsewhere", _FILES, lambda _: {"availabilityZoneName": "us-east-1a"}, "UnsupportedAvailabilityZone"),
+    ("zone of another region", _FILES, lambda _: {"availabilityZoneName": "us-east-1a"}, "UnsupportedAvailabilityZone"),
 )

@@ -1,4 +1,4 @@
-"""What AWS refuses of networks and what stands in them and moto lets pass: a specimen with one fault a row."""
+"""Network resources that AWS refuses and moto accepts: one invalid change of a fixture in each row."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ DEFAULT_ROUTE = {"cidrBlock": "0.0.0.0/0"}
 
 
 def foreign_gateway(world: World) -> dict[str, Any]:
-    """Return a route to a gateway of another VPC."""
+    """Return a route to an internet gateway of another VPC."""
     ident = world.made("create_internet_gateway", "InternetGateway.InternetGatewayId")
     world.aws.call("ec2", "attach_internet_gateway", InternetGatewayId=ident, VpcId=world.far_vpc)
     return {"gatewayId": ident}
 
 
 def foreign_group(world: World) -> dict[str, Any]:
-    """Return a security group of another VPC as the source."""
+    """Return a security group of another VPC as source."""
     params = {"GroupName": "far", "Description": "far", "VpcId": world.far_vpc}
     return {"cidrIpv4": None, "referencedSecurityGroupId": world.made("create_security_group", "GroupId", **params)}
 
@@ -32,7 +32,7 @@ def crowded_zone(world: World) -> dict[str, Any]:
     return {"subnetIds": [world.subnet, world.made("create_subnet", "Subnet.SubnetId", **params)]}
 
 
-NOWHERE = {
+UNKNOWN_LOG_GROUP = {
     "cloudwatchLogOptions": {
         "logEnabled": True,
         "logGroupArn": "arn:aws:logs:us-west-2:111122223333:log-group:nowhere",
@@ -40,63 +40,63 @@ NOWHERE = {
 }
 
 
-def taken_block(world: World) -> dict[str, Any]:
-    """Return inputs of a second VPN connection with the tunnel block of a first."""
-    given = {**vpn(world), "tunnel1InsideCidr": "169.254.20.0/30"}
-    KINDS["aws:ec2/vpnConnection:VpnConnection"].create(world.aws, given)
-    return given
+def used_block(world: World) -> dict[str, Any]:
+    """Return the inputs of a VPN connection with the tunnel block of another."""
+    inputs = {**vpn(world), "tunnel1InsideCidr": "169.254.20.0/30"}
+    KINDS["aws:ec2/vpnConnection:VpnConnection"].create(world.aws, inputs)
+    return inputs
 
 
-def served_subnet(world: World) -> dict[str, Any]:
-    """Return a subnet that a route table serves already."""
+def associated_subnet(world: World) -> dict[str, Any]:
+    """Return a subnet that is associated with a route table."""
     world.aws.call("ec2", "associate_route_table", RouteTableId=world.other_table, SubnetId=world.subnet)
     return {"subnetId": world.subnet}
 
 
 def reserved_block(world: World) -> dict[str, Any]:
-    """Return a block that holds one which is reserved already."""
+    """Return a block that contains a reserved block."""
     call = {"SubnetId": world.subnet, "Cidr": "10.20.0.32/28", "ReservationType": "explicit"}
     world.aws.call("ec2", "create_subnet_cidr_reservation", **call)
     return {"cidrBlock": "10.20.0.32/27"}
 
 
 def used_address(world: World) -> dict[str, Any]:
-    """Return an address that an interface has."""
+    """Return an address that is associated with an interface."""
     world.aws.call("ec2", "associate_address", AllocationId=world.address, NetworkInterfaceId=world.interface)
     return {"allocationId": world.address}
 
 
 def far_group(world: World) -> str:
     """Return a security group of another VPC."""
-    given = {"GroupName": "far", "Description": "far", "VpcId": world.far_vpc}
-    return world.made("create_security_group", "GroupId", **given)
+    inputs = {"GroupName": "far", "Description": "far", "VpcId": world.far_vpc}
+    return world.made("create_security_group", "GroupId", **inputs)
 
 
 def two_addresses(world: World, address: str) -> dict[str, Any]:
-    """Return a fixed address and another."""
+    """Return one fixed and one free address."""
     return {"ipAddresses": [{"subnetId": world.subnet, "ip": address}, {"subnetId": world.other_subnet}]}
 
 
 def taken_address(world: World) -> dict[str, Any]:
-    """Return the address of an interface, and another."""
+    """Return a used and a free address."""
     world.aws.call("ec2", "create_network_interface", SubnetId=world.subnet, PrivateIpAddress="10.20.0.77")
     return two_addresses(world, "10.20.0.77")
 
 
 def inbound_endpoint(world: World) -> dict[str, Any]:
-    """Return an endpoint that leads in."""
+    """Return an inbound endpoint."""
     return {"resolverEndpointId": made_endpoint(world, direction="INBOUND")}
 
 
 def forwarded_already(world: World) -> dict[str, Any]:
-    """Return a rule for a domain that the VPC has a rule for."""
+    """Return a second rule for a domain in a VPC."""
     associate = KINDS["aws:route53/resolverRuleAssociation:ResolverRuleAssociation"].create
     associate(world.aws, {"resolverRuleId": made_rule(world, "office.lab"), "vpcId": world.vpc})
     return {"resolverRuleId": made_rule(world, "office.lab")}
 
 
-# Kind, what spoils the specimen's inputs, and AWS's code.
-DEFECTS: tuple[tuple[str, Given, str], ...] = (
+# Kind, changes that make the inputs invalid, and the error code of AWS.
+NETWORK_CALLS: tuple[tuple[str, Given, str], ...] = (
     ("Subnet", {"vpcId": "vpc-0"}, "InvalidVpcID.NotFound"),
     ("Subnet", {"availabilityZone": "us-east-1a"}, "InvalidParameterValue"),
     ("Subnet", {"cidrBlock": "10.99.0.0/24"}, "InvalidSubnet.Range"),
@@ -128,7 +128,7 @@ DEFECTS: tuple[tuple[str, Given, str], ...] = (
         "InvalidPrefixListID.NotFound",
     ),
     ("RouteTableAssociation", {"subnetId": "subnet-0"}, "InvalidSubnetID.NotFound"),
-    ("RouteTableAssociation", served_subnet, "Resource.AlreadyAssociated"),
+    ("RouteTableAssociation", associated_subnet, "Resource.AlreadyAssociated"),
     ("VpcEndpoint", {"serviceName": "com.amazonaws.us-east-1.s3"}, "InvalidServiceName"),
     ("VpcEndpoint", lambda world: {"serviceName": world.service("ssm")}, "InvalidServiceName"),
     ("VpcEndpoint", {"routeTableIds": ["rtb-0"]}, "InvalidRouteTableID.NotFound"),
@@ -164,8 +164,8 @@ DEFECTS: tuple[tuple[str, Given, str], ...] = (
     ("VpnGateway", lambda world: {"vpcId": world.vpn_gateway and world.vpc}, "VpnGatewayLimitExceeded"),
     ("VpnConnection", {"customerGatewayId": "cgw-0"}, "InvalidCustomerGatewayID.NotFound"),
     ("VpnConnection", {"vpnGatewayId": "vgw-0"}, "InvalidVpnGatewayID.NotFound"),
-    ("VpnConnection", taken_block, "InvalidParameterValue"),
-    ("VpnConnection", {"tunnel1LogOptions": NOWHERE}, "InvalidParameterValue"),
+    ("VpnConnection", used_block, "InvalidParameterValue"),
+    ("VpnConnection", {"tunnel1LogOptions": UNKNOWN_LOG_GROUP}, "InvalidParameterValue"),
     ("FlowLog", {"vpcId": "vpc-0123456789abcdef0"}, "InvalidVpcID.NotFound"),
     ("FlowLog", {"iamRoleArn": "arn:aws:iam::111122223333:role/nobody"}, "InvalidParameter"),
     ("FlowLog", {"logDestinationType": "s3", "logDestination": "arn:aws:s3:::nowhere"}, "400"),
@@ -184,36 +184,36 @@ DEFECTS: tuple[tuple[str, Given, str], ...] = (
 
 
 def attached_already(world: World) -> dict[str, Any]:
-    """Return the ends of an attachment that exists."""
+    """Return the gateway of an existing attachment of the VPC."""
     assert world.attachment
     off = dict.fromkeys((f"transitGatewayDefaultRouteTable{word}" for word in ("Association", "Propagation")), False)
     return {"transitGatewayId": world.plain_hub, **off}
 
 
 def own_request(world: World) -> dict[str, Any]:
-    """Return a peering of transit gateways that this region itself asks for."""
-    peer = next(each for each in NETWORK if each.token.endswith(":PeeringAttachment"))
+    """Return a peering that this region requested."""
+    peer = next(fixture for fixture in NETWORK if fixture.token.endswith(":PeeringAttachment"))
     return {"transitGatewayAttachmentId": KINDS[peer.token].create(world.aws, peer.inputs_in(world))}
 
 
 def accepted_request(world: World) -> dict[str, Any]:
-    """Return a peering of transit gateways that this region has accepted."""
+    """Return a peering that this region has accepted."""
     world.aws.call("ec2", "accept_transit_gateway_peering_attachment", TransitGatewayAttachmentId=world.hub_request)
     return {"transitGatewayAttachmentId": world.hub_request}
 
 
 def pending_attachment(world: World) -> dict[str, Any]:
-    """Return a peering that nobody has accepted yet."""
+    """Return a peering that is not accepted."""
     return {"transitGatewayAttachmentId": world.hub_request}
 
 
 def foreign_table(world: World) -> dict[str, Any]:
-    """Return a table of another transit gateway than the attachment's."""
+    """Return a route table of another transit gateway."""
     return {"transitGatewayRouteTableId": world.hub_table}
 
 
 def associated_already(world: World) -> dict[str, Any]:
-    """Return a table of the gateway another of whose tables has the attachment."""
+    """Return a second table for an associated attachment."""
     world.aws.call("ec2", "associate_transit_gateway_route_table", **pair(world.plain_table, world.attachment))
     path = "TransitGatewayRouteTable.TransitGatewayRouteTableId"
     other = world.made("create_transit_gateway_route_table", path, TransitGatewayId=world.plain_hub)
@@ -221,14 +221,14 @@ def associated_already(world: World) -> dict[str, Any]:
 
 
 def routed_already(world: World) -> dict[str, Any]:
-    """Return a block that the table has a route to."""
+    """Add the route to the table; return no changes."""
     call = {"TransitGatewayRouteTableId": world.plain_table, "DestinationCidrBlock": "10.65.0.0/16"}
     world.aws.call("ec2", "create_transit_gateway_route", **call, Blackhole=True)
     return {}
 
 
-# Kind, what spoils the specimen's inputs, and AWS's code.
-DEFECTS_TRANSIT_DEFECTS: tuple[tuple[str, Given, str], ...] = (
+# Kind, changes that make the inputs invalid, and the error code of AWS.
+TRANSIT_CALLS: tuple[tuple[str, Given, str], ...] = (
     ("VpcAttachment", {"transitGatewayId": "tgw-0"}, "InvalidTransitGatewayID.NotFound"),
     ("VpcAttachment", {"vpcId": "vpc-0"}, "InvalidVpcID.NotFound"),
     ("VpcAttachment", {"subnetIds": ["subnet-0"]}, "InvalidSubnetID.NotFound"),

@@ -1,4 +1,4 @@
-"""What AWS refuses of machines, storage, names and keys and moto lets pass: each row is a specimen with one fault."""
+"""IAM, machines, storage and DNS that AWS refuses and moto accepts: one invalid change of a fixture in each row."""
 
 import json
 from base64 import b64encode
@@ -8,9 +8,9 @@ from typing import Any
 from tests.testlab.kinds import world as services
 from tests.testlab.kinds.world import World
 
-_GHOST_KEY = "arn:aws:kms:us-west-2:111122223333:key/11111111-2222-3333-4444-555555555555"
-_GHOST_SUBNET = "subnet-0123456789abcdef0"
-_GHOST_ROLE = "arn:aws:iam::111122223333:role/ghost"
+_UNKNOWN_KEY = "arn:aws:kms:us-west-2:111122223333:key/11111111-2222-3333-4444-555555555555"
+_UNKNOWN_SUBNET = "subnet-0123456789abcdef0"
+_UNKNOWN_ROLE = "arn:aws:iam::111122223333:role/ghost"
 _TEMPLATE, _GROUP = "aws:ec2/launchTemplate:LaunchTemplate", "aws:autoscaling/group:Group"
 _BUCKET, _PARAMETER = "aws:s3/bucket:Bucket", "aws:ssm/parameter:Parameter"
 _RULES = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
@@ -20,26 +20,26 @@ def _mixed(template: str) -> dict[str, Any]:
     return {"launchTemplate": {"id": template}}
 
 
-def _trusting() -> str:
-    return services.document("sts:AssumeRole", Principal={"AWS": _GHOST_ROLE})
+def _unknown_principal() -> str:
+    return services.document("sts:AssumeRole", Principal={"AWS": _UNKNOWN_ROLE})
 
 
-def _long(size: int) -> str:
+def _long_policy(size: int) -> str:
     return services.document("s3:GetObject", "r" * size)
 
 
-def _foreign(world: World) -> str:
-    home = world.made("create_security_group", "GroupId", GroupName="far", Description="far", VpcId=world.far_vpc)
-    return services.template(world, groups=[home])
+def _foreign_template(world: World) -> str:
+    group = world.made("create_security_group", "GroupId", GroupName="far", Description="far", VpcId=world.far_vpc)
+    return services.template(world, groups=[group])
 
 
-def _twin(world: World) -> dict[str, Any]:
-    held = world.aws.call("route53", "get_hosted_zone", Id=services.zone(world))["HostedZone"]["Name"]
-    return {"name": held, "vpcs": [{"vpcId": world.vpc}]}
+def _same_name(world: World) -> dict[str, Any]:
+    name = world.aws.call("route53", "get_hosted_zone", Id=services.zone(world))["HostedZone"]["Name"]
+    return {"name": name, "vpcs": [{"vpcId": world.vpc}]}
 
 
-# Token, inputs in the place of the specimen's, the input that is complained about.
-COMPLAINTS: tuple[tuple[str, dict[str, Any], str], ...] = (
+# Type, invalid inputs that replace valid ones, and the input that the error names.
+SERVICE_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("aws:iam/role:Role", {"name": "r" * 65}, "name"),
     ("aws:iam/role:Role", {"assumeRolePolicy": "{}"}, "assumeRolePolicy"),
     ("aws:iam/role:Role", {"maxSessionDuration": 60}, "maxSessionDuration"),
@@ -102,25 +102,40 @@ COMPLAINTS: tuple[tuple[str, dict[str, Any], str], ...] = (
 )
 
 
-# Token, what spoils the specimen's inputs in a world, AWS's code.
-REFUSALS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ...] = (
-    ("trust in a ghost", "aws:iam/role:Role", lambda _: {"assumeRolePolicy": _trusting()}, "MalformedPolicyDocument"),
-    ("inline policy too long", "aws:iam/rolePolicy:RolePolicy", lambda _: {"policy": _long(11000)}, "LimitExceeded"),
-    ("role of no account", "aws:iam/rolePolicy:RolePolicy", lambda _: {"role": "ghost"}, "NoSuchEntity"),
-    ("profile of a ghost", "aws:iam/instanceProfile:InstanceProfile", lambda _: {"role": "ghost"}, "NoSuchEntity"),
-    ("alias of a ghost", "aws:kms/alias:Alias", lambda _: {"targetKeyId": _GHOST_KEY}, "NotFoundException"),
-    ("parameter under a ghost's key", _PARAMETER, lambda _: {"keyId": _GHOST_KEY}, "InvalidKeyId"),
+# Id, type, changes that make the inputs invalid, and the error code of AWS.
+SERVICE_CALLS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ...] = (
+    (
+        "trust in an unknown role",
+        "aws:iam/role:Role",
+        lambda _: {"assumeRolePolicy": _unknown_principal()},
+        "MalformedPolicyDocument",
+    ),
+    (
+        "inline policy too large",
+        "aws:iam/rolePolicy:RolePolicy",
+        lambda _: {"policy": _long_policy(11000)},
+        "LimitExceeded",
+    ),
+    ("unknown role", "aws:iam/rolePolicy:RolePolicy", lambda _: {"role": "ghost"}, "NoSuchEntity"),
+    (
+        "profile with an unknown role",
+        "aws:iam/instanceProfile:InstanceProfile",
+        lambda _: {"role": "ghost"},
+        "NoSuchEntity",
+    ),
+    ("alias of an unknown key", "aws:kms/alias:Alias", lambda _: {"targetKeyId": _UNKNOWN_KEY}, "NotFoundException"),
+    ("parameter with an unknown key", _PARAMETER, lambda _: {"keyId": _UNKNOWN_KEY}, "InvalidKeyId"),
     ("unknown type", _TEMPLATE, lambda _: {"instanceType": "p5.49xlarge"}, "InvalidParameterValue"),
     ("unknown group", _TEMPLATE, lambda _: {"vpcSecurityGroupIds": ["sg-0123456789abcdef0"]}, "InvalidGroup.NotFound"),
     ("unknown image", _TEMPLATE, lambda _: {"imageId": "ami-00000000000000000"}, "InvalidAMIID.NotFound"),
-    ("no image at all", _TEMPLATE, lambda _: {"imageId": "ubuntu"}, "InvalidAMIID.Malformed"),
+    ("image id without ami-", _TEMPLATE, lambda _: {"imageId": "ubuntu"}, "InvalidAMIID.Malformed"),
     ("unknown parameter", _TEMPLATE, lambda _: {"imageId": "resolve:ssm:/lab/none"}, "ParameterNotFound"),
     ("unknown key pair", _TEMPLATE, lambda _: {"keyName": "none"}, "InvalidKeyPair.NotFound"),
     ("unknown profile", _TEMPLATE, lambda _: {"iamInstanceProfile": {"name": "none"}}, "InvalidParameterValue"),
     (
         "unknown disk key",
         _TEMPLATE,
-        lambda _: {"blockDeviceMappings": [{"deviceName": "/dev/sda1", "ebs": {"kmsKeyId": _GHOST_KEY}}]},
+        lambda _: {"blockDeviceMappings": [{"deviceName": "/dev/sda1", "ebs": {"kmsKeyId": _UNKNOWN_KEY}}]},
         "NotFoundException",
     ),
     (
@@ -139,7 +154,7 @@ REFUSALS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ...] = 
     (
         "unknown subnet",
         _GROUP,
-        lambda _: {"vpcZoneIdentifiers": [_GHOST_SUBNET]},
+        lambda _: {"vpcZoneIdentifiers": [_UNKNOWN_SUBNET]},
         "InvalidSubnetID.NotFound",
     ),
     (
@@ -148,61 +163,71 @@ REFUSALS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ...] = 
         lambda world: _mixed(services.template(world, "u7in-32tb.224xlarge")),
         "ValidationError",
     ),
-    ("foreign security group", _GROUP, lambda world: _mixed(_foreign(world)), "ValidationError"),
-    ("name that is taken", _GROUP, lambda world: {"name": services.scaling_group(world)}, "AlreadyExists"),
+    ("group of another VPC", _GROUP, lambda world: _mixed(_foreign_template(world)), "ValidationError"),
+    ("existing name", _GROUP, lambda world: {"name": services.scaling_group(world)}, "AlreadyExists"),
     (
-        "hook of no group",
+        "hook of an unknown group",
         "aws:autoscaling/lifecycleHook:LifecycleHook",
         lambda _: {"autoscalingGroupName": "none"},
         "ValidationError",
     ),
     (
-        "schedule of no group",
+        "schedule of an unknown group",
         "aws:autoscaling/schedule:Schedule",
         lambda _: {"autoscalingGroupName": "none"},
         "ValidationError",
     ),
     (
-        "type not in the subnet's zone",
+        "type not in the zone of the subnet",
         "aws:ec2/instance:Instance",
         lambda _: {"instanceType": "p9.large"},
         "InvalidParameterValue",
     ),
     (
-        "file system under a ghost's key",
+        "file system with an unknown key",
         "aws:efs/fileSystem:FileSystem",
-        lambda _: {"kmsKeyId": _GHOST_KEY},
+        lambda _: {"kmsKeyId": _UNKNOWN_KEY},
         "NotFoundException",
     ),
     (
-        "target in no subnet",
+        "target in an unknown subnet",
         "aws:efs/mountTarget:MountTarget",
-        lambda _: {"subnetId": _GHOST_SUBNET},
+        lambda _: {"subnetId": _UNKNOWN_SUBNET},
         "SubnetNotFound",
     ),
     (
-        "target with no group",
+        "target with an unknown group",
         "aws:efs/mountTarget:MountTarget",
         lambda _: {"securityGroups": ["sg-0123456789abcdef0"]},
         "SecurityGroupNotFound",
     ),
-    ("bucket that is there", _BUCKET, lambda world: {"bucket": services.bucket(world)}, "BucketAlreadyOwnedByYou"),
-    ("policy of no bucket", "aws:s3/bucketPolicy:BucketPolicy", lambda _: {"bucket": "no-such-bucket"}, "404"),
-    ("policy for a ghost", "aws:s3/bucketPolicy:BucketPolicy", lambda _: {"policy": _trusting()}, "MalformedPolicy"),
-    ("zone of no VPC", "aws:route53/zone:Zone", lambda _: {"vpcs": [{"vpcId": "vpc-0123"}]}, "InvalidVPCId"),
-    ("VPC with the name already", "aws:route53/zone:Zone", _twin, "ConflictingDomainExists"),
-    ("record of no zone", "aws:route53/record:Record", lambda _: {"zoneId": "Z0123"}, "NoSuchHostedZone"),
+    ("existing bucket", _BUCKET, lambda world: {"bucket": services.bucket(world)}, "BucketAlreadyOwnedByYou"),
+    ("policy of an unknown bucket", "aws:s3/bucketPolicy:BucketPolicy", lambda _: {"bucket": "no-such-bucket"}, "404"),
     (
-        "group under a ghost's key",
+        "policy for an unknown role",
+        "aws:s3/bucketPolicy:BucketPolicy",
+        lambda _: {"policy": _unknown_principal()},
+        "MalformedPolicy",
+    ),
+    ("zone of an unknown VPC", "aws:route53/zone:Zone", lambda _: {"vpcs": [{"vpcId": "vpc-0123"}]}, "InvalidVPCId"),
+    ("VPC with a zone of this name", "aws:route53/zone:Zone", _same_name, "ConflictingDomainExists"),
+    ("record in an unknown zone", "aws:route53/record:Record", lambda _: {"zoneId": "Z0123"}, "NoSuchHostedZone"),
+    (
+        "log group with an unknown key",
         "aws:cloudwatch/logGroup:LogGroup",
-        lambda _: {"kmsKeyId": _GHOST_KEY},
+        lambda _: {"kmsKeyId": _UNKNOWN_KEY},
         "NotFoundException",
     ),
-    ("topic under a ghost's key", "aws:sns/topic:Topic", lambda _: {"kmsMasterKeyId": _GHOST_KEY}, "NotFoundException"),
+    (
+        "topic with an unknown key",
+        "aws:sns/topic:Topic",
+        lambda _: {"kmsMasterKeyId": _UNKNOWN_KEY},
+        "NotFoundException",
+    ),
 )
 
 
-_DEFECTS_POLICIES_BUCKET, _KEY, _INLINE = (
+_BUCKET_POLICY, _KEY, _INLINE = (
     "aws:s3/bucketPolicy:BucketPolicy",
     "aws:kms/key:Key",
     "aws:iam/rolePolicy:RolePolicy",
@@ -220,47 +245,47 @@ def _policy(action: str = "s3:GetObject", resource: str = "*", **more: object) -
     return {"policy": services.document(action, resource, **more)}
 
 
-def _of_another_year() -> dict[str, Any]:
+def _unknown_version() -> dict[str, Any]:
     return {"policy": json.dumps({**json.loads(services.document("s3:GetObject")), "Version": "2020-01-01"})}
 
 
-def _opened(world: World) -> dict[str, Any]:
+def _public_policy(world: World) -> dict[str, Any]:
     bucket = services.bucket(world)
-    shut = {"BlockPublicPolicy": True}
-    world.aws.call("s3", "put_public_access_block", Bucket=bucket, PublicAccessBlockConfiguration=shut)
+    configuration = {"BlockPublicPolicy": True}
+    world.aws.call("s3", "put_public_access_block", Bucket=bucket, PublicAccessBlockConfiguration=configuration)
     return {"bucket": bucket, **_policy(resource=f"arn:aws:s3:::{bucket}/*", Principal="*")}
 
 
-# Token, inputs in the place of the specimen's, the input that is complained about.
-DEFECTS_POLICIES_COMPLAINTS: tuple[tuple[str, dict[str, Any], str], ...] = (
+# Type, invalid inputs that replace valid ones, and the input that the error names.
+POLICY_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (_INLINE, _policy(Principal="*"), "policy"),
     (_INLINE, _policy(Sid="read-all"), "policy"),
     (_INLINE, _policy(Conditions={}), "policy"),
     (_INLINE, _policy(resource=""), "policy"),
-    (_INLINE, _of_another_year(), "policy"),
+    (_INLINE, _unknown_version(), "policy"),
     (_INLINE, {"policy": '{"Statement": ["all"]}'}, "policy"),
     (_ROLE, _trust(), "assumeRolePolicy"),
     (_ROLE, _trust(Principal=_EC2, Resource="*"), "assumeRolePolicy"),
     (_ROLE, _trust(Principal=_EC2, Action="s3:GetObject"), "assumeRolePolicy"),
     (_ROLE, _trust(Principal={"AWS": "arn:aws:iam::1111:root"}), "assumeRolePolicy"),
-    (_DEFECTS_POLICIES_BUCKET, _policy(), "policy"),
-    (_DEFECTS_POLICIES_BUCKET, _policy("ec2:RunInstances", Principal=_ACCOUNT), "policy"),
+    (_BUCKET_POLICY, _policy(), "policy"),
+    (_BUCKET_POLICY, _policy("ec2:RunInstances", Principal=_ACCOUNT), "policy"),
     (_KEY, _policy("kms:*"), "policy"),
     (_KEY, _policy("kms:*", Principal={"AWS": "everybody"}), "policy"),
 )
-# Token, what spoils the specimen's inputs in a world, AWS's code.
-DEFECTS_POLICIES_REFUSALS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ...] = (
+# Id, type, changes that make the inputs invalid, and the error code of AWS.
+POLICY_CALLS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ...] = (
     (
-        "key nobody controls",
+        "key policy without control",
         _KEY,
         lambda _: _policy("kms:Describe*", Principal=_ACCOUNT),
         "MalformedPolicyDocumentException",
     ),
     (
         "policy for another bucket",
-        _DEFECTS_POLICIES_BUCKET,
+        _BUCKET_POLICY,
         lambda _: _policy(resource="arn:aws:s3:::elsewhere/*", Principal=_ACCOUNT),
         "MalformedPolicy",
     ),
-    ("public policy on a shut bucket", _DEFECTS_POLICIES_BUCKET, _opened, "AccessDenied"),
+    ("public policy on a blocked bucket", _BUCKET_POLICY, _public_policy, "AccessDenied"),
 )

@@ -1,4 +1,4 @@
-"""Specimens of storage: EFS and S3."""
+"""Fixtures of EFS and S3; SERVICES has all fixtures outside networks."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tests.testlab.kinds import world as services
 from tests.testlab.kinds.identity import COPIES, IDENTITY
 from tests.testlab.kinds.machines import MACHINES
 from tests.testlab.kinds.names import NAMES
-from tests.testlab.kinds.world import Specimen, fresh
+from tests.testlab.kinds.world import KindFixture, fresh
 from tests.testlab.rehearsal.live import Told, asked, every, faked, own
 
 
@@ -36,7 +36,7 @@ _GIVE_UP = {"id": "uploads", "status": "Enabled", "abortIncompleteMultipartUploa
 _PRIVATE = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
 
 STORAGE = (
-    Specimen(
+    KindFixture(
         "aws:efs/fileSystem:FileSystem",
         inputs=lambda world: {
             "creationToken": fresh("home"),
@@ -45,13 +45,13 @@ STORAGE = (
             "performanceMode": "generalPurpose",
         },
         changes={"lifecyclePolicies": [{"transitionToIa": "AFTER_30_DAYS"}]},
-        told=every(
+        read_back=every(
             asked("efs", "describe_file_systems", FileSystemId=own),
             asked("efs", "describe_lifecycle_configuration", FileSystemId=own),
         ),
-        silent=frozenset({"protection", "provisionedThroughputInMibps", "throughputMode"}),
+        not_returned=frozenset({"protection", "provisionedThroughputInMibps", "throughputMode"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:efs/mountTarget:MountTarget",
         inputs=lambda world: {
             "fileSystemId": services.file_system(world),
@@ -60,52 +60,52 @@ STORAGE = (
             "ipAddress": "10.20.0.20",
         },
         changes=lambda world: {"securityGroups": [world.other_group]},
-        told=every(
+        read_back=every(
             asked("efs", "describe_mount_targets", MountTargetId=own),
             asked("efs", "describe_mount_target_security_groups", MountTargetId=own),
         ),
     ),
-    Specimen(
+    KindFixture(
         "aws:efs/fileSystemPolicy:FileSystemPolicy",
         inputs=lambda world: {
             "fileSystemId": services.file_system(world),
             "policy": services.open_policy("elasticfilesystem:ClientMount"),
         },
         changes={"policy": services.open_policy("elasticfilesystem:ClientWrite")},
-        told=asked("efs", "describe_file_system_policy", FileSystemId=own),
-        silent=frozenset({"bypassPolicyLockoutSafetyCheck"}),
+        read_back=asked("efs", "describe_file_system_policy", FileSystemId=own),
+        not_returned=frozenset({"bypassPolicyLockoutSafetyCheck"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:efs/backupPolicy:BackupPolicy",
         inputs=lambda world: {
             "fileSystemId": services.file_system(world),
             "backupPolicy": {"status": "ENABLED"},
         },
         changes={"backupPolicy": {"status": "DISABLED"}},
-        told=faked,
+        read_back=faked,
     ),
-    Specimen(
+    KindFixture(
         "aws:s3/bucket:Bucket",
         inputs=lambda _world: {"bucket": fresh("lab-data"), "objectLockEnabled": True},
-        told=lambda aws, ident, inputs: [
-            [one["Name"] for one in aws.call("s3", "list_buckets")["Buckets"] if one["Name"] == ident],
+        read_back=lambda aws, ident, inputs: [
+            [bucket["Name"] for bucket in aws.call("s3", "list_buckets")["Buckets"] if bucket["Name"] == ident],
             _of_bucket("get_object_lock_configuration")(aws, ident, inputs) and True,
             _bucket_tags(aws, ident),
         ],
-        silent=frozenset({"forceDestroy"}),
+        not_returned=frozenset({"forceDestroy"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:s3/bucketVersioning:BucketVersioning",
         inputs=lambda world: {
             "bucket": services.bucket(world),
             "versioningConfiguration": {"status": "Enabled"},
         },
         changes={"versioningConfiguration": {"status": "Suspended"}},
-        told=_of_bucket("get_bucket_versioning"),
-        silent=frozenset({"bucket", "mfa"}),
+        read_back=_of_bucket("get_bucket_versioning"),
+        not_returned=frozenset({"bucket", "mfa"}),
         adopted=True,
     ),
-    Specimen(
+    KindFixture(
         "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
         inputs=lambda world: {
             "bucket": services.bucket(world),
@@ -120,34 +120,34 @@ STORAGE = (
             ],
         },
         changes={"rules": [{"applyServerSideEncryptionByDefault": {"sseAlgorithm": "AES256"}}]},
-        told=_of_bucket("get_bucket_encryption"),
-        silent=frozenset({"bucket"}),
+        read_back=_of_bucket("get_bucket_encryption"),
+        not_returned=frozenset({"bucket"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
         inputs=lambda world: {"bucket": services.bucket(world)},
         changes=dict.fromkeys(_PRIVATE, True),
-        told=_of_bucket("get_public_access_block"),
-        silent=frozenset({"bucket", "skipDestroy"}),
+        read_back=_of_bucket("get_public_access_block"),
+        not_returned=frozenset({"bucket", "skipDestroy"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:s3/bucketOwnershipControls:BucketOwnershipControls",
         inputs=lambda world: {
             "bucket": services.bucket(world),
             "rule": {"objectOwnership": "BucketOwnerEnforced"},
         },
         changes={"rule": {"objectOwnership": "ObjectWriter"}},
-        told=_of_bucket("get_bucket_ownership_controls"),
-        silent=frozenset({"bucket"}),
+        read_back=_of_bucket("get_bucket_ownership_controls"),
+        not_returned=frozenset({"bucket"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:s3/bucketPolicy:BucketPolicy",
         inputs=lambda world: {"bucket": services.bucket(world), "policy": services.open_policy("s3:GetObject")},
         changes={"policy": services.open_policy("s3:PutObject")},
-        told=_of_bucket("get_bucket_policy"),
-        silent=frozenset({"bucket"}),
+        read_back=_of_bucket("get_bucket_policy"),
+        not_returned=frozenset({"bucket"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
         inputs=lambda world: {
             "bucket": services.bucket(world),
@@ -157,10 +157,10 @@ STORAGE = (
             ],
         },
         changes={"rules": [{**_EXPIRE, "transitions": [{"days": 30, "storageClass": "GLACIER"}]}]},
-        told=_of_bucket("get_bucket_lifecycle_configuration"),
-        silent=frozenset({"bucket", "transitionDefaultMinimumObjectSize"}),
+        read_back=_of_bucket("get_bucket_lifecycle_configuration"),
+        not_returned=frozenset({"bucket", "transitionDefaultMinimumObjectSize"}),
     ),
-    Specimen(
+    KindFixture(
         "aws:s3/bucketObjectv2:BucketObjectv2",
         inputs=lambda world: {
             "bucket": services.bucket(world),
@@ -182,8 +182,8 @@ STORAGE = (
             "kmsKeyId": services.key(world),
             "bucketKeyEnabled": True,
         },
-        told=every(_object("head_object"), _object("get_object_tagging")),
-        silent=frozenset({"bucket", "content", "etag", "forceDestroy", "key", "sourceHash"}),
+        read_back=every(_object("head_object"), _object("get_object_tagging")),
+        not_returned=frozenset({"bucket", "content", "etag", "forceDestroy", "key", "sourceHash"}),
     ),
 )
 

@@ -1,4 +1,7 @@
-"""A small world that specimens of resource kinds stand in, made by plain AWS calls: each part when first asked for."""
+"""Resources in the simulated AWS that fixtures of kinds refer to, and the class of these fixtures.
+
+`World` creates VPCs, subnets and other resources with boto3 calls when a fixture first uses them.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,27 +21,27 @@ TRUST: Mapping[str, Any] = {
 
 @dataclass
 class World:
-    """Parts by what they are; ids throughout."""
+    """The ids of resources in one region, each created on first use."""
 
     aws: Aws
 
     def made(self, operation: str, path: str, /, service: str = "ec2", **params: object) -> str:
-        """Make something by one call and return what the reply holds at a dotted path."""
-        found: Any = self.aws.call(service, operation, **params)
+        """Create a resource with one call; return the value at a dotted path of the response."""
+        value: Any = self.aws.call(service, operation, **params)
         for part in path.split("."):
-            found = found[part]
-        return str(found)
+            value = value[part]
+        return str(value)
 
     @cached_property
     def vpc(self) -> str:
-        """A VPC of 10.20.0.0/16 that resolves names."""
+        """A VPC with 10.20.0.0/16 and DNS host names."""
         ident = self.made("create_vpc", "Vpc.VpcId", CidrBlock="10.20.0.0/16")
         self.aws.call("ec2", "modify_vpc_attribute", VpcId=ident, EnableDnsHostnames={"Value": True})
         return ident
 
     @cached_property
     def far_vpc(self) -> str:
-        """Another VPC, apart from the first."""
+        """A VPC with 10.30.0.0/16."""
         return self.made("create_vpc", "Vpc.VpcId", CidrBlock="10.30.0.0/16")
 
     @cached_property
@@ -52,12 +55,14 @@ class World:
         return self._subnet("10.20.1.0/24", "b")
 
     def _subnet(self, block: str, zone: str) -> str:
-        place = f"{self.aws.region}{zone}"
-        return self.made("create_subnet", "Subnet.SubnetId", VpcId=self.vpc, CidrBlock=block, AvailabilityZone=place)
+        zone_name = f"{self.aws.region}{zone}"
+        return self.made(
+            "create_subnet", "Subnet.SubnetId", VpcId=self.vpc, CidrBlock=block, AvailabilityZone=zone_name
+        )
 
     @cached_property
     def zone_id(self) -> str:
-        """The id, the same in every account, of the region's first zone."""
+        """The zone id of the first zone, the same in every account."""
         return str(self.aws.call("ec2", "describe_availability_zones")["AvailabilityZones"][0]["ZoneId"])
 
     @cached_property
@@ -92,7 +97,7 @@ class World:
 
     @cached_property
     def address(self) -> str:
-        """An elastic address that nothing uses."""
+        """An unused elastic IP address."""
         return self.made("allocate_address", "AllocationId", Domain="vpc")
 
     @cached_property
@@ -103,7 +108,7 @@ class World:
 
     @cached_property
     def prefixes(self) -> str:
-        """A prefix list of one block."""
+        """A prefix list with one block."""
         return self.made(
             "create_managed_prefix_list",
             "PrefixList.PrefixListId",
@@ -138,13 +143,13 @@ class World:
 
     @cached_property
     def hub_table(self) -> str:
-        """A route table of the transit gateway, in which nothing is."""
+        """An empty route table of the transit gateway."""
         path = "TransitGatewayRouteTable.TransitGatewayRouteTableId"
         return self.made("create_transit_gateway_route_table", path, TransitGatewayId=self.hub)
 
     @cached_property
     def plain_hub(self) -> str:
-        """A transit gateway that puts nothing into tables by itself."""
+        """A transit gateway without default association and propagation."""
         options = {"DefaultRouteTableAssociation": "disable", "DefaultRouteTablePropagation": "disable"}
         return self.made("create_transit_gateway", "TransitGateway.TransitGatewayId", Options=options)
 
@@ -168,7 +173,7 @@ class World:
 
     @cached_property
     def hub_request(self) -> str:
-        """A peering of transit gateways that the other region asks for."""
+        """A peering of transit gateways, requested by the other region."""
         path = "TransitGatewayPeeringAttachment.TransitGatewayAttachmentId"
         peer = {"PeerRegion": self.aws.region, "PeerAccountId": self.aws.account}
         ends = {"TransitGatewayId": self.abroad.plain_hub, "PeerTransitGatewayId": self.plain_hub}
@@ -176,32 +181,32 @@ class World:
 
     @cached_property
     def role(self) -> str:
-        """The ARN of a role that EC2 may take."""
+        """The ARN of a role that EC2 may assume."""
         name = f"role-{self.vpc}"
         trust = json.dumps(TRUST)
         return self.made("create_role", "Role.Arn", "iam", RoleName=name, AssumeRolePolicyDocument=trust)
 
     @cached_property
     def peering(self) -> str:
-        """A peering of the two VPCs, accepted."""
+        """An accepted peering of the two VPCs."""
         ident = self.pending_peering
         self.aws.call("ec2", "accept_vpc_peering_connection", VpcPeeringConnectionId=ident)
         return ident
 
     @cached_property
     def pending_peering(self) -> str:
-        """A peering of the two VPCs that nobody has accepted yet."""
+        """A peering of the two VPCs, not accepted."""
         path = "VpcPeeringConnection.VpcPeeringConnectionId"
         return self.made("create_vpc_peering_connection", path, VpcId=self.vpc, PeerVpcId=self.far_vpc)
 
     def service(self, name: str) -> str:
-        """Return the name that endpoints give a service of AWS."""
+        """Return the name of an AWS service for endpoints."""
         return f"com.amazonaws.{self.aws.region}.{name}"
 
     def born_with(self, operation: str, listing: str, ident: str) -> str:
-        """Return the id of what the VPC has from its birth, as a describe call lists it."""
-        ours = [{"Name": "vpc-id", "Values": [self.vpc]}]
-        return str(self.aws.call("ec2", operation, Filters=ours)[listing][0][ident])
+        """Return the id of a default resource of the VPC from a describe call."""
+        filters = [{"Name": "vpc-id", "Values": [self.vpc]}]
+        return str(self.aws.call("ec2", operation, Filters=filters)[listing][0][ident])
 
 
 IMAGE = "resolve:ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
@@ -209,7 +214,7 @@ _numbers = count(1)
 
 
 def fresh(prefix: str) -> str:
-    """Return a name that nobody has."""
+    """Return a unique name."""
     return f"{prefix}-{next(_numbers)}"
 
 
@@ -220,20 +225,22 @@ def document(action: str, resource: str = "*", **more: object) -> str:
 
 
 def open_policy(action: str, resource: str = "*") -> str:
-    """Return a policy on a resource that denies one action to everybody."""
+    """Return a resource policy that denies one action to all principals."""
     statement = {"Effect": "Deny", "Action": action, "Resource": resource, "Principal": "*"}
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
 def key_policy(action: str) -> str:
-    """Return a policy that leaves a key to its account, but for one action."""
+    """Return a key policy that allows the account everything except one action."""
     owner = {"AWS": "arn:aws:iam::111122223333:root"}
-    kept = {"Effect": "Allow", "Action": "kms:*", "Resource": "*", "Principal": owner}
-    return json.dumps({"Version": "2012-10-17", "Statement": [kept, *json.loads(open_policy(action))["Statement"]]})
+    allow_account = {"Effect": "Allow", "Action": "kms:*", "Resource": "*", "Principal": owner}
+    return json.dumps(
+        {"Version": "2012-10-17", "Statement": [allow_account, *json.loads(open_policy(action))["Statement"]]}
+    )
 
 
 def trust(**more: object) -> str:
-    """Return a role's trust in EC2."""
+    """Return a trust policy for EC2."""
     return json.dumps({**TRUST, **more})
 
 
@@ -273,7 +280,7 @@ def file_system(world: World) -> str:
 
 
 def zone(world: World) -> str:
-    """Make a private zone of the world's VPC; return its id."""
+    """Make a private zone of the VPC; return its id."""
     return world.made(
         "create_hosted_zone",
         "HostedZone.Id",
@@ -285,16 +292,16 @@ def zone(world: World) -> str:
     ).rpartition("/")[2]
 
 
-def template(world: World, kind: str = "m7i.large", groups: list[str] | None = None) -> str:
-    """Make a launch template, with the world's security group unless others are given; return its id."""
-    wanted = [world.group] if groups is None else groups
-    data = {"InstanceType": kind, "ImageId": IMAGE, "SecurityGroupIds": wanted}
+def template(world: World, instance_type: str = "m7i.large", groups: list[str] | None = None) -> str:
+    """Make a launch template, by default with the security group of the world; return its id."""
+    group_ids = [world.group] if groups is None else groups
+    data = {"InstanceType": instance_type, "ImageId": IMAGE, "SecurityGroupIds": group_ids}
     path, name = "LaunchTemplate.LaunchTemplateId", fresh("template")
     return world.made("create_launch_template", path, LaunchTemplateName=name, LaunchTemplateData=data)
 
 
 def scaling_group(world: World) -> str:
-    """Make an Auto Scaling group of no machines; return its name."""
+    """Make an empty Auto Scaling group; return its name."""
     name = fresh("group")
     call: dict[str, Any] = {
         "AutoScalingGroupName": name,
@@ -308,7 +315,7 @@ def scaling_group(world: World) -> str:
 
 
 def placement_group(world: World) -> str:
-    """Note a placement group, of which moto has no model; return its name."""
+    """Store a fake placement group, which moto does not have; return its name."""
     name = fresh("placement")
     world.aws.fakes("aws:ec2/placementGroup:PlacementGroup")[f"{world.aws.region}/{name}"] = {}
     return name
@@ -320,7 +327,7 @@ def key_pair(world: World) -> str:
 
 
 def image(world: World) -> str:
-    """Return the id of an image that exists."""
+    """Return the id of an existing image."""
     return str(world.aws.call("ec2", "describe_images", Owners=["099720109477"])["Images"][0]["ImageId"])
 
 
@@ -330,37 +337,37 @@ def secret(world: World) -> str:
 
 
 def text(policy: object) -> str:
-    """Return a policy that AWS gives as a mapping in the form of the texts above."""
+    """Return a policy, which AWS returns as a mapping, as JSON like that of the functions above."""
     return json.dumps(policy)
 
 
-# Inputs as they are, or as a world gives them the ids that they name.
+# Inputs, or a function that returns inputs with ids of a world.
 Given = dict[str, Any] | Callable[[World], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Specimen:
-    """One kind in one form; a kind may have several."""
+class KindFixture:
+    """Valid inputs of a kind, changes to them, and how AWS returns them; a kind may have several variants."""
 
     token: str
-    form: str = field(default="", kw_only=True)
+    variant: str = field(default="", kw_only=True)
     inputs: Given = field(kw_only=True)
     changes: Given = field(default_factory=dict, kw_only=True)
-    """New values of inputs that change in place, tried one after another in this order."""
-    told: Told = field(kw_only=True)
-    silent: frozenset[str] = field(default=frozenset(), kw_only=True)
-    """Inputs on which AWS, or moto, is silent: they are told by nothing but the outputs."""
+    """New values of inputs that can be updated, tested one after another in this order."""
+    read_back: Told = field(kw_only=True)
+    not_returned: frozenset[str] = field(default=frozenset(), kw_only=True)
+    """Inputs that neither AWS nor moto returns."""
     adopted: bool = field(default=False, kw_only=True)
-    """Whether it takes over, or changes, what stays when it is deleted."""
+    """Whether the kind takes over an existing resource, which stays after a delete."""
 
     def __str__(self) -> str:
-        word = self.token.rpartition(":")[2]
-        return f"{word} {self.form}".strip()
+        name = self.token.rpartition(":")[2]
+        return f"{name} {self.variant}".strip()
 
     def inputs_in(self, world: World) -> dict[str, Any]:
-        """Return the inputs that a program would give in a world."""
+        """Return the inputs of a program in a world."""
         return self.inputs(world) if callable(self.inputs) else self.inputs
 
     def changes_in(self, world: World) -> dict[str, Any]:
-        """Return the changes that a program would make in a world."""
+        """Return the changes of a program in a world."""
         return self.changes(world) if callable(self.changes) else self.changes
