@@ -12,7 +12,7 @@ from tests.testlab.rehearsal.programs import EXAMPLES
 
 pytestmark = pytest.mark.nightly
 
-RULE = "the-node-knows-its-name"
+RULE = "hostname-matches-the-plan"
 
 
 @pytest.fixture(scope="module")

@@ -148,13 +148,13 @@ def test_each_fault_breaks_its_own_promise(node: Node, operator: Operator) -> No
     found = _outcomes(operator)
 
     assert {name for name, outcome in found.items() if outcome == "violated"} == {
-        "the-guard-is-the-plans",
-        "what-no-tunnel-takes-is-refused-at-once",
-        "answers-may-come-by-the-other-tunnel",
-        "packets-are-led-on",
-        "the-guard-and-bgp-run-at-each-boot",
-        "every-tunnel-of-the-plan-is-served",
-        "keys-of-tunnels-are-roots-alone",
+        "guard-matches-the-plan",
+        "traffic-without-a-tunnel-fails-at-once",
+        "reverse-path-filter-is-loose",
+        "ip-forwarding-is-on",
+        "guard-and-bgp-start-at-boot",
+        "planned-tunnels-are-up",
+        "tunnel-keys-are-private",
     }
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from bedplate.compliance.settings import IN_FORCE, beside
+from bedplate.compliance.settings import ETAB, unplanned_exports
 from roles.storage.exports import EXPORTS
 from tests.testlab.fleets.variants import lab_node
 from tests.testlab.machines.container import CommandError
@@ -129,16 +129,16 @@ def test_another_host_of_the_lan_cannot_mount(stand: Stand, nas: Node, bench: No
 
 def test_what_is_exported_by_hand_is_seen(nas: Node) -> None:
     """No file tells of it; the kernel's own table does, in which the plan's exports are as they are written."""
-    ours, before = nas.run(f"cat {EXPORTS}"), nas.run(f"cat {IN_FORCE}")
+    ours, before = nas.run(f"cat {EXPORTS}"), nas.run(f"cat {ETAB}")
 
     nas.run("exportfs -i '*:/srv/data'")
-    by_hand = nas.run(f"cat {IN_FORCE}")
+    by_hand = nas.run(f"cat {ETAB}")
     nas.run("exportfs -r")
 
     assert "/srv/data" in before
-    assert beside(before, ours) == []
-    assert beside(by_hand, ours) == ["/srv/data to *"]
-    assert beside(nas.run(f"cat {IN_FORCE}"), ours) == []
+    assert unplanned_exports(before, ours) == []
+    assert unplanned_exports(by_hand, ours) == ["/srv/data to *"]
+    assert unplanned_exports(nas.run(f"cat {ETAB}"), ours) == []
 
 
 def test_a_port_that_any_program_may_have_gets_nothing(nas: Node, bench: Node) -> None:

@@ -13,7 +13,7 @@ from tests.testlab.machines.lab import FOUND, Lab, Parting, looked
 
 _DEFECTS = planted(Where.LAB)
 # Where no machine reaches micromamba's makers, its rule is left unjudged until somebody plants another program.
-FROM_AFAR, UNREACHED = ("workbench", "environments-of-conda-can-be-made"), "not judged, then violated"
+FROM_AFAR, UNREACHED = ("workbench", "micromamba-is-the-pinned-version"), "not judged, then violated"
 
 
 @pytest.fixture(scope="module")

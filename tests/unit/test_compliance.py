@@ -15,7 +15,7 @@ from bedplate.catalog import load_catalog
 from bedplate.compliance.ledger import plain
 from bedplate.compliance.settings import WANTED, at_the_next_boot, beside, hidden, strangers, takes_back, told_by_files
 from bedplate.compliance.shell import HereBackend, asked, ended
-from bedplate.compliance.test_monitoring import test_figures_are_given_on_one_private_address as promised
+from bedplate.compliance.test_monitoring import test_node_exporter_listens_on_one_address as promised
 from bedplate.errors import PartError
 from bedplate.nodes.audit import CHECKS, Outcome, findings_of
 from bedplate.plan import FleetPlan
