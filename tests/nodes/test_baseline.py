@@ -20,7 +20,7 @@ gpg --batch --quiet --passphrase '' --quick-generate-key security@lab.example ed
 gpg --export > /usr/share/keyrings/sample.gpg
 for name in {names}; do for version in 1 2; do
   mkdir -p /srv/$name/DEBIAN
-  printf '%s\\n' "Package: $name" "Version: $version" 'Architecture: all' 'Maintainer: lab' 'Description: test-daemon' \\
+  printf '%s\\n' "Package: $name" "Version: $version" 'Architecture: all' 'Maintainer: lab' 'Description: test' \\
     > /srv/$name/DEBIAN/control
   dpkg-deb --build /srv/$name /srv/security/${{name}}_$version.deb > /dev/null
   [ $version = 2 ] || dpkg --install /srv/security/${{name}}_1.deb > /dev/null
