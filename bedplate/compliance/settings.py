@@ -44,7 +44,7 @@ def account_entries(host: Host, file: str) -> Iterator[list[str]]:
 
 
 def stray_lines(host: Host, file: str) -> list[str]:
-    """Return the lines of an account file that are not entries: blank ones, and those that include other lists."""
+    """Return the lines of an account file that are not entries: blank lines, and inclusions of other lists."""
     return [line for line in _lines(host, file) if not _is_entry(line)]
 
 

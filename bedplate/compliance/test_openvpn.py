@@ -23,7 +23,7 @@ def test_openvpn_runs_on_udp_and_tcp(host: Host, node: NodePlan) -> None:
 
 
 def test_openvpn_settings_match_the_plan(host: Host, node: NodePlan) -> None:
-    """Pools, routes, ciphers and name servers in OpenVPN's settings are those of the plan."""
+    """Pools, routes, ciphers and name servers in OpenVPN's settings match the plan."""
     assert node.laptops
     for transport in Transport:
         file = host.file(f"{STANDARD.settings}/{transport}.conf")
@@ -44,7 +44,7 @@ def test_openvpn_keys_are_private(host: Host, node: NodePlan) -> None:
 
 
 def test_laptop_filter_matches_the_plan(host: Host, node: NodePlan) -> None:
-    """The firewall rules for laptops are those of the plan, in the file and in the kernel."""
+    """The firewall rules for laptops match the plan, in the file and in the kernel."""
     assert node.laptops
     assert host.file(f"{STANDARD.settings}/guard.nft").content_string == guard_rules(node.laptops)
     listed = "nft --stateless list table inet bedplate_laptops"

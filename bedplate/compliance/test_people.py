@@ -1,4 +1,4 @@
-"""Rules for every node: accounts, groups, keys and sudo rules are those of the fleet file.
+"""Rules for every node: accounts, groups, keys and sudo rules match the fleet file.
 
 The system may have root, accounts of daemons, and one login account: on a site the first account, which configures the
 machine, in the cloud the account of Session Manager. Other accounts of the image are disabled.
@@ -162,7 +162,7 @@ def test_fleet_ids_are_not_reused(host: Host, node: NodePlan) -> None:
 
 
 def test_keys_match_the_fleet_file(host: Host, node: NodePlan) -> None:
-    """Each person's SSH keys are those of the fleet file."""
+    """Each person's SSH keys match the fleet file."""
     for person in node.accounts.people:
         assert host.file(f"{KEYS}/{person.name}").content_string.splitlines() == list(person.keys)
 
@@ -210,7 +210,7 @@ def test_former_people_cannot_log_in(host: Host, node: NodePlan) -> None:
 
 @HAS_FORMER_PEOPLE
 def test_former_people_run_nothing(host: Host, node: NodePlan) -> None:
-    """Former people have no processes, even as root, and none that start at boot."""
+    """Former people have no processes, even as root, and start none at boot."""
     command = "{ stat -c %u /proc/[0-9]*; grep -hs . /proc/[0-9]*/loginuid; } 2>/dev/null || true"
     running = {int(uid) for uid in host.check_output(command).split()}
     lingering = set(host.check_output("ls /var/lib/systemd/linger 2>/dev/null || true").split())

@@ -31,6 +31,7 @@ SITE = cellar()
 ONE_REGION = replace(SITE, tunnels=tuple(tunnel for tunnel in SITE.tunnels if tunnel.name.startswith(REGION)))
 DEVICES = [tunnel.device for tunnel in ONE_REGION.tunnels]
 CODE = GATEWAY.parent
+MODULES = "tests.testlab.machines"
 # Extra seconds, because waits use this machine's clock; and the timeout of a test program on an idle machine.
 MARGIN, PATIENCE = 2, 1500
 Results = dict[str, Any]
@@ -58,7 +59,9 @@ def gate() -> Iterator[Node]:
 
 def run_program(gate: Node, name: str) -> Results:
     """Run a test program of tests/testlab/machines on the gateway, and return its results."""
-    output = gate.run(f"cd {CODE}; LAB_SLOWNESS=5 python3 -m tests.testlab.machines.{name}", PATIENCE * clock_pace())
+    output = gate.run(
+        f"cd {CODE}; LAB_SLOWNESS=5 python3 -m {MODULES}.guest_imports {MODULES}.{name}", PATIENCE * clock_pace()
+    )
     return dict(json.loads(output))
 
 

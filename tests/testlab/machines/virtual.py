@@ -236,7 +236,10 @@ def _modules(root: Path, version: str) -> tuple[str, ...]:
 
 
 _ROOT = Path(__file__).parents[3]
-_CODE = ("vpn", "tests/testlab", "bedplate/errors.py", "bedplate/tunnel_key.py", "bedplate/__init__.py")
+_CODE = (
+    *("vpn", "tests/testlab/keys", "tests/testlab/machines", "tests/testlab/network"),
+    *("bedplate/errors.py", "bedplate/tunnel_key.py", "bedplate/__init__.py"),
+)
 
 
 def copy_code(folder: Path) -> None:
