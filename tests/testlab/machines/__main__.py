@@ -13,9 +13,12 @@ def main() -> None:
     with NodeLab(bare() if arguments.bare else baked()) as node_lab:
         node = node_lab.boot(arguments.name, arguments.address)
         inside = f"ip netns exec {node_lab.workstation.host.namespace}"
-        print(f"{node.name} is running; Ctrl-C shuts it down")  # noqa: T201  a program for people
-        print(f"  {inside} ssh -F {node_lab.ssh_config} {node.name}")  # noqa: T201
-        print(f"  root folder: {node.root}")  # noqa: T201
+        lines = (
+            f"{node.name} is running; Ctrl-C shuts it down",
+            f"  {inside} ssh -F {node_lab.ssh_config} {node.name}",
+            f"  root folder: {node.root}",
+        )
+        print("\n".join(lines), flush=True)  # noqa: T201  a program for people
         signal.sigwait({signal.SIGINT, signal.SIGTERM})
 
 
