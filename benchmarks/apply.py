@@ -21,7 +21,7 @@ from bedplate.load import load_fleet
 from bedplate.lock import lock_path, record_plan
 from tests.testlab.machines.container import mounted
 from tests.testlab.machines.layers import baked, inside
-from tests.testlab.machines.stand import Stand
+from tests.testlab.machines.stand import NodeLab
 from tests.testlab.rehearsal.programs import EXAMPLES
 
 ROOT = Path(__file__).parents[1]
@@ -49,7 +49,7 @@ class Cost:
 class Machines:
     """Booted machines and the fleet file that declares them."""
 
-    stand: Stand
+    stand: NodeLab
     fleet: Path
     names: Sequence[str]
 
@@ -80,7 +80,7 @@ class Machines:
 
     def _run(self, *argv: str) -> None:
         environment = {**os.environ, "BEDPLATE_FLEET": str(self.fleet)}
-        done = self.stand.desk.run("env", "--chdir", str(ROOT), *argv, env=environment, seconds=SECONDS)
+        done = self.stand.workstation.run("env", "--chdir", str(ROOT), *argv, env=environment, seconds=SECONDS)
         if done.returncode:
             sys.exit(f"{argv}: {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
 
@@ -103,7 +103,7 @@ def main() -> None:
 def _measure(count: int, fleet: Path, layers: tuple[Path, ...], apply: Callable[[Machines], None]) -> tuple[Cost, Cost]:
     """Return the cost of the first and of the second apply of fresh machines."""
     names = _names(count)
-    with Stand(layers) as stand:
+    with NodeLab(layers) as stand:
         for name in names:
             stand.boot(name, _address(name))
         machines = Machines(stand, fleet, names)

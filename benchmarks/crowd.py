@@ -18,7 +18,7 @@ from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import opened, planned
 from bedplate.nodes.apply import Engine, Order, Step, Target, working
 from bedplate.plan.nodes import node_of
-from tests.testlab.machines.stand import Stand
+from tests.testlab.machines.stand import NodeLab
 
 MANY, BAR = 50, 300
 LAB = Path(__file__).parents[1] / "examples/lab.yaml"
@@ -37,7 +37,7 @@ def main() -> None:
 def _work() -> float:
     """Return the most that the process that works ever held."""
     node = node_of(planned(opened(LAB)), "titan-03.cellar", load_catalog())
-    with Stand() as stand:
+    with NodeLab() as stand:
         way = stand.boot(node.name, str(node.address)).machine.console()
         targets = tuple(Target(replace(node, name=f"many-{number}.cellar"), way) for number in range(MANY))
         with working(Order(targets, "bench", check=True)) as engine:

@@ -1,4 +1,4 @@
-"""What all tests share: no way out of this machine, and expected texts, kept as files and rewritten on demand."""
+"""Fixtures for all tests: no network, no credentials, a fixed date, and expected texts that `--rewrite` updates."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -7,34 +7,34 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.testlab.run import kept_in, shut_off
+from tests.testlab.run import block_network, remove_credentials
 
-# `make fuzz`: as many random fleets as a release deserves.
+# `make fuzz` uses this profile.
 settings.register_profile("long", max_examples=10_000)
 DATA = Path(__file__).parent / "data"
 
-# Checks ask for the day: 21 November 2026 at noon in every test, in this process and those that it starts.
+# For all tests and their child processes it is 21 November 2026, noon.
 os.environ["SOURCE_DATE_EPOCH"] = "1795262400"
-shut_off(os.environ)
+remove_credentials(os.environ)
 
 Expect = Callable[[str, str], None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that accepts what the program says now; its diff is then read before it is committed."""
-    parser.addoption("--rewrite", action="store_true", help="write the expected texts under tests/data anew")
+    """Add the option that rewrites expected texts; read the diff before a commit."""
+    parser.addoption("--rewrite", action="store_true", help="rewrite the expected texts in tests/data")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _offline() -> Iterator[None]:
-    """Keep every test of this process on this machine."""
-    with kept_in():
+    """Fail each test that connects to another machine."""
+    with block_network():
         yield
 
 
 @pytest.fixture
 def expect(request: pytest.FixtureRequest) -> Expect:
-    """Give the comparison of a text with the file of that name under tests/data."""
+    """Return a function that compares a text with a file in tests/data."""
     is_rewriting = request.config.getoption("--rewrite")
 
     def compare(name: str, text: str) -> None:

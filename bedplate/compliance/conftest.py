@@ -1,7 +1,7 @@
-"""What every compliance check is told: the machine, as testinfra's `host`, and what it ought to be, as `node`.
+"""Fixtures and options of the compliance rules: the node as testinfra's `host`, and its plan as `node`.
 
-A rule is a test: its docstring is the promise, its name the rule's, its file's the role's. Rules that do not concern a
-machine (subject.py) are not run for it, and are counted. A machine that is not reached is named, and judged by none.
+Each test is a rule: the function name is the rule's name, the docstring its promise, and the file belongs to a role.
+Rules that do not apply to a node (subject.py) are counted, not run. A node that is not reached has no verdicts.
 """
 
 import os
@@ -15,9 +15,9 @@ from testinfra.host import Host
 
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import planned
-from bedplate.compliance.ledger import Ledger, Teller
-from bedplate.compliance.shell import HereBackend, ShellBackend
-from bedplate.compliance.subject import MARK
+from bedplate.compliance.ledger import ProgressReporter, ResultCollector
+from bedplate.compliance.shell import LocalBackend, ShellBackend
+from bedplate.compliance.subject import MARKER
 from bedplate.errors import BedplateError, InputError
 from bedplate.load import load_fleet
 from bedplate.plan import FleetPlan
@@ -25,86 +25,89 @@ from bedplate.plan.nodes import NodePlan, node_of, pool_node
 
 _PLAN = pytest.StashKey[FleetPlan]()
 _NODES = pytest.StashKey[dict[str, NodePlan]]()
-_LEDGER = pytest.StashKey[Ledger]()
+_COLLECTOR = pytest.StashKey[ResultCollector]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the fleet file that says what each machine ought to be."""
-    parser.addoption("--fleet", default="fleet.yaml", help="the fleet file that the machines belong to")
-    parser.addoption("--node", default=None, help="the machine's name in the plan, where its host name is another")
-    parser.addoption("--pool", default=None, help="the pool it serves in, where the fleet has no name for the machine")
-    parser.addoption("--findings", default=None, metavar="FILE", help="write there what was found, as JSON")
-    parser.addoption("--events", default=None, type=int, metavar="FD", help="tell there which rule is begun, as JSON")
+    """Add the options that connect nodes with a fleet file."""
+    parser.addoption("--fleet", default="fleet.yaml", help="fleet file of the nodes")
+    parser.addoption("--node", default=None, help="name of the node in the plan, if it differs from the host name")
+    parser.addoption("--pool", default=None, help="pool of the node, if the fleet file has no name for the node")
+    parser.addoption("--findings", default=None, metavar="FILE", help="write the findings to this file, as JSON")
+    parser.addoption("--events", default=None, type=int, metavar="FD", help="write an event for each rule, as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Open the ledger, and teach testinfra the ways that are quick."""
-    BACKENDS.update({each.NAME: f"{each.__module__}.{each.__name__}" for each in (ShellBackend, HereBackend)})
-    config.addinivalue_line("markers", f"{MARK}(has): which machines the rule is about, by their plan")
-    config.stash[_LEDGER] = Ledger(config.getoption("--findings"))
-    config.pluginmanager.register(config.stash[_LEDGER])
+    """Register the backends and the plugins."""
+    BACKENDS.update(
+        {backend.NAME: f"{backend.__module__}.{backend.__name__}" for backend in (ShellBackend, LocalBackend)}
+    )
+    config.addinivalue_line("markers", f"{MARKER}(condition): the rule applies to nodes whose plan meets the condition")
+    config.stash[_COLLECTOR] = ResultCollector(config.getoption("--findings"))
+    config.pluginmanager.register(config.stash[_COLLECTOR])
     events = config.getoption("--events")
     if events is not None:
-        config.pluginmanager.register(Teller(os.fdopen(events, "w", buffering=1)))
+        config.pluginmanager.register(ProgressReporter(os.fdopen(events, "w", buffering=1)))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the rules that concern each machine that is reached."""
-    kept = [item for item in items if isinstance(item, pytest.Function) and _is_wanted(config, item)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-    items[:] = kept
+    """Select the rules that apply to each reachable node."""
+    selected = [item for item in items if isinstance(item, pytest.Function) and _is_selected(config, item)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(selected)])
+    items[:] = selected
 
 
 @pytest.fixture(scope="session")
 def plan(request: pytest.FixtureRequest) -> FleetPlan:
-    """Give the plan of the fleet."""
-    return _plan(request.config)
+    """Return the plan of the fleet."""
+    return _fleet_plan(request.config)
 
 
 @pytest.fixture
 def node(request: pytest.FixtureRequest, host: Host) -> NodePlan:
-    """Give what the machine under test ought to be."""
-    return _node(request.config, host)
+    """Return the plan of the node under test."""
+    return _node_plan(request.config, host)
 
 
-def _is_wanted(config: pytest.Config, rule: pytest.Function) -> bool:
+def _is_selected(config: pytest.Config, rule: pytest.Function) -> bool:
     host = rule.callspec.params["_testinfra_host"]
-    return config.stash[_LEDGER].admits(rule, host, _node(config, host))
+    return config.stash[_COLLECTOR].selects(rule, host, _node_plan(config, host))
 
 
-def _node(config: pytest.Config, host: Host) -> NodePlan:
-    """Return what a machine ought to be, planned once."""
+def _node_plan(config: pytest.Config, host: Host) -> NodePlan:
+    """Return the plan of a node, cached by name."""
     name = config.getoption("--node") or host.backend.hostname
-    known = config.stash.setdefault(_NODES, {})
-    if name not in known:
-        with _told_plainly():
-            known[name] = _planned(_plan(config), name, config.getoption("--pool"))
-    return known[name]
+    plans = config.stash.setdefault(_NODES, {})
+    if name not in plans:
+        with _usage_errors():
+            plans[name] = _plan_node(_fleet_plan(config), name, config.getoption("--pool"))
+    return plans[name]
 
 
-def _planned(plan: FleetPlan, name: str, pool: str | None) -> NodePlan:
-    """Return the machine of that name, or one of a pool in the region that the name ends with."""
-    if pool is None:
+def _plan_node(plan: FleetPlan, name: str, pool_name: str | None) -> NodePlan:
+    """Return the plan of a named machine, or of a node of a pool in the region at the end of its name."""
+    if pool_name is None:
         return node_of(plan, name, load_catalog())
     region = name.partition(".")[2]
-    for each in plan.pools:
-        if (each.name, each.region) == (pool, region):
-            return pool_node(plan, each, name, load_catalog())
-    raise InputError(f"the fleet {plan.name} has no pool {pool} in {region}", fix="`bedplate plan` lists them")
+    for pool in plan.pools:
+        if (pool.name, pool.region) == (pool_name, region):
+            return pool_node(plan, pool, name, load_catalog())
+    pools = ", ".join(pool.name for pool in plan.pools if pool.region == region) or "none"
+    raise InputError(f"fleet {plan.name} has no pool {pool_name} in {region}", fix=f"pools in {region}: {pools}")
 
 
-def _plan(config: pytest.Config) -> FleetPlan:
-    """Return the plan of the fleet, made once."""
+def _fleet_plan(config: pytest.Config) -> FleetPlan:
+    """Return the plan of the fleet, cached."""
     if _PLAN not in config.stash:
-        with _told_plainly():
+        with _usage_errors():
             config.stash[_PLAN] = planned(load_fleet(Path(config.getoption("--fleet")), load_catalog()))
     return config.stash[_PLAN]
 
 
 @contextmanager
-def _told_plainly() -> Iterator[None]:
-    """Turn what is wrong with the file or a name into an error of usage."""
+def _usage_errors() -> Iterator[None]:
+    """Turn errors about the fleet file or a name into pytest's usage errors."""
     try:
         yield
     except BedplateError as error:

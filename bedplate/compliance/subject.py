@@ -1,4 +1,4 @@
-"""Which nodes a rule is about: one that does not concern a node is not run for it, and the report counts it."""
+"""Markers that limit compliance rules to the nodes that they apply to; the report counts the others."""
 
 from collections.abc import Callable
 
@@ -7,20 +7,19 @@ from testinfra.host import Host
 
 from bedplate.plan.nodes import Duty, NodePlan
 
-Concern = Callable[[NodePlan], bool]
-MARK = "concerns"
+MARKER = "applies_if"
 
 
-def concerns(has: Concern) -> pytest.MarkDecorator:
-    """Limit a rule, or as `pytestmark` all rules of a file, to nodes whose plan has what it is about."""
-    return pytest.MarkDecorator(pytest.Mark(MARK, (has,), {}, _ispytest=True), _ispytest=True)
+def applies_if(condition: Callable[[NodePlan], bool]) -> pytest.MarkDecorator:
+    """Limit a rule to nodes whose plan meets a condition; as `pytestmark`, limit all rules of a file."""
+    return pytest.MarkDecorator(pytest.Mark(MARKER, (condition,), {}, _ispytest=True), _ispytest=True)
 
 
-def on_duty(*duties: Duty) -> pytest.MarkDecorator:
+def applies_to(*duties: Duty) -> pytest.MarkDecorator:
     """Limit a rule to nodes that have one of these duties."""
-    return concerns(lambda node: not node.duties.isdisjoint(duties))
+    return applies_if(lambda node: not node.duties.isdisjoint(duties))
 
 
-def is_contained(host: Host) -> bool:
-    """Tell whether it is a container, whose kernel, clock and swap are its host's."""
+def is_container(host: Host) -> bool:
+    """Return whether the node is a container, which shares the kernel, clock and swap of its host."""
     return bool(host.run("systemd-detect-virt --quiet --container").succeeded)

@@ -1,16 +1,16 @@
-"""Every node: its kernel's settings, what sessions and services may take, and that nothing is swapped to."""
+"""Rules for every node: sysctls, limits of sessions and services, and swap."""
 
 import re
 
 import pytest
 from testinfra.host import Host
 
-from bedplate.compliance.settings import amiss
-from bedplate.compliance.subject import is_contained, on_duty
+from bedplate.compliance.settings import sysctl_deviations
+from bedplate.compliance.subject import applies_to, is_container
 from bedplate.plan.nodes import Duty
 
-# The words of a limit: of whom, hard or soft, of what, how much.
-_LIMIT = 4
+# Fields of a line in limits.conf(5): domain, type, item, value.
+_FIELDS = 4
 
 
 @pytest.mark.parametrize(
@@ -24,13 +24,13 @@ _LIMIT = 4
         ("net.ipv4.tcp_mtu_probing", "1"),
     ],
 )
-def test_the_kernel_is_set_for_fast_networks(host: Host, key: str, value: str) -> None:
-    """Files set it at each boot, by their last word, and the running kernel obeys wherever this machine may set it."""
-    wrong = amiss(host, {key: value})
+def test_network_sysctls_are_set(host: Host, key: str, value: str) -> None:
+    """Sysctls suit fast networks: the files set them at boot, and the running kernel has them where it can."""
+    wrong = sysctl_deviations(host, {key: value})
     assert not wrong, "; ".join(wrong)
 
 
-@on_duty(Duty.WORKBENCH, Duty.WORKER)
+@applies_to(Duty.WORKBENCH, Duty.WORKER)
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -42,43 +42,43 @@ def test_the_kernel_is_set_for_fast_networks(host: Host, key: str, value: str) -
         ("vm.zone_reclaim_mode", "0"),
     ],
 )
-def test_the_kernel_is_set_for_work(host: Host, key: str, value: str) -> None:
-    """Where people's work runs, memory and watched files are for it."""
-    wrong = amiss(host, {key: value})
+def test_compute_sysctls_are_set(host: Host, key: str, value: str) -> None:
+    """Memory and file watch sysctls suit the work of people and pods."""
+    wrong = sysctl_deviations(host, {key: value})
     assert not wrong, "; ".join(wrong)
 
 
-def test_sessions_may_lock_all_memory(host: Host) -> None:
-    """RDMA registers memory by locking it, for root as for people."""
+def test_sessions_can_lock_all_memory(host: Host) -> None:
+    """Sessions of root and of people have no memlock limit, because RDMA locks the memory that it registers."""
     limits = host.check_output("cat /etc/security/limits.conf /etc/security/limits.d/*.conf").splitlines()
-    locks = [line.split() for line in limits if re.match(r"\s*[^#\s]+\s+(-|hard|soft)\s+memlock\s", line)]
+    memlock = [line.split() for line in limits if re.match(r"\s*[^#\s]+\s+(-|hard|soft)\s+memlock\s", line)]
 
-    assert {who: value for who, _, _, value, *_ in locks} == {"*": "unlimited", "root": "unlimited"}
+    assert {domain: value for domain, _, _, value, *_ in memlock} == {"*": "unlimited", "root": "unlimited"}
 
 
-def test_sessions_may_open_many_files(host: Host) -> None:
-    """Loaders of data open thousands, for root as for people; the last word of all files counts."""
-    told = host.check_output("cat /etc/security/limits.conf; LC_ALL=C; cat /etc/security/limits.d/*.conf").splitlines()
-    words = [line.partition("#")[0].split() for line in told]
+def test_sessions_can_open_many_files(host: Host) -> None:
+    """Data loaders can open 65,536 files, at most 1,048,576; the last value in all files counts."""
+    lines = host.check_output("cat /etc/security/limits.conf; LC_ALL=C; cat /etc/security/limits.d/*.conf").splitlines()
+    rows = [line.partition("#")[0].split() for line in lines]
     limits: dict[tuple[str, str], str] = {}
-    for who, kind, _, value in (each for each in words if len(each) == _LIMIT and each[2] == "nofile"):
-        limits |= {(who, which): value for which in (("soft", "hard") if kind == "-" else (kind,))}
+    for domain, kind, _, value in (row for row in rows if len(row) == _FIELDS and row[2] == "nofile"):
+        limits |= {(domain, level): value for level in (("soft", "hard") if kind == "-" else (kind,))}
 
-    wanted = {"soft": "65536", "hard": "1048576"}
-    assert limits == {(who, kind): value for who in ("*", "root") for kind, value in wanted.items()}
+    expected = {"soft": "65536", "hard": "1048576"}
+    assert limits == {(domain, kind): value for domain in ("*", "root") for kind, value in expected.items()}
 
 
-def test_services_may_lock_all_memory(host: Host) -> None:
-    """What systemd starts has the same limit as what people start."""
+def test_services_can_lock_all_memory(host: Host) -> None:
+    """systemd services have no memlock limit either."""
     assert host.check_output("systemctl show --property DefaultLimitMEMLOCK --value") == "infinity"
 
 
-def test_nothing_is_swapped_to(host: Host) -> None:
-    """Memory that runs out ends the job that took it; a container's host keeps its own."""
-    assert host.check_output("tail -n +2 /proc/swaps") == "" or is_contained(host)
+def test_swap_is_off(host: Host) -> None:
+    """No swap is in use, so a job that exhausts memory ends; a container uses its host's memory."""
+    assert host.check_output("tail -n +2 /proc/swaps") == "" or is_container(host)
 
 
-def test_no_boot_turns_swap_on(host: Host) -> None:
-    """Systemd may not start swap, and fstab names none."""
+def test_swap_stays_off_after_a_reboot(host: Host) -> None:
+    """swap.target is masked, and /etc/fstab has no swap."""
     assert host.file("/etc/systemd/system/swap.target").linked_to == "/dev/null"
     assert host.run("grep -Eq '^[^#]\\S*\\s+\\S+\\s+swap\\s' /etc/fstab").rc != 0

@@ -1,11 +1,11 @@
-"""Every node: the programs that run as somebody else than who starts them, on every local disk."""
+"""Rules for every node: setuid and setgid programs, and file capabilities, on all local disks."""
 
 import re
 from pathlib import PurePosixPath
 
 from testinfra.host import Host
 
-# Programs that run as their owner whoever starts them: those of the distribution that need it.
+# The distribution's programs that need setuid.
 _SETUID = {
     "at",
     "chfn",
@@ -30,7 +30,7 @@ _SETUID = {
     "sudo",
     "umount",
 }
-# Those that run as their group: to read what is shadow's, to write to others' terminals, to keep an agent to oneself.
+# Programs that need setgid: to read /etc/shadow, to write to terminals, to protect an agent's memory.
 _SETGID = {
     "at",
     "bsd-write",
@@ -50,45 +50,44 @@ _SETGID = {
     "write",
     "write.ul",
 }
-# The root's own, and disks beside it: never what another machine serves, which gives no rights here (nosuid).
+# The root disk and all other local disks; remote mounts are nosuid.
 _DISKS = "/ $(findmnt --list --noheadings --output TARGET --types ext2,ext3,ext4,xfs,btrfs,f2fs,zfs,tmpfs)"
-# Rights of root's that a program may have without being setuid, as far as one of them is enough to become root; a
-# clause that names none means all. Source: cap_to_text(3).
-_ALMIGHTY = re.compile(
+# Capabilities with which a program can become root; a clause without names means all. Source: cap_to_text(3).
+_ROOT_CAPABILITIES = re.compile(
     "cap_(chown|dac_override|dac_read_search|fowner|mknod|setfcap|setgid|setuid"
     r"|sys_admin|sys_boot|sys_module|sys_ptrace|sys_rawio)|\s=[eip]*[ep]"
 )
-# What lies in images of containers is another system's, and becomes nobody here, as far as nobody but root gets there.
+# Container images contain other systems. They are skipped if only root can enter their folder.
 _IMAGES = ("/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/var/lib/snapd")
-_AMONG_IMAGES = " -o ".join(f"-path {path} -o -path '{path}/*'" for path in _IMAGES)
-_BESIDE_IMAGES = rf"\( {_AMONG_IMAGES} \) -type d -user root ! -perm -001 -prune -o"
-# Says of each path whether a package brought it, and as it is now; sums have paths of before /bin became /usr/bin.
-_UNPACKAGED = """while read -r path; do sum=$(md5sum "$path" | cut -c1-32); at=${path#/}
+_IN_IMAGES = " -o ".join(f"-path {path} -o -path '{path}/*'" for path in _IMAGES)
+_OUTSIDE_IMAGES = rf"\( {_IN_IMAGES} \) -type d -user root ! -perm -001 -prune -o"
+# Prints for each path whether a package installed it with this content. Checksum files may use the old path /bin.
+_CLASSIFY = """while read -r path; do sum=$(md5sum "$path" | cut -c1-32); at=${path#/}
 if grep -qsxF -e "$sum  $at" -e "$sum  ${at#usr/}" /var/lib/dpkg/info/*.md5sums; then echo "packaged $path"
-else echo "strange $path"; fi; done"""
+else echo "unknown $path"; fi; done"""
 
 
-def test_programs_that_become_root_are_known(host: Host) -> None:
-    """No program but the distribution's own, unchanged, runs as its owner, whoever starts it, on any local disk."""
-    assert _strange(host, "-4000", _SETUID) == []
+def test_setuid_programs_are_known(host: Host) -> None:
+    """All setuid programs on local disks are unchanged files of the distribution."""
+    assert _unknown_programs(host, "-4000", _SETUID) == []
 
 
-def test_programs_that_join_a_group_are_known(host: Host) -> None:
-    """No program but the distribution's own, unchanged, has its group's rights, on any local disk."""
-    assert _strange(host, "-2000", _SETGID) == []
+def test_setgid_programs_are_known(host: Host) -> None:
+    """All setgid programs on local disks are unchanged files of the distribution."""
+    assert _unknown_programs(host, "-2000", _SETGID) == []
 
 
-def test_programs_with_rights_of_roots_are_known(host: Host) -> None:
-    """A capability of a file makes root of whoever starts it, as setuid does, and no mode shows it."""
-    programs = f"find {_DISKS} -xdev {_BESIDE_IMAGES} -type f -perm /111 -print0 2>/dev/null"
-    told = host.check_output(f"{programs} | xargs -0 getcap 2>/dev/null || true").splitlines()
-    found = {line.split()[0] for line in told if _ALMIGHTY.search(line)}
+def test_capability_programs_are_known(host: Host) -> None:
+    """No unknown program has capabilities that can make it root; file modes do not show capabilities."""
+    programs = f"find {_DISKS} -xdev {_OUTSIDE_IMAGES} -type f -perm /111 -print0 2>/dev/null"
+    lines = host.check_output(f"{programs} | xargs -0 getcap 2>/dev/null || true").splitlines()
+    found = {line.split()[0] for line in lines if _ROOT_CAPABILITIES.search(line)}
 
     assert found <= {"/usr/bin/newgidmap", "/usr/bin/newuidmap", "/usr/lib/snapd/snap-confine"}
 
 
-def _strange(host: Host, mode: str, known: set[str]) -> list[str]:
-    """Return the programs of a mode that no package brought, that were changed since, or that nobody expects."""
-    asked = f"find {_DISKS} -xdev {_BESIDE_IMAGES} -type f -perm {mode} -print 2>/dev/null | {_UNPACKAGED}"
-    found = [line.partition(" ") for line in host.check_output(asked).splitlines()]
-    return [path for told, _, path in found if told != "packaged" or PurePosixPath(path).name not in known]
+def _unknown_programs(host: Host, mode: str, known: set[str]) -> list[str]:
+    """Return the programs with a mode that are not known, not from a package, or changed after installation."""
+    command = f"find {_DISKS} -xdev {_OUTSIDE_IMAGES} -type f -perm {mode} -print 2>/dev/null | {_CLASSIFY}"
+    rows = [line.partition(" ") for line in host.check_output(command).splitlines()]
+    return [path for origin, _, path in rows if origin != "packaged" or PurePosixPath(path).name not in known]

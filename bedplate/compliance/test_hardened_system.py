@@ -1,12 +1,12 @@
-"""Every node: what is open to whom once they are in."""
+"""Rules for every node: system files, IDs, login defaults, scheduled jobs, mounts, AppArmor and core dumps."""
 
 from testinfra.host import Host
 
-from bedplate.compliance.subject import is_contained
+from bedplate.compliance.subject import is_container
 from roles.hardened.role import WANTED, wanted
 
-_LIMIT = 3  # who, which, of what: the value comes behind
-_OLD = (
+_FIELDS = 4  # of a line in limits.conf(5): domain, type, item, value
+_INSECURE_PACKAGES = (
     "inetd",
     "openbsd-inetd",
     "xinetd",
@@ -21,47 +21,46 @@ _OLD = (
 )
 
 
-def test_files_of_the_system_are_closed_to_others(host: Host) -> None:
-    """What the system keeps to itself, nobody else reads or writes."""
-    told = host.run(f"stat --format='%a %U %G %n' {' '.join(WANTED)} 2>/dev/null").stdout
-    found = [line.split() for line in told.splitlines()]
+def test_system_files_are_private(host: Host) -> None:
+    """System files have safe modes and owners, and no access control lists."""
+    output = host.run(f"stat --format='%a %U %G %n' {' '.join(WANTED)} 2>/dev/null").stdout
+    rows = [line.split() for line in output.splitlines()]
 
-    assert [path for mode, who, group, path in found if mode != wanted(path, group) or _is_strange(who, path)] == []
-    listed = host.run(f"ls -ld {' '.join(WANTED)} 2>/dev/null").stdout.splitlines()
-    # What has a list of access beside its mode.
-    assert [line.split()[-1] for line in listed if line.split()[0].endswith("+")] == []
+    assert [path for mode, owner, group, path in rows if mode != wanted(path, group) or _is_foreign(owner, path)] == []
+    listing = host.run(f"ls -ld {' '.join(WANTED)} 2>/dev/null").stdout.splitlines()
+    # ls marks access control lists with a plus.
+    assert [line.split()[-1] for line in listing if line.split()[0].endswith("+")] == []
 
 
-def test_ids_belong_to_one_each(host: Host) -> None:
-    """No two accounts are one, and no two groups."""
+def test_ids_are_unique(host: Host) -> None:
+    """No two accounts and no two groups have the same ID."""
     for table in ("passwd", "group"):
         ids = [line.split(":")[2] for line in host.file(f"/etc/{table}").content_string.splitlines() if line]
         assert len(ids) == len(set(ids)), table
 
 
-def test_no_machine_or_file_speaks_for_a_person(host: Host) -> None:
-    """There is no list of trusted machines, no .rhosts, and no .netrc of the system's; a person's own is theirs."""
+def test_no_trust_files_exist(host: Host) -> None:
+    """/etc/hosts.equiv, .rhosts and system-wide .netrc files do not exist; a .netrc in a home is allowed."""
     assert not host.file("/etc/hosts.equiv").exists
     names = r"\( -iname .rhosts -o -iname .netrc -not -path '/home/*' \)"
-    found = host.run(f"find / -maxdepth 3 -xdev {names} -print").stdout
-    assert found == ""
+    assert host.run(f"find / -maxdepth 3 -xdev {names} -print").stdout == ""
 
 
-def test_programs_are_found_in_named_folders_alone(host: Host) -> None:
-    """The folder that one stands in is not searched for programs."""
-    parts = host.check_output("sh -lc 'echo $PATH'").split(":")
+def test_path_has_no_current_folder(host: Host) -> None:
+    """PATH does not contain the current folder."""
+    folders = host.check_output("sh -lc 'echo $PATH'").split(":")
 
-    assert "" not in parts
-    assert "." not in parts
+    assert "" not in folders
+    assert "." not in folders
 
 
-def test_logins_begin_as_the_fleet_wants(host: Host) -> None:
-    """New files are closed, tries and time at a console are few, hashes slow, and no new account has a person's id."""
+def test_login_defaults_are_safe(host: Host) -> None:
+    """New files are private, console logins have few attempts, hashes are slow, and new accounts get no person's ID."""
     text = host.file("/etc/login.defs").content_string
-    found = dict(line.split(None, 1) for line in text.splitlines() if line and not line.startswith("#"))
+    values = dict(line.split(None, 1) for line in text.splitlines() if line and not line.startswith("#"))
 
     assert {
-        key: found.get(key, "").strip()
+        key: values.get(key, "").strip()
         for key in ("UMASK", "LOGIN_RETRIES", "LOGIN_TIMEOUT", "ENCRYPT_METHOD", "UID_MAX", "GID_MAX")
     } == {
         "UMASK": "027",
@@ -74,16 +73,16 @@ def test_logins_begin_as_the_fleet_wants(host: Host) -> None:
     assert host.check_output("bash -lc umask") == "0027"
 
 
-def test_file_systems_that_nobody_needs_are_refused(host: Host) -> None:
-    """A disk that somebody brings cannot reach code of the kernel that is seldom looked at."""
+def test_unused_kernel_modules_are_blocked(host: Host) -> None:
+    """Rarely used file systems, USB storage and network protocols cannot be loaded."""
     text = host.file("/etc/modprobe.d/bedplate-hardened.conf").content_string
 
     for module in ("cramfs", "freevxfs", "hfs", "hfsplus", "jffs2", "usb-storage", "dccp", "sctp", "rds", "tipc"):
         assert f"install {module} /bin/true\nblacklist {module}\n" in text
 
 
-def test_logs_are_the_system_s(host: Host) -> None:
-    """Nobody but the system makes or removes a log."""
+def test_logs_belong_to_the_system(host: Host) -> None:
+    """Only the system can create or remove logs."""
     folder = host.file("/var/log")
 
     assert folder.user == "root"
@@ -91,25 +90,25 @@ def test_logs_are_the_system_s(host: Host) -> None:
     assert f"{folder.mode:o}" == wanted("/var/log", folder.group)
 
 
-def test_only_root_says_what_runs_at_night(host: Host) -> None:
-    """Nobody else leaves work to cron or at, which outlives their leave."""
+def test_only_root_can_schedule_jobs(host: Host) -> None:
+    """Only root can add cron and at jobs."""
     for path in ("/etc/cron.allow", "/etc/at.allow"):
         assert host.file(path).content_string == "root\n"
         assert host.file(path).mode == 0o600
     assert not host.file("/etc/cron.deny").exists
 
 
-def test_nothing_of_anybody_elses_waits_for_the_night(host: Host) -> None:
-    """What was left to cron or at before that was root's alone runs on, list or no list."""
-    found = host.check_output("find /var/spool/cron -type f ! -user root ! -name .SEQ -print 2>/dev/null || true")
+def test_no_jobs_of_other_users_are_scheduled(host: Host) -> None:
+    """No cron or at job of another user exists; existing jobs run even if their owner is not in the allow list."""
+    foreign = host.check_output("find /var/spool/cron -type f ! -user root ! -name .SEQ -print 2>/dev/null || true")
     tables = host.check_output("ls /var/spool/cron/crontabs 2>/dev/null || true").split()
 
-    assert found == ""
+    assert foreign == ""
     assert set(tables) <= {"root"}
 
 
-def test_shared_memory_runs_nothing(host: Host) -> None:
-    """Whatever is laid into shared memory is no program, no device, and nobody's rights; a boot keeps it so."""
+def test_shared_memory_is_noexec(host: Host) -> None:
+    """Shared memory (/dev/shm) is mounted nosuid, nodev and noexec, now and after a reboot."""
     for options in (
         host.check_output("findmnt --noheadings --output OPTIONS /dev/shm"),
         host.check_output("awk '$2 == \"/dev/shm\" { print $4 }' /etc/fstab"),
@@ -117,47 +116,40 @@ def test_shared_memory_runs_nothing(host: Host) -> None:
         assert {"nosuid", "nodev", "noexec"} <= set(options.split(","))
 
 
-def test_a_mount_that_everybody_writes_to_gives_no_rights(host: Host) -> None:
-    """Where /tmp or /var/tmp is a mount of its own, no program there runs as another, and no device answers."""
-    for path in ("/tmp", "/var/tmp"):  # noqa: S108  # the mounts themselves
+def test_tmp_mounts_are_nosuid(host: Host) -> None:
+    """The mounts /tmp and /var/tmp, if there are any, are nosuid and nodev."""
+    for path in ("/tmp", "/var/tmp"):  # noqa: S108  # the mount points themselves
         options = host.run(f"findmnt --noheadings --output OPTIONS {path}").stdout.strip()
         assert not options or {"nosuid", "nodev"} <= set(options.split(",")), path
 
 
-def test_what_sends_passwords_in_the_clear_is_not_here(host: Host) -> None:
-    """No server of another age is installed, and nothing rewrites programs behind their package's back."""
-    asked = (
-        f"dpkg-query --show --showformat='${{db:Status-Status}} ${{Package}}\\n' {' '.join(_OLD)} 2>/dev/null || true"
-    )
+def test_insecure_services_are_not_installed(host: Host) -> None:
+    """No server that uses unencrypted passwords is installed, and no prelink, which changes packaged programs."""
+    form = "${db:Status-Status} ${Package}\\n"
+    command = f"dpkg-query --show --showformat='{form}' {' '.join(_INSECURE_PACKAGES)} 2>/dev/null || true"
 
-    assert [line for line in host.check_output(asked).splitlines() if line.startswith("installed ")] == []
+    assert [line for line in host.check_output(command).splitlines() if line.startswith("installed ")] == []
 
 
-def test_programs_are_confined(host: Host) -> None:
-    """AppArmor starts with the machine, and the machine's kernel, where it is its own and can, has the profiles."""
+def test_apparmor_is_on(host: Host) -> None:
+    """AppArmor is enabled, and active if the node's own kernel supports it."""
     assert host.service("apparmor").is_enabled
-    if not is_contained(host) and host.file("/sys/module/apparmor").exists:
-        assert host.run("aa-status --enabled").rc == 0, "the kernel confines nothing: `aa-status` says why"
+    if not is_container(host) and host.file("/sys/module/apparmor").exists:
+        assert host.run("aa-status --enabled").rc == 0, "AppArmor is not active; see `aa-status`"
 
 
-def test_no_core_is_left_behind(host: Host) -> None:
-    """A job that crashes leaves no copy of its memory on a disk that others read; the last word of all files counts."""
-    told = host.check_output("cat /etc/security/limits.conf; cat /etc/security/limits.d/*.conf").splitlines()
-    words = [line.partition("#")[0].split() for line in told]
-    limits = {
-        (who, kind, value)
-        for who, kind, what, value, *_ in (each for each in words if len(each) > _LIMIT)
-        if what == "core"
-    }
-    said = [
-        line.partition("=")
-        for line in host.check_output("systemd-analyze cat-config systemd/coredump.conf").splitlines()
-    ]
+def test_core_dumps_are_off(host: Host) -> None:
+    """Crashed jobs leave no core dumps for others to read; the last value in all files counts."""
+    lines = host.check_output("cat /etc/security/limits.conf; cat /etc/security/limits.d/*.conf").splitlines()
+    rows = [line.partition("#")[0].split() for line in lines]
+    limits = {(row[0], row[1], row[3]) for row in rows if len(row) >= _FIELDS and row[2] == "core"}
+    coredump = host.check_output("systemd-analyze cat-config systemd/coredump.conf").splitlines()
+    settings = [line.partition("=") for line in coredump]
 
-    assert limits == {(who, kind, "0") for who in ("*", "root") for kind in ("hard", "soft")}
-    assert [value.strip() for key, _, value in said if key.strip() == "Storage"][-1:] == ["none"]
+    assert limits == {(domain, kind, "0") for domain in ("*", "root") for kind in ("hard", "soft")}
+    assert [value.strip() for key, _, value in settings if key.strip() == "Storage"][-1:] == ["none"]
 
 
-def _is_strange(owner: str, path: str) -> bool:
-    """Tell whether something of the system's belongs to somebody else; homes belong to whom they are called after."""
+def _is_foreign(owner: str, path: str) -> bool:
+    """Return whether a system file does not belong to root; homes belong to their users."""
     return not path.startswith("/home/") and owner != "root"

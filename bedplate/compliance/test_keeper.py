@@ -1,29 +1,29 @@
-"""The keeper of a gateway: what an operator's machine speaks with, and what Prometheus is told."""
+"""Rules for VPN gateways: the gateway agent and its metrics."""
 
 from pathlib import Path
 
 from testinfra.host import Host
 
 import vpn.keeper
-from bedplate.compliance.subject import on_duty
+from bedplate.compliance.subject import applies_to
 from bedplate.plan.nodes import Duty, NodePlan
 from roles.keeper.role import FOLDER, METRICS, PROGRAM, TIMER
 
-pytestmark = on_duty(Duty.LAPTOPS, Duty.TUNNELS)
+pytestmark = applies_to(Duty.LAPTOPS, Duty.TUNNELS)
 
 
-def test_the_keeper_is_the_projects(host: Host, node: NodePlan) -> None:
-    """Gateways and operators speak one language: an older keeper may not know how to cut somebody off."""
-    here = {file.name: file for file in Path(vpn.keeper.__file__).parent.glob("*.py")}
+def test_agent_is_the_current_version(host: Host, node: NodePlan) -> None:
+    """The gateway agent is the version of this project; an older one may not support all commands."""
+    modules = {file.name: file for file in Path(vpn.keeper.__file__).parent.glob("*.py")}
 
-    assert set(host.file(f"{FOLDER}/keeper").listdir()) - {"__pycache__"} == set(here)
-    for name, file in here.items():
+    assert set(host.file(f"{FOLDER}/keeper").listdir()) - {"__pycache__"} == set(modules)
+    for name, file in modules.items():
         assert host.file(f"{FOLDER}/keeper/{name}").content_string == file.read_text(encoding="utf-8")
     assert oct(host.file(PROGRAM).mode) == "0o755"
 
 
-def test_prometheus_is_told_each_minute(host: Host, node: NodePlan) -> None:
-    """What has not been written for three minutes is no news."""
+def test_vpn_metrics_are_current(host: Host, node: NodePlan) -> None:
+    """VPN metrics for Prometheus are at most three minutes old."""
     assert host.service(TIMER).is_running
-    written = f"{METRICS}/bedplate-vpn.prom"
-    assert host.run("test $(( $(date +%%s) - $(stat -c %%Y %s) )) -lt 180", written).rc == 0
+    metrics = f"{METRICS}/bedplate-vpn.prom"
+    assert host.run("test $(( $(date +%%s) - $(stat -c %%Y %s) )) -lt 180", metrics).rc == 0

@@ -1,106 +1,108 @@
-"""What nodes mount and export: that it is there at its use, never in clear text, and hangs nothing when it is gone."""
+"""Rules for nodes with storage: mounts, exports, buckets, and etcd's volume."""
 
 from testinfra.host import Host
 from testinfra.modules.file import File
 
-from bedplate.compliance.settings import IN_FORCE, altered, beside
-from bedplate.compliance.subject import concerns, on_duty
+from bedplate.compliance.settings import ETAB, unit_overrides, unplanned_exports
+from bedplate.compliance.subject import applies_if, applies_to
 from bedplate.plan.fleet import PEOPLE_IDS
 from bedplate.plan.nodes import Duty, MountKind, NodePlan
 from roles.storage.exports import EXPORTS, GANESHA, server_of
 from roles.storage.mounts import MARK, NOTICE, TABLE, UNIT_FOLDER, mounted, shared, tunnel, variable, version
 from roles.storage.role import RELEASE, TIMER, UNITS, guard
 
-MOUNTS = concerns(lambda node: bool(node.mounts))
-SHARES = concerns(lambda node: bool(node.shares))
-STORES = concerns(lambda node: bool(node.mounts or node.shares))
-BUCKETS = concerns(lambda node: bool(node.buckets) and Duty.WORKBENCH in node.duties)
-TOLD = concerns(lambda node: bool(node.mounts or node.shares or (node.buckets and Duty.WORKBENCH in node.duties)))
-COMMONS = concerns(lambda node: any(mounted(mount).opener for mount in node.mounts))
-TUNNELS = concerns(lambda node: any(mount.kind is MountKind.EFS for mount in node.mounts))
+HAS_MOUNTS = applies_if(lambda node: bool(node.mounts))
+HAS_SHARES = applies_if(lambda node: bool(node.shares))
+HAS_MOUNTS_OR_SHARES = applies_if(lambda node: bool(node.mounts or node.shares))
+LISTS_BUCKETS = applies_if(lambda node: bool(node.buckets) and Duty.WORKBENCH in node.duties)
+HAS_NOTICE = applies_if(
+    lambda node: bool(node.mounts or node.shares or (node.buckets and Duty.WORKBENCH in node.duties))
+)
+HAS_SHARED_AWS_STORE = applies_if(lambda node: any(mounted(mount).opener for mount in node.mounts))
+HAS_EFS = applies_if(lambda node: any(mount.kind is MountKind.EFS for mount in node.mounts))
 ETCD = "/var/lib/etcd"
 
 
-@MOUNTS
-def test_storage_is_mounted_at_its_first_use(host: Host, node: NodePlan) -> None:
-    """Neither a boot nor a login waits for a server that nobody needs yet."""
+@HAS_MOUNTS
+def test_mounts_are_automatic(host: Host, node: NodePlan) -> None:
+    """Storage is mounted on first use, so boot and login do not wait for a server."""
     for mount in node.mounts:
         trigger = mounted(mount).trigger
-        told = host.check_output("systemctl show --property=ActiveState,UnitFileState,Where --value %s", trigger)
+        state = host.check_output("systemctl show --property=ActiveState,UnitFileState,Where --value %s", trigger)
 
-        assert {*told.split()} == {"active", "enabled", mount.path}
+        assert {*state.split()} == {"active", "enabled", mount.path}
 
 
-@MOUNTS
-def test_storage_comes_from_where_the_plan_says(host: Host, node: NodePlan) -> None:
-    """Hard, so that nothing is lost while a server restarts; no file there makes anybody root here."""
-    for at in map(mounted, node.mounts):
-        unit = host.file(f"{UNIT_FOLDER}/{at.mount}")
+@HAS_MOUNTS
+def test_mount_units_match_the_plan(host: Host, node: NodePlan) -> None:
+    """Mount units have the source and options of the plan: hard, so no data is lost, and without setuid."""
+    for mount in map(mounted, node.mounts):
+        unit = host.file(f"{UNIT_FOLDER}/{mount.mount}")
         text = unit.content_string
 
-        assert f"What={at.source}\nWhere={at.path}\n" in text
-        assert f"Options={at.options}\n" in text
+        assert f"What={mount.source}\nWhere={mount.path}\n" in text
+        assert f"Options={mount.options}\n" in text
         assert (unit.user, unit.mode) == ("root", 0o644)
-        assert altered(host, at.mount, at.trigger) == []
+        assert unit_overrides(host, mount.mount, mount.trigger) == []
 
 
-@MOUNTS
-def test_nothing_else_is_mounted_in_its_place(host: Host, node: NodePlan) -> None:
-    """What is there now is what the plan names, once it is used."""
+@HAS_MOUNTS
+def test_mounted_sources_match_the_plan(host: Host, node: NodePlan) -> None:
+    """Each mount point has the source of the plan."""
     table = [line.split(" - ") for line in host.check_output("cat /proc/self/mountinfo").splitlines()]
-    there = {left.split()[4]: right.split() for left, right in table}
+    mounts = {left.split()[4]: right.split() for left, right in table}
 
-    for at in map(mounted, node.mounts):
-        assert at.path in there, f"nothing is mounted at {at.path}"
-        kind, source = there[at.path][:2]
-        assert (kind, source) == ("autofs", "systemd-1") or source == at.source
+    for mount in map(mounted, node.mounts):
+        assert mount.path in mounts, f"nothing is mounted at {mount.path}"
+        kind, source = mounts[mount.path][:2]
+        assert (kind, source) == ("autofs", "systemd-1") or source == mount.source
 
 
-@COMMONS
-def test_a_store_of_the_cloud_is_everybodys(host: Host, node: NodePlan) -> None:
-    """People write to a store that is not for homes: what AWS makes root's alone is opened when it is mounted."""
-    for at in map(mounted, node.mounts):
-        for unit in at.units() if at.opener else ():
+@HAS_SHARED_AWS_STORE
+def test_shared_aws_stores_are_writable(host: Host, node: NodePlan) -> None:
+    """People can write to shared AWS stores, whose root folder belongs to root at first."""
+    for mount in map(mounted, node.mounts):
+        for unit in mount.units() if mount.opener else ():
             assert host.file(f"{UNIT_FOLDER}/{unit.name}").content_string == unit.shipped.text
 
 
-@MOUNTS
-def test_a_mount_asks_its_server_first(host: Host, node: NodePlan) -> None:
-    """A server that does not answer is told within seconds, at every use anew."""
-    for at in map(mounted, node.mounts):
-        text = host.file(f"{UNIT_FOLDER}/{at.mount}").content_string
+@HAS_MOUNTS
+def test_mounts_check_their_server(host: Host, node: NodePlan) -> None:
+    """Each mount first checks its server, so a failed server is reported within seconds."""
+    for mount in map(mounted, node.mounts):
+        text = host.file(f"{UNIT_FOLDER}/{mount.mount}").content_string
 
-        assert f"Requires=bedplate-answers@{at.store}.service" in text
+        assert f"Requires=bedplate-answers@{mount.store}.service" in text
         assert "StartLimitIntervalSec=0" in text
 
 
-@MOUNTS
-def test_waiting_for_a_server_has_an_end(host: Host, node: NodePlan) -> None:
-    """The guard looks every 20 s, knows every mount, and lets no shutdown hang."""
+@HAS_MOUNTS
+def test_storage_guard_is_running(host: Host, node: NodePlan) -> None:
+    """The storage guard checks all mounts every 20 s, and releases them at shutdown."""
     table = host.file("/etc/bedplate/mounts").content_string.splitlines()
 
     assert {*table} == {f"{mount.store} {mount.path} {mount.server}" for mount in node.mounts}
     assert host.service(TIMER).is_running
     assert host.service(RELEASE).is_running
-    for file in guard(map(mounted, node.mounts)):
-        found = host.file(file.path)
-        assert (found.content_string, f"{found.mode:o}", found.user) == (file.text, file.mode, "root"), file.path
-    assert altered(host, *(unit for unit in UNITS if "@" not in unit)) == []
+    for planned in guard(map(mounted, node.mounts)):
+        file = host.file(planned.path)
+        assert (file.content_string, f"{file.mode:o}", file.user) == (planned.text, planned.mode, "root"), planned.path
+    assert unit_overrides(host, *(unit for unit in UNITS if "@" not in unit)) == []
 
 
-@MOUNTS
-def test_no_home_of_the_machines_own_is_hidden_by_a_mount(host: Host, node: NodePlan) -> None:
-    """Whoever configures the node must not depend on the server that it mounts."""
+@HAS_MOUNTS
+def test_no_mount_hides_a_local_home(host: Host, node: NodePlan) -> None:
+    """No mount hides the home of a local account: administration must work if the server fails."""
     rows = [line.split(":") for line in host.check_output("cat /etc/passwd").splitlines()]
-    own = {name: home for name, _, uid, _, _, home, _ in rows if int(uid) not in PEOPLE_IDS}
+    homes = {name: home for name, _, uid, _, _, home, _ in rows if int(uid) not in PEOPLE_IDS}
 
-    hidden = {name for name, home in own.items() if any(home.startswith(f"{each.path}/") for each in node.mounts)}
+    hidden = {name for name, home in homes.items() if any(home.startswith(f"{mount.path}/") for mount in node.mounts)}
     assert hidden == set()
 
 
-@TUNNELS
-def test_files_of_the_cloud_go_by_tls_to_a_proven_server(host: Host, node: NodePlan) -> None:
-    """Verified up to an authority, and by the name of the region's EFS."""
+@HAS_EFS
+def test_efs_uses_verified_tls(host: Host, node: NodePlan) -> None:
+    """EFS mounts use TLS, and verify the certificate and the host name of the region's EFS."""
     for mount in node.mounts:
         conf, unit = tunnel(mount)
 
@@ -109,78 +111,80 @@ def test_files_of_the_cloud_go_by_tls_to_a_proven_server(host: Host, node: NodeP
         assert host.service(unit.name).is_enabled
 
 
-@SHARES
-def test_exports_are_for_the_plans_blocks_alone(host: Host, node: NodePlan) -> None:
-    """Root of a client is nobody, and no other address may mount."""
-    wanted = [server_of(node.shares, by_kernel=by_kernel) for by_kernel in (True, False)]
-    (by,) = (server for server in wanted if host.file(server.files[0].path).exists)
+@HAS_SHARES
+def test_exports_match_the_plan(host: Host, node: NodePlan) -> None:
+    """The file server exports only to the planned networks, and maps root to nobody."""
+    planned = [server_of(node.shares, by_kernel=by_kernel) for by_kernel in (True, False)]
+    (server,) = (server for server in planned if host.file(server.files[0].path).exists)
 
-    for file in by.files:
+    for file in server.files:
         assert host.file(file.path).content_string == file.text
-    assert host.service(by.service).is_running
-    assert host.service(by.service).is_enabled
+    assert host.service(server.service).is_running
+    assert host.service(server.service).is_enabled
 
 
-@SHARES
-def test_nothing_is_exported_beside_the_plan(host: Host) -> None:
-    """Neither by the kernel's other files, nor by a second server."""
-    ours = host.file(EXPORTS)
+@HAS_SHARES
+def test_no_other_exports_exist(host: Host) -> None:
+    """No other file exports folders, and no second NFS server runs."""
+    planned = host.file(EXPORTS)
+    exports = host.check_output("cat /etc/exports /etc/exports.d/* 2>/dev/null || true")
 
-    assert beside(host.check_output("cat /etc/exports /etc/exports.d/* 2>/dev/null || true"), _text(ours)) == []
-    assert not (ours.exists and host.file(GANESHA).exists and host.service("nfs-ganesha").is_running)
+    assert unplanned_exports(exports, _text(planned)) == []
+    assert not (planned.exists and host.file(GANESHA).exists and host.service("nfs-ganesha").is_running)
 
 
-@SHARES
-def test_nothing_is_exported_by_hand(host: Host) -> None:
-    """What the kernel's server was told by a command stands in none of its files, and is open until it starts anew."""
-    assert beside(_text(host.file(IN_FORCE)), _text(host.file(EXPORTS))) == []
+@HAS_SHARES
+def test_no_manual_exports_exist(host: Host) -> None:
+    """The kernel exports nothing that was added with `exportfs`; such exports are in no file."""
+    assert unplanned_exports(_text(host.file(ETAB)), _text(host.file(EXPORTS))) == []
 
 
 def _text(file: File) -> str:
     return str(file.content_string) if file.exists else ""
 
 
-@SHARES
-def test_the_file_server_has_its_shares_where_everybody_has_them(host: Host, node: NodePlan) -> None:
-    """A person's home is theirs wherever they log in."""
-    for at in map(shared, node.shares):
-        assert host.mount_point(at.path).exists
-        assert host.check_output("stat -c %%d:%%i %s", at.path) == host.check_output("stat -c %%d:%%i %s", at.source)
+@HAS_SHARES
+def test_shares_are_mounted_on_their_server(host: Host, node: NodePlan) -> None:
+    """The file server has its shares under the same paths as its clients."""
+    for share in map(shared, node.shares):
+        assert host.mount_point(share.path).exists
+        ids = [host.check_output("stat -c %%d:%%i %s", path) for path in (share.path, share.source)]
+        assert ids[0] == ids[1]
 
 
-@STORES
-def test_no_portmapper_listens(host: Host) -> None:
-    """Version 4 of NFS needs one port, and no other program of its kind."""
+@HAS_MOUNTS_OR_SHARES
+def test_rpcbind_is_off(host: Host) -> None:
+    """rpcbind is masked and nothing listens on port 111; NFS version 4 does not need it."""
     assert not host.socket("tcp://111").is_listening
     assert host.check_output("systemctl show --property=LoadState --value rpcbind.socket") == "masked"
 
 
-def test_nothing_of_ours_is_left_that_the_plan_does_not_name(host: Host, node: NodePlan) -> None:
-    """A mount that was renamed or removed leaves no unit behind."""
-    told = host.check_output("cd %s && grep -lsxF %s *.mount *.automount || true", UNIT_FOLDER, MARK).split()
+def test_no_obsolete_mount_units_exist(host: Host, node: NodePlan) -> None:
+    """No mount unit remains of a mount that was renamed or removed."""
+    units = host.check_output("cd %s && grep -lsxF %s *.mount *.automount || true", UNIT_FOLDER, MARK).split()
 
-    attached = (*map(mounted, node.mounts), *map(shared, node.shares))
-    assert {*told} == {unit.name for at in attached for unit in at.units() if "mount" in unit.name}
+    planned = (*map(mounted, node.mounts), *map(shared, node.shares))
+    assert {*units} == {unit.name for entry in planned for unit in entry.units() if "mount" in unit.name}
 
 
-@TOLD
-def test_whoever_logs_in_reads_what_is_shared(host: Host, node: NodePlan) -> None:
-    """The folders, and for each bucket a command that lists it: nobody has to ask where the data is."""
-    told = host.file(NOTICE).content_string
-    wanted = [*(each.path for each in node.mounts), *(each.mount for each in node.shares)]
+@HAS_NOTICE
+def test_login_message_lists_storage(host: Host, node: NodePlan) -> None:
+    """The login message lists shared folders and, for each bucket, a command that lists it."""
+    text = host.file(NOTICE).content_string
+    expected = [*(mount.path for mount in node.mounts), *(share.mount for share in node.shares)]
     if Duty.WORKBENCH in node.duties:
-        wanted += [f"aws s3 ls ${variable(each.store)}/" for each in node.buckets]
+        expected += [f"aws s3 ls ${variable(bucket.store)}/" for bucket in node.buckets]
 
-    missing = [each for each in wanted if each not in told]
-    assert not missing, f"{NOTICE} does not tell of {', '.join(missing)}"
+    missing = [entry for entry in expected if entry not in text]
+    assert not missing, f"{NOTICE} does not contain {', '.join(missing)}"
 
 
-@BUCKETS
-def test_the_nodes_buckets_are_known_and_no_credential_is(host: Host, node: NodePlan) -> None:
-    """By the list, and by AWS's command line of one version; its role alone says what it may read."""
+@LISTS_BUCKETS
+def test_buckets_need_no_credentials(host: Host, node: NodePlan) -> None:
+    """Planned buckets are listed, the AWS CLI has the pinned version, and no credentials are stored."""
     rows = host.file(TABLE).content_string.splitlines()
 
-    assert {*rows} == {f"{each.store} s3://{each.name} {each.region}" for each in node.buckets}
+    assert {*rows} == {f"{bucket.store} s3://{bucket.name} {bucket.region}" for bucket in node.buckets}
     assert host.file("/opt/bedplate-aws/bin/aws").exists
     assert host.check_output("ls -d /opt/bedplate-aws/lib/python3*/site-packages/awscli-*").endswith(
         f"awscli-{version()}.dist-info"
@@ -188,16 +192,17 @@ def test_the_nodes_buckets_are_known_and_no_credential_is(host: Host, node: Node
     assert not host.file("/root/.aws/credentials").exists
 
 
-@on_duty(Duty.CONTROL)
-def test_etcd_on_its_volume(host: Host) -> None:
-    """Etcd's data is on its EBS volume: boot waits for the mount, and so do kubelet and containerd."""
-    words = host.run("findmnt --fstab --noheadings --mountpoint %s -o SOURCE,OPTIONS", ETCD).stdout.split()
-    source, options = words or ("", "")
-    assert source.startswith("/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol"), f"/etc/fstab: no volume at {ETCD}"
-    assert "nofail" not in options.split(","), f"boot does not wait for {ETCD}"
+@applies_to(Duty.CONTROL)
+def test_etcd_is_on_its_volume(host: Host) -> None:
+    """etcd's data is on its EBS volume; boot, kubelet and containerd wait for the mount."""
+    fields = host.run("findmnt --fstab --noheadings --mountpoint %s -o SOURCE,OPTIONS", ETCD).stdout.split()
+    source, options = fields or ("", "")
+    is_volume = source.startswith("/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol")
+    assert is_volume, f"no EBS volume at {ETCD} in /etc/fstab"
+    assert "nofail" not in options.split(","), f"boot does not wait for {ETCD}: remove nofail in /etc/fstab"
 
     device = host.run("findmnt --noheadings --mountpoint %s -o SOURCE", ETCD).stdout.strip()
     assert device == host.check_output("readlink -m %s", source), f"{ETCD} is on {device or 'the root disk'}"
     for unit in ("containerd.service", "kubelet.service"):
-        told = host.check_output("systemctl show --property=LoadState,RequiresMountsFor %s", unit)
-        assert "LoadState=not-found" in told or ETCD in told, f"{unit} does not require the mount of {ETCD}"
+        properties = host.check_output("systemctl show --property=LoadState,RequiresMountsFor %s", unit)
+        assert "LoadState=not-found" in properties or ETCD in properties, f"{unit} does not require the mount of {ETCD}"

@@ -1,97 +1,99 @@
-"""Workbenches: what people find on a machine that they log in to."""
+"""Rules for workbenches: tools, scratch folders, caches and CUDA."""
 
 import re
 
 import pytest
 from testinfra.host import Host
 
-from bedplate.compliance.subject import on_duty
+from bedplate.compliance.subject import applies_to
 from bedplate.plan.nodes import Duty, NodePlan
 from roles.workbench.role import BUILDS, CUDA, ENVIRONMENT, NOTE, PATH, VERSION, path_of, version
 from roles.workbench.scratch import LABEL, LocalDisks
 
-pytestmark = on_duty(Duty.WORKBENCH)
+pytestmark = applies_to(Duty.WORKBENCH)
 
 
 @pytest.mark.parametrize("program", ["tmux", "screen", "git", "gcc", "make", "cmake", "htop", "rsync", "python3"])
-def test_the_usual_tools_are_there(host: Host, program: str) -> None:
-    """Sessions, sources, builds and processes: nobody asks an administrator for these."""
+def test_common_tools_are_installed(host: Host, program: str) -> None:
+    """Common tools are installed, so people need no administrator for them."""
     assert host.exists(program)
 
 
-def test_uv_is_the_pinned_one(host: Host) -> None:
-    """Everybody's uv is of the version that this project pins by its sum, and root's."""
+def test_uv_is_the_pinned_version(host: Host) -> None:
+    """uv is the pinned version and belongs to root."""
     assert host.check_output("uv --version").split()[1] == version()
     assert host.file("/usr/local/bin/uv").linked_to == "/opt/uv/bin/uv"
     assert host.check_output("find /opt/uv -not -user root -print -quit") == ""
 
 
-def test_environments_of_conda_can_be_made(host: Host) -> None:
-    """Micromamba is the pinned program, whole and unchanged."""
+def test_micromamba_is_the_pinned_version(host: Host) -> None:
+    """micromamba is the pinned version, unchanged, so people can create conda environments."""
     build = BUILDS[host.system_info.arch]
     if not host.file(PATH).exists and host.file(NOTE).exists:
-        pytest.skip(f"micromamba {VERSION} is not there, for the node did not reach {build.url}")
+        pytest.skip(f"micromamba {VERSION} is not installed: the node could not reach {build.url}")
 
     assert host.file(PATH).sha256sum == build.digest
     assert host.file(PATH).mode == 0o755
 
 
-def test_everybody_has_scratch_of_their_own(host: Host, node: NodePlan) -> None:
-    """Each person has a private folder on local disk."""
-    wanted = {person.name: f"{person.name} {person.name} 700" for person in node.accounts.people}
+def test_people_have_private_scratch(host: Host, node: NodePlan) -> None:
+    """Each person has a private folder on scratch."""
+    planned = {person.name: f"{person.name} {person.name} 700" for person in node.accounts.people}
 
-    told = host.run("stat --format '%n %U %G %a' /scratch/*").stdout.splitlines()
-    found = {line.split()[0].rpartition("/")[2]: line.partition(" ")[2] for line in told}
+    lines = host.run("stat --format '%n %U %G %a' /scratch/*").stdout.splitlines()
+    folders = {line.split()[0].rpartition("/")[2]: line.partition(" ")[2] for line in lines}
 
-    assert {name: found.get(name) for name in wanted} == wanted
+    assert {name: folders.get(name) for name in planned} == planned
 
 
-def test_scratch_lies_on_the_disks_that_are_for_it(host: Host, node: NodePlan) -> None:
-    """What is written there takes no room of the root disk, where the machine has a disk for it."""
+def test_scratch_is_on_its_disks(host: Host, node: NodePlan) -> None:
+    """/scratch is on the scratch disks, not on the root disk, if the machine has such disks."""
     if not host.run(LocalDisks().command()).stdout and not node.scratch:
-        pytest.skip("the machine has no disk for scratch: it is a folder of the root disk")
+        pytest.skip("the machine has no scratch disk: /scratch is on the root disk")
 
     assert host.run("findmnt --mountpoint /scratch").rc == 0
     assert host.service("bedplate-scratch").is_enabled
 
 
-def test_nobody_may_fill_scratch(host: Host, node: NodePlan) -> None:
-    """Each person's limit is half of the disk."""
-    asked = "findmnt --noheadings --output %s /scratch"
-    is_counted = "quota" in host.run(asked, "OPTIONS").stdout.replace("noquota", "")
-    if not is_counted and host.run(asked, "LABEL").stdout.strip() != LABEL:
-        pytest.skip("the file system of /scratch is none of bedplate's, and keeps no quotas of users")
-    assert is_counted, "this kernel has no quota_v2: install it, `umount /scratch`, start bedplate-scratch anew"
+def test_scratch_has_quotas(host: Host, node: NodePlan) -> None:
+    """Each person can use at most half of the scratch disk."""
+    command = "findmnt --noheadings --output %s /scratch"
+    has_quotas = "quota" in host.run(command, "OPTIONS").stdout.replace("noquota", "")
+    if not has_quotas and host.run(command, "LABEL").stdout.strip() != LABEL:
+        pytest.skip("bedplate did not create the file system of /scratch, which has no user quotas")
+    assert has_quotas, "the kernel has no quota_v2: install it, `umount /scratch`, restart bedplate-scratch"
     half = int(host.check_output("df --output=size -k /scratch | tail -n 1")) // 2
 
-    told = host.check_output("repquota --user --output=csv --no-names /scratch").splitlines()
-    limits = {line.split(",")[0]: line.split(",")[5] for line in told if line.startswith("#")}
+    report = host.check_output("repquota --user --output=csv --no-names /scratch").splitlines()
+    limits = {line.split(",")[0]: line.split(",")[5] for line in report if line.startswith("#")}
 
     assert [person for person in node.accounts.people if limits.get(f"#{person.uid}") != str(half)] == []
 
 
-# A login's settings without the login: no home is made, and nothing of a person's own runs.
-_AS = "setpriv --reuid %s --regid %s --clear-groups env --ignore-environment USER=%s PATH=/usr/bin:/bin sh -c %s"
+# Runs a command with a person's IDs but without a login, which would create the home and run the person's own files.
+_AS_PERSON = "setpriv --reuid %s --regid %s --clear-groups env --ignore-environment USER=%s PATH=/usr/bin:/bin sh -c %s"
 
 
-def test_caches_lie_on_scratch(host: Host, node: NodePlan) -> None:
-    """A login shell keeps caches off homes, which may lie on a file server."""
-    asked = ". /etc/profile; echo $UV_CACHE_DIR $PIP_CACHE_DIR"
+def test_caches_are_on_scratch(host: Host, node: NodePlan) -> None:
+    """Login shells keep caches on scratch, because homes may be on a file server."""
+    command = ". /etc/profile; echo $UV_CACHE_DIR $PIP_CACHE_DIR"
     for person in node.accounts.people:
-        told = host.check_output(_AS, str(person.uid), str(person.uid), person.name, asked)
-        assert told == f"/scratch/{person.name}/.cache/uv /scratch/{person.name}/.cache/pip"
+        caches = host.check_output(_AS_PERSON, str(person.uid), str(person.uid), person.name, command)
+        assert caches == f"/scratch/{person.name}/.cache/uv /scratch/{person.name}/.cache/pip"
 
 
-def test_cudas_libraries_are_found(host: Host) -> None:
-    """The linker knows CUDA's folder by itself, and no variable that breaks other programs does."""
+def test_linker_finds_cuda(host: Host) -> None:
+    """The linker finds CUDA's libraries without LD_LIBRARY_PATH, which breaks other programs."""
     assert "/usr/local/cuda/lib64" in host.file("/etc/ld.so.conf.d/60-bedplate-cuda.conf").content_string.splitlines()
 
 
-def test_cudas_programs_are_found(host: Host, node: NodePlan) -> None:
-    """By whoever logs in, and by a command that is sent over SSH and logs nobody in."""
+def test_path_finds_cuda(host: Host, node: NodePlan) -> None:
+    """CUDA's programs are on PATH in login shells and in SSH commands."""
     for person in node.accounts.people:
-        told = host.check_output(_AS, str(person.uid), str(person.uid), person.name, ". /etc/profile; echo $PATH")
-        assert CUDA in told.split(":"), person.name
+        path = host.check_output(
+            _AS_PERSON, str(person.uid), str(person.uid), person.name, ". /etc/profile; echo $PATH"
+        )
+        assert CUDA in path.split(":"), person.name
     assert CUDA in path_of(host.file(ENVIRONMENT).content_string).split(":")
     assert re.search(
         r"^session\s+\w+\s+pam_env\.so\b(?!.*\breadenv=0)", host.file("/etc/pam.d/sshd").content_string, re.MULTILINE

@@ -1,7 +1,6 @@
-"""An apply of every role of a workbench over a line that breaks in each operation once, on a booted machine.
+"""An apply of all roles of a workbench over a connection that breaks once in each operation.
 
-Role by role, so that each new attempt asks about one role alone; at last all roles at once, after something of several
-was changed by hand.
+First role by role, so that each attempt is short; then all roles at once, after manual changes to several of them.
 """
 
 import io
@@ -21,22 +20,22 @@ from bedplate.plan.nodes import NodePlan, node_of
 from roles.catalog import names_of
 from roles.engine.work import work_through
 from tests.testlab.fakes.brittle_connection import CONFIRMING, ENDING, victims
-from tests.testlab.machines.lab import BENCH, LabFolder
-from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.machines.lab import WORKBENCH, FleetFolder
+from tests.testlab.machines.stand import Node, NodeLab
 
 pytestmark = pytest.mark.nightly
 
 ALL = "all at once"
 TRIAL = "Activate packet filter and sshd for confirmation"
-# What the exporter's package brings by itself: found in its place when its turn comes.
-BROUGHT = {"Create the folder for metrics", "Start the exporter"}
-# Somebody's hand: a setting that a service reads, one of sshd's, one of the filter, a name.
+# The package of node_exporter makes these changes itself.
+FROM_PACKAGE = {"Create the folder for metrics", "Start the exporter"}
+# Manual changes of settings, sshd, packet filter and host name.
 DRIFT = """
 hostname drifted; echo '#' >> /etc/systemd/journald.conf.d/60-bedplate.conf
 echo '#' >> /etc/default/prometheus-node-exporter; echo '#' >> /etc/bedplate/wanted/filter.nft
 echo '#' >> /etc/ssh/sshd_config.d/00-bedplate.conf
 """
-# What reads a file at its start alone.
+# Services that read a file only when they start.
 READERS = {
     "systemd-journald": "/etc/systemd/journald.conf.d/60-bedplate.conf",
     "prometheus-node-exporter": "/etc/default/prometheus-node-exporter",
@@ -45,74 +44,76 @@ READERS = {
 
 @dataclass(frozen=True)
 class Cuts:
-    """What a look foretold of the fresh machine, and by role the operations in which the line broke."""
+    """The changes that `--check` showed on the fresh node, and by role the interrupted operations."""
 
-    foretold: frozenset[str]
+    checked: frozenset[str]
     broken: Mapping[str, list[str]]
 
 
 @pytest.fixture(scope="module")
-def cuts(lab_of_one: LabFolder, node: Node, tmp_path_factory: pytest.TempPathFactory) -> Cuts:
-    """Apply role by role, then all after a drift, each again and again until nothing breaks any more."""
-    foretold = frozenset(lab_of_one.outcome(BENCH, "--check")[BENCH]["changed"])
-    plan = node_of(planned(opened(lab_of_one.fleet)), BENCH, load_catalog())
-    books = {name: tmp_path_factory.mktemp("book") / "book" for name in (*names_of(plan), ALL)}
-    for name, book in books.items():
+def cuts(fleet_folder: FleetFolder, node: Node, tmp_path_factory: pytest.TempPathFactory) -> Cuts:
+    """Apply role by role, then all roles after a drift, each until no operation is interrupted."""
+    checked = frozenset(fleet_folder.outcome(WORKBENCH, "--check")[WORKBENCH]["changed"])
+    plan = node_of(planned(opened(fleet_folder.fleet)), WORKBENCH, load_catalog())
+    logs = {name: tmp_path_factory.mktemp("log") / "log" for name in (*names_of(plan), ALL)}
+    for name, log in logs.items():
         if name == ALL:
             node.run(DRIFT)
-        end = until_whole(plan, lab_of_one.stand, book, None if name == ALL else frozenset({name}))
+        end = apply_until_complete(plan, fleet_folder.node_lab, log, None if name == ALL else frozenset({name}))
         assert end.step is Step.DONE, f"{name}: {end}"
-    return Cuts(foretold, {name: victims(book) for name, book in books.items()})
+    return Cuts(checked, {name: victims(log) for name, log in logs.items()})
 
 
-def test_the_line_broke_in_every_operation(cuts: Cuts) -> None:
-    """Whatever a look at the fresh machine foretold was cut, the trial and its confirmation included."""
-    every = {name for names in cuts.broken.values() for name in names}
+def test_connection_broke_in_every_operation(cuts: Cuts) -> None:
+    """The connection broke in each operation that `--check` showed, including the confirmation window."""
+    interrupted = {name for names in cuts.broken.values() for name in names}
 
-    assert cuts.foretold - every <= BROUGHT
+    assert cuts.checked - interrupted <= FROM_PACKAGE
     assert {TRIAL, CONFIRMING, ENDING} <= set(cuts.broken["hardened"])
     assert {TRIAL, CONFIRMING, ENDING} <= set(cuts.broken[ALL])
 
 
-def test_nothing_is_wrong_in_the_end(cuts: Cuts, lab_of_one: LabFolder) -> None:
-    """No rule of the audit is violated."""
-    done = lab_of_one.bedplate("node", "audit", BENCH, "--user", "ubuntu", "--identity", str(lab_of_one.stand.key))
+def test_audit_finds_no_violation_at_the_end(cuts: Cuts, fleet_folder: FleetFolder) -> None:
+    """After the last apply, the audit finds no violation."""
+    done = fleet_folder.bedplate(
+        "node", "audit", WORKBENCH, "--user", "ubuntu", "--identity", str(fleet_folder.node_lab.key)
+    )
 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("service", sorted(READERS))
-def test_what_was_to_be_restarted_was(service: str, cuts: Cuts, node: Node) -> None:
-    """Whoever reads a file at its start alone has started since it came, whatever was cut between the two."""
+def test_services_restarted_after_their_files_changed(service: str, cuts: Cuts, node: Node) -> None:
+    """A service that reads a file at its start restarted after the last change of the file, despite interruptions."""
     started = node.run(f'date +%s -d "$(systemctl show --property ActiveEnterTimestamp --value {service})"')
     written = node.run(f"stat --format %Z {READERS[service]}")
 
     assert int(started) >= int(written)
 
 
-def test_the_next_apply_changes_nothing(cuts: Cuts, lab_of_one: LabFolder) -> None:
-    """All is as it should be, and nothing is remembered as begun."""
-    after = lab_of_one.outcome(BENCH)
+def test_the_next_apply_changes_nothing(cuts: Cuts, fleet_folder: FleetFolder) -> None:
+    """The next apply changes nothing."""
+    after = fleet_folder.outcome(WORKBENCH)
 
-    assert (after["status"], after[BENCH]["changed"]) == (0, [])
+    assert (after["status"], after[WORKBENCH]["changed"]) == (0, [])
 
 
-def until_whole(plan: NodePlan, stand: Stand, book: Path, only: frozenset[str] | None) -> Event:
-    """Apply over the brittle line until an apply is whole; return its end, or that of one that got no further."""
-    inside = ("ip", "netns", "exec", stand.desk.host.namespace)
-    way = (*inside, sys.executable, "-m", "tests.testlab.fakes.brittle_connection", str(book))
-    order = Order((Target(plan, (*way, "ssh", "-T", "-F", str(stand.ssh_config), BENCH)),), "ada", only=only)
+def apply_until_complete(plan: NodePlan, node_lab: NodeLab, log: Path, only: frozenset[str] | None) -> Event:
+    """Apply over the brittle connection until an apply completes or makes no progress; return its last event."""
+    in_namespace = ("ip", "netns", "exec", node_lab.workstation.host.namespace)
+    connect = (*in_namespace, sys.executable, "-m", "tests.testlab.fakes.brittle_connection", str(log))
+    order = Order((Target(plan, (*connect, "ssh", "-T", "-F", str(node_lab.ssh_config), WORKBENCH)),), "ada", only=only)
     while True:
-        known = len(victims(book))
+        before = len(victims(log))
         end = last_event(order)
         if end.kind is Kind.HELD:
-            time.sleep(1)  # what was cut ends its command first
-        elif len(victims(book)) == known:
+            time.sleep(1)  # the interrupted command still runs
+        elif len(victims(log)) == before:
             return end
 
 
 def last_event(order: Order) -> Event:
-    """Carry out an order; return the last that was told."""
+    """Run an order; return its last event."""
     out = io.StringIO()
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as stays_open, os.fdopen(writing, "wb"):

@@ -1,43 +1,43 @@
-"""`bedplate node apply` that is cut off: by the wire, and by its operator."""
+"""`bedplate node apply` interrupted by the network, and by Ctrl-C."""
 
 import os
 import signal
 
 import pytest
 
-from tests.testlab.machines.lab import BENCH, QUICK, LabFolder, wait_for
+from tests.testlab.machines.lab import QUICK, WORKBENCH, FleetFolder, wait_for
 from tests.testlab.machines.stand import Node
 
 pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.usefixtures("drifted")
-def test_a_cut_wire_is_told_and_the_next_apply_makes_it_good(lab_of_one: LabFolder, node: Node) -> None:
-    """Packets that are lost in the middle of an operation: it ends by itself, and what is left is done later."""
-    with lab_of_one.applying(BENCH, *QUICK) as running:
-        wait_for(running, ": looking")
+def test_lost_connection_is_reported_and_the_next_apply_completes(fleet_folder: FleetFolder, node: Node) -> None:
+    """An apply whose packets are lost ends by itself, and the next one completes the work."""
+    with fleet_folder.start_apply(WORKBENCH, *QUICK) as process:
+        wait_for(process, ": looking")
         node.cut()
-        _, said = running.communicate(timeout=120)
+        _, stderr = process.communicate(timeout=120)
     node.heal()
-    second = lab_of_one.outcome(BENCH, *QUICK)
-    third = lab_of_one.outcome(BENCH, *QUICK)
+    second = fleet_folder.outcome(WORKBENCH, *QUICK)
+    third = fleet_folder.outcome(WORKBENCH, *QUICK)
 
-    assert "Traceback" not in said
-    assert running.returncode == 6, said
+    assert "Traceback" not in stderr
+    assert process.returncode == 6, stderr
     assert second["status"] == 0
-    assert third[BENCH]["changed"] == []
+    assert third[WORKBENCH]["changed"] == []
 
 
 @pytest.mark.usefixtures("drifted")
-def test_ctrl_c_stops_between_two_operations(lab_of_one: LabFolder) -> None:
-    """One Ctrl-C, one clean end: what runs is finished, the node is named, and the next apply goes on."""
-    with lab_of_one.applying(BENCH) as running:
-        wait_for(running, ": looking")
-        os.killpg(running.pid, signal.SIGINT)
-        out, err = running.communicate(timeout=120)
-    after = lab_of_one.outcome(BENCH, *QUICK)
+def test_ctrl_c_stops_between_two_operations(fleet_folder: FleetFolder) -> None:
+    """Ctrl-C finishes the current operation, names the node, and the next apply continues."""
+    with fleet_folder.start_apply(WORKBENCH) as process:
+        wait_for(process, ": looking")
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    after = fleet_folder.outcome(WORKBENCH, *QUICK)
 
-    assert running.returncode == 130, err
+    assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert f"not done: {BENCH}" in out
+    assert f"not done: {WORKBENCH}" in out
     assert after["status"] == 0

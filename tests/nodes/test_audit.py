@@ -1,4 +1,4 @@
-"""`bedplate node audit` on machines that answer, that do not, and that stop answering."""
+"""`bedplate node audit` on booted nodes: fresh, repaired, unreachable, and without sudo."""
 
 import sys
 from pathlib import Path
@@ -7,28 +7,28 @@ from typing import Any
 import pytest
 
 from tests.testlab.machines.operator import ROOT, Operator
-from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.rehearsal.programs import EXAMPLES
 
 pytestmark = pytest.mark.nightly
 
-RULE = "the-node-knows-its-name"
+RULE = "hostname-matches-the-plan"
 
 
 @pytest.fixture(scope="module")
-def node(stand: Stand) -> Node:
-    """Give a fresh machine, which is nothing yet of what it ought to be."""
-    return stand.boot("titan-01.cellar", "192.168.40.21")
+def node(node_lab: NodeLab) -> Node:
+    """Return a fresh node without any role."""
+    return node_lab.boot("titan-01.cellar", "192.168.40.21")
 
 
 @pytest.fixture(scope="module")
-def operator(stand: Stand) -> Operator:
-    """Give the operator of the lab."""
-    return Operator(stand, EXAMPLES / "lab.yaml")
+def operator(node_lab: NodeLab) -> Operator:
+    """Return the operator of the lab."""
+    return Operator(node_lab, EXAMPLES / "lab.yaml")
 
 
-def test_a_fresh_machine_is_found_wanting(node: Node, operator: Operator) -> None:
-    """Status 3, each violated rule with its promise and what is so instead."""
+def test_fresh_node_violates_rules(node: Node, operator: Operator) -> None:
+    """An audit of a fresh node exits with 3, and shows each violated rule with the actual value."""
     done = operator.audit(node.name, "--role", "baseline")
 
     assert done.returncode == 3, done.stderr
@@ -36,24 +36,24 @@ def test_a_fresh_machine_is_found_wanting(node: Node, operator: Operator) -> Non
     assert "assert 'fresh' == 'titan-01'" in done.stdout
 
 
-def test_what_was_mended_is_seen(node: Node, operator: Operator) -> None:
-    """The checks look at the machine as it is now, as root."""
+def test_repaired_rule_is_kept(node: Node, operator: Operator) -> None:
+    """The audit reads the present state of the node, as root."""
     node.run("hostname titan-01")
 
     assert outcomes(operator.findings(node.name, "--role", "baseline"))[RULE] == "kept"
 
 
-def test_a_machine_that_is_silent_is_named_and_the_others_are_judged(node: Node, operator: Operator) -> None:
-    """One lost machine costs nobody else's findings."""
+def test_unreachable_node_does_not_stop_others(node: Node, operator: Operator) -> None:
+    """An unreachable node is reported, and the other nodes are audited."""
     document = operator.findings(node.name, "gate.cellar", "--role", "baseline")
 
-    judged, silent = document["nodes"]
-    assert judged["verdicts"]
-    assert "Could not resolve hostname" in silent["unreached"]
+    audited, unreached = document["nodes"]
+    assert audited["verdicts"]
+    assert "Could not resolve hostname" in unreached["unreached"]
 
 
-def test_without_sudo_nothing_is_judged(node: Node, operator: Operator) -> None:
-    """Half of the rules cannot be seen without rights: the machine counts as not reached, with the reason."""
+def test_node_without_sudo_is_not_reached(node: Node, operator: Operator) -> None:
+    """A node that refuses sudo counts as not reached, because half of the rules need root."""
     node.run("mv /etc/sudoers.d/90-cloud-init-users /root/")
 
     done = operator.audit(node.name)
@@ -63,25 +63,25 @@ def test_without_sudo_nothing_is_judged(node: Node, operator: Operator) -> None:
     assert "sudo: a password is required" in done.stdout
 
 
-def test_the_checks_run_without_us(node: Node, stand: Stand, tmp_path: Path) -> None:
-    """A user's CI needs pytest and the fleet file alone; its own JUnit file names node, role and promise."""
+def test_rules_run_with_plain_pytest(node: Node, node_lab: NodeLab, tmp_path: Path) -> None:
+    """The rules run with plain pytest, and its JUnit file has node, role and promise."""
     junit = tmp_path / "junit.xml"
     checks = (
         "-m",
         "pytest",
-        str(ROOT / "bedplate/compliance/test_baseline.py"),
+        str(ROOT / "tests/compliance/test_baseline.py"),
         f"--hosts=ssh://{node.name}",
         "--sudo",
     )
-    where = (f"--fleet={EXAMPLES / 'lab.yaml'}", f"--ssh-config={stand.ssh_config}", f"--junitxml={junit}")
+    where = (f"--fleet={EXAMPLES / 'lab.yaml'}", f"--ssh-config={node_lab.ssh_config}", f"--junitxml={junit}")
 
-    done = stand.desk.run(sys.executable, *checks, *where)
+    done = node_lab.workstation.run(sys.executable, *checks, *where)
 
     assert f"{node.name}: " in done.stdout
     assert '<property name="role" value="baseline"' in junit.read_text()
 
 
 def outcomes(document: dict[str, Any]) -> dict[str, str]:
-    """Return what became of each rule on the one machine of an audit."""
+    """Return the outcome of each rule in an audit of one node."""
     (node,) = document["nodes"]
     return {verdict["rule"]: verdict["outcome"] for verdict in node["verdicts"]}

@@ -1,4 +1,4 @@
-"""The first stage of every role in a root that no systemd runs, as the bake of an image has it."""
+"""The install stage of all roles in a root folder without systemd, as in an image bake."""
 
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ from tests.testlab.run import need_root
 
 pytestmark = pytest.mark.nightly
 
-# What a bake does: pyinfra in a root, with the install stage alone.
+# A bake runs pyinfra in a root folder, with the install stage only.
 DEPLOY = """
 from roles.catalog import roles_of
 from roles.base import deploy
@@ -26,14 +26,14 @@ deploy(roles_of(lab_node("{name}")), stages=["install"])
 
 @pytest.mark.parametrize("name", ["workbench-cpu-1.us-west-2", "nas.cellar"])
 def test_install_needs_no_systemd(name: str, tmp_path: Path) -> None:
-    """All is installed where nothing runs, nothing of the one node is written, and a second bake changes nothing."""
+    """The install stage needs no systemd, writes no settings of a node, and a second bake changes nothing."""
     need_root()
     program = tmp_path / "deploy.py"
     program.write_text(DEPLOY.format(name=name))
 
     with mounted(baked(), tmp_path / "disk") as root:
-        for way in ("resolv.conf", "hosts"):
-            shutil.copy(f"/etc/{way}", root / "etc" / way)
+        for name_ in ("resolv.conf", "hosts"):
+            shutil.copy(f"/etc/{name_}", root / "etc" / name_)
         first, second = (bake(root, program) for _ in range(2))
         installed = (root / "usr/bin/prometheus-node-exporter").exists()
         hosts = (root / "etc/hosts").read_text()
@@ -41,18 +41,18 @@ def test_install_needs_no_systemd(name: str, tmp_path: Path) -> None:
     assert first.returncode == 0, first.stdout + first.stderr
     assert installed
     assert "lab.internal" not in hosts
-    every, *_, same = summary(second)
-    assert every == same, second.stdout + second.stderr
+    total, *_, unchanged = summary(second)
+    assert total == unchanged, second.stdout + second.stderr
 
 
 def bake(root: Path, program: Path) -> subprocess.CompletedProcess[str]:
-    """Run the install stage as plain pyinfra does."""
+    """Run the install stage with plain pyinfra."""
     command = [sys.executable, "-m", "pyinfra", "-y", f"@chroot/{root}", str(program)]
     path = {"PYTHONPATH": str(ROOT), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
     return subprocess.run(command, env=path, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
 
 
 def summary(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Return how many operations there were, went well, failed and changed nothing, as pyinfra tells at its end."""
+    """Return pyinfra's totals: operations, changed, failed, unchanged."""
     (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "Grand total" in line]
     return line.split()[2:]

@@ -1,6 +1,6 @@
-"""Containers and pods on machines under their packet filter: whom they reach, and who reaches them.
+"""Containers and pods on nodes with a packet filter: which connections pass in both directions.
 
-A namespace behind a bridge stands for a container, with the rules that Docker writes for one that publishes a port.
+A network namespace behind a bridge simulates a container, with Docker's rules for a published port.
 """
 
 from ipaddress import IPv4Interface, IPv4Network
@@ -10,24 +10,23 @@ import pytest
 from roles.hardened.firewall import ruleset
 from tests.testlab.fleets.variants import lab_node
 from tests.testlab.machines.container import CommandError
-from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.machines.stand import Node, NodeLab
 
 pytestmark = pytest.mark.nightly
 
 WORKBENCH, WORKER = "titan-03.cellar", "titan-01.cellar"
 BRIDGE = IPv4Interface("172.17.0.1/16")
 PUBLISHED = 8080
-# Of no block that a door names.
-# A machine of the plan, and another host of its LAN.
-FELLOW, STRANGER = "192.168.40.21", "192.168.40.99"
+# A compute node of the plan, and a host of the LAN that no firewall rule names.
+COMPUTE_NODE, LAN_HOST = "192.168.40.21", "192.168.40.99"
 
 
 @pytest.fixture(scope="module")
-def node(stand: Stand) -> Node:
-    """Give a machine with a container behind Docker's bridge, and a server in it that is published."""
-    booted = stand.boot(WORKBENCH, "192.168.40.23")
-    for address in (FELLOW, STRANGER):
-        stand.desk.host.run("ip", "address", "add", f"{address}/32", "dev", "lo")
+def node(node_lab: NodeLab) -> Node:
+    """Return a node with a container behind Docker's bridge, whose web server has a published port."""
+    booted = node_lab.boot(WORKBENCH, "192.168.40.23")
+    for address in (COMPUTE_NODE, LAN_HOST):
+        node_lab.workstation.host.run("ip", "address", "add", f"{address}/32", "dev", "lo")
     box = BRIDGE + 1
     booted.run(
         f"""
@@ -48,78 +47,78 @@ def node(stand: Stand) -> Node:
 
 @pytest.fixture
 def workbench(node: Node) -> Node:
-    """Let the machine have a workbench's filter."""
+    """Return the node with the packet filter of a workbench."""
     plan = lab_node(WORKBENCH)
     load(node, ruleset(plan.doors, plan.duties))
     return node
 
 
-def test_a_container_reaches_the_world(workbench: Node) -> None:
-    """What runs on a workbench goes out, and is answered."""
-    assert "1 received" in workbench.run(f"ip netns exec box ping -c 1 -W 20 {workbench.desk.address}")
+def test_container_reaches_the_internet(workbench: Node) -> None:
+    """A container on a workbench can open connections to the outside."""
+    assert "1 received" in workbench.run(f"ip netns exec box ping -c 1 -W 20 {workbench.workstation.address}")
 
 
-def test_what_is_published_is_reached_by_whom_everything_is_open_to(workbench: Node) -> None:
-    """A machine of the site that computes reaches a container's published port; another host of the LAN does not."""
-    assert fetched(workbench, FELLOW)
-    assert not fetched(workbench, STRANGER)
+def test_published_port_is_open_to_compute_nodes_only(workbench: Node) -> None:
+    """A compute node of the site reaches the published port of a container; another host of the LAN does not."""
+    assert is_served(workbench, COMPUTE_NODE)
+    assert not is_served(workbench, LAN_HOST)
 
 
-def test_nobody_comes_to_a_container_behind_its_port(workbench: Node) -> None:
-    """Whoever sends packets for the container's own address to the machine, as to a router, is not led there."""
-    workbench.desk.host.run(
+def test_container_address_is_not_reachable(workbench: Node) -> None:
+    """Packets to the container's own address are not forwarded."""
+    workbench.workstation.host.run(
         "ip", "route", "replace", str(BRIDGE.network), "via", str(workbench.address), "onlink", *_dev(workbench)
     )
 
-    assert not fetched(workbench, FELLOW, f"http://{(BRIDGE + 1).ip}")
+    assert not is_served(workbench, COMPUTE_NODE, f"http://{(BRIDGE + 1).ip}")
 
 
-def test_nobody_is_led_through_a_workbench(workbench: Node) -> None:
-    """It forwards for its containers, and is nobody's router."""
-    workbench.desk.host.run(
+def test_workbench_is_not_a_router(workbench: Node) -> None:
+    """A workbench forwards packets for its containers only."""
+    workbench.workstation.host.run(
         "ip", "route", "replace", "10.98.0.0/16", "via", str(workbench.address), "onlink", *_dev(workbench)
     )
     before = dropped(workbench)
 
-    workbench.desk.run("ping", "-c", "1", "-W", "1", "10.98.0.1")
+    workbench.workstation.run("ping", "-c", "1", "-W", "1", "10.98.0.1")
 
     assert dropped(workbench) == before + 1
 
 
-def test_a_container_reaches_its_machine_as_a_stranger_does(workbench: Node) -> None:
-    """What no door opens is closed to it, too."""
+def test_container_needs_a_firewall_rule_for_its_node(workbench: Node) -> None:
+    """A container reaches only those ports of its node that a firewall rule opens."""
     with pytest.raises(CommandError):
-        knock(workbench)
+        connect_to_node(workbench)
 
 
-@pytest.mark.parametrize("has_door", [True, False], ids=["pods", "without"])
-def test_a_pod_reaches_its_own_machine(node: Node, has_door: bool) -> None:  # noqa: FBT001  pytest passes it by name
-    """By the plan's door for pods, and by no other: its packets come under its own address."""
+@pytest.mark.parametrize("has_rule", [True, False], ids=["pods", "without"])
+def test_pod_reaches_its_node(node: Node, has_rule: bool) -> None:  # noqa: FBT001  pytest passes it by name
+    """A pod reaches its node by the firewall rule for pods, and not without it."""
     plan = lab_node(WORKER)
-    doors = [rule for rule in plan.doors if has_door or rule.name != "all-from-pods"]
-    load(node, ruleset(doors, plan.duties).replace(str(pods(WORKER)), str(BRIDGE.network)))
+    rules = [rule for rule in plan.doors if has_rule or rule.name != "all-from-pods"]
+    load(node, ruleset(rules, plan.duties).replace(str(pods(WORKER)), str(BRIDGE.network)))
 
-    if has_door:
-        knock(node)
+    if has_rule:
+        connect_to_node(node)
     else:
         with pytest.raises(CommandError):
-            knock(node)
+            connect_to_node(node)
 
 
 FILES = "127.61.7.9"
-# Another namespace behind the machine, as a file server of the network stands: a pod's packets are led to it.
-BEYOND = IPv4Interface("10.97.0.1/24")
+# Another network namespace behind the node simulates a file server; packets of pods are forwarded to it.
+SERVER = IPv4Interface("10.97.0.1/24")
 
 
 @pytest.fixture(scope="module")
 def served(node: Node) -> Node:
-    """Let somebody listen where a tunnel to EFS begins, and at the port of a file server beyond the machine."""
+    """Return the node with servers at the local address of an EFS tunnel, and at port 2049 of a file server."""
     node.run(
         f"""
         id ada 2>/dev/null || useradd --uid 20001 ada
-        ip netns add nas; ip link add vnas type veth peer name eth0 netns nas; ip address add {BEYOND} dev vnas
-        ip link set vnas up; ip -n nas address add {(BEYOND + 1).ip}/24 dev eth0; ip -n nas link set eth0 up
-        ip -n nas route add default via {BEYOND.ip}
+        ip netns add nas; ip link add vnas type veth peer name eth0 netns nas; ip address add {SERVER} dev vnas
+        ip link set vnas up; ip -n nas address add {(SERVER + 1).ip}/24 dev eth0; ip -n nas link set eth0 up
+        ip -n nas route add default via {SERVER.ip}
         systemd-run --quiet --unit=files python3 -m http.server --bind {FILES} 2049
         systemd-run --quiet --unit=nas ip netns exec nas python3 -m http.server 2049
         for i in $(seq 100); do ss -ltn | grep -q :2049 && ip netns exec nas ss -ltn | grep -q :2049 && break
@@ -129,28 +128,28 @@ def served(node: Node) -> Node:
     return node
 
 
-def connects(node: Node, before: str, address: str) -> bool:
-    """Tell whether a program that is started so comes in at a port of NFS; refused is refused at once."""
-    words = f"exec 3<>/dev/tcp/{address}/2049"
-    told = node.run(f"{before} timeout 20 bash -c '{words}' 2>&1 && echo came in || true")
-    assert "came in" in told or "Connection refused" in told, told
-    return "came in" in told
+def connects(node: Node, prefix: str, address: str) -> bool:
+    """Return whether a program with a command prefix can connect to port 2049; otherwise it is refused at once."""
+    script = f"exec 3<>/dev/tcp/{address}/2049"
+    output = node.run(f"{prefix} timeout 20 bash -c '{script}' 2>&1 && echo connected || true")
+    assert "connected" in output or "Connection refused" in output, output
+    return "connected" in output
 
 
 @pytest.mark.parametrize("name", [WORKBENCH, WORKER])
-def test_a_person_is_nobody_to_a_file_server(served: Node, name: str) -> None:
-    """Root and what systemd lends an id, as stunnel, come in at a tunnel; a person or another service does not."""
+def test_people_cannot_connect_to_file_servers(served: Node, name: str) -> None:
+    """Only root and systemd's dynamic users, such as stunnel, can connect to an EFS tunnel."""
     plan = lab_node(name)
     load(served, ruleset(plan.doors, plan.duties))
-    lent = "systemd-run --quiet --pipe --wait --property=DynamicUser=yes"
+    dynamic_user = "systemd-run --quiet --pipe --wait --property=DynamicUser=yes"
 
-    who = {"root": "", "stunnel": lent, "ada": "runuser -u ada --", "nobody": "runuser -u nobody --"}
-    found = {each: connects(served, before, FILES) for each, before in who.items()}
-    assert found == {"root": True, "stunnel": True, "ada": False, "nobody": False}
+    users = {"root": "", "stunnel": dynamic_user, "ada": "runuser -u ada --", "nobody": "runuser -u nobody --"}
+    results = {user: connects(served, prefix, FILES) for user, prefix in users.items()}
+    assert results == {"root": True, "stunnel": True, "ada": False, "nobody": False}
 
 
-def test_without_the_filter_a_person_would_be_anybody(served: Node) -> None:
-    """What refuses a person is the rule, and nothing else on the way."""
+def test_people_could_connect_without_the_rule(served: Node) -> None:
+    """Without the output rule a person can connect to the tunnel, so the rule is what prevents it."""
     plan = lab_node(WORKBENCH)
     load(served, ruleset(plan.doors, plan.duties))
     served.run("nft flush chain inet bedplate output")
@@ -159,50 +158,52 @@ def test_without_the_filter_a_person_would_be_anybody(served: Node) -> None:
 
 
 @pytest.mark.parametrize("name", [WORKBENCH, WORKER])
-def test_neither_a_container_nor_a_pod_speaks_to_a_file_server(served: Node, name: str) -> None:
-    """Its root would be root there, too; with the rule taken out it comes in."""
+def test_containers_cannot_connect_to_file_servers(served: Node, name: str) -> None:
+    """A container or pod, whose root would be root on the server, cannot connect; without the rule it can."""
     plan = lab_node(name)
     packets = ruleset(plan.doors, plan.duties)
-    beyond, boxed = str((BEYOND + 1).ip), "ip netns exec box"
+    server, in_container = str((SERVER + 1).ip), "ip netns exec box"
 
     load(served, packets)
-    refused = connects(served, boxed, beyond)
+    with_rule = connects(served, in_container, server)
     load(served, "\n".join(line for line in packets.splitlines() if "dport 2049 counter reject" not in line))
-    assert (refused, connects(served, boxed, beyond)) == (False, True)
+    assert (with_rule, connects(served, in_container, server)) == (False, True)
 
 
 def load(node: Node, packets: str) -> None:
-    """Put a packet filter in force."""
+    """Load a packet filter."""
     (node.root / "run-filter.nft").write_text(packets)
     node.run("nft -f /run-filter.nft")
 
 
 def pods(name: str) -> IPv4Network:
-    """Return the block of pods as a machine's doors name it."""
+    """Return the block of pods in a node's firewall rules."""
     (block,) = [rule.block for rule in lab_node(name).doors if rule.name == "all-from-pods"]
     return block
 
 
-def knock(node: Node) -> None:
-    """Open a connection from the container to its machine's sshd. Raises CommandError."""
+def connect_to_node(node: Node) -> None:
+    """Connect from the container to its node's sshd. Raises CommandError."""
     node.run(f"ip netns exec box timeout 5 bash -c 'exec 3<>/dev/tcp/{node.address}/22'")
 
 
-def fetched(node: Node, source: str, url: str = "") -> bool:
-    """Tell whether the container's server answers the desk under one of its addresses."""
-    to = url or f"http://{node.address}:{PUBLISHED}"
-    limit = "5" if source == STRANGER or url else "60"
-    done = node.desk.run("curl", "-fsS", "--noproxy", "*", "--interface", source, "--max-time", limit, to, seconds=90)
+def is_served(node: Node, source: str, url: str = "") -> bool:
+    """Return whether the container's web server answers the workstation with a source address."""
+    target = url or f"http://{node.address}:{PUBLISHED}"
+    limit = "5" if source == LAN_HOST or url else "60"
+    done = node.workstation.run(
+        "curl", "-fsS", "--noproxy", "*", "--interface", source, "--max-time", limit, target, seconds=90
+    )
     return done.returncode == 0
 
 
 def dropped(node: Node) -> int:
-    """Return how many packets the machine did not lead on."""
-    told = node.run("nft list chain inet bedplate forward").split("counter packets ")
-    return int(told[-1].split()[0])
+    """Return the number of packets that the node did not forward."""
+    parts = node.run("nft list chain inet bedplate forward").split("counter packets ")
+    return int(parts[-1].split()[0])
 
 
 def _dev(node: Node) -> tuple[str, str]:
-    """Return the desk's device that leads to a machine."""
-    told = node.desk.host.run("ip", "route", "get", str(node.address)).split()
-    return "dev", told[told.index("dev") + 1]
+    """Return the workstation's interface to a node, as arguments of ip."""
+    words = node.workstation.host.run("ip", "route", "get", str(node.address)).split()
+    return "dev", words[words.index("dev") + 1]

@@ -1,7 +1,7 @@
-"""Tunnels whose kernels encrypt, by ESP and XFRM interfaces: what every real gateway runs.
+"""Tunnels with kernel encryption (ESP, XFRM interfaces), as on real gateways.
 
-This machine's kernel has neither: all of it runs on one emulated machine, whose own kernel has both. Its clock goes by
-what it has computed, so that it is held to the seconds of docs/vpn-sites.md however slow it is.
+The tests run on one QEMU machine, because this machine's kernel may lack both. Its clock counts instructions, so the
+times of docs/vpn-sites.md hold although it is slow.
 """
 
 import json
@@ -18,9 +18,9 @@ from tests.testlab.fleets.variants import cellar
 from tests.testlab.machines.kernel_pair import FAULTS
 from tests.testlab.machines.kernel_site import GATEWAY, RESTARTS
 from tests.testlab.machines.lab import stop_substituting, substitute_ipsec
-from tests.testlab.machines.operator import deployed
-from tests.testlab.machines.stand import Node, Stand
-from tests.testlab.machines.virtual import MASKED, STOPPED, bring_code, with_tunnels
+from tests.testlab.machines.operator import apply_roles
+from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.virtual import MASKED, STOPPED, copy_code, gateway_layers
 from tests.testlab.network.sites import REGION
 from tests.testlab.run import clock_pace, need_program, need_root
 
@@ -28,64 +28,66 @@ pytestmark = pytest.mark.nightly
 
 NAME = "gate.cellar"
 SITE = cellar()
-ONE_REGION = replace(SITE, tunnels=tuple(one for one in SITE.tunnels if one.name.startswith(REGION)))
+ONE_REGION = replace(SITE, tunnels=tuple(tunnel for tunnel in SITE.tunnels if tunnel.name.startswith(REGION)))
 DEVICES = [tunnel.device for tunnel in ONE_REGION.tunnels]
 CODE = GATEWAY.parent
-# Seconds that a wait may be longer there, for waits go by this machine's clock; and for a whole story to end where this
-# machine has nothing else to do.
+MODULES = "tests.testlab.machines"
+# Extra seconds, because waits use this machine's clock; and the timeout of a test program on an idle machine.
 MARGIN, PATIENCE = 2, 1500
-Told = dict[str, Any]
+Results = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
 def gate() -> Iterator[Node]:
-    """Give the site's gateway with its roles, on a kernel of its own, and this project's code beside it."""
+    """Yield the site's gateway with its roles and its own kernel, and with this project's code."""
     need_root()
     for program in ("systemd-nspawn", "debootstrap", "slirp4netns", "nft", "ssh", "qemu-system-x86_64", "mke2fs"):
         need_program(program)
-    with Stand(with_tunnels()) as stand:
-        node = stand.boot(NAME, str(SITE.address))
+    with NodeLab(gateway_layers()) as node_lab:
+        node = node_lab.boot(NAME, str(SITE.address))
         substitute_ipsec(node)
-        deployed(stand, NAME, Keeper(), Guard(SITE.elsewhere, speaks_bgp=True))
+        apply_roles(node_lab, NAME, Keeper(), Guard(SITE.elsewhere, speaks_bgp=True))
         node.run(f"systemctl disable --quiet --now {' '.join(STOPPED)}; systemctl mask --quiet {' '.join(MASKED)}")
         stop_substituting(node)
-        bring_code(node.root / CODE.relative_to("/"))
+        copy_code(node.root / CODE.relative_to("/"))
         (node.root / GATEWAY.relative_to("/")).write_bytes(pickle.dumps(ONE_REGION))
         node.run(f"python3 -m compileall -q {CODE}")
-        moved = stand.move(NAME)
+        moved = node_lab.move(NAME)
         moved.machine.wait()
         yield moved
 
 
-def story(gate: Node, name: str) -> Told:
-    """Let a story of tests/testlab happen on the machine, and return what it tells."""
-    told = gate.run(f"cd {CODE}; LAB_SLOWNESS=5 python3 -m tests.testlab.machines.{name}", PATIENCE * clock_pace())
-    return dict(json.loads(told))
+def run_program(gate: Node, name: str) -> Results:
+    """Run a test program of tests/testlab/machines on the gateway, and return its results."""
+    output = gate.run(
+        f"cd {CODE}; LAB_SLOWNESS=5 python3 -m {MODULES}.guest_imports {MODULES}.{name}", PATIENCE * clock_pace()
+    )
+    return dict(json.loads(output))
 
 
 @pytest.fixture(scope="module")
-def pair(gate: Node) -> Told:
-    """Give what two gateways told that join each other."""
-    return story(gate, "kernel_pair")
+def pair(gate: Node) -> Results:
+    """Return the results of two gateways with a tunnel between them."""
+    return run_program(gate, "kernel_pair")
 
 
 @pytest.fixture(scope="module")
-def site(gate: Node, pair: Told) -> Told:
-    """Give what the site's gateway told, with both tunnels to a region; last, for it ends in AppArmor's bounds.
+def site(gate: Node, pair: Results) -> Results:
+    """Return the results of the site's gateway with both tunnels to a region.
 
-    The pair's charons lie in folders of a laboratory, where those bounds let none be.
+    It runs after `pair`, because it enforces AppArmor, which blocks the pair's charons and their folders.
     """
     del pair
-    return story(gate, "kernel_site")
+    return run_program(gate, "kernel_site")
 
 
-def test_the_kernel_lacks_nothing(gate: Node) -> None:
-    """The check of the role `guard` finds ESP and XFRM interfaces in Debian's kernel."""
+def test_kernel_has_esp_and_xfrm(gate: Node) -> None:
+    """The kernel check of the role `guard` finds ESP and XFRM interfaces in Debian's kernel."""
     assert KernelLacks().process(gate.run(KernelLacks().command()).splitlines())[1:] == ()
 
 
-def test_packets_pass_by_the_tunnels_device_and_in_no_other_form_than_esp(pair: Told) -> None:
-    """The device has the id of its tunnel, packets of the tunnel's size pass whole and larger ones do not."""
+def test_packets_pass_the_interface_as_esp_only(pair: Results) -> None:
+    """The interface has the ID of its tunnel, packets up to its MTU pass, and only ESP is on the wire."""
     wire = pair["wire"]
 
     assert f"if_id {hex(wire['number'])}" in wire["device"]
@@ -95,17 +97,17 @@ def test_packets_pass_by_the_tunnels_device_and_in_no_other_form_than_esp(pair: 
 
 
 @pytest.mark.parametrize(("fault", "limit"), FAULTS.items(), ids=FAULTS)
-def test_what_failed_comes_back_soon(fault: str, limit: float, pair: Told) -> None:
-    """After a fault packets pass again soon, none was ever in the clear, and one IKE_SA is left."""
-    told = pair["faults"][fault]
+def test_tunnel_recovers_from_a_fault(fault: str, limit: float, pair: Results) -> None:
+    """After a fault, packets pass again within the promised time, and none was unencrypted."""
+    result = pair["faults"][fault]
 
-    assert told["after"] <= limit + MARGIN
-    assert told["clear"] == 0
-    assert told["passed"] > 0
+    assert result["after"] <= limit + MARGIN
+    assert result["clear"] == 0
+    assert result["passed"] > 0
 
 
-def test_keys_are_renewed_and_packets_pass_all_the_while(pair: Told) -> None:
-    """Of the tunnel and of the IKE_SA, several times."""
+def test_rekeys_lose_no_packets(pair: Results) -> None:
+    """Rekeys of CHILD_SAs and IKE_SAs lose no packets."""
     rekeys = pair["rekeys"]
 
     assert rekeys["children"] >= 2
@@ -113,21 +115,21 @@ def test_keys_are_renewed_and_packets_pass_all_the_while(pair: Told) -> None:
     assert rekeys["lost"] == 0
 
 
-def test_a_gateway_without_its_guard_leaks(pair: Told) -> None:
-    """The captures would have seen packets in the clear."""
+def test_gateway_without_guard_leaks(pair: Results) -> None:
+    """Without the guard, the captures contain unencrypted packets."""
     assert pair["leak"] > 0
 
 
-def test_each_tunnel_of_a_gateway_has_its_own_device(site: Told) -> None:
-    """One charon serves both, and laid again they stay as they are."""
-    assert sorted(site["laid"]["devices"]["xfrm"]) == sorted(DEVICES)
-    assert site["laid"]["devices"]["tun"] == []
+def test_each_tunnel_has_its_own_interface(site: Results) -> None:
+    """One charon serves both tunnels, each with its own interface; a second push changes nothing."""
+    assert sorted(site["pushed"]["devices"]["xfrm"]) == sorted(DEVICES)
+    assert site["pushed"]["devices"]["tun"] == []
     assert not any(site["again"]["done"].values())
-    assert site["again"]["devices"] == site["laid"]["devices"]
+    assert site["again"]["devices"] == site["pushed"]["devices"]
 
 
-def test_a_tunnel_that_goes_is_replaced_by_the_other(site: Told) -> None:
-    """By BGP, within its hold time, and nothing is in the clear meanwhile."""
+def test_traffic_moves_to_the_other_tunnel(site: Results) -> None:
+    """If a tunnel is lost, BGP moves the traffic to the other within its hold time, and nothing is unencrypted."""
     lost = site["lost"]
     (other,) = (device for device in DEVICES if device != lost["tunnel"])
 
@@ -136,34 +138,34 @@ def test_a_tunnel_that_goes_is_replaced_by_the_other(site: Told) -> None:
     assert lost["clear"] == 0
 
 
-def test_a_tunnel_that_leaves_takes_its_device_along(site: Told) -> None:
-    """The other carries on."""
+def test_removed_tunnel_loses_its_interface(site: Results) -> None:
+    """A removed tunnel loses its interface, and the other keeps working."""
     assert site["fewer"]["devices"]["xfrm"] == DEVICES[1:]
     assert f"dev {DEVICES[1]} " in site["fewer"]["route"]
 
 
-@pytest.mark.parametrize("how", RESTARTS)
-def test_a_charon_that_ends_is_back_by_its_unit(how: str, site: Told) -> None:
-    """Packets pass again within seconds, and none was in the clear."""
-    told = site["restarts"][how]
+@pytest.mark.parametrize("command", RESTARTS)
+def test_charon_restarts(command: str, site: Results) -> None:
+    """After charon restarts or is killed, packets pass again within seconds, and none was unencrypted."""
+    result = site["restarts"][command]
 
-    assert told["longest"] <= 5 + MARGIN
-    assert told["clear"] == 0
-    assert told["esp"] > 0
-
-
-def test_daemons_keep_to_the_bounds_that_the_distribution_gives_them(site: Told) -> None:
-    """With AppArmor's profiles enforced, and what the role adds to them, tunnels come up and nothing is refused."""
-    bounds = site["bounds"]
-
-    assert (bounds["started"], bounds["back"]) == (True, True)
-    assert bounds["standing"].endswith("charon-systemd (enforce)")
-    assert bounds["denied"] == []
+    assert result["longest"] <= 5 + MARGIN
+    assert result["clear"] == 0
+    assert result["esp"] > 0
 
 
-def test_without_what_the_role_adds_no_tunnel_comes_up(site: Told) -> None:
-    """Its settings are refused to charon: the bounds are in force, and the additions are needed."""
-    bare = site["bounds"]["bare"]
+def test_tunnels_work_with_apparmor_enforced(site: Results) -> None:
+    """With AppArmor enforced and the role's additions, tunnels start and nothing is denied."""
+    result = site["apparmor"]
+
+    assert (result["started"], result["restored"]) == (True, True)
+    assert result["confinement"].endswith("charon-systemd (enforce)")
+    assert result["denied"] == []
+
+
+def test_apparmor_blocks_tunnels_without_the_additions(site: Results) -> None:
+    """Without the role's additions, AppArmor denies charon its settings, and no tunnel starts."""
+    bare = site["apparmor"]["bare"]
 
     assert not bare["started"]
     assert any(profile.endswith("charon-systemd") and "/bedplate/" in path for profile, path in bare["denied"])

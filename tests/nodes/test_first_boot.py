@@ -1,53 +1,56 @@
-"""The setup of a new site machine, from the installer to the first audit, with the commands in docs/nodes.md."""
+"""A new machine of a site, from the installer to the first audit, with the commands of docs/nodes.md."""
 
 import shlex
 from collections.abc import Sequence
 
 import pytest
 
-from tests.testlab.machines.lab import LabFolder, lab_folder
-from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.machines.lab import FleetFolder, make_fleet_folder
+from tests.testlab.machines.stand import Node, NodeLab
 
 pytestmark = pytest.mark.nightly
 
 NAME = "titan-01.cellar"
-# An installer leaves no user with root access, and no sudo.
-_BARE = "userdel --remove ubuntu; rm /etc/sudoers.d/*; SUDO_FORCE_REMOVE=yes apt-get purge --yes --quiet sudo"
+# The state after the installer: no administrator and no sudo.
+_REMOVE_SUDO = "userdel --remove ubuntu; rm /etc/sudoers.d/*; SUDO_FORCE_REMOVE=yes apt-get purge --yes --quiet sudo"
 
 
 @pytest.fixture(scope="module")
-def node(stand: Stand) -> Node:
-    """Return the machine as the installer left it."""
-    machine = stand.boot(NAME, "192.168.40.21")
-    machine.run(f"{_BARE} 2>&1")
-    return machine
+def node(node_lab: NodeLab) -> Node:
+    """Return the machine as its installer left it."""
+    booted = node_lab.boot(NAME, "192.168.40.21")
+    booted.run(f"{_REMOVE_SUDO} 2>&1")
+    return booted
 
 
 @pytest.fixture(scope="module")
-def lab(stand: Stand, tmp_path_factory: pytest.TempPathFactory) -> LabFolder:
-    """Return a fleet folder with a lock without host keys."""
-    return lab_folder(stand, tmp_path_factory.mktemp("lab"))
+def lab(node_lab: NodeLab, tmp_path_factory: pytest.TempPathFactory) -> FleetFolder:
+    """Return an operator's folder whose lock has no host keys."""
+    return make_fleet_folder(node_lab, tmp_path_factory.mktemp("lab"))
 
 
 @pytest.fixture(scope="module")
-def commands(node: Node, lab: LabFolder) -> Sequence[str]:
-    """Run the bootstrap script as root; return the commands that it prints."""
+def next_commands(node: Node, lab: FleetFolder) -> Sequence[str]:
+    """Return the commands that the bootstrap script prints when root runs it on the console."""
     (node.root / "root" / "first.sh").write_text(lab.bedplate("node", "bootstrap", NAME).stdout)
     return node.run("sh /root/first.sh", seconds=300).splitlines()
 
 
-def test_the_script_prints_the_next_commands(node: Node, commands: Sequence[str]) -> None:
-    """With the fingerprint of the host key; sudo is installed, and the host name is set."""
+def test_bootstrap_prints_the_next_commands(node: Node, next_commands: Sequence[str]) -> None:
+    """The bootstrap script ends with the next commands, with the fingerprint of the node's host key."""
     fingerprint = node.run("ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub | cut -d' ' -f2").strip()
 
-    assert [*commands] == [f"bedplate node trust {NAME} {fingerprint}", f"bedplate node apply {NAME} --user ubuntu"]
+    assert [*next_commands] == [
+        f"bedplate node trust {NAME} {fingerprint}",
+        f"bedplate node apply {NAME} --user ubuntu",
+    ]
     assert node.run("hostname").strip() == "titan-01"
 
 
-def test_the_printed_commands_configure_the_machine(node: Node, lab: LabFolder, commands: Sequence[str]) -> None:
-    """They record the key and create the first account; then the audit passes."""
-    trust, apply = (shlex.split(line)[1:] for line in commands)
-    login = ("--user", "ubuntu", "--identity", str(lab.stand.key))
+def test_printed_commands_configure_the_node(node: Node, lab: FleetFolder, next_commands: Sequence[str]) -> None:
+    """The printed commands record the key and apply the node, and the audit finds no violation."""
+    trust, apply = (shlex.split(line)[1:] for line in next_commands)
+    login = ("--user", "ubuntu", "--identity", str(lab.node_lab.key))
 
     trusted = lab.bedplate(*trust)
     applied = lab.bedplate(*apply, *login[2:], "--role", "people")
@@ -58,6 +61,6 @@ def test_the_printed_commands_configure_the_machine(node: Node, lab: LabFolder, 
     assert node.run("getent passwd ubuntu | cut -d: -f6").strip() == "/var/lib/ubuntu"
 
 
-def test_the_script_can_run_again(node: Node, commands: Sequence[str]) -> None:
-    """A second run prints the same commands, and changes no host key."""
-    assert node.run("sh /root/first.sh").splitlines() == [*commands]
+def test_bootstrap_can_be_repeated(node: Node, next_commands: Sequence[str]) -> None:
+    """A second run of the bootstrap script prints the same, and changes no host key."""
+    assert node.run("sh /root/first.sh").splitlines() == [*next_commands]

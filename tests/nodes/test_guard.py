@@ -1,4 +1,4 @@
-"""The role `guard` on a real machine: a site's gateway is under guard before it has a tunnel."""
+"""The role `guard` on a booted site gateway, before and after its tunnels are pushed."""
 
 from dataclasses import replace
 from time import sleep
@@ -6,9 +6,9 @@ from time import sleep
 import pytest
 
 from tests.testlab.fleets.variants import cellar
-from tests.testlab.machines.lab import recorded_lab, substitute_ipsec
-from tests.testlab.machines.operator import Operator, laid
-from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.machines.lab import substitute_ipsec, write_recorded_fleet
+from tests.testlab.machines.operator import Operator, push_tunnels
+from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.network.netlab import until
 from vpn.sites.files import DIAL, SERVICE
 
@@ -21,27 +21,27 @@ _UNITS = f"{SERVICE}.service {DIAL}.service"
 
 
 @pytest.fixture(scope="module")
-def operator(stand: Stand) -> Operator:
-    """Give the operator of the lab."""
-    return Operator(stand, recorded_lab(stand.folder))
+def operator(node_lab: NodeLab) -> Operator:
+    """Return the operator of the lab."""
+    return Operator(node_lab, write_recorded_fleet(node_lab.folder))
 
 
 @pytest.fixture(scope="module")
-def node(stand: Stand, operator: Operator) -> Node:
-    """Give the site's gateway, with the role in force."""
-    booted = stand.boot(NAME, "192.168.40.1")
+def node(node_lab: NodeLab, operator: Operator) -> Node:
+    """Return the site's gateway, with the roles applied."""
+    booted = node_lab.boot(NAME, "192.168.40.1")
     substitute_ipsec(booted)
     assert operator.changes(NAME, *ROLES)[NAME]
     return booted
 
 
 def test_a_second_apply_changes_nothing(node: Node, operator: Operator) -> None:
-    """What is in force is found to be so on a real machine."""
+    """A second apply changes nothing."""
     assert operator.changes(NAME, *ROLES) == {NAME: []}
 
 
-def test_the_guard_stands_and_no_other_charon_runs(node: Node) -> None:
-    """The kernel holds the rules for every block elsewhere, packets pass, and the ports of IKE are free."""
+def test_guard_is_loaded_and_strongswan_is_stopped(node: Node) -> None:
+    """The guard covers all remote blocks, the gateway forwards packets, and the distribution's charon is off."""
     rules = node.run("sudo nft list table inet bedplate_guard")
 
     assert "10.64.0.0/15" in rules
@@ -51,10 +51,10 @@ def test_the_guard_stands_and_no_other_charon_runs(node: Node) -> None:
     assert ":500 " not in node.run("ss -lun")
 
 
-def test_tunnels_are_laid_once_and_stay(node: Node) -> None:
-    """Sent over SSH: charon and BGP run; sent again it changes nothing; a boot brings all of it back."""
-    first = laid(node, SITE)
-    second = laid(node, SITE)
+def test_tunnels_are_pushed_once_and_persist(node: Node) -> None:
+    """A push over SSH starts charon and BGP, a second push changes nothing, and both run after a reboot."""
+    first = push_tunnels(node, SITE)
+    second = push_tunnels(node, SITE)
     node.restart()
     node.run(f"systemctl is-active --wait {_UNITS} || sleep 10")
 
@@ -65,9 +65,9 @@ def test_tunnels_are_laid_once_and_stay(node: Node) -> None:
     assert node.run("find /etc/bedplate/ipsec -name swanctl.conf ! -perm 600") == ""
 
 
-def test_a_charon_that_is_killed_comes_back_and_is_looked_after(node: Node) -> None:
-    """By its units: systemd restarts the daemon, and the service that dials runs beside it."""
-    laid(node, SITE)
+def test_killed_charon_restarts(node: Node) -> None:
+    """Systemd restarts a killed charon, and its dialer keeps running."""
+    push_tunnels(node, SITE)
     first = _pid(node)
 
     node.run(f"systemctl kill -s KILL {SERVICE}")
@@ -77,19 +77,19 @@ def test_a_charon_that_is_killed_comes_back_and_is_looked_after(node: Node) -> N
     assert _pid(node) != first
 
 
-def test_prometheus_is_told_of_every_tunnel_of_the_gateways_files(node: Node) -> None:
-    """By the unit, with its own rights: while charon answers, and while it does not, all tunnels are down."""
-    laid(node, SITE)
+def test_metrics_cover_all_tunnels(node: Node) -> None:
+    """The metrics contain each tunnel of the gateway, also while charon is stopped."""
+    push_tunnels(node, SITE)
     until(lambda: _listens(node), 30, "charon does not listen")
     answering = _metrics(node)
     node.run(f"systemctl stop {SERVICE}")
     silent = _metrics(node)
     node.run(f"systemctl start {_UNITS}")
 
-    for told, number in ((answering, 1), (silent, 0)):
-        assert f'bedplate_tunnels_answering{{charon="tunnels"}} {number}' in told
-        assert {f'bedplate_tunnel_up{{tunnel="{each.name}"}} 0' for each in SITE.tunnels} <= set(told)
-        assert {f'bedplate_tunnel_bgp_up{{tunnel="{each.name}"}} 0' for each in SITE.tunnels} <= set(told)
+    for metrics, number in ((answering, 1), (silent, 0)):
+        assert f'bedplate_tunnels_answering{{charon="tunnels"}} {number}' in metrics
+        for name in ("bedplate_tunnel_up", "bedplate_tunnel_bgp_up"):
+            assert {f'{name}{{tunnel="{tunnel.name}"}} 0' for tunnel in SITE.tunnels} <= set(metrics)
 
 
 def _metrics(node: Node) -> list[str]:
@@ -103,7 +103,7 @@ def _listens(node: Node) -> bool:
 
 def test_operator_commands_show_the_state_of_a_gateway(node: Node) -> None:
     """Security associations, BGP peers, the counters of the guard and the log of each charon are visible."""
-    laid(node, SITE)
+    push_tunnels(node, SITE)
     until(lambda: _listens(node), 30, "charon does not listen")
 
     node.run("swanctl --list-sas --uri unix:///run/bedplate-ipsec/tunnels.vici")
@@ -116,51 +116,51 @@ def test_operator_commands_show_the_state_of_a_gateway(node: Node) -> None:
     assert "Started bedplate-ipsec-tunnels" in journal
 
 
-def test_a_tunnel_that_leaves_the_plan_leaves_the_gateway(node: Node) -> None:
-    """Its device and its peer in BGP are deleted, and charon is restarted without it."""
-    laid(node, SITE)
+def test_removed_tunnel_is_deleted(node: Node) -> None:
+    """A tunnel that is removed from the plan loses its interface and its BGP peer."""
+    push_tunnels(node, SITE)
     _, *others = SITE.tunnels
 
-    laid(node, replace(SITE, tunnels=SITE.tunnels[1:]))
+    push_tunnels(node, replace(SITE, tunnels=SITE.tunnels[1:]))
 
     devices = {line.split()[0] for line in node.run("ip -brief link show type bridge").splitlines()}
-    assert devices == {each.device for each in others}
+    assert devices == {tunnel.device for tunnel in others}
     assert node.run("vtysh -c 'show bgp neighbors'").count("BGP neighbor is") == len(others)
 
 
-def test_a_gateway_with_its_tunnels_keeps_every_promise(node: Node, operator: Operator) -> None:
-    """What a role and a shipment made is what the judge of machines looks for."""
-    laid(node, SITE)
+def test_gateway_with_tunnels_passes_the_audit(node: Node, operator: Operator) -> None:
+    """After the role and a push of the tunnels, the audit finds no violation."""
+    push_tunnels(node, SITE)
 
     assert set(_outcomes(operator).values()) == {"kept"}
 
 
-def test_each_fault_breaks_its_own_promise(node: Node, operator: Operator) -> None:
-    """Seven ways in which a gateway may be wrong, each seen by the rule that is about it."""
-    laid(node, SITE)
-    # FRR first: whenever it starts, it has packets led on again.
+def test_each_fault_violates_its_rule(node: Node, operator: Operator) -> None:
+    """Seven faults of a gateway each violate the rule about them, and no other."""
+    push_tunnels(node, SITE)
+    # FRR first: it turns IP forwarding on when it starts.
     node.run(
         "systemctl disable -q --now frr; nft delete table inet bedplate_guard;ip route flush proto 98;"
         "sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.ip_forward=0;"
         f"systemctl stop {SERVICE}; chmod 640 /etc/bedplate/ipsec/tunnels/swanctl.conf"
     )
 
-    found = _outcomes(operator)
+    outcomes = _outcomes(operator)
 
-    assert {name for name, outcome in found.items() if outcome == "violated"} == {
-        "the-guard-is-the-plans",
-        "what-no-tunnel-takes-is-refused-at-once",
-        "answers-may-come-by-the-other-tunnel",
-        "packets-are-led-on",
-        "the-guard-and-bgp-run-at-each-boot",
-        "every-tunnel-of-the-plan-is-served",
-        "keys-of-tunnels-are-roots-alone",
+    assert {name for name, outcome in outcomes.items() if outcome == "violated"} == {
+        "guard-matches-the-plan",
+        "traffic-without-a-tunnel-fails-at-once",
+        "reverse-path-filter-is-loose",
+        "ip-forwarding-is-on",
+        "guard-and-bgp-start-at-boot",
+        "planned-tunnels-are-up",
+        "tunnel-keys-are-private",
     }
 
 
 def _outcomes(operator: Operator) -> dict[str, str]:
-    (judged,) = operator.findings(NAME, "--role", "guard")["nodes"]
-    return {each["rule"]: each["outcome"] for each in judged["verdicts"]}
+    (node,) = operator.findings(NAME, "--role", "guard")["nodes"]
+    return {verdict["rule"]: verdict["outcome"] for verdict in node["verdicts"]}
 
 
 def _pid(node: Node) -> str:

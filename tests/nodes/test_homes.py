@@ -1,7 +1,7 @@
-"""What a workbench needs its kernel for: homes that are people's own on every machine, limits of local disk, an audit.
+"""A workbench with its own kernel: NFS homes, disk quotas and the kernel's audit.
 
-The kernel is a program (tests/testlab/machines/user_mode.py), for this machine's has neither NFS nor quotas. It mounts
-from a file server that has none of its own: nfs-ganesha serves. test_nfs.py shows the kernel's server.
+The kernel is User Mode Linux (tests/testlab/machines/user_mode.py), because this machine's kernel may lack NFS and
+quotas. The file server runs nfs-ganesha; test_nfs.py tests the kernel's NFS server.
 """
 
 from collections.abc import Iterator
@@ -16,20 +16,20 @@ from roles.files import Shipped
 from roles.hardened import role
 from roles.workbench.scratch import UNIT, Scratch
 from tests.testlab.machines.container import CommandError
-from tests.testlab.machines.defects import Rule, Where, planted
+from tests.testlab.machines.defects import Rule, Where, defects_at
 from tests.testlab.machines.gateways import (
-    BENCH,
-    by_person,
-    client_of,
-    file_server,
-    kinds,
-    mounted_by,
-    stand_with_kernels,
-    taken_from_root,
-    written_on_both,
+    WORKBENCH,
+    as_person,
+    boot_client,
+    boot_file_server,
+    mount_refusal,
+    mounted_types,
+    node_lab_with_kernels,
+    try_as_client_root,
+    write_on_both,
 )
-from tests.testlab.machines.lab import FOUND, LabFolder, lab_folder, looked
-from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.machines.lab import VIOLATED, FleetFolder, check_defects, make_fleet_folder
+from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.machines.user_mode import user_mode
 from tests.testlab.network.netlab import until
 from tests.testlab.rehearsal.programs import plan_of
@@ -38,60 +38,60 @@ pytestmark = pytest.mark.nightly
 
 MIB = 1 << 20
 DISKS = ("/dev/disk/by-id/test-a", "/dev/disk/by-id/test-b")
-# There is no udev, which takes half of a boot.
+# Links of scratch disks; udev is disabled, because it takes half of the boot time.
 LINKS = "".join(f"L {name} - - - - /dev/ubd{letter}\n" for name, letter in zip(DISKS, "bc", strict=True))
 GUARD, TIMER = "/usr/local/sbin/bedplate-storage-guard", "bedplate-storage-guard.timer"
-# Seconds of silence after which the guard takes a mount off, here; and how long it may take with all that follows.
+# Seconds without an answer until the guard removes a mount in these tests, and the timeout of what follows.
 LIMIT, PATIENCE = 15, 300
-# Enters a home, waits for a word, and asks the server twice in the folder that it has open.
+# Enters a home, waits for a signal file, and accesses the server twice.
 STUBBORN = "cd /home/ada; touch /tmp/there; until [ -e /run/go ]; do sleep 0.2; done; [ -e 1 ]; [ -e 2 ]; exit 7"
-_DEFECTS = planted(Where.KERNEL)
+_DEFECTS = defects_at(Where.KERNEL)
 
 
 @pytest.fixture(scope="module")
-def stand() -> Iterator[Stand]:
-    """Give a stand whose machines may move to kernels of their own."""
-    with stand_with_kernels() as opened:
+def node_lab() -> Iterator[NodeLab]:
+    """Yield a node lab whose nodes can switch to their own kernels."""
+    with node_lab_with_kernels() as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def nas(stand: Stand) -> Node:
-    """Give the file server, its folders on a file system of their own: an overlay has no handles."""
-    return file_server(stand)
+def nas(node_lab: NodeLab) -> Node:
+    """Return the booted file server."""
+    return boot_file_server(node_lab)
 
 
 @pytest.fixture(scope="module")
-def lab(stand: Stand) -> LabFolder:
-    """Give the lab's folder, its file with the workbench's disks."""
-    made = lab_folder(stand, stand.folder)
-    made.edit(r"(titan-03: .*use: ssh)\}", rf"\1, scratch: [{', '.join(DISKS)}]}}")
-    return made
+def lab(node_lab: NodeLab) -> FleetFolder:
+    """Return an operator's folder whose fleet file has the scratch disks of the workbench."""
+    folder = make_fleet_folder(node_lab, node_lab.folder)
+    folder.edit(r"(titan-03: .*use: ssh)\}", rf"\1, scratch: [{', '.join(DISKS)}]}}")
+    return folder
 
 
 @pytest.fixture(scope="module")
-def bench(stand: Stand, nas: Node, lab: LabFolder) -> Node:
-    """Give a workbench on its kernel, which has started by itself what the roles left for its boot."""
-    booted = client_of(nas, stand)
-    plan = node_of(plan_of(lab.fleet), BENCH, load_catalog())
+def workbench(node_lab: NodeLab, nas: Node, lab: FleetFolder) -> Node:
+    """Return a workbench with its own kernel, whose boot has started the services of the roles."""
+    booted = boot_client(nas, node_lab)
+    plan = node_of(plan_of(lab.fleet), WORKBENCH, load_catalog())
     scratch = Scratch(plan.accounts.people, plan.scratch)
     audit = role.audit_files(booted.run("uname -m").strip())
     for file in (Shipped("Disks", "/etc/tmpfiles.d/disks.conf", LINKS), *scratch.files, *audit):
         place(booted, file)
     booted.run(f"systemctl enable {UNIT} auditd")
-    moved = stand.move(BENCH, partial(user_mode, more=tuple(blank(stand.folder / name) for name in "ab")))
+    moved = node_lab.move(WORKBENCH, partial(user_mode, disks=tuple(blank(node_lab.folder / name) for name in "ab")))
     moved.machine.wait()
     return moved
 
 
 @pytest.fixture(scope="module")
-def found(bench: Node, lab: LabFolder, tmp_path_factory: pytest.TempPathFactory) -> dict[Rule, str]:
-    """Give what became of each rule about what is a kernel's or a disk's."""
-    return looked(lab, bench, _DEFECTS, tmp_path_factory.mktemp("planted"))
+def rule_outcomes(workbench: Node, lab: FleetFolder, tmp_path_factory: pytest.TempPathFactory) -> dict[Rule, str]:
+    """Return the outcome of each rule about the kernel or scratch disks, with its defect."""
+    return check_defects(lab, workbench, _DEFECTS, tmp_path_factory.mktemp("defects"))
 
 
 def place(node: Node, file: Shipped) -> None:
-    """Write a file as the role does."""
+    """Write a file to a node, as a role does."""
     path = node.root / file.path.lstrip("/")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(file.text)
@@ -99,87 +99,94 @@ def place(node: Node, file: Shipped) -> None:
 
 
 def filling(person: str, mib: int) -> str:
-    """Return the command by which a person writes so much to scratch."""
-    return by_person(person, f"dd if=/dev/zero of=/scratch/{person}/big bs=1M count={mib}")
+    """Return the command that writes MiB to a person's scratch folder."""
+    return as_person(person, f"dd if=/dev/zero of=/scratch/{person}/big bs=1M count={mib}")
 
 
 def blank(path: Path) -> Path:
-    """Make a disk of 128 MiB on which there is nothing."""
+    """Create an empty disk image of 128 MiB."""
     with path.open("wb") as stream:
         stream.truncate(128 * MIB)
     return path
 
 
-def test_a_mount_comes_with_its_first_use(bench: Node) -> None:
-    """By version 4.2, and not before."""
-    before = kinds(bench, "/data")
-    bench.run("ls /data")
-    after = kinds(bench, "/data")
-    options = bench.run("grep ' /data nfs4 ' /proc/mounts")
+def test_mount_happens_on_first_use(workbench: Node) -> None:
+    """Storage is mounted on its first use, with NFS 4.2."""
+    before = mounted_types(workbench, "/data")
+    workbench.run("ls /data")
+    after = mounted_types(workbench, "/data")
+    options = workbench.run("grep ' /data nfs4 ' /proc/mounts")
 
     assert (before, after) == (["autofs"], ["autofs", "nfs4"])
     assert {"vers=4.2", "hard"} <= set(options.split()[3].split(","))
 
 
-def test_a_file_is_its_owners_on_every_machine(nas: Node, bench: Node) -> None:
-    """What a person writes at home on the one is theirs, with the same id, on the other, and nobody else's."""
-    kept = written_on_both(nas, bench)
+def test_file_has_the_same_owner_on_all_nodes(nas: Node, workbench: Node) -> None:
+    """A file in a home has the same owner and content on client and server, and other people cannot read it."""
+    file = write_on_both(nas, workbench)
 
-    assert kept.there == [f"{kept.uid} {kept.uid} 600"] * 2
-    assert kept.here == [kept.uid, kept.uid, "from bench", "from server"]
-    assert "Permission denied" in kept.to_grace
+    assert file.on_server == [f"{file.uid} {file.uid} 600"] * 2
+    assert file.on_client == [file.uid, file.uid, "from bench", "from server"]
+    assert "Permission denied" in file.error_for_grace
 
 
-def test_root_of_a_client_is_nobody_on_the_server(nas: Node, bench: Node) -> None:
-    """It owns nothing there, gives nothing away, and reads nobody's home."""
-    owner, refusals = taken_from_root(nas, bench)
+def test_client_root_is_nobody_on_the_server(nas: Node, workbench: Node) -> None:
+    """The root of a client writes as nobody, and can neither change owners nor read homes."""
+    owner, refusals = try_as_client_root(nas, workbench)
 
     assert owner == "nobody"
     assert all(refusals)
 
 
-def test_a_port_that_any_program_may_have_gets_nothing(nas: Node, bench: Node) -> None:
-    """By such a port anybody would be whom he likes."""
-    assert mounted_by("noresvport", nas, bench)
-    assert not mounted_by("resvport", nas, bench)
+def test_unprivileged_ports_cannot_mount(nas: Node, workbench: Node) -> None:
+    """The server refuses mounts from unprivileged ports, which any program could use."""
+    assert mount_refusal("noresvport", nas, workbench)
+    assert not mount_refusal("resvport", nas, workbench)
 
 
-def test_who_tries_again_at_a_lost_server_is_told_again(nas: Node, bench: Node) -> None:
-    """No path leads to what it waits for, and still it goes on; the next use finds the home when the server is back."""
-    bench.run(f"systemctl stop {TIMER}; sed -i 's/^LIMIT = 300.0$/LIMIT = {LIMIT}.0/' {GUARD}")
-    bench.run(by_person("ada", "echo kept > before"))
-    bench.run(f"systemd-run --quiet --uid=ada --unit=stubborn sh -c '{STUBBORN}'")
-    until(lambda: bench.run("ls /tmp/there || true") != "", PATIENCE, "it is there", every=0.5)
+def test_process_in_a_lost_mount_gets_errors(nas: Node, workbench: Node) -> None:
+    """A process in a folder of a lost server gets errors instead of a hang, and the home is back with the server."""
+    workbench.run(f"systemctl stop {TIMER}; sed -i 's/^LIMIT = 300.0$/LIMIT = {LIMIT}.0/' {GUARD}")
+    workbench.run(as_person("ada", "echo kept > before"))
+    workbench.run(f"systemd-run --quiet --uid=ada --unit=stubborn sh -c '{STUBBORN}'")
+    until(
+        lambda: workbench.run("ls /tmp/there || true") != "", PATIENCE, "the process did not enter the home", every=0.5
+    )
     nas.cut()
     try:
-        bench.run(f"touch /run/go; systemctl start {TIMER}")
-        until(lambda: "failed" in bench.run("systemctl is-active stubborn || true"), PATIENCE, "it goes on", every=2)
-        told = bench.run("systemctl show --property=ExecMainStatus --value stubborn; cat /proc/mounts")
+        workbench.run(f"touch /run/go; systemctl start {TIMER}")
+        until(
+            lambda: "failed" in workbench.run("systemctl is-active stubborn || true"),
+            PATIENCE,
+            "the process still hangs",
+            every=2,
+        )
+        state = workbench.run("systemctl show --property=ExecMainStatus --value stubborn; cat /proc/mounts")
     finally:
         nas.heal()
 
-    assert told.startswith("7\n")
-    assert " /home nfs4 " not in told
-    assert bench.run(by_person("ada", "cat before")).strip() == "kept"
+    assert state.startswith("7\n")
+    assert " /home nfs4 " not in state
+    assert workbench.run(as_person("ada", "cat before")).strip() == "kept"
 
 
-def test_scratch_is_made_of_its_disks_at_the_boot(bench: Node) -> None:
-    """Both are one, mounted, and everybody has a folder there that is nobody else's."""
-    size = int(bench.run("df --output=size --block-size=1M /scratch | tail -n 1"))
+def test_scratch_is_created_at_boot(workbench: Node) -> None:
+    """Both scratch disks form one mounted file system, with a private folder for each person."""
+    size = int(workbench.run("df --output=size --block-size=1M /scratch | tail -n 1"))
 
-    assert kinds(bench, "/scratch") == ["ext4"]
+    assert mounted_types(workbench, "/scratch") == ["ext4"]
     assert size > 128
-    assert bench.run("stat --format='%U %a' /scratch/ada").strip() == "ada 700"
+    assert workbench.run("stat --format='%U %a' /scratch/ada").strip() == "ada 700"
 
 
-def test_nobody_takes_more_than_half_of_scratch(bench: Node) -> None:
-    """The kernel refuses it, and others go on writing."""
+def test_person_cannot_fill_scratch(workbench: Node) -> None:
+    """The kernel limits each person to half of scratch, and others can still write."""
     with pytest.raises(CommandError, match="Disk quota exceeded"):
-        bench.run(filling("ada", 200))
-    bench.run(filling("grace", 60))
+        workbench.run(filling("ada", 200))
+    workbench.run(filling("grace", 60))
 
 
 @pytest.mark.parametrize("rule", _DEFECTS, ids="-".join)
-def test_the_planted_defect_is_found(rule: Rule, found: dict[Rule, str]) -> None:
-    """The rule is kept on a machine with a kernel and disks of its own, and violated while its defect stands."""
-    assert found[rule] == FOUND
+def test_rule_detects_its_defect(rule: Rule, rule_outcomes: dict[Rule, str]) -> None:
+    """The rule is kept on a node with its own kernel and disks, and violated with its defect."""
+    assert rule_outcomes[rule] == VIOLATED

@@ -1,4 +1,4 @@
-"""Four machines of a room, from fresh images to what the fleet file says: applied, looked at, changed."""
+"""Four nodes of a site, from fresh images to the state of the fleet file: applied, audited, changed."""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.testlab.machines.lab import MACHINES, Lab, Parting
+from tests.testlab.machines.lab import LAB_NODES, Departure, Lab
 
 LAPTOPS = """vpn:
   laptops:
@@ -15,40 +15,40 @@ LAPTOPS = """vpn:
 """
 
 
-@pytest.mark.parametrize("name", MACHINES)
-def test_a_fresh_machine_becomes_what_the_file_says(name: str, lab: Lab) -> None:
-    """A workbench, a worker, a gateway and a file server are each applied over SSH, to the end."""
+@pytest.mark.parametrize("name", LAB_NODES)
+def test_fresh_node_is_applied(name: str, lab: Lab) -> None:
+    """A workbench, a worker, a gateway and a file server are applied over SSH."""
     assert lab.first[name]
 
 
 def test_a_second_apply_changes_nothing(lab: Lab) -> None:
-    """What is as it should be is left alone."""
+    """A second apply changes nothing on any node."""
     assert lab.operator.changes(*lab.nodes) == {name: [] for name in lab.nodes}
 
 
-def test_the_audit_agrees_with_the_apply(lab: Lab) -> None:
-    """No rule is violated on any of them; people who wrote neither can say so."""
+def test_audit_finds_no_violation_after_an_apply(lab: Lab) -> None:
+    """After an apply, the audit finds no violation on any node."""
     assert violations(lab.operator.findings(*lab.nodes)) == []
 
 
-def test_a_look_shows_exactly_who_leaves(parting: Parting) -> None:
-    """On each machine something is to be changed, and nothing that is not cora's: of scratch she has a row."""
-    assert set(parting.told) == set(MACHINES)
-    assert all(parting.told.values())
-    assert {name for names in parting.told.values() for name in names if "cora" not in name} == {
-        "Write the table of /scratch"
+def test_check_shows_the_removal_of_a_person(departure: Departure) -> None:
+    """`--check` shows changes for the removed person on each node, and no others except the scratch table."""
+    assert set(departure.checked) == set(LAB_NODES)
+    assert all(departure.checked.values())
+    assert {name for names in departure.checked.values() for name in names if "cora" not in name} == {
+        "Table of scratch"
     }
 
 
-def test_who_leaves_is_let_go_everywhere(parting: Parting, lab: Lab) -> None:
-    """The apply does what the look told, the audit agrees, and their key opens nothing."""
-    assert parting.done == parting.told
-    assert violations(parting.found) == []
+def test_removed_person_loses_access_everywhere(departure: Departure, lab: Lab) -> None:
+    """The apply makes the checked changes, the audit finds no violation, and the person's key no longer works."""
+    assert departure.applied == departure.checked
+    assert violations(departure.findings) == []
     assert lab.nodes["titan-03.cellar"].ssh("true", user="cora").returncode == 255
 
 
-def test_who_stays_logs_in_by_their_name(parting: Parting, lab: Lab) -> None:
-    """The same key opens ada's account and not cora's, and ada alone becomes root."""
+def test_people_log_in_with_their_accounts(departure: Departure, lab: Lab) -> None:
+    """People log in with their own accounts, and only the administrator has sudo."""
     node = lab.nodes["titan-03.cellar"]
 
     assert node.ssh("sudo -n id -u", user="ada").stdout.strip() == "0"
@@ -63,27 +63,27 @@ def test_who_stays_logs_in_by_their_name(parting: Parting, lab: Lab) -> None:
         pytest.param(LAPTOPS, "", r"[Ff]ilter|trial", id="port"),
     ],
 )
-def test_a_change_is_shown_made_and_seen(old: str, new: str, about: str, lab: Lab, parting: Parting) -> None:
-    """A mount renamed, a port closed: a look shows that and nothing else, the apply does it, the audit agrees."""
+def test_change_is_checked_applied_and_audited(old: str, new: str, about: str, lab: Lab, departure: Departure) -> None:
+    """`--check` shows a changed mount or port and nothing else, the apply makes it, and the audit agrees."""
     names = ("titan-03.cellar", "nas.cellar")
 
     with lab.edited(old, new, *names):
-        told = lab.operator.changes("--check", *names)
+        checked = lab.operator.changes("--check", *names)
         before = violations(lab.operator.findings(*names))
-        done = lab.operator.changes(*names)
+        applied = lab.operator.changes(*names)
         after = violations(lab.operator.findings(*names))
 
-    assert done == told
-    assert all(told.values())
-    assert [name for each in told.values() for name in each if not re.search(about, name)] == []
+    assert applied == checked
+    assert all(checked.values())
+    assert [name for changes in checked.values() for name in changes if not re.search(about, name)] == []
     assert before
     assert after == []
 
 
 def violations(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return each violated rule with its machine and what was seen; a machine that was not reached is one, too."""
-    lost = [(node["node"], "is-reached", node["unreached"]) for node in document["nodes"] if node["unreached"]]
-    return lost + [
+    """Return node, rule and text of each violation; an unreached node counts as a violation."""
+    unreached = [(node["node"], "is-reached", node["unreached"]) for node in document["nodes"] if node["unreached"]]
+    return unreached + [
         (node["node"], verdict["rule"], verdict["words"])
         for node in document["nodes"]
         for verdict in node["verdicts"]

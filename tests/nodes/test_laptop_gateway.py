@@ -1,61 +1,61 @@
-"""Gateways of laptops on booted machines: made by roles, keyed by a sync, dialled, audited, and broken."""
+"""Laptop gateways on booted nodes: applied, synced, connected, audited, and with seeded defects."""
 
 from collections.abc import Iterator
 from time import time
 
 import pytest
 
-from tests.testlab.machines.defects import Rule, Where, planted
+from tests.testlab.machines.defects import Rule, Where, defects_at
 from tests.testlab.machines.gateways import GATE, HOME, LaptopGateways, open_device
-from tests.testlab.machines.lab import FOUND, looked
+from tests.testlab.machines.lab import VIOLATED, check_defects
 from tests.testlab.network.netlab import LabProgram, until
 from tests.testlab.run import told_commands
 
-_DEFECTS = planted(Where.LAPTOPS)
+_DEFECTS = defects_at(Where.LAPTOPS)
 
 
 @pytest.fixture(scope="module")
 def client(gateways: LaptopGateways) -> Iterator[LabProgram]:
-    """Give ada's client at the desk, connected to the site's gateway."""
+    """Yield ada's client on the workstation, connected to the site's gateway."""
     program = gateways.dial("laptop")
     yield program
     program.end()
 
 
 @pytest.fixture(scope="module")
-def found(gateways: LaptopGateways, tmp_path_factory: pytest.TempPathFactory) -> dict[Rule, str]:
-    """Give what became of each rule of laptops' gateways, at the site's."""
-    return looked(gateways, gateways.nodes[GATE], _DEFECTS, tmp_path_factory.mktemp("planted"))
+def rule_outcomes(gateways: LaptopGateways, tmp_path_factory: pytest.TempPathFactory) -> dict[Rule, str]:
+    """Return the outcome of each rule of laptop gateways, with its defect."""
+    return check_defects(gateways, gateways.nodes[GATE], _DEFECTS, tmp_path_factory.mktemp("defects"))
 
 
-def test_the_roles_make_a_gateway_and_then_change_nothing(gateways: LaptopGateways) -> None:
-    """A second apply finds everything as it should be, on both machines."""
+def test_second_apply_changes_nothing(gateways: LaptopGateways) -> None:
+    """The first apply configures both gateways, and the second changes nothing."""
     again = gateways.apply()
 
-    assert {name: (each["status"], bool(each["changed"])) for name, each in gateways.first.items()} == {
+    assert {name: (result["status"], bool(result["changed"])) for name, result in gateways.first.items()} == {
         GATE: ("done", True),
         HOME: ("done", True),
     }
-    assert {name: (each["status"], each["changed"]) for name, each in again.items()} == {
+    assert {name: (result["status"], result["changed"]) for name, result in again.items()} == {
         GATE: ("done", []),
         HOME: ("done", []),
     }
 
 
-def test_keys_start_the_daemons_with_few_rights(client: LabProgram, gateways: LaptopGateways) -> None:
-    """Nothing runs as root, nobody else reads a key, and systemd's own judge finds little that is exposed."""
+def test_daemons_run_with_few_privileges(client: LabProgram, gateways: LaptopGateways) -> None:
+    """OpenVPN does not run as root, only it can read its keys, and systemd rates its exposure at 2.5 or less."""
     for node in gateways.nodes.values():
         users = set(node.run("ps -C openvpn -o user=").split())
         keys = node.run("stat -c '%a %U' /etc/bedplate/laptops/*.key").split("\n")
-        judged = node.run("systemd-analyze security bedplate-laptops@udp --no-pager | tail -1")
+        exposure = node.run("systemd-analyze security bedplate-laptops@udp --no-pager | tail -1")
 
         assert users == {"openvpn"}
-        assert {each for each in keys if each} == {"400 openvpn"}
-        assert float(judged.split(":")[1].split()[0]) <= 2.5, judged
+        assert set(filter(None, keys)) == {"400 openvpn"}
+        assert float(exposure.split(":")[1].split()[0]) <= 2.5, exposure
 
 
-def test_a_gateway_tells_who_is_connected(client: LabProgram, gateways: LaptopGateways) -> None:
-    """To the operator over SSH, and to Prometheus by its timer's service."""
+def test_gateway_reports_connected_laptops(client: LabProgram, gateways: LaptopGateways) -> None:
+    """A gateway reports connected laptops to the operator and to Prometheus."""
     gateways.nodes[GATE].run("systemctl start bedplate-vpn-metrics")
     metrics = gateways.nodes[GATE].run("cat /var/lib/prometheus/node-exporter/bedplate-vpn.prom")
 
@@ -63,23 +63,27 @@ def test_a_gateway_tells_who_is_connected(client: LabProgram, gateways: LaptopGa
     assert 'bedplate_laptops_sessions{transport="udp"} 1\n' in metrics
 
 
-def test_a_gateway_serves_again_after_a_boot(gateways: LaptopGateways) -> None:
-    """The packet filter is there before the network, and the daemons come up by themselves."""
+def test_gateway_runs_after_a_reboot(gateways: LaptopGateways) -> None:
+    """After a reboot, the packet filter is loaded and the daemons run."""
     home = gateways.nodes[HOME]
     home.restart()
     open_device(home)
 
-    until(lambda: home.run("systemctl is-active bedplate-laptops@udp || true").strip() == "active", 60, "it serves")
+    until(
+        lambda: home.run("systemctl is-active bedplate-laptops@udp || true").strip() == "active",
+        60,
+        "OpenVPN does not run",
+    )
 
     assert "chain forward" in home.run("nft list table inet bedplate_laptops")
 
 
-def test_systemd_syncs_each_day_for_who_is_not_root(gateways: LaptopGateways) -> None:
-    """By the page's own command, in an account's own systemd; it is next due within a day and an hour."""
+def test_user_timer_syncs_daily(gateways: LaptopGateways) -> None:
+    """The documented systemd timer of an unprivileged user runs within 25 hours."""
     (enable,) = (line for line in told_commands("vpn.md") if line.startswith("systemctl"))
     node = gateways.nodes[GATE]
     units = node.root / "home/ubuntu/.config/systemd/user"
-    gateways.signed("timer", "--write", str(units))
+    gateways.local_vpn("timer", "--write", str(units))
     node.run("chown -R ubuntu: /home/ubuntu/.config")
     node.run("loginctl enable-linger ubuntu")
 
@@ -94,17 +98,18 @@ def test_systemd_syncs_each_day_for_who_is_not_root(gateways: LaptopGateways) ->
 
 
 @pytest.mark.parametrize("rule", _DEFECTS, ids="-".join)
-def test_the_planted_defect_is_found(rule: Rule, found: dict[Rule, str]) -> None:
-    """Each rule is kept on the gateway whose daemons run, and violated while its own defect stands there."""
-    assert found[rule] == FOUND
+def test_rule_detects_its_defect(rule: Rule, rule_outcomes: dict[Rule, str]) -> None:
+    """The rule is kept on a gateway with running daemons, and violated with its defect."""
+    assert rule_outcomes[rule] == VIOLATED
 
 
 @pytest.mark.parametrize("role", ["openvpn", "keeper"])
-def test_the_audit_finds_nothing_amiss(
-    role: str, found: dict[Rule, str], client: LabProgram, gateways: LaptopGateways
+def test_audit_finds_no_violation(
+    role: str, rule_outcomes: dict[Rule, str], client: LabProgram, gateways: LaptopGateways
 ) -> None:
-    """What the roles and a sync have made keeps every promise of theirs; nothing is left of the defects."""
-    (told,) = gateways.operator.findings(GATE, "--role", role)["nodes"]
+    """After the roles and a sync, and after all defects are undone, the audit finds no violation."""
+    (node,) = gateways.operator.findings(GATE, "--role", role)["nodes"]
 
-    assert {each["rule"]: each["outcome"] for each in told["verdicts"] if each["outcome"] != "kept"} == {}
-    assert told["verdicts"]
+    outcomes = {verdict["rule"]: verdict["outcome"] for verdict in node["verdicts"]}
+    assert outcomes
+    assert {rule: outcome for rule, outcome in outcomes.items() if outcome != "kept"} == {}

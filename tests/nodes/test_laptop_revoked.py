@@ -1,4 +1,4 @@
-"""A revocation as an operator does it: one command, over SSH, to booted gateways that serve stock clients."""
+"""Revocation of connected laptops with one command, over SSH, on booted gateways."""
 
 from dataclasses import dataclass
 from signal import SIGKILL
@@ -19,12 +19,12 @@ LIMIT_S = 2.0
 
 @dataclass(frozen=True)
 class Cut:
-    """What a revocation was: its words, and its seconds from the call to the end, and to the last packet answered.
+    """The output of a revocation, and the seconds until its end and until the last answered packet.
 
-    `pace` is how much longer a piece of work took by the clock just then.
+    `pace` is the slowdown of this machine during the revocation.
     """
 
-    told: str
+    output: str
     seconds: float
     silent_after: float
     pace: float
@@ -32,9 +32,9 @@ class Cut:
 
 @pytest.fixture(scope="module")
 def cuts(gateways: LaptopGateways) -> tuple[Cut, ...]:
-    """Give what came of revoking three machines of ada's, each while it is connected and its packets are answered."""
+    """Revoke three connected devices of ada while their packets pass; return the results."""
     for device in DEVICES:
-        gateways.signed("add", "ada", "--device", device)
+        gateways.local_vpn("add", "ada", "--device", device)
     assert gateways.vpn("sync").returncode == 0
     return tuple(_cut(gateways, device) for device in DEVICES)
 
@@ -48,7 +48,7 @@ def _cut(gateways: LaptopGateways, device: str) -> Cut:
 
 
 def _revoked(gateways: LaptopGateways, device: str, client: LabProgram) -> Cut:
-    pings = pinging(gateways.stand.desk.host, GATEWAY_INSIDE)
+    pings = pinging(gateways.node_lab.workstation.host, GATEWAY_INSIDE)
     pings.wait_for_answer(10)
     before, start = clock_pace(), time()
     done = gateways.vpn("revoke", "ada", "--device", device)
@@ -58,30 +58,30 @@ def _revoked(gateways: LaptopGateways, device: str, client: LabProgram) -> Cut:
     return Cut(done.stdout, seconds, answers.times[-1] - start, (before + after) / 2)
 
 
-def test_a_revoked_laptop_is_cut_off_over_ssh(cuts: tuple[Cut, ...], gateways: LaptopGateways) -> None:
-    """By the one command, at the gateway where it is connected; the other gateway knows, too."""
-    assert all("cellar was told, 1 session ended" in cut.told for cut in cuts)
-    assert all("us-west-2 was told" in cut.told for cut in cuts)
+def test_revoked_laptop_is_disconnected_over_ssh(cuts: tuple[Cut, ...], gateways: LaptopGateways) -> None:
+    """One revocation command disconnects the laptop at its gateway, and updates the other gateway."""
+    assert all("cellar was told, 1 session ended" in cut.output for cut in cuts)
+    assert all("us-west-2 was told" in cut.output for cut in cuts)
     assert not {f"ada.{device}" for device in DEVICES} & set(gateways.sessions)
 
 
-@pytest.mark.parametrize("what", ["seconds", "silent_after"])
-def test_it_takes_two_seconds(what: str, cuts: tuple[Cut, ...]) -> None:
-    """From the command's call to its end, and to the last packet: the median of three, on a core that is its own."""
-    found = [getattr(cut, what) / cut.pace for cut in cuts]
+@pytest.mark.parametrize("duration", ["seconds", "silent_after"])
+def test_revocation_takes_2_seconds(duration: str, cuts: tuple[Cut, ...]) -> None:
+    """A revocation ends, and the last packet passes, within 2 s: the median of three, on an idle core."""
+    durations = [getattr(cut, duration) / cut.pace for cut in cuts]
 
-    assert median(found) <= LIMIT_S, cuts
+    assert median(durations) <= LIMIT_S, cuts
 
 
-def test_a_revoked_laptop_stays_out(cuts: tuple[Cut, ...], gateways: LaptopGateways) -> None:
+def test_revoked_laptop_cannot_reconnect(cuts: tuple[Cut, ...], gateways: LaptopGateways) -> None:
     """A revoked laptop that connects again is refused; the gateway's journal states the reason."""
     journal = "journalctl -u 'bedplate-laptops@*' --no-pager"
     log = "again.log"
     profile = gateways.fleet.with_name(f"{DEVICES[0]}.ovpn")
-    client = gateways.stand.desk.host.start("openvpn", "--config", str(profile), "--route-noexec", log=log)
+    client = gateways.node_lab.workstation.host.start("openvpn", "--config", str(profile), "--route-noexec", log=log)
     reason = f"certificate revoked: CN=ada.{DEVICES[0]}"
     try:
-        until(lambda: reason in gateways.nodes[GATE].run(journal), 60, "the journal does not say why")
+        until(lambda: reason in gateways.nodes[GATE].run(journal), 60, "the journal does not state the reason")
     finally:
         client.end(SIGKILL)
 

@@ -1,4 +1,4 @@
-"""Plain pyinfra and plain pytest on a booted machine: what a user has where `bedplate node` is not wanted."""
+"""Plain pyinfra and plain pytest on a booted node, without `bedplate node`."""
 
 import os
 import re
@@ -9,9 +9,9 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.testlab.machines.lab import BENCH, LabFolder
+from tests.testlab.machines.lab import WORKBENCH, FleetFolder
 from tests.testlab.machines.operator import ROOT
-from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.machines.stand import Node, NodeLab
 
 pytestmark = pytest.mark.nightly
 
@@ -19,39 +19,39 @@ _PYINFRA, _PYTEST = (str(Path(sys.executable).with_name(name)) for name in ("pyi
 
 
 @pytest.fixture(scope="module")
-def lab(stand: Stand, lab_of_one: LabFolder) -> LabFolder:
-    """Give the folder of the fleet, with ssh's configuration as `bedplate node ssh-config` writes it."""
-    login = ("--user", "ubuntu", "--identity", str(stand.key))
-    file = lab_of_one.folder / "ssh_config"
-    written = lab_of_one.bedplate("node", "ssh-config", "--write", str(file), *login)
+def lab(node_lab: NodeLab, fleet_folder: FleetFolder) -> FleetFolder:
+    """Return an operator's folder with the SSH configuration of `bedplate node ssh-config`."""
+    login = ("--user", "ubuntu", "--identity", str(node_lab.key))
+    file = fleet_folder.folder / "ssh_config"
+    written = fleet_folder.bedplate("node", "ssh-config", "--write", str(file), *login)
     assert written.returncode == 0, written.stderr
-    return lab_of_one
+    return fleet_folder
 
 
 @pytest.fixture(scope="module")
-def first(node: Node, lab: LabFolder) -> CompletedProcess[str]:
-    """Give what was said of the first apply, after which somebody has come in anew and confirmed."""
+def first(node: Node, lab: FleetFolder) -> CompletedProcess[str]:
+    """Run pyinfra for the first time and confirm the new settings; return its result."""
     done = _pyinfra(lab)
     node.ssh("sudo bedplate-trial confirm")
     return done
 
 
-def test_pyinfra_makes_a_fresh_machine_what_the_plan_says(first: CompletedProcess[str], node: Node) -> None:
-    """By the inventory and the deploy that lie in `roles`, with nothing of ours on the command line."""
+def test_pyinfra_applies_a_fresh_node(first: CompletedProcess[str], node: Node) -> None:
+    """Plain pyinfra applies a fresh node with the inventory and the deploy in `roles`."""
     assert first.returncode == 0, first.stdout + first.stderr
     assert node.run("hostname").strip() == "titan-03"
     assert node.ssh("sudo bedplate-trial confirm").stdout.strip() == "nothing to confirm"
 
 
-def test_pyinfra_changes_nothing_the_second_time(first: CompletedProcess[str], lab: LabFolder) -> None:
-    """What is as it should be is left alone."""
+def test_second_pyinfra_run_changes_nothing(first: CompletedProcess[str], lab: FleetFolder) -> None:
+    """A second run of pyinfra changes nothing."""
     again = _pyinfra(lab)
 
     assert _totals(again)["changed"] == 0, again.stdout + again.stderr
 
 
-def test_pyinfra_looks_at_one_role_alone(first: CompletedProcess[str], node: Node, lab: LabFolder) -> None:
-    """By its data `only`; what others would mend is left."""
+def test_pyinfra_applies_one_role(first: CompletedProcess[str], node: Node, lab: FleetFolder) -> None:
+    """With the data `only`, pyinfra applies one role and leaves the changes of others."""
     node.run("hostname drifted; rm /etc/default/prometheus-node-exporter")
 
     done = _pyinfra(lab, "--data", "only=monitoring")
@@ -62,27 +62,27 @@ def test_pyinfra_looks_at_one_role_alone(first: CompletedProcess[str], node: Nod
     node.run("hostname titan-03")
 
 
-def test_pytest_judges_the_machine(first: CompletedProcess[str], lab: LabFolder) -> None:
-    """As docs/compliance.md has it: the fleet file, the machine, and no violation; status 0 says so."""
-    checks = ("tests/compliance", f"--fleet={lab.fleet}", f"--hosts=shell://{BENCH}", "--sudo")
+def test_pytest_audits_the_node(first: CompletedProcess[str], lab: FleetFolder) -> None:
+    """Plain pytest audits the node as docs/compliance.md says, and exits with 0."""
+    options = ("tests/compliance", f"--fleet={lab.fleet}", f"--hosts=shell://{WORKBENCH}", "--sudo")
 
-    done = lab.stand.desk.run(
-        "env", "--chdir", str(ROOT), _PYTEST, *checks, f"--ssh-config={lab.folder / 'ssh_config'}"
+    done = lab.node_lab.workstation.run(
+        "env", "--chdir", str(ROOT), _PYTEST, *options, f"--ssh-config={lab.folder / 'ssh_config'}"
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"\d+ passed", done.stdout)
 
 
-def _pyinfra(lab: LabFolder, *more: str) -> CompletedProcess[str]:
-    """Run pyinfra's own command from the project's folder, as the first account of the machine."""
-    way = ("--limit", BENCH, "--data", f"ssh_config_file={lab.folder / 'ssh_config'}", *more)
-    command = ("env", "--chdir", str(ROOT), _PYINFRA, "-y", "roles/inventory.py", "roles/deploy.py", *way)
-    return lab.stand.desk.run(*command, env={**os.environ, "BEDPLATE_FLEET": str(lab.fleet)}, seconds=1800)
+def _pyinfra(lab: FleetFolder, *more: str) -> CompletedProcess[str]:
+    """Run the command `pyinfra` in the project's folder, as the first account of the node."""
+    options = ("--limit", WORKBENCH, "--data", f"ssh_config_file={lab.folder / 'ssh_config'}", *more)
+    command = ("env", "--chdir", str(ROOT), _PYINFRA, "-y", "roles/inventory.py", "roles/deploy.py", *options)
+    return lab.node_lab.workstation.run(*command, env={**os.environ, "BEDPLATE_FLEET": str(lab.fleet)}, seconds=1800)
 
 
 def _totals(done: CompletedProcess[str]) -> Mapping[str, int]:
-    """Return how many operations there were, changed something, failed and changed nothing, as pyinfra tells."""
+    """Return pyinfra's totals of operations by result."""
     (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "Grand total" in line]
     numbers = [0 if word == "-" else int(word) for word in line.split()[2:]]
     return dict(zip(("all", "changed", "failed", "same"), numbers, strict=True))

@@ -1,44 +1,43 @@
-"""Every rule of the compliance checks is seen to fail: its defect is planted on a machine, and the check finds it.
+"""Each compliance rule fails with its seeded defect (tests/data/compliance/defects) on an applied node.
 
-Rules that no machine of the lab can break have machines of their own (test_laptop_gateway.py, test_workbench.py,
-test_homes.py); tests/testlab/machines/defects.py says which.
+Rules that these nodes cannot violate have other nodes: test_laptop_gateway.py, test_workbench.py and test_homes.py.
 """
 
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.testlab.machines.defects import Defect, Rule, Where, planted
-from tests.testlab.machines.lab import FOUND, Lab, Parting, looked
+from tests.testlab.machines.defects import Defect, Rule, Where, defects_at
+from tests.testlab.machines.lab import VIOLATED, Departure, Lab, check_defects
 
-_DEFECTS = planted(Where.LAB)
-# Where no machine reaches micromamba's makers, its rule is left unjudged until somebody plants another program.
-FROM_AFAR, UNREACHED = ("workbench", "environments-of-conda-can-be-made"), "not judged, then violated"
+_DEFECTS = defects_at(Where.LAB)
+# Without access to micromamba's download server, its rule is not judged until the defect installs another program.
+DOWNLOADED, UNREACHED = ("workbench", "micromamba-is-the-pinned-version"), "not judged, then violated"
 
 
 @pytest.fixture(scope="module")
-def found(lab: Lab, parting: Parting, tmp_path_factory: pytest.TempPathFactory) -> dict[Rule, str]:
-    """Give what became of each rule, on all machines side by side."""
-    folder = tmp_path_factory.mktemp("planted")
+def rule_outcomes(lab: Lab, departure: Departure, tmp_path_factory: pytest.TempPathFactory) -> dict[Rule, str]:
+    """Return the outcome of each rule with its defect, on all nodes in parallel."""
+    folder = tmp_path_factory.mktemp("defects")
     machines = sorted({defect.on for defect in _DEFECTS.values()})
     with ThreadPoolExecutor() as pool:
-        told = pool.map(lambda name: looked(lab, lab.nodes[name], _planted(name), folder), machines)
-        return {rule: what for each in told for rule, what in each.items()}
+        results = pool.map(lambda name: check_defects(lab, lab.nodes[name], _defects_of(name), folder), machines)
+        return {rule: outcome for outcomes in results for rule, outcome in outcomes.items()}
 
 
-def _planted(name: str) -> dict[Rule, Defect]:
-    return {rule: each for rule, each in _DEFECTS.items() if each.on == name}
+def _defects_of(name: str) -> dict[Rule, Defect]:
+    return {rule: defect for rule, defect in _DEFECTS.items() if defect.on == name}
 
 
 @pytest.mark.parametrize("rule", _DEFECTS, ids="-".join)
-def test_the_planted_defect_is_found(rule: Rule, found: dict[Rule, str]) -> None:
-    """The rule is kept on the machine as the roles made it, and violated while its defect stands."""
-    assert found[rule] in ({FOUND, UNREACHED} if rule == FROM_AFAR else {FOUND})
+def test_rule_detects_its_defect(rule: Rule, rule_outcomes: dict[Rule, str]) -> None:
+    """The rule is kept on the applied node, and violated with its defect."""
+    assert rule_outcomes[rule] in ({VIOLATED, UNREACHED} if rule == DOWNLOADED else {VIOLATED})
 
 
-def test_nothing_is_left_of_the_defects(found: dict[Rule, str], lab: Lab) -> None:
-    """The good twin: with every defect undone, no rule is violated."""
+def test_undo_removes_all_defects(rule_outcomes: dict[Rule, str], lab: Lab) -> None:
+    """After all defects are undone, no rule is violated."""
     document = lab.operator.findings(*lab.nodes)
 
-    left = [verdict for node in document["nodes"] for verdict in node["verdicts"] if verdict["outcome"] == "violated"]
-    assert left == []
+    verdicts = [verdict for node in document["nodes"] for verdict in node["verdicts"]]
+    assert [verdict for verdict in verdicts if verdict["outcome"] == "violated"] == []

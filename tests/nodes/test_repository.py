@@ -1,4 +1,4 @@
-"""Archives beside the distribution's, as a real apt takes them: signed by the one key, and only what is pinned."""
+"""Additional package repositories with a real apt: only packages signed by their key, and only pinned versions."""
 
 from hashlib import sha256
 
@@ -6,11 +6,11 @@ import pytest
 
 from roles.repository import Pin, Repository
 from tests.testlab.machines.container import CommandError
-from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.machines.stand import Node, NodeLab
 
 pytestmark = pytest.mark.nightly
 
-# Stand-ins: two versions of what is wanted, and one that would replace a package of the distribution.
+# Empty packages: two versions of a pinned one, and a newer version of a package of the distribution.
 ARCHIVE = """
 export GNUPGHOME=/srv/keys; mkdir -p -m 700 $GNUPGHOME; mkdir -p /srv/archive; cd /srv/archive
 for name in own stranger; do gpg --batch --quiet --passphrase '' --quick-generate-key $name@lab.example rsa3072; done
@@ -29,16 +29,16 @@ timeout 20 bash -c 'until (exec 3<>/dev/tcp/127.0.0.1/8099) 2>/dev/null; do slee
 
 
 @pytest.fixture(scope="module")
-def node(stand: Stand) -> Node:
-    """Give a machine that is its own mirror."""
-    booted = stand.boot("nas.cellar", "192.168.40.5")
+def node(node_lab: NodeLab) -> Node:
+    """Return a node that is its own package mirror."""
+    booted = node_lab.boot("nas.cellar", "192.168.40.5")
     booted.run(ARCHIVE)
     booted.run("rm /etc/apt/sources.list")
     return booted
 
 
-def added(node: Node, signer: str) -> None:
-    """Put the repository on the node, with the key of a signer, and fetch its list."""
+def add_repository(node: Node, signer: str) -> None:
+    """Add the repository with the key of a signer, and update the package lists."""
     key = node.run(f"GNUPGHOME=/srv/keys gpg --armor --export {signer}@lab.example")
     pins = (Pin(("sample",), "1.33.*"),)
     repository = Repository("sample", "http://127.0.0.1:8099", ("./",), (), key, sha256(key.encode()).hexdigest(), pins)
@@ -47,24 +47,24 @@ def added(node: Node, signer: str) -> None:
     node.run("apt-get update --error-on=any")
 
 
-def test_an_archive_that_a_stranger_signed_is_refused(node: Node) -> None:
-    """The signature has to be of the one key, whatever else the machine trusts."""
+def test_archive_with_another_signature_is_refused(node: Node) -> None:
+    """Apt refuses an archive that is not signed with the repository's key."""
     with pytest.raises(CommandError, match=r"is not signed|NO_PUBKEY"):
-        added(node, "stranger")
+        add_repository(node, "stranger")
 
 
-def test_only_the_pinned_version_comes(node: Node) -> None:
-    """A newer version than the pinned one stays where it is."""
-    added(node, "own")
+def test_only_the_pinned_version_is_installed(node: Node) -> None:
+    """Apt installs the pinned version, not a newer one."""
+    add_repository(node, "own")
 
     node.run("apt-get --yes install sample")
 
     assert node.run("dpkg-query --show --showformat '${Version}' sample") == "1.33.7"
 
 
-def test_nothing_of_the_distribution_is_replaced(node: Node) -> None:
-    """A package that nobody pinned is never taken from there, however new."""
-    added(node, "own")
+def test_distribution_packages_are_not_replaced(node: Node) -> None:
+    """Apt takes no package from the repository that is not pinned, even a newer one."""
+    add_repository(node, "own")
 
     node.run("apt-get --yes dist-upgrade")
 

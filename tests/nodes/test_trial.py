@@ -1,4 +1,4 @@
-"""The packet filter and sshd's settings on trial, on a machine that can be locked out."""
+"""The confirmation window of packet filter and sshd settings, on a node that may lock everyone out."""
 
 import time
 
@@ -8,41 +8,41 @@ from bedplate.plan.firewall import Rule
 from roles.hardened.firewall import ruleset
 from roles.hardened.logins import CONFIRM, SCRIPT
 from tests.testlab.machines.container import CommandError
-from tests.testlab.machines.gateways import HIDDEN, KEYS_ONLY, LAN, OPEN, answers, guarded, want
-from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.machines.gateways import HIDDEN, KEYS_ONLY, LAN, OPEN, boot_with_filter, port_answers, write_wanted
+from tests.testlab.machines.stand import Node, NodeLab
 
-SHUT = ruleset((), frozenset())
+CLOSED = ruleset((), frozenset())
 
 
 @pytest.fixture(scope="module")
-def node(stand: Stand) -> Node:
-    """Give a machine with what the role puts there, in force and confirmed."""
-    return guarded(stand)
+def node(node_lab: NodeLab) -> Node:
+    """Return a node with a confirmed packet filter and sshd settings."""
+    return boot_with_filter(node_lab)
 
 
-def lets_us_in(node: Node) -> bool:
-    """Tell whether somebody can log in now, over a new connection."""
+def accepts_login(node: Node) -> bool:
+    """Return whether a new SSH login succeeds."""
     return node.ssh("true", seconds=30).returncode == 0
 
 
 @pytest.mark.parametrize(
     ("packets", "sshd"),
-    [(SHUT, KEYS_ONLY), (OPEN, f"AllowUsers nobody\n{KEYS_ONLY}")],
+    [(CLOSED, KEYS_ONLY), (OPEN, f"AllowUsers nobody\n{KEYS_ONLY}")],
     ids=["filter", "sshd"],
 )
-def test_what_shuts_everybody_out_goes_back(node: Node, packets: str, sshd: str) -> None:
-    """Nobody can confirm it, so that after its time the door is open as before; a confirmation then comes too late."""
-    want(node, packets, sshd)
+def test_unconfirmed_settings_are_reverted(node: Node, packets: str, sshd: str) -> None:
+    """Settings that lock everyone out are reverted after the confirmation window; a later confirmation fails."""
+    write_wanted(node, packets, sshd)
     node.run(f"{SCRIPT} begin 20")
-    shut = not lets_us_in(node)
+    was_closed = not accepts_login(node)
     deadline = time.monotonic() + 90
-    while not lets_us_in(node):
+    while not accepts_login(node):
         assert time.monotonic() < deadline
         time.sleep(1)
     late = node.ssh(f"sudo {CONFIRM}")
-    want(node, OPEN)
+    write_wanted(node, OPEN)
 
-    assert shut
+    assert was_closed
     assert late.returncode == 3
     assert "too late" in late.stderr
     assert "not confirmed" in node.run("journalctl --identifier=bedplate-trial --output=cat")
@@ -51,8 +51,8 @@ def test_what_shuts_everybody_out_goes_back(node: Node, packets: str, sshd: str)
 OPENING = "Match User root\n  PermitRootLogin yes\n  AuthorizedKeysFile .ssh/authorized_keys\n"
 
 
-def test_no_other_file_opens_sshd(node: Node) -> None:
-    """A block in a drop-in, or at the end of the main file, lets nobody in; a trial that goes back brings all back."""
+def test_other_sshd_files_have_no_effect(node: Node) -> None:
+    """Blocks in a drop-in or at the end of sshd_config have no effect; a revert restores the main file."""
     main, drop_in = (node.root / "etc/ssh" / file for file in ("sshd_config", "sshd_config.d/10-x.conf"))
     before = main.read_text()
     opened = before.replace("00-bedplate.conf", "*.conf") + OPENING
@@ -60,29 +60,29 @@ def test_no_other_file_opens_sshd(node: Node) -> None:
     drop_in.write_text(OPENING)
 
     node.run(f"{SCRIPT} begin 60")
-    tried = node.run("sshd -T -C user=root,host=x,addr=192.0.2.1")
+    during = node.run("sshd -T -C user=root,host=x,addr=192.0.2.1")
     node.run(f"{SCRIPT} back")
-    back = main.read_text()
+    reverted = main.read_text()
     main.write_text(before)
     drop_in.unlink()
 
     assert before.splitlines()[0] == "Include /etc/ssh/sshd_config.d/00-bedplate.conf"
-    assert back == opened
-    assert "permitrootlogin no" in tried
-    assert "authorizedkeysfile /etc/ssh/authorized_keys.d/%u\n" in tried
+    assert reverted == opened
+    assert "permitrootlogin no" in during
+    assert "authorizedkeysfile /etc/ssh/authorized_keys.d/%u\n" in during
 
 
-def test_who_knocks_when_it_returns_is_answered(node: Node) -> None:
-    """Daemons of SSH close their door while they read settings anew: no trial, and no end of one, leaves it shut."""
-    knock = "exec 3<>/dev/tcp/127.0.0.1/22 && exec 3>&-"
-    rounds = f"for round in 1 2 3 4 5; do {SCRIPT} begin 60 && {knock} && {SCRIPT} back && {knock} || exit 1; done"
+def test_sshd_answers_during_a_reload(node: Node) -> None:
+    """Sshd accepts connections immediately after a change and after a revert."""
+    connect = "exec 3<>/dev/tcp/127.0.0.1/22 && exec 3>&-"
+    rounds = f"for round in 1 2 3 4 5; do {SCRIPT} begin 60 && {connect} && {SCRIPT} back && {connect} || exit 1; done"
 
     node.run(f"bash -c '{rounds}'")
 
 
-def test_what_is_confirmed_stays(node: Node) -> None:
-    """After a confirmation the timer is gone, and a second one finds nothing to do."""
-    want(node, OPEN.replace("192.168.40.0/22", "192.168.40.0/21"))
+def test_confirmed_settings_stay(node: Node) -> None:
+    """Confirmed settings stay, and a second confirmation reports that nothing is pending."""
+    write_wanted(node, OPEN.replace("192.168.40.0/22", "192.168.40.0/21"))
     node.run(f"{SCRIPT} begin 5")
     first, second = (node.ssh(f"sudo {CONFIRM}") for _ in range(2))
     time.sleep(7)
@@ -92,16 +92,16 @@ def test_what_is_confirmed_stays(node: Node) -> None:
     assert "bedplate-trial-back" not in node.run("systemctl list-timers --all")
 
 
-@pytest.mark.parametrize("way", ["restart", "crash"])
-def test_a_machine_that_starts_in_the_middle_starts_as_before(node: Node, way: str) -> None:
-    """A trial does not outlive a boot: the last settings that somebody confirmed are loaded."""
-    want(node, SHUT)
+@pytest.mark.parametrize("method", ["restart", "crash"])
+def test_reboot_reverts_unconfirmed_settings(node: Node, method: str) -> None:
+    """A reboot or power loss during the confirmation window restores the last confirmed settings."""
+    write_wanted(node, CLOSED)
     node.run(f"{SCRIPT} begin 600; sync")
 
-    getattr(node, way)()
-    want(node, OPEN)
+    getattr(node, method)()
+    write_wanted(node, OPEN)
 
-    assert lets_us_in(node)
+    assert accepts_login(node)
     assert "192.168.40.0/2" in node.run("nft list table inet bedplate")
 
 
@@ -110,49 +110,49 @@ def test_a_machine_that_starts_in_the_middle_starts_as_before(node: Node, way: s
     [("table inet bedplate { chain input {", KEYS_ONLY), (OPEN, "PermitRootLogin perhaps\n")],
     ids=["filter", "sshd"],
 )
-def test_what_is_no_setting_never_comes_into_force(node: Node, packets: str, sshd: str) -> None:
-    """What nft or sshd refuse is refused before anything is changed for good, and nothing is left on trial."""
+def test_invalid_settings_change_nothing(node: Node, packets: str, sshd: str) -> None:
+    """Settings that nft or sshd refuse change nothing."""
     before = node.run("nft list table inet bedplate; sshd -T")
-    want(node, packets, sshd)
+    write_wanted(node, packets, sshd)
 
     with pytest.raises(CommandError):
         node.run(f"{SCRIPT} begin 60")
-    want(node, OPEN)
+    write_wanted(node, OPEN)
 
     assert node.run("nft list table inet bedplate; sshd -T") == before
     assert node.run("ls /var/lib/bedplate").split() == []
-    assert lets_us_in(node)
+    assert accepts_login(node)
 
 
-def test_tables_of_others_stay(node: Node) -> None:
-    """What Kubernetes or a gateway has loaded is there after a trial, with its rules."""
+def test_other_nftables_tables_stay(node: Node) -> None:
+    """Tables of other programs, such as Kubernetes, keep their rules."""
     node.run(
         "nft add table ip theirs; nft add chain ip theirs nat; nft add rule ip theirs nat ip daddr 10.9.9.9 accept"
     )
-    want(node, OPEN)
+    write_wanted(node, OPEN)
     node.run(f"{SCRIPT} begin 60 && {CONFIRM}")
 
     assert "ip daddr 10.9.9.9 accept" in node.run("nft list table ip theirs")
 
 
-def test_a_door_is_open_to_whom_it_names_and_to_nobody_else(node: Node) -> None:
-    """SSH answers the LAN; a service that no door names answers nobody, and answers once a door names it."""
-    named = ruleset((LAN, Rule("hidden", "hidden", LAN.block, "tcp", HIDDEN)), frozenset())
+def test_firewall_rule_opens_its_port(node: Node) -> None:
+    """A port without a firewall rule is closed, and open with one."""
+    with_rule = ruleset((LAN, Rule("hidden", "hidden", LAN.block, "tcp", HIDDEN)), frozenset())
     node.run(f"systemd-run --quiet --unit=hidden /usr/sbin/sshd -D -p {HIDDEN} -o PidFile=none")
 
-    before = answers(node, HIDDEN)
-    want(node, named)
+    before = port_answers(node, HIDDEN)
+    write_wanted(node, with_rule)
     node.run(f"{SCRIPT} begin 60 && {CONFIRM}")
 
-    assert (before, answers(node, HIDDEN)) == (False, True)
+    assert (before, port_answers(node, HIDDEN)) == (False, True)
 
 
-def test_a_session_that_stands_is_never_cut(node: Node) -> None:
-    """Whoever is in stays in while the door closes behind them: an apply ends its work."""
-    want(node, SHUT)
+def test_open_session_survives_a_new_filter(node: Node) -> None:
+    """An open SSH session survives a packet filter that refuses new ones."""
+    write_wanted(node, CLOSED)
 
-    told = node.ssh(f"sudo {SCRIPT} begin 5; sleep 2; echo still here; sleep 6; sudo cat /etc/bedplate/filter.nft")
-    want(node, OPEN)
+    session = node.ssh(f"sudo {SCRIPT} begin 5; sleep 2; echo still here; sleep 6; sudo cat /etc/bedplate/filter.nft")
+    write_wanted(node, OPEN)
 
-    assert "still here" in told.stdout
-    assert "192.168.40.0/2" in told.stdout
+    assert "still here" in session.stdout
+    assert "192.168.40.0/2" in session.stdout

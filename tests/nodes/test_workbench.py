@@ -1,7 +1,7 @@
-"""The roles `workbench` and `monitoring` on a machine of the cloud: people work there, and watchers see it.
+"""The roles `workbench` and `monitoring` on a cloud node.
 
-Rules about what the cloud alone has are broken here: names that cloud-init sets back, and storage of AWS's. Homes are
-the machine's own, for there is no EFS to mount.
+Defects of rules about the cloud are seeded here: host names of cloud-init, and AWS storage. Homes are local, because
+there is no EFS.
 """
 
 import pytest
@@ -10,20 +10,20 @@ from bedplate.catalog import load_catalog
 from bedplate.plan.nodes import node_of
 from roles.storage.role import Storage
 from tests.testlab.machines.container import CommandError
-from tests.testlab.machines.defects import Rule, Where, planted
-from tests.testlab.machines.lab import FOUND, LabFolder, lab_folder, looked
-from tests.testlab.machines.operator import Operator, deployed
-from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.machines.defects import Rule, Where, defects_at
+from tests.testlab.machines.lab import VIOLATED, FleetFolder, check_defects, make_fleet_folder
+from tests.testlab.machines.operator import Operator, apply_roles
+from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.rehearsal.programs import plan_of
 
 pytestmark = pytest.mark.nightly
 
 NAME = "workbench-cpu-1.us-west-2"
 ROLES = ("--role", "baseline", "--role", "people", "--role", "workbench", "--role", "monitoring")
-# What an image of the cloud has: at each boot it would set the machine's name back.
+# The default of cloud images: cloud-init resets the host name at each boot.
 CLOUD_INIT = "mkdir -p /etc/cloud/cloud.cfg.d; echo 'preserve_hostname: false' >/etc/cloud/cloud.cfg"
 CONTROL = "control-1.us-west-2"
-# The state that the first boot leaves. A container mounts no disk: a tmpfs has the name of one.
+# The state after the first boot. A container cannot mount disks, so a tmpfs has the name of one.
 ETCD = """
 source=/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol0123456789abcdef0
 mkdir -p /dev/disk/by-id /var/lib/etcd
@@ -31,59 +31,62 @@ ln -s ../../nvme1n1 $source
 echo "$source /var/lib/etcd ext4 noatime,x-systemd.device-timeout=300 0 2" >>/etc/fstab
 mount -t tmpfs /dev/nvme1n1 /var/lib/etcd
 """
-_DEFECTS = planted(Where.CLOUD)
+_DEFECTS = defects_at(Where.CLOUD)
 
 
 @pytest.fixture(scope="module")
-def lab(stand: Stand) -> LabFolder:
-    """Give the lab's folder, its store of AWS's mounted at another path than homes."""
-    made = lab_folder(stand, stand.folder)
-    made.edit(r"(home: \{kind: efs, .*) mount: /home\}", r"\1 mount: /shared}")
-    made.record()
-    return made
+def lab(node_lab: NodeLab) -> FleetFolder:
+    """Return an operator's folder; its fleet file mounts the AWS store at another path than homes."""
+    folder = make_fleet_folder(node_lab, node_lab.folder)
+    folder.edit(r"(home: \{kind: efs, .*) mount: /home\}", r"\1 mount: /shared}")
+    folder.record()
+    return folder
 
 
 @pytest.fixture(scope="module")
-def operator(stand: Stand, lab: LabFolder) -> Operator:
-    """Give the operator of the lab."""
-    return Operator(stand, lab.fleet)
+def operator(node_lab: NodeLab, lab: FleetFolder) -> Operator:
+    """Return the operator of the lab."""
+    return Operator(node_lab, lab.fleet)
 
 
 @pytest.fixture(scope="module")
-def node(stand: Stand, lab: LabFolder, operator: Operator) -> Node:
-    """Give a machine on which the roles are in force."""
-    booted = stand.boot(NAME, "10.64.33.7")
+def node(node_lab: NodeLab, lab: FleetFolder, operator: Operator) -> Node:
+    """Return a node with the roles applied."""
+    booted = node_lab.boot(NAME, "10.64.33.7")
     booted.run(CLOUD_INIT)
     assert operator.changes(NAME, *ROLES)[NAME]
-    deployed(stand, NAME, Storage(node_of(plan_of(lab.fleet), NAME, load_catalog()).mounts))
+    apply_roles(node_lab, NAME, Storage(node_of(plan_of(lab.fleet), NAME, load_catalog()).mounts))
     return booted
 
 
 @pytest.fixture(scope="module")
-def member(stand: Stand, lab: LabFolder) -> Node:
-    """Give a machine of the control plane after its first boot, without roles."""
-    booted = stand.boot(CONTROL, node_of(plan_of(lab.fleet), CONTROL, load_catalog()).address or "")
+def member(node_lab: NodeLab, lab: FleetFolder) -> Node:
+    """Return a control plane node after its first boot, without roles."""
+    booted = node_lab.boot(CONTROL, node_of(plan_of(lab.fleet), CONTROL, load_catalog()).address or "")
     booted.run(ETCD)
     return booted
 
 
 @pytest.fixture(scope="module")
-def found(node: Node, member: Node, lab: LabFolder, tmp_path_factory: pytest.TempPathFactory) -> dict[Rule, str]:
-    """Give what became of each rule about what the cloud alone has."""
-    folder = tmp_path_factory.mktemp("planted")
-    told: dict[Rule, str] = {}
-    for at in (node, member):
-        told |= looked(lab, at, {rule: each for rule, each in _DEFECTS.items() if each.on == at.name}, folder)
-    return told
+def rule_outcomes(
+    node: Node, member: Node, lab: FleetFolder, tmp_path_factory: pytest.TempPathFactory
+) -> dict[Rule, str]:
+    """Return the outcome of each rule about the cloud, with its defect."""
+    folder = tmp_path_factory.mktemp("defects")
+    outcomes: dict[Rule, str] = {}
+    for booted in (node, member):
+        seeded = {rule: defect for rule, defect in _DEFECTS.items() if defect.on == booted.name}
+        outcomes |= check_defects(lab, booted, seeded, folder)
+    return outcomes
 
 
 def test_a_second_apply_changes_nothing(node: Node, operator: Operator) -> None:
-    """What is in force is found to be so on a real machine."""
+    """A second apply changes nothing."""
     assert operator.changes(NAME, *ROLES) == {NAME: []}
 
 
-def test_a_person_makes_an_environment_on_scratch(node: Node) -> None:
-    """Uv works for whoever logs in, its cache lies on local disk, and nobody else looks into it."""
+def test_person_creates_an_environment_on_scratch(node: Node) -> None:
+    """A person creates a uv environment in their scratch folder, which other people cannot read."""
     node.run("su --login grace --command 'cd $SCRATCH && uv venv --quiet --offline work && work/bin/python -V'")
 
     assert "work" in node.run("ls /scratch/grace").split()
@@ -92,16 +95,16 @@ def test_a_person_makes_an_environment_on_scratch(node: Node) -> None:
 
 
 @pytest.mark.parametrize("command", ["nvcc", "bash -lc nvcc", "sh -c nvcc"], ids=["sent", "login", "other shell"])
-def test_cudas_programs_are_found_over_ssh(node: Node, command: str) -> None:
-    """Whether a shell logs in or a command is sent alone; a stand-in is found where CUDA's own would lie."""
+def test_cuda_is_on_path_over_ssh(node: Node, command: str) -> None:
+    """CUDA's programs are on PATH in SSH commands and in login shells."""
     program = "/usr/local/cuda/bin/nvcc"
     node.run(f"install -D -m 755 /dev/null {program}; printf '#!/bin/sh\\necho found\\n' >{program}")
 
     assert node.ssh(command).stdout == "found\n"
 
 
-def test_a_uv_that_was_broken_is_made_whole(node: Node, operator: Operator) -> None:
-    """The next apply finds that the program is not the pinned one, and takes it anew by its sum."""
+def test_changed_uv_is_replaced(node: Node, operator: Operator) -> None:
+    """An apply replaces a uv program that is not the pinned one."""
     node.run("printf '#!/bin/sh\\necho uv 0.0.1\\n' > /opt/uv/bin/uv")
 
     changes = operator.changes(NAME, "--role", "workbench")[NAME]
@@ -110,34 +113,34 @@ def test_a_uv_that_was_broken_is_made_whole(node: Node, operator: Operator) -> N
     assert node.run("uv --version") != "uv 0.0.1\n"
 
 
-def test_figures_are_given_to_whoever_reaches_the_private_address(node: Node) -> None:
-    """The desk reads them at the machine's one address; loopback gives none."""
-    told = node.desk.run("curl", "-fsS", "--noproxy", "*", f"http://{node.address}:9100/metrics", seconds=60)
+def test_metrics_are_served_on_the_private_address_only(node: Node) -> None:
+    """node_exporter answers on the private address, and not on loopback."""
+    metrics = node.workstation.run("curl", "-fsS", "--noproxy", "*", f"http://{node.address}:9100/metrics", seconds=60)
 
-    assert "node_memory_MemTotal_bytes" in told.stdout
+    assert "node_memory_MemTotal_bytes" in metrics.stdout
     with pytest.raises(CommandError, match=r"Connection refused|connect to"):
         node.run("curl -fsS --max-time 20 http://127.0.0.1:9100/metrics")
 
 
-def test_others_figures_come_with_the_nodes(node: Node) -> None:
-    """A file in the folder of figures is told at the next question."""
+def test_textfile_metrics_are_served(node: Node) -> None:
+    """node_exporter serves the metrics of text files."""
     node.run("echo 'bedplate_sample 7' > /var/lib/prometheus/node-exporter/sample.prom")
 
     assert "\nbedplate_sample 7\n" in node.run(f"curl -fsS --max-time 20 http://{node.address}:9100/metrics")
 
 
-def test_a_watcher_that_died_comes_back(node: Node) -> None:
-    """Whatever ended the exporter, systemd starts it again."""
-    asked = "systemctl show --property MainPID --value prometheus-node-exporter"
-    before = node.run(asked).strip()
+def test_killed_node_exporter_restarts(node: Node) -> None:
+    """Systemd restarts a killed node_exporter."""
+    command = "systemctl show --property MainPID --value prometheus-node-exporter"
+    before = node.run(command).strip()
 
     node.run(f"kill -KILL {before}")
 
-    node.run(f"for i in $(seq 240); do case $({asked}) in 0|{before}) sleep 0.5 ;; *) exit ;; esac; done; exit 1")
+    node.run(f"for i in $(seq 240); do case $({command}) in 0|{before}) sleep 0.5 ;; *) exit ;; esac; done; exit 1")
 
 
-def test_the_bench_outlives_a_boot(node: Node) -> None:
-    """The exporter finds its address, and people find their scratch."""
+def test_workbench_survives_a_reboot(node: Node) -> None:
+    """After a reboot, node_exporter runs and scratch folders exist."""
     node.restart()
 
     node.run("for i in $(seq 120); do ss -ltn | grep -q 10.64.33.7:9100 && exit; sleep 0.5; done; exit 1")
@@ -145,6 +148,6 @@ def test_the_bench_outlives_a_boot(node: Node) -> None:
 
 
 @pytest.mark.parametrize("rule", _DEFECTS, ids="-".join)
-def test_the_planted_defect_is_found(rule: Rule, found: dict[Rule, str]) -> None:
-    """The rule is kept on the machine as the roles made it, and violated while its defect stands."""
-    assert found[rule] == FOUND
+def test_rule_detects_its_defect(rule: Rule, rule_outcomes: dict[Rule, str]) -> None:
+    """The rule is kept on the applied node, and violated with its defect."""
+    assert rule_outcomes[rule] == VIOLATED

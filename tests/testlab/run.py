@@ -1,4 +1,7 @@
-"""What a test needs of the machine: it is skipped where that is missing, with the reason, but fails under CI=true."""
+"""How tests run: requirements, no network and no credentials, pace of this machine, kill points, documented commands.
+
+A test whose requirement is missing is skipped with the reason; with CI=true it fails.
+"""
 
 import ipaddress
 import os
@@ -19,40 +22,42 @@ import pytest
 
 
 def need_root() -> None:
-    """Go on as root only."""
+    """Skip the test if it does not run as root."""
     if os.geteuid() != 0:
         _lack("needs root")
 
 
 def need_program(name: str) -> None:
-    """Go on where the program is installed."""
+    """Skip the test if a program is not installed."""
     if shutil.which(name) is None:
         _lack(f"needs {name}")
 
 
 def _lack(reason: str) -> None:
     if os.environ.get("CI") == "true":
-        pytest.fail(f"{reason}, and CI may not leave it out")
+        pytest.fail(f"{reason}; with CI=true this is a failure")
     pytest.skip(reason)
 
 
-# Nothing listens on the port of `discard`, so whoever honours these variables is refused at once.
-_NOWHERE = "http://127.0.0.1:9"
-_HERE = "localhost,127.0.0.1,::1"
+# Nothing listens on this port, so programs that use the proxy variables fail at once.
+_DEAD_PROXY = "http://127.0.0.1:9"
+_LOCAL = "localhost,127.0.0.1,::1"
 
 
-def shut_off(environment: MutableMapping[str, str]) -> None:
-    """Take away whatever leads to a real account, and put proxies that lead nowhere."""
+def remove_credentials(environment: MutableMapping[str, str]) -> None:
+    """Remove AWS credentials and files from an environment, and set proxies that refuse connections."""
     for name in [name for name in environment if name.startswith("AWS_")]:
         del environment[name]
     files = dict.fromkeys(("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"), os.devnull)
-    proxies = {word: _NOWHERE for name in ("HTTP_PROXY", "HTTPS_PROXY") for word in (name, name.lower())}
-    environment.update({**files, **proxies, "AWS_EC2_METADATA_DISABLED": "true", "NO_PROXY": _HERE, "no_proxy": _HERE})
+    proxies = {word: _DEAD_PROXY for name in ("HTTP_PROXY", "HTTPS_PROXY") for word in (name, name.lower())}
+    environment.update(
+        {**files, **proxies, "AWS_EC2_METADATA_DISABLED": "true", "NO_PROXY": _LOCAL, "no_proxy": _LOCAL}
+    )
 
 
 @contextmanager
-def kept_in() -> Iterator[None]:
-    """Fail the test that would connect to another machine, or ask for its address, from this process."""
+def block_network() -> Iterator[None]:
+    """Fail a test that connects to another machine, or resolves its name, in this process."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("connect", "connect_ex"):
             patch.setattr(socket.socket, name, _guarded(getattr(socket.socket, name)))
@@ -63,7 +68,7 @@ def kept_in() -> Iterator[None]:
 def _guarded(connect: Any) -> Any:  # noqa: ANN401  the socket's own signatures
     def guarded(self: socket.socket, address: Any) -> Any:  # noqa: ANN401
         if self.family in (socket.AF_INET, socket.AF_INET6):
-            _check_is_here(address[0])
+            _check_is_local(address[0])
         return connect(self, address)
 
     return guarded
@@ -71,16 +76,16 @@ def _guarded(connect: Any) -> Any:  # noqa: ANN401  the socket's own signatures
 
 def _guarded_lookup(look: Any) -> Any:  # noqa: ANN401
     def guarded(host: Any, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
-        _check_is_here(host)
+        _check_is_local(host)
         return look(host, *arguments, **named)
 
     return guarded
 
 
-def _check_is_here(host: object) -> None:
+def _check_is_local(host: object) -> None:
     name = host.decode() if isinstance(host, bytes) else str(host or "localhost")
     if name != "localhost" and not _is_loopback(name):
-        pytest.fail(f"a test would have reached {name}")
+        pytest.fail(f"the test would have reached {name}")
 
 
 def _is_loopback(name: str) -> bool:
@@ -91,21 +96,21 @@ def _is_loopback(name: str) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
-# What the loop takes on a core at 3.5 GHz with nothing beside it, CPython 3.11.
+# Time of the loop on an idle core at 3.5 GHz with CPython 3.11.
 _NOMINAL_SECONDS = 0.0125
 _TURNS = 300_000
-# So many loops take as long as a command does, so that who else wants the core is seen in it.
-_LONG = 40
+# This many loops take as long as a command, so that the load of other processes shows.
+_LOOPS = 40
 
 
 def pace() -> float:
-    """Return by how much longer than there a piece of work takes here and now; 1 at least."""
+    """Return how many times slower the processor is than the reference; at least 1."""
     return max(1.0, min(_loop(process_time) for _ in range(3)) / _NOMINAL_SECONDS)
 
 
 def clock_pace() -> float:
-    """Return the same by the clock, with the waits for a core that others use: for what an operator waits for."""
-    return max(1.0, sum(_loop(perf_counter) for _ in range(_LONG)) / _LONG / _NOMINAL_SECONDS)
+    """Return the same in wall-clock time, which includes waits for a core that other processes use."""
+    return max(1.0, sum(_loop(perf_counter) for _ in range(_LOOPS)) / _LOOPS / _NOMINAL_SECONDS)
 
 
 def _loop(clock: Callable[[], float]) -> float:
@@ -120,7 +125,7 @@ START, END = "@@start", "@@end"
 
 @dataclass(frozen=True)
 class Point:
-    """The n-th time that a program makes a system call, counted from its start."""
+    """The n-th call of a system call by a program, counted from its start."""
 
     call: str
     number: int
@@ -130,18 +135,18 @@ class Point:
 
 
 def crash_points(command: Sequence[str], trace: Path) -> tuple[Point, ...]:
-    """Return every system call that a command makes between its marks, in order."""
+    """Return the system calls that a command makes between its START and END marks, in order."""
     _strace(command, "-o", str(trace))
     counts: Counter[str] = Counter()
     return tuple(_between_marks(trace.read_text().splitlines(), counts))
 
 
 def die_at(point: Point, command: Sequence[str]) -> None:
-    """Run a command and kill it as it enters that call."""
+    """Run a command, and kill it when it enters a system call."""
     inject = f"inject={point.call}:signal=KILL:when={point.number}"
     done = _strace(command, "-o", "/dev/null", "-e", f"trace={point.call}", "-e", inject)
     if done.returncode != -signal.SIGKILL or START not in done.stdout or END in done.stdout:
-        raise AssertionError(f"{point} did not kill between the marks: {done}")
+        raise AssertionError(f"the command was not killed at {point} between its marks: {done}")
 
 
 def _between_marks(lines: Sequence[str], counts: Counter[str]) -> Iterator[Point]:
@@ -157,7 +162,7 @@ def _between_marks(lines: Sequence[str], counts: Counter[str]) -> Iterator[Point
 
 
 def _strace(command: Sequence[str], *options: str) -> subprocess.CompletedProcess[str]:
-    # A fixed hash seed: the program must make the same calls each time, or the numbers mean nothing.
+    # With a fixed hash seed, a program makes the same system calls each time.
     return subprocess.run(
         ["strace", "-qq", *options, *command],
         capture_output=True,
@@ -168,7 +173,7 @@ def _strace(command: Sequence[str], *options: str) -> subprocess.CompletedProces
 
 
 def skewed(by: str) -> Mapping[str, str]:
-    """Return the environment that puts a program's clock off, such as -4m or +100d; timers keep the true pace."""
+    """Return the environment that shifts a program's clock by an offset such as -4m or +100d; timers are unchanged."""
     (library,) = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))[:1]
     return {"LD_PRELOAD": str(library), "FAKETIME": by, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
@@ -180,37 +185,37 @@ _PROGRAMS = frozenset(
 
 
 def told_commands(page: str) -> list[str]:
-    """Return the commands of a page's plain blocks, in order, without their comments."""
+    """Return the commands in the code blocks of a page, in order, without comments."""
     return list(block_commands(page_text(page)))
 
 
 def told_blocks(page: str) -> tuple[list[str], ...]:
-    """Return the commands of each plain block of a page, where blocks are for different fleets."""
+    """Return the commands of each code block of a page."""
     blocks = (f"```{block}```" for block in page_text(page).split("```")[1::2] if block.startswith("\n"))
     return tuple(list(block_commands(block)) for block in blocks)
 
 
 def told_yaml(page: str, word: str) -> str:
-    """Return the part of a fleet file that a page shows, with a word in it; StopIteration where it shows none."""
+    """Return the YAML block of a page that contains a word. Raises StopIteration."""
     blocks = (block for block in page_text(page).split("```")[1::2] if block.startswith("yaml\n"))
     return next(block.removeprefix("yaml\n") for block in blocks if word in block)
 
 
 def page_text(page: str) -> str:
-    """Return a page of the documentation."""
+    """Return the text of a page in docs."""
     return (ROOT / "docs" / page).read_text(encoding="utf-8")
 
 
 def block_commands(text: str) -> Iterator[str]:
-    """Yield the commands of a text's plain blocks, in order, without their comments."""
+    """Yield the commands in the code blocks of a text, in order, without comments."""
     for block in text.split("```")[1::2]:
         if block.startswith("\n"):
             yield from filter(None, (line.partition("  #")[0].strip() for line in block.splitlines()))
 
 
 def prose_commands(text: str) -> tuple[str, ...]:
-    """Return the whole commands that a text's prose tells; the name of a command that a block has is none."""
-    typed = tuple(block_commands(text))
+    """Return the complete commands in the prose of a text, except the first words of a command in a code block."""
+    in_blocks = tuple(block_commands(text))
     spans = (" ".join(span.split()) for span in re.findall(r"`([^`]+)`", "".join(text.split("```")[::2])))
     commands = (span for span in spans if span.split()[0] in _PROGRAMS and " " in span)
-    return tuple(dict.fromkeys(each for each in commands if not any(one.startswith(each) for one in typed)))
+    return tuple(dict.fromkeys(span for span in commands if not any(line.startswith(span) for line in in_blocks)))

@@ -1,4 +1,4 @@
-"""What tests share: the lab's file with its authority, gateways and account; what a node of each system answers."""
+"""Fixtures for unit tests: a copy of the lab's fleet file, its certificate authority, gateways and AWS account."""
 
 import shutil
 from collections.abc import Iterator
@@ -21,33 +21,33 @@ _HOME = "us-west-2"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> PkiFolder:
-    """Return the folder of an authority that has issued nothing."""
+    """Return the folder of a new certificate authority without certificates."""
     return begun_in(tmp_path)
 
 
 @pytest.fixture(params=SYSTEMS)
 def system(request: pytest.FixtureRequest) -> Recorded:
-    """Give what a node of each distribution answers."""
+    """Return the recorded facts of a node, for each distribution."""
     return recorded(request.param)
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Path:
-    """Give a copy of the lab's file in a folder of its own."""
+    """Return a copy of examples/lab.yaml in its own folder."""
     (tmp_path / "fleet").mkdir()
     return Path(shutil.copy(EXAMPLES / "lab.yaml", tmp_path / "fleet" / "fleet.yaml"))
 
 
 @pytest.fixture
 def here(lab: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give that copy, in the folder from which commands are run."""
+    """Return that copy, with its folder as the current one."""
     monkeypatch.chdir(lab.parent)
     return lab
 
 
 @pytest.fixture
 def begun(lab: Path, capsys: pytest.CaptureFixture[str]) -> Path:
-    """Give the lab's file with an authority beside it."""
+    """Return that copy, with a certificate authority in its folder."""
     assert run(["vpn", "init", str(lab)]) == 0
     capsys.readouterr()
     return lab
@@ -55,7 +55,7 @@ def begun(lab: Path, capsys: pytest.CaptureFixture[str]) -> Path:
 
 @pytest.fixture
 def gateways(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the folder of both gateways, which trust the lab's authority and have let nobody in yet."""
+    """Return the folder of both laptop gateways, which have the certificate authority and no laptops."""
     need_program("openssl")
     hosts = tmp_path / "hosts"
     for host in HOSTS.values():
@@ -67,7 +67,7 @@ def gateways(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
-    """Give the account of the examples, whose answers a test prepares."""
+    """Yield the simulated AWS account of the examples, whose answers a test prepares."""
     with stubbed_account(monkeypatch) as session:
         session.belongs_to(ACCOUNT, _HOME)
         yield session

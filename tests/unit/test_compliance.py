@@ -1,4 +1,4 @@
-"""Who counts as a stranger among a node's accounts, by the tables of both distributions."""
+"""The compliance rules without a node: parsers, shell backend, plugins, and the seeded defect of each rule."""
 
 import os
 import subprocess
@@ -12,12 +12,20 @@ from typing import Any
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.compliance.ledger import plain
-from bedplate.compliance.settings import WANTED, at_the_next_boot, beside, hidden, strangers, takes_back, told_by_files
-from bedplate.compliance.shell import HereBackend, asked, ended
-from bedplate.compliance.test_monitoring import test_figures_are_given_on_one_private_address as promised
+from bedplate.compliance.ledger import simplify_failure
+from bedplate.compliance.settings import (
+    SUDO_DEFAULTS,
+    boot_deviations,
+    parse_sysctl_files,
+    sudo_deviations,
+    unknown_accounts,
+    unplanned_exports,
+    weakens_audit,
+)
+from bedplate.compliance.shell import LocalBackend, end_shell, run_in_shell
+from bedplate.compliance.test_monitoring import test_node_exporter_listens_on_one_address as exporter_rule
 from bedplate.errors import PartError
-from bedplate.nodes.audit import CHECKS, Outcome, findings_of
+from bedplate.nodes.audit import CHECKS, Outcome, findings_of, roles_checked
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import node_of
 from roles.hardened import role
@@ -27,18 +35,19 @@ from tests.testlab.fakes.node import Recorded
 from tests.testlab.fleets.variants import lab_node
 from tests.testlab.machines.defects import defects, rules
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
+from tests.testlab.run import ROOT
 
-OWN = {"root", *IMAGE_ACCOUNTS}
+KNOWN_ACCOUNTS = {"root", *IMAGE_ACCOUNTS}
 
 
 def _rows(system: Recorded) -> list[list[str]]:
     return [line.partition("|")[0].split(":") for line in system.answers["server.Users"] or ()]
 
 
-def test_what_a_distribution_brings_is_no_stranger(system: Recorded) -> None:
-    """Nobody is told of accounts that every machine has."""
+def test_accounts_of_a_distribution_are_known(system: Recorded) -> None:
+    """Accounts that every installation has are not reported."""
     assert len(_rows(system)) > 15
-    assert strangers(_rows(system), OWN) == []
+    assert unknown_accounts(_rows(system), KNOWN_ACCOUNTS) == []
 
 
 @pytest.mark.parametrize(
@@ -50,40 +59,40 @@ def test_what_a_distribution_brings_is_no_stranger(system: Recorded) -> None:
         "guest:x:1500:1500::/home/guest:/usr/sbin/nologin",
         "mole:x:70000:70000::/var/mole:/bin/false",
     ],
-    ids=["root's number", "shell", "default shell", "person's number", "large number"],
+    ids=["ID of root", "shell", "default shell", "ID of a person", "large ID"],
 )
-def test_a_stranger_is_found_among_them(row: str, system: Recorded) -> None:
-    """By what makes somebody of an account: a shell, a number above daemons', or root's."""
+def test_unknown_account_is_reported(row: str, system: Recorded) -> None:
+    """An account is unknown if it has a shell, root's ID, or an ID above those of daemons."""
     name = row.partition(":")[0]
-    rows = [each for each in _rows(system) if each[0] != name]
+    rows = [fields for fields in _rows(system) if fields[0] != name]
 
-    assert strangers([*rows, row.split(":")], OWN) == [name]
-
-
-def test_whoever_the_fleet_names_is_none(system: Recorded) -> None:
-    """People of the file, and former ones, whose names stay."""
-    assert (
-        strangers([*_rows(system), ["ada", "x", "20000", "20000", "", "/home/ada", "/bin/bash"]], {*OWN, "ada"}) == []
-    )
+    assert unknown_accounts([*rows, row.split(":")], KNOWN_ACCOUNTS) == [name]
 
 
-# Debian's and Ubuntu's own file.
-DISTRIBUTION = "## First rule - delete all\n-D\n\n-b 8192\n--backlog_wait_time 60000\n-f 1\n"
+def test_accounts_of_the_fleet_are_known(system: Recorded) -> None:
+    """People of the fleet file are not reported."""
+    ada = ["ada", "x", "20000", "20000", "", "/home/ada", "/bin/bash"]
+
+    assert unknown_accounts([*_rows(system), ada], {*KNOWN_ACCOUNTS, "ada"}) == []
+
+
+# The audit rules file of Debian and Ubuntu.
+DISTRIBUTION_RULES = "## First rule - delete all\n-D\n\n-b 8192\n--backlog_wait_time 60000\n-f 1\n"
 
 
 @pytest.mark.parametrize(
     "text",
     [
         role.rules("x86_64"),
-        DISTRIBUTION,
+        DISTRIBUTION_RULES,
         "-e 2\n",
-        "-a exit,always -F arch=b64 -S execve\n-A always,user -F uid=0\n  # a word\n",
+        "-a exit,always -F arch=b64 -S execve\n-A always,user -F uid=0\n  # a comment\n",
     ],
-    ids=["ours", "distribution", "for ever", "more"],
+    ids=["planned", "distribution", "locked", "additional"],
 )
-def test_what_adds_is_let_pass(text: str) -> None:
-    """More may be written down than the fleet asks for, and its rules may be shut in until the next boot."""
-    assert [line for line in text.splitlines() if takes_back(line)] == []
+def test_additional_audit_rules_are_allowed(text: str) -> None:
+    """Additional records, and rules that are locked until the next boot, do not weaken the audit."""
+    assert [line for line in text.splitlines() if weakens_audit(line)] == []
 
 
 @pytest.mark.parametrize(
@@ -103,33 +112,36 @@ def test_what_adds_is_let_pass(text: str) -> None:
         "-r 1",
     ],
 )
-def test_what_takes_back_is_found(line: str) -> None:
-    """Also one that augenrules leaves in its place for a space before it."""
-    assert takes_back(line)
+def test_weaker_audit_rule_is_reported(line: str) -> None:
+    """Rules that disable, delete or exclude weaken the audit, also a `-D` with a space, which augenrules keeps."""
+    assert weakens_audit(line)
 
 
-(OURS,) = (file.text for file in server_of(lab_node("nas.cellar").shares, by_kernel=True).files if file.path == EXPORTS)
-# As exportfs of nfs-utils 2.6 writes it.
-KEPT = (
+(PLANNED,) = (
+    file.text for file in server_of(lab_node("nas.cellar").shares, by_kernel=True).files if file.path == EXPORTS
+)
+# As exportfs of nfs-utils 2.6 writes them.
+KERNEL_OPTIONS = (
     "rw,sync,wdelay,hide,nocrossmnt,secure,root_squash,no_all_squash,no_subtree_check,secure_locks,acl,no_pnfs,"
     "fsid=f2b4d1b5-7f9e-5f5e-9d5b-0c1f5f3a2b11,anonuid=65534,anongid=65534,sec=sys,rw,secure,root_squash,no_all_squash"
 )
 
 
-def in_force(text: str) -> str:
-    """Return the kernel's table for the lines of exports(5)."""
+def kernel_table(text: str) -> str:
+    """Return the kernel's export table for lines of exports(5)."""
     rows = [line.split() for line in text.splitlines() if line.startswith("/")]
-    return "".join(f"{path}\t{each.partition('(')[0]}({KEPT})\n" for path, *clients in rows for each in clients)
+    exports = ((path, client.partition("(")[0]) for path, *clients in rows for client in clients)
+    return "".join(f"{path}\t{client}({KERNEL_OPTIONS})\n" for path, client in exports)
 
 
-def test_the_plans_own_are_let_pass() -> None:
-    """By the file, and by what the kernel's server makes of it."""
-    assert beside(OURS, OURS) == []
-    assert beside(in_force(OURS), OURS) == []
+def test_planned_exports_are_allowed() -> None:
+    """The planned exports are not reported, neither in the file nor in the kernel's table."""
+    assert unplanned_exports(PLANNED, PLANNED) == []
+    assert unplanned_exports(kernel_table(PLANNED), PLANNED) == []
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "expected"),
     [
         ("/srv *(rw)", ["/srv to *"]),
         ("/srv/data", ["/srv/data to *"]),
@@ -138,93 +150,93 @@ def test_the_plans_own_are_let_pass() -> None:
         ("/srv/data -no_root_squash", ["/srv/data to -no_root_squash"]),
         ("/srv/data {client}(rw,no_root_squash)", ["/srv/data to {client} no_root_squash"]),
         ("/srv/data {client}(rw,insecure,anonuid=0)", ["/srv/data to {client} insecure anonuid=0"]),
-        (f"/srv/data\t198.51.100.7({KEPT})", ["/srv/data to 198.51.100.7"]),
+        (f"/srv/data\t198.51.100.7({KERNEL_OPTIONS})", ["/srv/data to 198.51.100.7"]),
     ],
-    ids=["folder", "everybody", "no name", "two lines", "defaults", "root", "ports", "table"],
+    ids=["folder", "everyone", "no client", "two lines", "defaults", "root", "ports", "kernel table"],
 )
-def test_what_is_exported_beside_the_plan_is_told(line: str, words: list[str]) -> None:
-    """A further folder, a further client, or a client of the plan's that may more."""
-    (row,) = (line for line in OURS.splitlines() if line.startswith("/srv/data "))
+def test_unplanned_export_is_reported(line: str, expected: list[str]) -> None:
+    """An additional folder, an additional client, or unsafe options of a planned client are reported."""
+    (row,) = (line for line in PLANNED.splitlines() if line.startswith("/srv/data "))
     client = row.split()[1].partition("(")[0]
 
-    found = beside(line.replace("{client}", client), OURS)
+    exports = unplanned_exports(line.replace("{client}", client), PLANNED)
 
-    assert found == [each.replace("{client}", client) for each in words]
+    assert exports == [text.replace("{client}", client) for text in expected]
 
 
 LAB = (EXAMPLES / "lab.yaml").read_text()
 ALLOWED = "allow: {E222: it was the lab's before}\n"
-# A person's bench, and the gateway of laptops, which stands outside the nodes' subnets.
-CLOUD = ("workbench-cpu-1.us-west-2", "laptops.us-west-2")
+# A workbench, and the laptop gateway, which is outside the subnets of nodes.
+CLOUD_NODES = ("workbench-cpu-1.us-west-2", "laptops.us-west-2")
 
 
-class Listening:
-    """A machine of which somebody asks for nothing but the sockets of its exporter."""
+class ListeningHost:
+    """A host that answers only the question for the sockets of node_exporter."""
 
-    def __init__(self, *at: str) -> None:
-        self._at = at
+    def __init__(self, *addresses: str) -> None:
+        self._addresses = addresses
 
-    def check_output(self, asked: str, port: str) -> str:
-        """Answer as ss does."""
-        assert asked.startswith("ss --listening")
-        return "".join(f"LISTEN 0 4096 {each}:{port} 0.0.0.0:*\n" for each in self._at)
+    def check_output(self, command: str, port: str) -> str:
+        """Return the output of ss."""
+        assert command.startswith("ss --listening")
+        return "".join(f"LISTEN 0 4096 {address}:{port} 0.0.0.0:*\n" for address in self._addresses)
 
 
-@pytest.fixture(scope="module", params=["10.64.0.0/10", "100.64.0.0/10"], ids=["private", "carriers"])
+@pytest.fixture(scope="module", params=["10.64.0.0/10", "100.64.0.0/10"], ids=["private", "carrier"])
 def plan(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> FleetPlan:
-    """Give the plan of the lab in one block or another."""
+    """Return the plan of the lab, in a private block or in the shared block of carriers."""
     fleet = tmp_path_factory.mktemp("fleet") / "fleet.yaml"
     fleet.write_text(f"{LAB.replace('10.64.0.0/10', request.param)}\n{ALLOWED}")
     return plan_of(fleet)
 
 
-def keeps(plan: FleetPlan, name: str, *at: str) -> bool:
-    """Tell whether a machine that listens there keeps the promise."""
+def is_kept(plan: FleetPlan, name: str, *addresses: str) -> bool:
+    """Return whether a node whose exporter listens on these addresses keeps the rule."""
     try:
-        promised(Listening(*at), node_of(plan, name, load_catalog()), plan)
+        exporter_rule(ListeningHost(*addresses), node_of(plan, name, load_catalog()), plan)
     except AssertionError:
         return False
     return True
 
 
-@pytest.mark.parametrize("name", CLOUD)
-def test_an_address_of_the_regions_block_is_right(name: str, plan: FleetPlan) -> None:
-    """AWS picks it there, whatever block the lab has."""
-    assert keeps(plan, name, str(_some(plan.region("us-west-2").block)))
+@pytest.mark.parametrize("name", CLOUD_NODES)
+def test_exporter_can_use_an_address_of_the_region(name: str, plan: FleetPlan) -> None:
+    """In the cloud, any address of the region's block is right, because AWS assigns it."""
+    assert is_kept(plan, name, str(_address_in(plan.region("us-west-2").block)))
 
 
-@pytest.mark.parametrize("name", CLOUD)
-def test_any_other_address_is_wrong(name: str, plan: FleetPlan) -> None:
-    """Another region's, a public one, loopback, every address, a second one, none."""
-    own, other = (str(_some(plan.region(each).block)) for each in ("us-west-2", "us-east-1"))
+@pytest.mark.parametrize("name", CLOUD_NODES)
+def test_exporter_on_another_address_is_a_violation(name: str, plan: FleetPlan) -> None:
+    """Addresses of other regions, public ones, loopback, all addresses, a second one, and none violate the rule."""
+    own, other = (str(_address_in(plan.region(region).block)) for region in ("us-west-2", "us-east-1"))
 
-    for at in ((other,), ("8.8.8.8",), ("127.0.0.1",), ("0.0.0.0",), ("*",), ("[::]",), (own, own), ()):  # noqa: S104  as ss says it
-        assert not keeps(plan, name, *at), at
-
-
-def test_a_machine_of_a_site_listens_where_the_file_says(plan: FleetPlan) -> None:
-    """And nowhere else in its room."""
-    assert keeps(plan, "titan-01.cellar", "192.168.40.21")
-    assert not keeps(plan, "titan-01.cellar", "192.168.40.22")
+    for addresses in ((other,), ("8.8.8.8",), ("127.0.0.1",), ("0.0.0.0",), ("*",), ("[::]",), (own, own), ()):  # noqa: S104  output of ss
+        assert not is_kept(plan, name, *addresses), addresses
 
 
-def _some(block: IPv4Network) -> IPv4Address:
+def test_exporter_of_a_site_uses_the_planned_address(plan: FleetPlan) -> None:
+    """On a site, only the address in the fleet file keeps the rule."""
+    assert is_kept(plan, "titan-01.cellar", "192.168.40.21")
+    assert not is_kept(plan, "titan-01.cellar", "192.168.40.22")
+
+
+def _address_in(block: IPv4Network) -> IPv4Address:
     return block[9]
 
 
-class Files:
-    """A machine of which nothing is asked but its files."""
+class SysctlHost:
+    """A host that returns the same sysctl.d lines for each command."""
 
     def __init__(self, *lines: str) -> None:
         self._lines = lines
 
     def check_output(self, _command: str) -> str:
-        """Show them."""
+        """Return the lines."""
         return "\n".join(self._lines)
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "values"),
     [
         (["# a.b = 1", "; a.b = 1", "", " a.b=1 "], {"a.b": "1"}),
         (["a.b = 1", "# /etc/sysctl.d/z.conf", "a.b = 2"], {"a.b": "2"}),
@@ -233,235 +245,259 @@ class Files:
         (["net.ipv4.conf.eth0/7.forwarding = 1"], {"net.ipv4.conf.eth0/7.forwarding": "1"}),
         (["-net.ipv4.conf.eth0.forwarding"], {}),
     ],
-    ids=["remarks", "last", "failing", "slashes", "dots", "left out"],
+    ids=["comments", "last value", "minus", "slashes", "dots", "no value"],
 )
-def test_files_are_read_as_systemd_reads_them(lines: list[str], told: dict[str, str]) -> None:
-    """The last word counts; a minus says that it may fail; a slash that comes first parts a key."""
-    assert told_by_files(lines) == told
+def test_sysctl_files_are_parsed_as_systemd_does(lines: list[str], values: dict[str, str]) -> None:
+    """The last value counts, a minus is ignored, and slashes separate a key that has one first."""
+    assert parse_sysctl_files(lines) == values
 
 
 @pytest.mark.parametrize(
-    ("lines", "amiss"),
+    ("lines", "expected"),
     [
         (["a.*.c = 0", "a.b.d = 1"], []),
         (["a.*.c = 0"], ["a.b.d is not set at boot"]),
         (["a.*.c = 0", "a.b.d = 2"], ["a.b.d = 2 at the next boot"]),
         (["a.*.c = 0", "a.b.d = 1", "a/eth0/c = 1"], ["a.eth0.c = 1 at the next boot"]),
     ],
-    ids=["as wanted", "missing", "another", "of one interface"],
+    ids=["as expected", "missing", "another value", "one interface"],
 )
-def test_what_a_boot_makes_otherwise_is_told(lines: list[str], amiss: list[str]) -> None:
-    """Also what a file says of one interface, where all are wanted to be alike."""
-    found = at_the_next_boot(Files(*lines), {"a.*.c": "0", "a.b.d": "1"})
+def test_boot_deviations_are_reported(lines: list[str], expected: list[str]) -> None:
+    """A value for one interface is reported, too, if it differs from the expected value for all."""
+    deviations = boot_deviations(SysctlHost(*lines), {"a.*.c": "0", "a.b.d": "1"})
 
-    assert [each.partition(", by a file")[0] for each in found] == amiss
-
-
-Entry = dict[str, Any]
-COMPLIANCE_SUDO_OURS: Entry = {"Options": [{name: value} for name, value in WANTED.items()]}
+    assert [text.partition("; ")[0] for text in deviations] == expected
 
 
-def _of(option: Entry, **binding: str) -> Entry:
-    bound = {"Binding": [binding]} if binding else {}
-    return {**bound, "Options": [option]}
+Defaults = dict[str, Any]
+ROLE_DEFAULTS: Defaults = {"Options": [{name: value} for name, value in SUDO_DEFAULTS.items()]}
+
+
+def _defaults(option: Defaults, **binding: str) -> Defaults:
+    scope = {"Binding": [binding]} if binding else {}
+    return {**scope, "Options": [option]}
 
 
 @pytest.mark.parametrize(
     "others",
     [
         (),
-        (_of({"env_reset": True}), _of({"log_year": True})),
-        (_of({"logfile": "/var/log/sudo.log"}, username="ada"),),
+        (_defaults({"env_reset": True}), _defaults({"log_year": True})),
+        (_defaults({"logfile": "/var/log/sudo.log"}, username="ada"),),
     ],
-    ids=["ours", "of no matter", "said again"],
+    ids=["only ours", "unrelated", "repeated"],
 )
-def test_what_is_told_of_everybody_is_let_pass(others: tuple[Entry, ...]) -> None:
-    """What another file sets for all before ours counts no more."""
-    assert hidden({"Defaults": [_of({"logfile": False}), *others, COMPLIANCE_SUDO_OURS]}) == []
+def test_overridden_sudo_settings_are_allowed(others: tuple[Defaults, ...]) -> None:
+    """A general setting before the role's file has no effect, so it is not reported."""
+    assert sudo_deviations({"Defaults": [_defaults({"logfile": False}), *others, ROLE_DEFAULTS]}) == []
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "found"),
+    ("before", "after", "expected"),
     [
-        ((), (_of({"logfile": "/dev/null"}),), "logfile is /dev/null"),
-        ((), (_of({"syslog": False}),), "syslog is False"),
-        ((), (_of({"syslog_goodpri": "none"}),), "syslog_goodpri is none"),
-        ((_of({"log_allowed": False}, username="ada"),), (), "log_allowed is False for ada"),
-        ((_of({"syslog": False}, command="/bin/bash"),), (), "syslog is False for /bin/bash"),
-        ((_of({"use_pty": False}, usergroup="vision"),), (), "use_pty is False for vision"),
+        ((), (_defaults({"logfile": "/dev/null"}),), "logfile is /dev/null"),
+        ((), (_defaults({"syslog": False}),), "syslog is False"),
+        ((), (_defaults({"syslog_goodpri": "none"}),), "syslog_goodpri is none"),
+        ((_defaults({"log_allowed": False}, username="ada"),), (), "log_allowed is False for ada"),
+        ((_defaults({"syslog": False}, command="/bin/bash"),), (), "syslog is False for /bin/bash"),
+        ((_defaults({"use_pty": False}, usergroup="vision"),), (), "use_pty is False for vision"),
     ],
-    ids=["elsewhere", "not in the journal", "below notice", "person", "command", "group"],
+    ids=["other file", "no journal", "no priority", "user", "command", "group"],
 )
-def test_who_is_hidden_is_found(before: tuple[Entry, ...], after: tuple[Entry, ...], found: str) -> None:
-    """By what is said last for all, and for one by whatever is said of them, also before ours."""
-    assert hidden({"Defaults": [*before, COMPLIANCE_SUDO_OURS, *after]}) == [found]
+def test_sudo_deviation_is_reported(before: tuple[Defaults, ...], after: tuple[Defaults, ...], expected: str) -> None:
+    """The last general setting counts; one for a user, group or command counts in any order."""
+    assert sudo_deviations({"Defaults": [*before, ROLE_DEFAULTS, *after]}) == [expected]
 
 
-def test_sudo_s_own_defaults_are_not_taken_for_ours() -> None:
-    """A node that nobody has hardened writes no log."""
-    assert "logfile is None" in hidden({})
+def test_sudo_defaults_are_deviations() -> None:
+    """Without the role, sudo writes no log file."""
+    assert "logfile is None" in sudo_deviations({})
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "expected"),
     [
         ("assert False\n +  where False = <service chrony>.is_enabled", "chrony is not enabled"),
         ("assert not True\n +  where True = <socket tcp://111>.is_listening", "tcp://111 is listening"),
-        ("assert False\n +  where False = <file /etc/motd>.exists", "/etc/motd is not there"),
-        ("assert not True\n +  where True = <file /etc/hosts.equiv>.exists", "/etc/hosts.equiv is there"),
-        ("assert False\n +  where False = exists('nvtop')\n +    where exists = .exists", "nvtop is not there"),
+        ("assert False\n +  where False = <file /etc/motd>.exists", "/etc/motd does not exist"),
+        ("assert not True\n +  where True = <file /etc/hosts.equiv>.exists", "/etc/hosts.equiv exists"),
+        ("assert False\n +  where False = exists('nvtop')\n +    where exists = .exists", "nvtop is not installed"),
         ("grace has a password\nassert ['grace'] == []", "grace has a password\nassert ['grace'] == []"),
         ("assert 1\n +  where 1 = <built-in method x of y at 0x7>", "assert 1"),
     ],
-    ids=["service", "socket", "file", "file too many", "program", "own words", "way"],
+    ids=["service", "socket", "missing file", "existing file", "program", "own message", "introspection"],
 )
-def test_what_was_asked_of_a_machine_becomes_a_sentence(message: str, told: str) -> None:
-    """Pytest tells what Python compared; an operator is told what of the machine is otherwise."""
-    assert plain(message) == told
+def test_failure_describes_the_node(message: str, expected: str) -> None:
+    """A failure describes the node, instead of the Python objects that pytest compared."""
+    assert simplify_failure(message) == expected
 
 
 @pytest.fixture
 def shell() -> Iterator[subprocess.Popen[bytes]]:
-    """Give a shell that waits for questions."""
+    """Yield an open shell."""
     pipe = subprocess.PIPE
-    opened = subprocess.Popen(["sh"], stdin=pipe, stdout=pipe, stderr=pipe)
-    yield opened
-    ended(opened)
+    process = subprocess.Popen(["sh"], stdin=pipe, stdout=pipe, stderr=pipe)
+    yield process
+    end_shell(process)
 
 
 @pytest.mark.parametrize(
-    ("command", "answer"),
+    ("command", "result"),
     [
-        pytest.param("echo yes", (0, b"yes\n", b""), id="said"),
-        pytest.param("printf 'no end'", (0, b"no end", b""), id="without an end of line"),
-        pytest.param("echo oh >&2; exit 3", (3, b"", b"oh\n"), id="complained"),
-        pytest.param("exit 255", (255, b"", b""), id="the status of a lost connection"),
-        pytest.param("cat", (0, b"", b""), id="reads nothing"),
+        pytest.param("echo yes", (0, b"yes\n", b""), id="stdout"),
+        pytest.param("printf 'no newline'", (0, b"no newline", b""), id="no newline"),
+        pytest.param("echo oh >&2; exit 3", (3, b"", b"oh\n"), id="stderr"),
+        pytest.param("exit 255", (255, b"", b""), id="exit code of a lost connection"),
+        pytest.param("cat", (0, b"", b""), id="stdin"),
         pytest.param(r"printf '\000\377\n'", (0, b"\x00\xff\n", b""), id="bytes"),
         pytest.param("echo \"it's\" '$HOME'", (0, b"it's $HOME\n", b""), id="quotes"),
         pytest.param("yes | head -c 300000 | wc -c", (0, b"300000\n", b""), id="pipes"),
     ],
 )
-def test_a_question_has_its_own_answer(
-    command: str, answer: tuple[int, bytes, bytes], shell: subprocess.Popen[bytes]
+def test_command_has_its_own_result(
+    command: str, result: tuple[int, bytes, bytes], shell: subprocess.Popen[bytes]
 ) -> None:
-    """Status, words and complaints come back as a login of its own would give them, again and again."""
-    first, second = asked(shell, command), asked(shell, command)
+    """Exit code, stdout and stderr of a command are those of a separate login, each time."""
+    first, second = run_in_shell(shell, command), run_in_shell(shell, command)
 
-    assert first == second == answer
+    assert first == second == result
 
 
-def test_answers_are_in_plain_english(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever language the operator's terminal brings along: rules read the words of programs."""
+def test_commands_run_with_english_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands ignore the locale of the operator's terminal, because rules parse English output."""
     monkeypatch.setenv("LANGUAGE", "de")
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
 
-    answer = HereBackend("here").run("echo $LANGUAGE$LC_ALL")
+    result = LocalBackend("here").run("echo $LANGUAGE$LC_ALL")
 
-    assert answer.stdout == "C.UTF-8\n"
-
-
-def test_much_is_read_whole(shell: subprocess.Popen[bytes]) -> None:
-    """Both streams are emptied at once, so that neither holds up the other."""
-    status, said, complained = asked(shell, "head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2")
-
-    assert (status, len(said), len(complained)) == (0, 3_000_000, 3_000_000)
+    assert result.stdout == "C.UTF-8\n"
 
 
-def test_nothing_is_left_to_the_next_question(shell: subprocess.Popen[bytes]) -> None:
-    """A command that changes its folder or its variables changes them for itself."""
-    asked(shell, "cd /; LEFT=over; export LEFT; umask 077")
+def test_large_output_is_read_completely(shell: subprocess.Popen[bytes]) -> None:
+    """Stdout and stderr are read at the same time, so that neither blocks the other."""
+    status, out, err = run_in_shell(shell, "head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2")
 
-    assert asked(shell, "echo $LEFT")[1] == b"\n"
+    assert (status, len(out), len(err)) == (0, 3_000_000, 3_000_000)
 
 
-def test_what_does_not_end_is_ended(shell: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    """With all that it started and whatever it makes of signals; the next question has its answer."""
+def test_commands_do_not_affect_each_other(shell: subprocess.Popen[bytes]) -> None:
+    """A change of folder or variables does not reach the next command."""
+    run_in_shell(shell, "cd /; LEFT=over; export LEFT; umask 077")
+
+    assert run_in_shell(shell, "echo $LEFT")[1] == b"\n"
+
+
+def test_command_that_times_out_is_killed(shell: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    """After a timeout, the command and its children are killed, even if they ignore signals; the next command works."""
     stubborn = f"trap '' TERM; sleep 30 & echo $! >{tmp_path}/child; wait"
-    begun = time.monotonic()
+    start = time.monotonic()
 
     with pytest.raises(TimeoutError):
-        asked(shell, stubborn, 1)
+        run_in_shell(shell, stubborn, 1)
 
-    assert time.monotonic() - begun < 15
-    assert asked(shell, "echo yes") == (0, b"yes\n", b"")
+    assert time.monotonic() - start < 15
+    assert run_in_shell(shell, "echo yes") == (0, b"yes\n", b"")
     child = (tmp_path / "child").read_text().strip()
-    # Whoever has ended and whose end nobody has asked for yet is there still.
-    assert asked(shell, f"ps -o stat= -p {child} | grep -v Z")[1] == b""
+    # Zombies do not count: their parent has not read their exit code.
+    assert run_in_shell(shell, f"ps -o stat= -p {child} | grep -v Z")[1] == b""
 
 
 @pytest.mark.parametrize("status", [124, 137])
-def test_a_status_like_that_of_a_late_end_is_its_own(status: int, shell: subprocess.Popen[bytes]) -> None:
-    """A command may end as timeout(1) would, in its time."""
-    assert asked(shell, f"exit {status}")[0] == status
+def test_exit_code_of_timeout_is_no_timeout(status: int, shell: subprocess.Popen[bytes]) -> None:
+    """A command that exits in time with a code of timeout(1) has not timed out."""
+    assert run_in_shell(shell, f"exit {status}")[0] == status
 
 
-LOOKING = """
+TIMEOUT_RULES = """
 import pytest
 from bedplate.compliance import shell
 
 @pytest.fixture(scope="module")
-def late(host):
-    host.backend._patience, shell._HASTE_SECONDS = 1, 0.2
+def slow(host):
+    host.backend._timeout, shell._SHORT_TIMEOUT_SECONDS = 1, 0.2
     host.check_output("sleep 30")
 
-def test_first(late):
-    "A fixture waits."
+def test_first(slow):
+    "The fixture times out."
 
 def test_second(host):
-    "The rule itself waits, less long."
+    "The rule times out, after the short timeout."
     assert not host.file("/").exists or host.run("sleep 30").succeeded
 
 def test_third(host):
-    "The others are judged."
+    "The rule is judged."
     assert host.run("true").succeeded
 """
 
 
-def test_a_rule_whose_machine_does_not_answer_is_not_seen(tmp_path: Path) -> None:
-    """It is neither kept nor violated, the rules after it are judged, and the whole is a success in part."""
-    rules, found = tmp_path / "test_storage.py", tmp_path / "found"
-    rules.write_text(LOOKING)
-    plugins = ("-p", "testinfra.plugin", "-p", "bedplate.compliance.conftest", "-c", str(CHECKS / "pytest.ini"))
-    where = ("--hosts=here://titan-03.cellar", f"--fleet={EXAMPLES / 'lab.yaml'}", f"--findings={found}")
-    run = (sys.executable, "-m", "pytest", *plugins, "--rootdir", str(tmp_path), *where, str(rules))
-    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+def _pytest(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest without its installed plugins, as the audit does, from the project's folder."""
+    command = (sys.executable, "-m", "pytest", "-p", "testinfra.plugin", *arguments)
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
-    done = subprocess.run(run, cwd=CHECKS.parents[1], env=alone, capture_output=True, text=True, check=False)
+
+def test_rule_without_an_answer_is_not_seen(tmp_path: Path) -> None:
+    """A rule whose command times out is neither kept nor violated, later rules are judged, and the exit code is 6."""
+    rule_file, target = tmp_path / "test_storage.py", tmp_path / "findings"
+    rule_file.write_text(TIMEOUT_RULES)
+    setting = ("-p", "bedplate.compliance.conftest", "-c", str(CHECKS / "pytest.ini"), "--rootdir", str(tmp_path))
+    options = ("--hosts=here://titan-03.cellar", f"--fleet={EXAMPLES / 'lab.yaml'}", f"--findings={target}")
+
+    done = _pytest(*setting, *options, str(rule_file))
 
     assert done.returncode == PartError.exit_code, done.stdout + done.stderr
-    (findings,) = findings_of(found.read_text())
-    assert [each.outcome for each in findings.verdicts] == [Outcome.UNSEEN, Outcome.UNSEEN, Outcome.KEPT]
-    assert [each.words for each in findings.of(Outcome.UNSEEN)] == [
+    (findings,) = findings_of(target.read_text())
+    assert [verdict.outcome for verdict in findings.verdicts] == [Outcome.UNSEEN, Outcome.UNSEEN, Outcome.KEPT]
+    assert [verdict.words for verdict in findings.of(Outcome.UNSEEN)] == [
         "no answer within 1 s: sleep 30",
         "no answer within 0.2 s: sleep 30",
     ]
 
 
-def test_a_shell_that_is_gone_answers_as_openssh_does(shell: subprocess.Popen[bytes]) -> None:
-    """Status 255, which testinfra and the ledger take for a machine that is not reached."""
+def test_killed_shell_reports_a_lost_connection(shell: subprocess.Popen[bytes]) -> None:
+    """A command in a killed shell has exit code 255, like OpenSSH's for a lost connection."""
     shell.kill()
     shell.wait()
 
-    assert asked(shell, "true")[0] == 255
+    assert run_in_shell(shell, "true")[0] == 255
     assert shell.poll() is not None
 
 
-def test_every_rule_has_its_planted_defect() -> None:
-    """A rule that nobody has seen fail may be one that cannot."""
+def test_rules_are_found_in_the_package_and_by_the_link() -> None:
+    """`bedplate node audit` and `pytest tests/compliance` run the same rules: the folder is a link to the package."""
+    options = ("--collect-only", "--quiet", f"--fleet={EXAMPLES / 'lab.yaml'}", "--hosts=here://titan-03.cellar")
+    link = ROOT / "tests" / "compliance"
+
+    package, linked = (_pytest(*options, "-c", str(folder / "pytest.ini"), str(folder)) for folder in (CHECKS, link))
+
+    names = [line.rpartition("/")[2] for line in linked.stdout.splitlines() if "::" in line]
+    assert link.resolve() == CHECKS
+    assert "test_hardened_ssh.py::test_sshd_refuses_passwords[here://titan-03.cellar]" in linked.stdout
+    assert names
+    assert names == [line.rpartition("/")[2] for line in package.stdout.splitlines() if "::" in line]
+
+
+def test_every_role_with_rules_is_selectable() -> None:
+    """The role of a rule is the first word of its file name after `test_`."""
+    assert {role_name for role_name, _ in rules()} == set(roles_checked())
+
+
+def test_every_rule_has_a_defect() -> None:
+    """Each rule has a seeded defect with which it fails."""
     assert set(rules()) - set(defects()) == set()
 
 
-def test_every_planted_defect_is_of_a_rule() -> None:
-    """What is renamed or gone leaves no defect behind that nobody looks for."""
+def test_every_defect_belongs_to_a_rule() -> None:
+    """No defect remains of a rule that was renamed or removed."""
     assert set(defects()) - set(rules()) == set()
 
 
-def test_every_defect_plants_something() -> None:
-    """A defect that changes nothing shows nothing."""
-    assert [rule for rule, defect in defects().items() if defect.plant == "true"] == []
+def test_every_defect_changes_something() -> None:
+    """A defect without a command proves nothing."""
+    assert [rule for rule, defect in defects().items() if defect.seed == "true"] == []
 
 
-def test_rules_have_names_of_their_own() -> None:
-    """A report names a rule by its role and its name."""
+def test_rules_have_unique_names() -> None:
+    """A report identifies a rule by its role and name."""
     assert len(set(rules())) == len(rules())

@@ -4,26 +4,31 @@ import argparse
 import signal
 
 from tests.testlab.machines.layers import baked, bare
-from tests.testlab.machines.stand import Stand
+from tests.testlab.machines.stand import NodeLab
 
 
 def main() -> None:
-    """Boot the node, and say how it is reached."""
-    asked = _asked()
-    with Stand(bare() if asked.bare else baked()) as stand:
-        node = stand.boot(asked.name, asked.address)
-        inside = f"ip netns exec {stand.desk.host.namespace}"
-        print(f"{node.name} runs; Ctrl-C takes it down")  # noqa: T201  a program for people
-        print(f"  {inside} ssh -F {stand.ssh_config} {node.name}")  # noqa: T201
-        print(f"  its root: {node.root}")  # noqa: T201
+    """Boot a node, print how to reach it, and shut it down on Ctrl-C."""
+    arguments = _arguments()
+    with NodeLab(bare() if arguments.bare else baked()) as node_lab:
+        node = node_lab.boot(arguments.name, arguments.address)
+        inside = f"ip netns exec {node_lab.workstation.host.namespace}"
+        lines = (
+            f"{node.name} is running; Ctrl-C shuts it down",
+            f"  {inside} ssh -F {node_lab.ssh_config} {node.name}",
+            f"  root folder: {node.root}",
+        )
+        print("\n".join(lines), flush=True)  # noqa: T201  a program for people
         signal.sigwait({signal.SIGINT, signal.SIGTERM})
 
 
-def _asked() -> argparse.Namespace:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.testlab.machines", description=__doc__)
-    parser.add_argument("verb", choices=["boot"])
-    parser.add_argument("name")
-    parser.add_argument("address", nargs="?", default="192.168.40.21")
+    parser.add_argument("command", choices=["boot"])
+    parser.add_argument("name", help="name of the node, such as titan-01.cellar")
+    parser.add_argument(
+        "address", nargs="?", default="192.168.40.21", help="address of the node (default: %(default)s)"
+    )
     parser.add_argument("--bare", action="store_true", help="without the packages that roles install")
     return parser.parse_args()
 

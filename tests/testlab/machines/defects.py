@@ -1,4 +1,7 @@
-"""Defects planted by hand, one for each rule of the compliance checks: a table a role under tests/data."""
+"""Seeded defects: one for each compliance rule, from the tables in tests/data/compliance/defects, one table per role.
+
+As a pytest plugin (`--defects FILE`), the module runs each rule without and with its defect on a node.
+"""
 
 import ast
 import json
@@ -20,27 +23,27 @@ from bedplate.nodes.audit import CHECKS, role_of
 TABLES = Path(__file__).parents[2] / "data" / "compliance" / "defects"
 WORKBENCH = "titan-03.cellar"
 Rule = tuple[str, str]
-"""A role, and the name of a rule of it."""
+"""A role, and the name of one of its rules."""
 
 
 class Where(StrEnum):
-    """Machines that are booted for other tests, too, and on which defects are planted: a module of tests/nodes each."""
+    """The sets of nodes on which defects are seeded; each is booted by a module of tests/nodes."""
 
     LAB = "lab"
-    """Four machines of a room, with all their roles."""
+    """Four nodes of a site, with all their roles."""
     LAPTOPS = "laptops"
-    """A gateway that laptops dial, with keys and daemons."""
+    """A laptop gateway, with keys and daemons."""
     CLOUD = "cloud"
-    """A workbench of the cloud, with storage of AWS's."""
+    """A cloud workbench, with simulated AWS storage."""
     KERNEL = "kernel"
-    """A workbench with a kernel of its own, and disks for scratch."""
+    """A workbench with its own kernel, and scratch disks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """What breaks a rule on a machine, in shell; `files` are put back, `undo` does the rest."""
+    """Shell commands that break a rule (`seed`); `files` are restored afterwards, and `undo` reverts the rest."""
 
-    plant: str = "true"
+    seed: str = "true"
     undo: str = "true"
     files: tuple[str, ...] = ()
     on: str = WORKBENCH
@@ -48,12 +51,12 @@ class Defect:
 
 
 def rules() -> tuple[Rule, ...]:
-    """Return every rule of the checks, as role and rule, without running any."""
+    """Return all compliance rules, from the source."""
     return tuple(sorted(_rules()))
 
 
 def defects() -> dict[Rule, Defect]:
-    """Return every planted defect by role and rule; ruamel refuses a rule that stands twice in a table."""
+    """Return all seeded defects by rule; ruamel refuses duplicate rules in a table."""
     return {
         (table.stem, rule): _defect(entry)
         for table in sorted(TABLES.glob("*.yaml"))
@@ -61,9 +64,9 @@ def defects() -> dict[Rule, Defect]:
     }
 
 
-def planted(where: Where) -> dict[Rule, Defect]:
-    """Return the defects that are planted there."""
-    return {rule: each for rule, each in defects().items() if each.where is where}
+def defects_at(where: Where) -> dict[Rule, Defect]:
+    """Return the defects that are seeded on a set of nodes."""
+    return {rule: defect for rule, defect in defects().items() if defect.where is where}
 
 
 def _defect(entry: dict[str, Any]) -> Defect:
@@ -77,49 +80,49 @@ def _rules() -> Iterator[Rule]:
                 yield role_of(file.stem), node.name.removeprefix("test_").replace("_", "-")
 
 
-_SAVED = "/run/planted"
-_CALLED = {"passed": "kept", "failed": "violated", "skipped": "not judged"}
-_MISSED = "kept, then kept: "
+_SAVED = "/run/seeded"
+_OUTCOMES = {"passed": "kept", "failed": "violated", "skipped": "not judged"}
+_UNDETECTED = "kept, then kept: "
 
 
-class Planting:
-    """Runs each rule without and with its defect, and takes note."""
+class DefectPlugin:
+    """Pytest plugin that runs each rule without and with its defect, and stores the outcomes."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._order = order
-        self._found: dict[str, str] = {}
+        self._outcomes: dict[str, str] = {}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool:
-        """Look, plant, look, undo; a rule of several cases is done when one of them has found the defect."""
-        about = dict(item.user_properties)
-        rule = f"{about['role']}/{str(about['rule']).partition('[')[0]}"
+        """Run the rule without and with the defect; of a parametrized rule, until one case detects the defect."""
+        properties = dict(item.user_properties)
+        rule = f"{properties['role']}/{str(properties['rule']).partition('[')[0]}"
         defect = self._order["defects"].get(rule)
-        if defect and self._found.get(rule, _MISSED) == _MISSED:
+        if defect and self._outcomes.get(rule, _UNDETECTED) == _UNDETECTED:
             try:
-                self._found[rule] = self._looked(item, defect)
+                self._outcomes[rule] = self._run_with_defect(item, defect)
             except subprocess.SubprocessError as error:
-                self._found[rule] = f"not planted: {error}: {getattr(error, 'stderr', '')}"
+                self._outcomes[rule] = f"not seeded: {error}: {getattr(error, 'stderr', '')}"
         return True
 
-    def _looked(self, item: pytest.Item, defect: dict[str, Any]) -> str:
-        before, words = _ran(item)
+    def _run_with_defect(self, item: pytest.Item, defect: dict[str, Any]) -> str:
+        before, text = _run_rule(item)
         if before not in {"kept", "not judged"}:
-            return f"{before} without its defect: {words}"
-        with self._planted(defect):
-            after, words = _ran(item)
-        return f"{before}, then {after}" + ("" if after == "violated" else f": {words}")
+            return f"{before} without its defect: {text}"
+        with self._seeded(defect):
+            after, text = _run_rule(item)
+        return f"{before}, then {after}" + ("" if after == "violated" else f": {text}")
 
     def pytest_sessionfinish(self) -> None:
-        """Hand over what was found."""
-        Path(self._order["found"]).write_text(json.dumps(self._found))
+        """Write the outcomes."""
+        Path(self._order["outcomes"]).write_text(json.dumps(self._outcomes))
 
     @contextmanager
-    def _planted(self, defect: dict[str, Any]) -> Iterator[None]:
+    def _seeded(self, defect: dict[str, Any]) -> Iterator[None]:
         files = [shlex.quote(file) for file in defect["files"]]
         self._run(f"rm -rf {_SAVED}; mkdir {_SAVED}", *(_save(number, file) for number, file in enumerate(files)))
         try:
-            self._run(defect["plant"])
+            self._run(defect["seed"])
             yield
         finally:
             self._run(*(_restore(number, file) for number, file in enumerate(files)), defect["undo"])
@@ -129,25 +132,25 @@ class Planting:
         subprocess.run(command, text=True, capture_output=True, timeout=120, check=True)
 
 
-def _ran(item: pytest.Item) -> tuple[str, str]:
-    """Run a rule, and return its outcome and words: a check that could not even begin has found nothing."""
-    # Nothing may be left of an earlier look: fixtures of whole modules are made anew as well.
+def _run_rule(item: pytest.Item) -> tuple[str, str]:
+    """Run a rule, and return its outcome and text; an error in a fixture is not a detected defect."""
+    # Also tears down module fixtures, so that the next run reads the node again.
     reports = runtestprotocol(item, log=False, nextitem=None)
     for report in reports:
         if report.when != "call" and report.failed:
-            return f"broken in {report.when}", report.longreprtext[-2000:]
-    said = next((report for report in reports if report.when == "call"), reports[0])
-    return _CALLED[said.outcome], said.longreprtext[-2000:]
+            return f"error in {report.when}", report.longreprtext[-2000:]
+    result = next((report for report in reports if report.when == "call"), reports[0])
+    return _OUTCOMES[result.outcome], result.longreprtext[-2000:]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add where the order lies."""
-    parser.addoption("--planted", metavar="FILE", help="the order of what to plant")
+    """Add the option that names the order file."""
+    parser.addoption("--defects", metavar="FILE", help="seed the defects of this file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the order."""
-    config.pluginmanager.register(Planting(json.loads(Path(config.getoption("--planted")).read_text())))
+    """Register the plugin with the order."""
+    config.pluginmanager.register(DefectPlugin(json.loads(Path(config.getoption("--defects")).read_text())))
 
 
 def _save(number: int, file: str) -> str:
@@ -159,5 +162,5 @@ def _restore(number: int, file: str) -> str:
 
 
 def _copy(source: str, target: str) -> str:
-    """Copy what there is, a link as a link."""
+    """Return a command that copies a file or folder if it exists; symbolic links stay links."""
     return f"if [ -e {source} ] || [ -L {source} ]; then cp -a {source} {target}; fi"

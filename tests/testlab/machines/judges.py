@@ -1,4 +1,4 @@
-"""Other people's judges, run as programs on files: they see what an operator's own policy tools would see."""
+"""External policy scanners, as an operator would run them: checkov, parliament, and OpenSCAP's content for Ubuntu."""
 
 import fcntl
 import hashlib
@@ -20,13 +20,13 @@ from tests.testlab.machines.layers import APT_GET, mirror_here
 from tests.testlab.run import need_program
 
 ROOT = Path(__file__).parents[3]
-PROGRAMS = Path(".venv-judges/bin")  # from the root, where `make judge` sets them up
+PROGRAMS = Path(".venv-judges/bin")  # `make judge` installs them
 _ANY_ROLE = "arn:aws:iam::111122223333:role/this-one"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """What a judge says of one thing; `file` is the name of the file that holds it, without its ending."""
+    """A finding of a scanner about a resource; `file` is the name of the scanned file, without its suffix."""
 
     check: str
     where: str
@@ -36,7 +36,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a judge found wrong and, where it says so, right; `seen` counts the resources that it looked at."""
+    """Failed and, if the scanner reports them, passed checks; `seen` counts the scanned resources."""
 
     failed: tuple[Finding, ...]
     passed: tuple[Finding, ...] = ()
@@ -45,10 +45,10 @@ class Verdict:
 
 
 def checkov(folder: Path) -> Verdict:
-    """Let checkov judge every Terraform plan in a folder; it has no severities without a network: all count."""
+    """Scan all Terraform plans of a folder with checkov; all findings count, as severities need a network."""
     options = ["--framework", "terraform_plan", "--skip-download", "--output", "json", "--compact"]
-    told: dict[str, Any] = json.loads(_told("checkov", "--directory", str(folder), *options))
-    results, summary = told["results"], told["summary"]
+    report: dict[str, Any] = json.loads(_output("checkov", "--directory", str(folder), *options))
+    results, summary = report["results"], report["summary"]
     return Verdict(
         failed=tuple(_checkov_findings(results["failed_checks"])),
         passed=tuple(_checkov_findings(results["passed_checks"])),
@@ -58,17 +58,17 @@ def checkov(folder: Path) -> Verdict:
 
 
 def policies_of(graph: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return every policy of a graph, whatever holds it, by stack, type and name."""
-    held = ((node, node["inputs"].get(key)) for node in graph for key in ("policy", "assumeRolePolicy"))
+    """Return all policies in a graph, by stack, type and name of their resource."""
+    policies = ((node, node["inputs"].get(key)) for node in graph for key in ("policy", "assumeRolePolicy"))
     return {
-        f"{node['urn'].split(':')[2]}.{kind_of(node['type'])}.{node['name']}": json.loads(told)
-        for node, told in held
-        if told
+        f"{node['urn'].split(':')[2]}.{kind_of(node['type'])}.{node['name']}": json.loads(policy)
+        for node, policy in policies
+        if policy
     }
 
 
 def written(folder: Path, graphs: Mapping[str, list[dict[str, Any]]]) -> Path:
-    """Write graphs into a folder as Terraform plans, by their names."""
+    """Write graphs into a folder as Terraform plans; return the folder."""
     for name, graph in graphs.items():
         (folder / f"{name}.json").write_text(json.dumps(plan_document(graph)), encoding="utf-8")
     return folder
@@ -80,13 +80,13 @@ def _checkov_findings(rows: list[dict[str, Any]]) -> Iterator[Finding]:
 
 
 def parliament(policies: Mapping[str, Mapping[str, Any]], folder: Path) -> Verdict:
-    """Let parliament judge policies by their names: grammar, actions, resources, conditions, ways to more rights."""
+    """Scan policies with parliament: grammar, actions, resources, conditions and privilege escalation."""
     for name, policy in policies.items():
         (folder / f"{name}.json").write_text(json.dumps(_readable(policy)), encoding="utf-8")
     options = ["--include_policy_extension", "json", "--include-community-auditors", "--json"]
-    lines = _told("parliament", "--directory", str(folder), *options).splitlines()
-    found = {_parliament_finding(json.loads(line)) for line in lines}
-    return Verdict(failed=tuple(sorted(found)), seen=len(policies))
+    lines = _output("parliament", "--directory", str(folder), *options).splitlines()
+    findings = {_parliament_finding(json.loads(line)) for line in lines}
+    return Verdict(failed=tuple(sorted(findings)), seen=len(policies))
 
 
 def _parliament_finding(row: dict[str, Any]) -> Finding:
@@ -95,46 +95,46 @@ def _parliament_finding(row: dict[str, Any]) -> Finding:
 
 
 def _readable(policy: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a policy as parliament 1.6.4 can read it; to IAM it means the same.
+    """Return an equivalent policy that parliament 1.6.4 can read.
 
-    It wants a resource in every statement, which a trust policy has none of, and stumbles over a condition whose one
-    value stands in a list.
+    parliament requires a resource in each statement, which trust policies lack, and fails if a condition has its only
+    value in a list.
     """
     statements = policy["Statement"] if isinstance(policy["Statement"], list) else [policy["Statement"]]
-    return {**policy, "Statement": [_statement(each) for each in statements]}
+    return {**policy, "Statement": [_statement(statement) for statement in statements]}
 
 
-def _statement(told: Mapping[str, Any]) -> dict[str, Any]:
+def _statement(statement: Mapping[str, Any]) -> dict[str, Any]:
     conditions = {
-        operator: {key: _alone(value) for key, value in tests.items()}
-        for operator, tests in told.get("Condition", {}).items()
+        operator: {key: _single(value) for key, value in tests.items()}
+        for operator, tests in statement.get("Condition", {}).items()
     }
-    is_trust = "Principal" in told and not {"Resource", "NotResource"} & told.keys()
+    is_trust = "Principal" in statement and not {"Resource", "NotResource"} & statement.keys()
     return {
-        **told,
+        **statement,
         **({"Condition": conditions} if conditions else {}),
         **({"Resource": _ANY_ROLE} if is_trust else {}),
     }
 
 
-def _alone(value: object) -> object:
+def _single(value: object) -> object:
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def _told(program: str, *arguments: str) -> str:
-    """Return what a judge prints; a finding is its exit status 1, anything else is its own fault."""
+def _output(program: str, *arguments: str) -> str:
+    """Return the output of a scanner; exit code 1 means findings, a higher one is an error."""
     need_program(str(PROGRAMS / program))
-    ended = subprocess.run([str(PROGRAMS / program), *arguments], capture_output=True, check=False, text=True, cwd=ROOT)
-    assert ended.returncode in {0, 1}, ended.stderr
-    return ended.stdout
+    done = subprocess.run([str(PROGRAMS / program), *arguments], capture_output=True, check=False, text=True, cwd=ROOT)
+    assert done.returncode in {0, 1}, done.stderr
+    return done.stdout
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "judges.md"
+PAGE = ROOT / "docs" / "judges.md"
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A finding that is lived with; `where` and `says` are patterns."""
+    """An accepted finding with its reason; `where` and `says` are patterns."""
 
     check: str
     where: str
@@ -142,34 +142,34 @@ class Listed:
     reason: str
 
     def covers(self, finding: Finding) -> bool:
-        """Whether a finding is this one."""
-        told = (finding.where, self.where), (finding.says, self.says)
-        return finding.check == self.check and all(fnmatchcase(said, _pattern(form)) for said, form in told)
+        """Return whether a finding matches."""
+        pairs = (finding.where, self.where), (finding.says, self.says)
+        return finding.check == self.check and all(fnmatchcase(text, _pattern(form)) for text, form in pairs)
 
 
 def _pattern(form: str) -> str:
-    """Return a pattern in which the star alone stands for anything."""
+    """Return an fnmatch pattern in which only the star is special."""
     return form.replace("[", "[[]").replace("?", "[?]")
 
 
 def listed(judge: str, page: str | None = None) -> tuple[Listed, ...]:
-    """Return what is listed of a judge."""
+    """Return the accepted findings of a scanner, from docs/judges.md or a given page."""
     text = PAGE.read_text(encoding="utf-8") if page is None else page
-    part = text.partition(f"### {judge}\n")[2]
-    rows = re.findall(r"^\|(.+)\|$", part.partition("\n##")[0], re.MULTILINE)
+    section = text.partition(f"### {judge}\n")[2]
+    rows = re.findall(r"^\|(.+)\|$", section.partition("\n##")[0], re.MULTILINE)
     return tuple(Listed(*(cell.strip().strip("`") for cell in row.split("|"))) for row in rows[2:])
 
 
 def unlisted(findings: Iterable[Finding], rows: Iterable[Listed]) -> list[Finding]:
-    """Return what was found and is not listed."""
-    known = tuple(rows)
-    return [finding for finding in findings if not any(row.covers(finding) for row in known)]
+    """Return the findings that are not accepted."""
+    accepted = tuple(rows)
+    return [finding for finding in findings if not any(row.covers(finding) for row in accepted)]
 
 
 def unfound(findings: Iterable[Finding], rows: Iterable[Listed]) -> list[Listed]:
-    """Return what is listed and was not found."""
-    told = tuple(findings)
-    return [row for row in rows if not any(row.covers(finding) for finding in told)]
+    """Return the accepted findings that no longer occur."""
+    present = tuple(findings)
+    return [row for row in rows if not any(row.covers(finding) for finding in present)]
 
 
 _PACKAGE, _VERSION = "ssg-debderived", "0.1.76-1"
@@ -182,20 +182,20 @@ _NAMES = {"x": "http://checklists.nist.gov/xccdf/1.2"}
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """The score of a profile, of 100, and what became of each rule that was judged."""
+class ScanResult:
+    """The score of an OpenSCAP profile, at most 100, and the result of each rule."""
 
     score: float
     results: Mapping[str, str]
 
     @property
     def failed(self) -> frozenset[str]:
-        """The rules that are not kept, or that could not be judged."""
+        """The rules that failed, or that could not be checked."""
         return frozenset(rule for rule, result in self.results.items() if result in {"fail", "error", "unknown"})
 
 
-def content() -> Path:
-    """Return the content of Ubuntu 24.04; fetches it where it is missing. Raises CommandError."""
+def scap_content() -> Path:
+    """Return OpenSCAP's content for Ubuntu 24.04, downloaded if missing. Raises CommandError."""
     folder = Path(os.environ.get("XDG_CACHE_HOME", "/var/cache")) / "bedplate" / f"{_PACKAGE}-{_VERSION}"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
@@ -205,34 +205,34 @@ def content() -> Path:
     return folder / _CONTENT
 
 
-def judgement(results: str) -> Judgement:
-    """Read what the scanner wrote."""
-    found = ET.fromstring(results).find(".//x:TestResult", _NAMES)  # noqa: S314  # our own scanner's text
-    assert found is not None, "the scanner judged nothing"
-    score = found.findtext("x:score", namespaces=_NAMES)
+def parse_scan(results: str) -> ScanResult:
+    """Parse the scanner's results file."""
+    test_result = ET.fromstring(results).find(".//x:TestResult", _NAMES)  # noqa: S314  # our own scanner's text
+    assert test_result is not None, "the scanner has no result"
+    score = test_result.findtext("x:score", namespaces=_NAMES)
     assert score is not None
     rules = {
-        each.attrib["idref"].removeprefix(f"{_PREFIX}rule_"): str(each.findtext("x:result", namespaces=_NAMES))
-        for each in found.findall("x:rule-result", _NAMES)
+        result.attrib["idref"].removeprefix(f"{_PREFIX}rule_"): str(result.findtext("x:result", namespaces=_NAMES))
+        for result in test_result.findall("x:rule-result", _NAMES)
     }
-    return Judgement(float(score), rules)
+    return ScanResult(float(score), rules)
 
 
 def _package(folder: Path) -> Path:
-    """Fetch the package by an apt that has one source and keeps its lists here."""
+    """Download the package with an apt whose only source is Debian trixie, and whose lists are in the folder."""
     state = folder / "apt"
     for name in ("lists/partial", "cache/archives/partial", "parts"):
         (state / name).mkdir(parents=True, exist_ok=True)
     (state / "sources.list").write_text(f"deb [signed-by={_KEYRING}] {mirror_here().debian} trixie main\n")
-    own = (
+    options = (
         f"-oDir::Etc::SourceList={state / 'sources.list'}",
         f"-oDir::Etc::SourceParts={state / 'parts'}",
         f"-oDir::State::Lists={state / 'lists'}",
         f"-oDir::Cache={state / 'cache'}",
         "-oAPT::Sandbox::User=root",
     )
-    call(*APT_GET, *own, "update", seconds=300)
-    call("env", "--chdir", str(folder), *APT_GET, *own, "download", f"{_PACKAGE}={_VERSION}", seconds=300)
+    call(*APT_GET, *options, "update", seconds=300)
+    call("env", "--chdir", str(folder), *APT_GET, *options, "download", f"{_PACKAGE}={_VERSION}", seconds=300)
     package = folder / f"{_PACKAGE}_{_VERSION}_all.deb"
-    assert hashlib.sha256(package.read_bytes()).hexdigest() == _SHA256, f"{package} is another than the one known"
+    assert hashlib.sha256(package.read_bytes()).hexdigest() == _SHA256, f"{package} has another checksum than expected"
     return package

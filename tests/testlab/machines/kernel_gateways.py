@@ -1,6 +1,7 @@
-"""A stand-in for AWS's ends of a site's tunnels on a machine whose kernel encrypts: a charon, and a device for each.
+"""Simulated AWS endpoints of a site's tunnels with kernel encryption, and AppArmor helpers for the gateway under test.
 
-As aws_stand_in, and with its words; only who encrypts is another. Not AWS.
+The configuration is that of tests/testlab/network/sites.py, with ESP in the kernel: one charon, and one XFRM interface
+per tunnel.
 """
 
 import re
@@ -33,14 +34,14 @@ _SETTINGS = """charon-systemd {{
 
 @dataclass
 class AwsKernelEnd:
-    """The host at which both tunnels of a site end; `blocks` are what BGP tells of."""
+    """The remote endpoint of both tunnels of a site; BGP announces its `blocks`."""
 
     host: LabHost
     site: Gateway
     blocks: tuple[str, ...]
 
     def start(self) -> None:
-        """Start the charon, give each tunnel its device, and start the neighbour of the site."""
+        """Create the interface of each tunnel, and start charon and BGP."""
         folder = self.host.folder
         (folder / "strongswan.conf").write_text(_SETTINGS.format(socket=f"unix://{folder}/vici", log=folder / "log"))
         ends = enumerate(self.site.tunnels, start=1)
@@ -49,12 +50,12 @@ class AwsKernelEnd:
         for number, tunnel in enumerate(self.site.tunnels, start=1):
             self._device(f"aws{number}", number, tunnel)
         self.host.start("/usr/sbin/charon-systemd", log="charon.out", env=env)
-        until((folder / "vici").exists, 15, "AWS's charon does not listen")
+        until((folder / "vici").exists, 15, "the simulated AWS endpoint did not start charon")
         self.host.run("swanctl", "--load-all", "--noprompt", "--uri", f"unix://{folder}/vici", env=env)
         LabRouter(self.host).start(bgp_of(self.site, self.blocks))
 
     def lose(self, tunnel: Tunnel) -> None:
-        """Let the end of one tunnel go without a word."""
+        """Drop all packets of one tunnel silently."""
         chains = (("input", "daddr"), ("output", "saddr"))
         rules = (
             f"chain {hook} {{ type filter hook {hook} priority -310; ip {side} {tunnel.far.outside} drop; }}\n"
@@ -63,7 +64,7 @@ class AwsKernelEnd:
         self.host.load_rules("table inet lost {\n" + "".join(rules) + "}\n")
 
     def find(self) -> None:
-        """Let it be back."""
+        """Stop dropping packets."""
         self.host.run("nft", "delete", "table", "inet", "lost")
 
     def _device(self, name: str, number: int, tunnel: Tunnel) -> None:
@@ -80,33 +81,33 @@ _DENIED = re.compile(r'apparmor="DENIED".*?profile="([^"]+)" name="([^"]+)"')
 
 
 def enforce() -> None:
-    """Have both programs refused from now on, as they start, what their profiles do not hold."""
+    """Set the AppArmor profiles of both programs to enforce mode."""
     for name in _NAMES:
         profile = _PROFILES / name
         profile.write_text(profile.read_text().replace("flags=(complain,", "flags=("))
-    _read()
+    _reload()
 
 
 def drop_additions() -> dict[str, str]:
-    """Take away what the role added, and return it by the file's name."""
-    taken = {}
+    """Remove the role's additions to the profiles; return them by file name."""
+    additions = {}
     for name in _NAMES:
         file = _PROFILES / "local" / name
-        taken[name] = file.read_text()
+        additions[name] = file.read_text()
         file.write_text("")
-    _read()
-    return taken
+    _reload()
+    return additions
 
 
-def put_back(additions: dict[str, str]) -> None:
-    """Add again what was taken."""
+def restore_additions(additions: dict[str, str]) -> None:
+    """Restore the role's additions."""
     for name, text in additions.items():
         (_PROFILES / "local" / name).write_text(text)
-    _read()
+    _reload()
 
 
-def restarted() -> bool:
-    """Start the tunnels' charon anew, and tell whether its unit says that it started."""
+def restart_charon() -> bool:
+    """Restart the charon of the tunnels; return whether its unit started."""
     try:
         checked(["systemctl", "restart", UNIT], seconds=300)
     except LabTrouble:
@@ -114,22 +115,22 @@ def restarted() -> bool:
     return True
 
 
-def standing() -> str:
-    """Return the bounds in which the tunnels' charon runs, as the kernel names them."""
+def confinement() -> str:
+    """Return the AppArmor profile and mode of the tunnels' charon."""
     pid = checked(["systemctl", "show", "--property", "MainPID", "--value", UNIT]).strip()
     return Path(f"/proc/{pid}/attr/current").read_text().strip()
 
 
 def denied(cursor: str) -> list[tuple[str, str]]:
-    """Return what was refused to whom since a place in the journal, each once."""
-    told = checked(["journalctl", "--dmesg", "--output", "cat", "--after-cursor", cursor])
-    return sorted(set(_DENIED.findall(told)))
+    """Return profile and path of each denial after a journal cursor, without duplicates."""
+    log = checked(["journalctl", "--dmesg", "--output", "cat", "--after-cursor", cursor])
+    return sorted(set(_DENIED.findall(log)))
 
 
-def here() -> str:
-    """Return the place in the journal that is its end now."""
+def journal_cursor() -> str:
+    """Return the cursor of the last journal entry."""
     return checked(["journalctl", "--lines", "1", "--show-cursor", "--quiet"]).rpartition("-- cursor: ")[2].strip()
 
 
-def _read() -> None:
+def _reload() -> None:
     checked(["apparmor_parser", "--replace", *(str(_PROFILES / name) for name in _NAMES)], seconds=300)

@@ -1,6 +1,6 @@
-"""Two gateways whose kernels encrypt, and what is told of them: `python -m tests.testlab.machines.kernel_pair`, as JSON.
+"""Tests of two gateways with kernel encryption; `python -m tests.testlab.machines.kernel_pair` prints JSON.
 
-Runs on a machine whose kernel has ESP and XFRM interfaces, and needs the standard library and Jinja2 alone there.
+Runs on a machine whose kernel has ESP and XFRM interfaces. Needs only the standard library and Jinja2.
 """
 
 import json
@@ -16,39 +16,42 @@ from tests.testlab.network.gateways import CLEAR, RACK, Fault, Pair, cut, killed
 from tests.testlab.network.netlab import capture, packets, pinging, until
 from vpn.sites.gateway import MTU
 
-# Shortened from hours, so that every run sees several of each.
+# Shortened from hours, so that each run has several rekeys of both kinds.
 IKE_SECONDS, CHILD_SECONDS = 30, 8
-# Faults, and the seconds from the end of each to the next answer that docs/vpn-sites.md promises.
+# Faults, and the recovery time in seconds that docs/vpn-sites.md promises.
 FAULTS: Mapping[str, float] = {"who-answers-restarts": 5, "who-dials-is-killed": 5, "cut-for-five-seconds": 3}
 _DONE: Mapping[str, Fault] = {
     "who-answers-restarts": killed("attic", 0, signal.SIGTERM),
     "who-dials-is-killed": killed("cellar", 1),
     "cut-for-five-seconds": cut(5),
 }
-# Of IPv4 and of ICMP.
+# Size of the IPv4 and ICMP headers.
 _HEADERS = 28
 
 
 def main() -> None:
-    """Tell all of it."""
-    with pair(one_key(), short_lived(IKE_SECONDS, CHILD_SECONDS), in_kernel=True) as made:
-        made.start()
-        made.wait(60)
-        told = {"wire": _wire(made), "faults": {name: _suffered(made, fault) for name, fault in _DONE.items()}}
-        told |= {"rekeys": _rekeys(made), "leak": _leak(made)}
-    sys.stdout.write(json.dumps(told))
+    """Run all tests and print the results."""
+    with pair(one_key(), short_lived(IKE_SECONDS, CHILD_SECONDS), in_kernel=True) as gateways:
+        gateways.start()
+        gateways.wait(60)
+        results = {
+            "wire": _wire(gateways),
+            "faults": {name: _apply_fault(gateways, fault) for name, fault in _DONE.items()},
+        }
+        results |= {"rekeys": _rekeys(gateways), "leak": _leak(gateways)}
+    sys.stdout.write(json.dumps(results))
 
 
-def _wire(made: Pair) -> dict[str, object]:
-    """Tell what passes between them, by what device, and how large a packet may be."""
-    (tunnel,) = made.cellar.gateway.tunnels
-    with capture(made.internet, "c0") as wire:
-        whole = made.desk.tries("ping", "-c", "1", "-W", "5", "-M", "do", "-s", str(MTU - _HEADERS), RACK)
-        larger = made.desk.tries("ping", "-c", "1", "-W", "5", "-M", "do", "-s", str(MTU - _HEADERS + 1), RACK)
+def _wire(gateways: Pair) -> dict[str, object]:
+    """Return the interface, the captured packets, and whether packets of and above the MTU pass."""
+    (tunnel,) = gateways.cellar.gateway.tunnels
+    with capture(gateways.internet, "c0") as wire:
+        whole = gateways.desk.tries("ping", "-c", "1", "-W", "5", "-M", "do", "-s", str(MTU - _HEADERS), RACK)
+        larger = gateways.desk.tries("ping", "-c", "1", "-W", "5", "-M", "do", "-s", str(MTU - _HEADERS + 1), RACK)
     return {
-        "device": made.cellar.host.run("ip", "-d", "link", "show", tunnel.device),
+        "device": gateways.cellar.host.run("ip", "-d", "link", "show", tunnel.device),
         "number": tunnel.number,
-        "policies": made.cellar.host.run("ip", "xfrm", "policy"),
+        "policies": gateways.cellar.host.run("ip", "xfrm", "policy"),
         "whole": whole,
         "larger": larger,
         "esp": len(packets(wire, "esp")),
@@ -57,33 +60,35 @@ def _wire(made: Pair) -> dict[str, object]:
     }
 
 
-def _suffered(made: Pair, fault: Fault) -> dict[str, object]:
-    told = suffer(made, fault)
-    return {**asdict(told), "answers": None, "longest": told.answers.longest}
+def _apply_fault(gateways: Pair, fault: Fault) -> dict[str, object]:
+    result = suffer(gateways, fault)
+    return {**asdict(result), "answers": None, "longest": result.answers.longest}
 
 
-def _rekeys(made: Pair) -> dict[str, object]:
-    """Ping until keys have been renewed several times; tell how often, and what was lost."""
-    before = made.cellar.log
-    pings = pinging(made.desk, RACK)
+def _rekeys(gateways: Pair) -> dict[str, object]:
+    """Ping until several rekeys have happened; return their number and the lost packets."""
+    before = gateways.cellar.log
+    pings = pinging(gateways.desk, RACK)
     pings.wait_for_answer(10)
     until(
-        lambda: made.cellar.log.count("rekeyed between") > before.count("rekeyed between"), 90, "no IKE_SA is renewed"
+        lambda: gateways.cellar.log.count("rekeyed between") > before.count("rekeyed between"),
+        90,
+        "no IKE_SA was rekeyed",
     )
     answers = pings.stop()
-    log = made.cellar.log.removeprefix(before)
+    log = gateways.cellar.log.removeprefix(before)
     children, sas = len(re.findall(r"CHILD_SA attic\{\d+\} established", log)), log.count("rekeyed between")
     return {"children": children, "sas": sas, "longest": answers.longest, "lost": answers.share_lost}
 
 
-def _leak(made: Pair) -> int:
-    """Tell how many packets are in the clear where guard and last routes are gone."""
-    made.cellar.host.run("nft", "delete", "table", "inet", "bedplate_guard")
-    made.cellar.host.run("ip", "route", "flush", "type", "unreachable")
-    with capture(made.internet, "c0") as wire:
-        made.cellar.kill()
-        made.cellar.host.run("ip", "link", "delete", made.cellar.gateway.tunnels[0].device)
-        made.desk.pings(RACK)
+def _leak(gateways: Pair) -> int:
+    """Return the number of unencrypted packets after the guard and the unreachable routes are removed."""
+    gateways.cellar.host.run("nft", "delete", "table", "inet", "bedplate_guard")
+    gateways.cellar.host.run("ip", "route", "flush", "type", "unreachable")
+    with capture(gateways.internet, "c0") as wire:
+        gateways.cellar.kill()
+        gateways.cellar.host.run("ip", "link", "delete", gateways.cellar.gateway.tunnels[0].device)
+        gateways.desk.pings(RACK)
         sleep(1)
     return len(packets(wire, CLEAR))
 

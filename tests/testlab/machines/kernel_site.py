@@ -1,7 +1,7 @@
-"""A site's gateway whose kernel encrypts, led through changes: `python -m tests.testlab.machines.kernel_site`, as JSON.
+"""Tests of a site gateway with kernel encryption; `python -m tests.testlab.machines.kernel_site` prints JSON.
 
-Runs on the gateway itself, which has its roles and systemd; AWS's stand-in, the internet and two machines are in
-namespaces beside it. Needs the standard library and Jinja2 alone there.
+Runs on the gateway itself, which has its roles and systemd. The AWS endpoint, the internet and two hosts are network
+namespaces. Needs only the standard library and Jinja2.
 """
 
 import json
@@ -30,7 +30,7 @@ _CLEAR = f"net {LAN} or net {VPC}"
 
 @dataclass(frozen=True)
 class KernelSite:
-    """The machine itself as the gateway `near`, and what is beside it."""
+    """The gateway under test (`near`), and the simulated hosts around it."""
 
     near: LabHost
     gateway: Gateway
@@ -38,92 +38,98 @@ class KernelSite:
     internet: LabHost
     desk: LabHost
 
-    def lay(self, gateway: Gateway) -> dict[str, object]:
-        """Bring the gateway its tunnels, wait until packets pass, and tell what was done and what there is then."""
-        told = json.loads(checked(["bedplate-vpn", "lay"], shipment_text(gateway), seconds=300))
-        until(lambda: self.desk.pings(RACK, 1), 60, "nothing passes")
-        return {"done": told, **self.state()}
+    def push(self, gateway: Gateway) -> dict[str, object]:
+        """Push the tunnels to the gateway, wait until packets pass, and return the changes and the new state."""
+        changes = json.loads(checked(["bedplate-vpn", "lay"], shipment_text(gateway), seconds=300))
+        until(lambda: self.desk.pings(RACK, 1), 60, "no packets pass")
+        return {"done": changes, **self.state()}
 
     @property
-    def way(self) -> str:
-        """How packets for the region leave."""
+    def route(self) -> str:
+        """The route to the region."""
         return checked(["ip", "route", "get", RACK])
 
     def state(self) -> dict[str, object]:
-        """Tell the devices of tunnels, by kind, and where packets for the region go."""
-        kinds = {kind: checked(["ip", "-brief", "link", "show", "type", kind]) for kind in ("xfrm", "tun")}
-        devices = {kind: [line.split("@")[0].split()[0] for line in told.splitlines()] for kind, told in kinds.items()}
-        return {"devices": devices, "route": self.way}
+        """Return the tunnel interfaces by type, and the route to the region."""
+        listings = {kind: checked(["ip", "-brief", "link", "show", "type", kind]) for kind in ("xfrm", "tun")}
+        devices = {
+            kind: [line.split("@")[0].split()[0] for line in text.splitlines()] for kind, text in listings.items()
+        }
+        return {"devices": devices, "route": self.route}
 
     @property
-    def tellers(self) -> int:
-        """How many neighbours have told of the region's block."""
+    def announcements(self) -> int:
+        """The number of BGP peers that announce the region's block."""
         table = checked(["vtysh", "-c", f"show bgp ipv4 unicast {VPC}"])
-        return sum(f"from {one.far.inside.ip} " in table for one in self.gateway.tunnels if one.far.inside)
+        return sum(f"from {tunnel.far.inside.ip} " in table for tunnel in self.gateway.tunnels if tunnel.far.inside)
 
 
 def main() -> None:
-    """Tell all of it, in its order."""
+    """Run all tests in order, and print the results."""
     gateway: Gateway = pickle.loads(GATEWAY.read_bytes())  # noqa: S301  our own, of a moment ago
-    told: dict[str, object] = {}
+    results: dict[str, object] = {}
     with _site(gateway) as site:
         site.aws.start()
-        told["laid"] = site.lay(gateway)
-        told["again"] = site.lay(gateway)
-        until(lambda: site.tellers == len(gateway.tunnels), 40, "one tunnel alone tells of the region")
-        told["lost"] = _lost(site)
-        told["restarts"] = {how: _restarted(site, how) for how in RESTARTS}
-        told["fewer"] = site.lay(replace(gateway, tunnels=gateway.tunnels[1:]))
-        told["bounds"] = _bounded(site)
-    sys.stdout.write(json.dumps(told))
+        results["pushed"] = site.push(gateway)
+        results["again"] = site.push(gateway)
+        until(lambda: site.announcements == len(gateway.tunnels), 40, "only one tunnel announces the region")
+        results["lost"] = _lose_tunnel(site)
+        results["restarts"] = {command: _restart_charon(site, command) for command in RESTARTS}
+        results["fewer"] = site.push(replace(gateway, tunnels=gateway.tunnels[1:]))
+        results["apparmor"] = _enforce_apparmor(site)
+    sys.stdout.write(json.dumps(results))
 
 
-def _lost(site: KernelSite) -> dict[str, object]:
-    """Lose the tunnel that packets go by; tell the longest silence, and what was in the clear meanwhile."""
-    (lost,) = (one for one in site.gateway.tunnels if f"dev {one.device} " in site.way)
+def _lose_tunnel(site: KernelSite) -> dict[str, object]:
+    """Lose the tunnel in use; return the longest outage, and the number of unencrypted packets."""
+    (lost,) = (tunnel for tunnel in site.gateway.tunnels if f"dev {tunnel.device} " in site.route)
     with capture(site.internet, "c0") as wire:
         pings = pinging(site.desk, RACK)
         pings.wait_for_answer(10)
         moment = time()
         site.aws.lose(lost)
-        until(lambda: any(one > moment + 1 for one in pings.answers.times), 60, "never came back")
+        until(
+            lambda: any(answered > moment + 1 for answered in pings.answers.times),
+            60,
+            "no packets pass by the other tunnel",
+        )
         answers = pings.stop()
-    told = {"tunnel": lost.device, "longest": answers.longest, "clear": len(packets(wire, _CLEAR)), **site.state()}
+    result = {"tunnel": lost.device, "longest": answers.longest, "clear": len(packets(wire, _CLEAR)), **site.state()}
     site.aws.find()
-    until(lambda: site.tellers == len(site.gateway.tunnels), 60, "the tunnel never came back")
-    return told
+    until(lambda: site.announcements == len(site.gateway.tunnels), 60, "the lost tunnel did not come back")
+    return result
 
 
-def _restarted(site: KernelSite, how: str) -> dict[str, object]:
+def _restart_charon(site: KernelSite, command: str) -> dict[str, object]:
     with capture(site.internet, "c0") as wire:
         pings = pinging(site.desk, RACK)
         pings.wait_for_answer(10)
-        checked(["systemctl", *how.split(), UNIT], seconds=120)
+        checked(["systemctl", *command.split(), UNIT], seconds=120)
         moment = time()
-        until(lambda: pings.answers.first_after(moment + 3) is not None, 60, "never came back")
+        until(lambda: pings.answers.first_after(moment + 3) is not None, 60, "no packets pass after the restart")
         answers = pings.stop()
     return {"longest": answers.longest, "clear": len(packets(wire, _CLEAR)), "esp": len(packets(wire, "esp"))}
 
 
-def _bounded(site: KernelSite) -> dict[str, object]:
-    """Have the tunnels' programs kept to their bounds; tell what came up, and what without the role's additions did."""
+def _enforce_apparmor(site: KernelSite) -> dict[str, object]:
+    """Enforce AppArmor; return whether tunnels start and what is denied, with and without the role's additions."""
     kernel_gateways.enforce()
-    within = kernel_gateways.here()
-    told: dict[str, object] = {"started": kernel_gateways.restarted()}
-    until(lambda: site.desk.pings(RACK, 1), 60, "nothing passes within the bounds")
-    told |= {"standing": kernel_gateways.standing(), "denied": kernel_gateways.denied(within)}
-    taken, without = kernel_gateways.drop_additions(), kernel_gateways.here()
-    told["bare"] = {"started": kernel_gateways.restarted(), "denied": kernel_gateways.denied(without)}
-    kernel_gateways.put_back(taken)
-    told["back"] = kernel_gateways.restarted()
-    return told
+    cursor = kernel_gateways.journal_cursor()
+    result: dict[str, object] = {"started": kernel_gateways.restart_charon()}
+    until(lambda: site.desk.pings(RACK, 1), 60, "no packets pass with AppArmor")
+    result |= {"confinement": kernel_gateways.confinement(), "denied": kernel_gateways.denied(cursor)}
+    additions, cursor = kernel_gateways.drop_additions(), kernel_gateways.journal_cursor()
+    result["bare"] = {"started": kernel_gateways.restart_charon(), "denied": kernel_gateways.denied(cursor)}
+    kernel_gateways.restore_additions(additions)
+    result["restored"] = kernel_gateways.restart_charon()
+    return result
 
 
 @contextmanager
 def _site(gateway: Gateway) -> Iterator[KernelSite]:
     with Lab("kernel") as lab:
         far, internet, desk, rack = (lab.host(name) for name in ("aws", "internet", "desk", "rack"))
-        near = _itself(lab)
+        near = _own_network(lab)
         first, second = (tunnel.far.outside for tunnel in gateway.tunnels)
         public = gateway.tunnels[0].near.outside
         lab.wire((internet, "c0", f"{public - 1}/24"), (near, "wan0", f"{public}/24"))
@@ -141,8 +147,8 @@ def _site(gateway: Gateway) -> Iterator[KernelSite]:
         yield KernelSite(near, gateway, AwsKernelEnd(far, gateway, (VPC,)), internet, desk)
 
 
-def _itself(lab: Lab) -> LabHost:
-    """Return the machine's own network as a host of the laboratory."""
+def _own_network(lab: Lab) -> LabHost:
+    """Return the network of this machine as a host of the network lab."""
     name = f"{lab.folder.name}-itself"
     folder = lab.folder / "itself"
     folder.mkdir()

@@ -1,7 +1,7 @@
-"""A booted test node that stands for a gateway, on a kernel without IPsec: what the kernel lacks is substituted.
+"""Test nodes of examples/lab.yaml with an operator: fleet folders, applied nodes, seeded defects, substituted IPsec.
 
-The product's files stay as they are. `modprobe` and `ip` come first in the search path: the modules seem to be there,
-and an XFRM interface is a bridge. A drop-in of charon's unit loads kernel-libipsec.
+A gateway on a kernel without IPsec gets substitutes, and the product's files stay unchanged: `modprobe` and `ip`, first
+in PATH, pretend that the modules exist and create bridges as XFRM interfaces, and charon loads kernel-libipsec.
 """
 
 import json
@@ -23,8 +23,8 @@ from bedplate.lock import lock_path, record_host_keys, record_plan
 from bedplate.nodes.audit import CHECKS, role_of
 from tests.testlab.fleets.variants import cellar
 from tests.testlab.machines.defects import Defect, Rule
-from tests.testlab.machines.operator import ROOT, Operator, laid
-from tests.testlab.machines.stand import Node, Stand
+from tests.testlab.machines.operator import ROOT, Operator, push_tunnels
+from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.network.gateways import settings_over
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 from vpn.sites.files import SERVICE, STANDARD, settings_of
@@ -47,7 +47,7 @@ _SETTINGS = "/etc/userspace.conf"
 
 
 def substitute_ipsec(node: Node) -> None:
-    """Let the node's kernel seem to have IPsec, and charon encrypt by itself."""
+    """Pretend that the node's kernel has IPsec; charon encrypts in user space."""
     for name, text in (("ip", _IP), ("modprobe", _MODPROBE)):
         program = node.root / "usr/local/sbin" / name
         program.write_text(text)
@@ -61,62 +61,64 @@ def substitute_ipsec(node: Node) -> None:
 
 
 def stop_substituting(node: Node) -> None:
-    """Give the node its own programs back, before it gets a kernel that has IPsec."""
+    """Remove the substitutes, before the node gets a kernel with IPsec."""
     node.run(f"rm -r {_PROGRAMS} {_SETTINGS} /etc/systemd/system/{SERVICE}.service.d; systemctl daemon-reload")
 
 
 BEDPLATE = str(Path(sys.executable).with_name("bedplate"))
-BENCH = "titan-03.cellar"  # a workbench of the cellar
-# A role of few operations, for tests of what is around them.
+WORKBENCH = "titan-03.cellar"
+# A role with few operations, for tests about the apply itself.
 QUICK = ("--role", "monitoring")
 LAB = (EXAMPLES / "lab.yaml").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
-class LabFolder:
-    """The folder in which an operator keeps examples/lab.yaml; `stand` has the machines that answer."""
+class FleetFolder:
+    """An operator's folder with a copy of examples/lab.yaml and its lock; the nodes run in `node_lab`."""
 
-    stand: Stand
+    node_lab: NodeLab
     folder: Path
 
     @property
     def fleet(self) -> Path:
-        """The fleet file."""
+        """The path of the fleet file."""
         return self.folder / "fleet.yaml"
 
-    def know(self, node: Node, key: str | None = None) -> None:
-        """Record a node's host key, as somebody who has read its fingerprint does."""
-        kept = " ".join((key or node.host_key).split()[:2])
-        record_host_keys(lock_path(self.fleet), "lab", node.name, (kept,), replace_known=True)
+    def trust(self, node: Node, key: str | None = None) -> None:
+        """Record a node's host key in the lock, as `bedplate node trust` does."""
+        recorded = " ".join((key or node.host_key).split()[:2])
+        record_host_keys(lock_path(self.fleet), "lab", node.name, (recorded,), replace_known=True)
 
     def edit(self, pattern: str, text: str) -> None:
-        """Change the fleet file."""
-        after, count = re.subn(pattern, text, self.fleet.read_text(encoding="utf-8"))
+        """Replace a pattern in the fleet file, which must match once."""
+        edited, count = re.subn(pattern, text, self.fleet.read_text(encoding="utf-8"))
         assert count == 1, pattern
-        self.fleet.write_text(after, encoding="utf-8")
+        self.fleet.write_text(edited, encoding="utf-8")
 
     def record(self, *released: str) -> None:
-        """Record the plan, as an apply wants it; these blocks are given back first."""
+        """Record the plan in the lock, which an apply requires; release these blocks first."""
         _record(self.fleet, released)
 
     def bedplate(self, *arguments: str, seconds: float = 900) -> CompletedProcess[str]:
-        """Run a command of bedplate at the desk."""
+        """Run a bedplate command on the workstation."""
         environment = {**os.environ, "TERM": "dumb"}
-        return self.stand.desk.run(BEDPLATE, *arguments, "--fleet", str(self.fleet), env=environment, seconds=seconds)
-
-    def apply(self, *arguments: str, user: str = "ubuntu", seconds: float = 900) -> CompletedProcess[str]:
-        """Apply as the first account of a machine, with the operator's key."""
-        return self.bedplate(
-            "node", "apply", *arguments, "--user", user, "--identity", str(self.stand.key), seconds=seconds
+        return self.node_lab.workstation.run(
+            BEDPLATE, *arguments, "--fleet", str(self.fleet), env=environment, seconds=seconds
         )
 
-    def applying(self, *arguments: str) -> "Popen[str]":
-        """Start an apply as a shell of the operator would: in a process group of its own."""
-        # Whoever runs the tests may ignore Ctrl-C, as a shell's background does; an operator's shell does not.
-        inside = ("ip", "netns", "exec", self.stand.desk.host.namespace, "env", "--default-signal=INT")
+    def apply(self, *arguments: str, user: str = "ubuntu", seconds: float = 900) -> CompletedProcess[str]:
+        """Apply as the first account of the nodes, with the operator's key."""
+        return self.bedplate(
+            "node", "apply", *arguments, "--user", user, "--identity", str(self.node_lab.key), seconds=seconds
+        )
+
+    def start_apply(self, *arguments: str) -> "Popen[str]":
+        """Start an apply in its own process group, as a shell would."""
+        # The tests may run with Ctrl-C ignored, as background jobs of a shell do; an operator's shell does not.
+        in_namespace = ("ip", "netns", "exec", self.node_lab.workstation.host.namespace, "env", "--default-signal=INT")
         command = (BEDPLATE, "node", "apply", *arguments, "--fleet", str(self.fleet), "--user", "ubuntu")
         return Popen(
-            (*inside, *command, "--identity", str(self.stand.key)),
+            (*in_namespace, *command, "--identity", str(self.node_lab.key)),
             stdout=PIPE,
             stderr=PIPE,
             text=True,
@@ -124,30 +126,30 @@ class LabFolder:
         )
 
     def outcome(self, *arguments: str, user: str = "ubuntu", seconds: float = 900) -> Mapping[str, Any]:
-        """Apply, and return what became of each machine as programs read it, with the exit status as `status`."""
+        """Apply; return the JSON result of each node, and the exit code as `status`."""
         done = self.apply(*arguments, "--json", user=user, seconds=seconds)
         assert "Traceback" not in done.stderr, done.stderr
         return {**json.loads(done.stdout)["nodes"], "status": done.returncode}
 
 
-def wait_for(running: "Popen[str]", words: str) -> None:
-    """Wait until a command says these words; fail where it ends without."""
-    assert running.stderr
-    if not any(words in line for line in running.stderr):
-        pytest.fail(f"it never said {words!r}")
+def wait_for(process: "Popen[str]", text: str) -> None:
+    """Wait until a command prints a text to stderr; fail if it ends without it."""
+    assert process.stderr
+    if not any(text in line for line in process.stderr):
+        pytest.fail(f"stderr never contained {text!r}")
 
 
-def lab_folder(stand: Stand, folder: Path) -> LabFolder:
-    """Make the folder of a fleet whose plan is recorded."""
-    recorded_lab(folder, stand.public)
-    return LabFolder(stand, folder)
+def make_fleet_folder(node_lab: NodeLab, folder: Path) -> FleetFolder:
+    """Create an operator's folder whose lock has the recorded plan."""
+    write_recorded_fleet(folder, node_lab.public)
+    return FleetFolder(node_lab, folder)
 
 
-def recorded_lab(folder: Path, key: str = "") -> Path:
-    """Copy examples/lab.yaml into a folder, its lock beside it, and return the path; the administrator has that key."""
+def write_recorded_fleet(folder: Path, key: str = "") -> Path:
+    """Copy examples/lab.yaml into a folder, add a key to its administrator, and record its plan; return its path."""
     fleet = folder / "fleet.yaml"
-    more = f', "{key}"' if key else ""
-    fleet.write_text(LAB.replace('ada@laptop"]}', f'ada@laptop"{more}]}}', 1), encoding="utf-8")
+    extra_key = f', "{key}"' if key else ""
+    fleet.write_text(LAB.replace('ada@laptop"]}', f'ada@laptop"{extra_key}]}}', 1), encoding="utf-8")
     _record(fleet)
     return fleet
 
@@ -157,14 +159,14 @@ def _record(fleet: Path, released: tuple[str, ...] = ()) -> None:
     record_plan(lock_path(fleet), declared, load_catalog(), release_of=released)
 
 
-MACHINES = {
-    "titan-03.cellar": "192.168.40.23",  # people log in here
-    "titan-01.cellar": "192.168.40.21",  # Kubernetes works here
-    "gate.cellar": "192.168.40.1",  # the gateway of the site
-    "nas.cellar": "192.168.40.5",  # exports homes
+LAB_NODES = {
+    "titan-03.cellar": "192.168.40.23",  # workbench
+    "titan-01.cellar": "192.168.40.21",  # Kubernetes worker
+    "gate.cellar": "192.168.40.1",  # gateway of the site
+    "nas.cellar": "192.168.40.5",  # file server with homes
 }
 Changes = Mapping[str, list[str]]
-_OWN = """
+_OVERRIDES = """
 vpn:
   laptops:
     gateways: [{{region: us-west-2}}]
@@ -178,23 +180,23 @@ people:
 
 @dataclass(frozen=True)
 class Lab:
-    """The machines, the operator, the fleet file, and what the first apply changed."""
+    """The applied nodes, the operator, the fleet file, and the changes of the first apply."""
 
-    stand: Stand
+    node_lab: NodeLab
     operator: Operator
     fleet: Path
     nodes: Mapping[str, Node]
     first: Changes
 
     def write(self, text: str) -> None:
-        """Change the fleet file, and record what is new."""
+        """Replace the fleet file, and record its plan."""
         self.fleet.write_text(text)
         done = self.operator.bedplate("plan", str(self.fleet), "--write")
         assert done.returncode == 0, done.stderr
 
     @contextmanager
     def edited(self, old: str, new: str, *names: str) -> Iterator[None]:
-        """Change a text of the fleet file; at the end it is as before, and these machines are applied again."""
+        """Replace a text of the fleet file; at the end, restore the file and apply these nodes."""
         text = self.fleet.read_text()
         assert old in text
         self.write(text.replace(old, new))
@@ -204,72 +206,73 @@ class Lab:
             self.write(text)
             self.operator.changes(*names)
 
-    def let_go(self, person: str) -> None:
-        """Take somebody out of the fleet file."""
+    def remove_person(self, person: str) -> None:
+        """Remove a person from the fleet file."""
         lines = self.fleet.read_text().splitlines(keepends=True)
         self.write("".join(line for line in lines if not line.startswith(f"  {person}: ")))
 
 
 @dataclass(frozen=True)
-class Parting:
-    """What `--check` told of somebody's leave, what the apply did, and what the audit found then."""
+class Departure:
+    """The removal of a person: changes of `--check` and of the apply, and the findings of the audit afterwards."""
 
-    told: Changes
-    done: Changes
-    found: Mapping[str, Any]
+    checked: Changes
+    applied: Changes
+    findings: Mapping[str, Any]
 
 
 @contextmanager
 def applied_lab(folder: Path) -> Iterator[Lab]:
-    """Give the lab, applied once, with cora among its people."""
-    with Stand() as stand:
+    """Yield the applied nodes of the lab, with a person named cora."""
+    with NodeLab() as node_lab:
         fleet = folder / "fleet.yaml"
-        operator = Operator(stand, fleet)
-        lab = Lab(stand, operator, fleet, {name: stand.boot(name, at) for name, at in MACHINES.items()}, {})
+        operator = Operator(node_lab, fleet)
+        lab = Lab(node_lab, operator, fleet, {name: node_lab.boot(name, at) for name, at in LAB_NODES.items()}, {})
         substitute_ipsec(lab.nodes["gate.cellar"])
-        lab.write(_text(stand.key.with_name("operator.pub").read_text()))
-        first = operator.changes(*MACHINES)
-        laid(lab.nodes["gate.cellar"], cellar(plan_of(fleet)))
+        lab.write(_text(node_lab.key.with_name("operator.pub").read_text()))
+        first = operator.changes(*LAB_NODES)
+        push_tunnels(lab.nodes["gate.cellar"], cellar(plan_of(fleet)))
         yield replace(lab, first=first)
 
 
 def _text(key: str) -> str:
-    """Return the fleet file of the example with other people, who have the operator's key; laptops dial the cloud."""
+    """Return examples/lab.yaml with people who have the operator's key, and a laptop gateway in the cloud only."""
     before, _, after = (EXAMPLES / "lab.yaml").read_text().partition("\nvpn:\n")
     kind, text, *_ = key.split()
-    return before + _OWN.format(key=f"{kind} {text}") + after[after.index("\nkubernetes:") :]
+    return before + _OVERRIDES.format(key=f"{kind} {text}") + after[after.index("\nkubernetes:") :]
 
 
-FOUND = "kept, then violated"
-"""What is to become of a rule: its promise was kept on the machine, and it saw its own defect."""
+VIOLATED = "kept, then violated"
+"""The expected outcome of a rule: kept on the applied node, violated with its defect."""
 
 
-class Place(Protocol):
-    """Machines of a stand, and the fleet file that they belong to."""
+class NodesOfFleet(Protocol):
+    """Nodes in a lab, and their fleet file."""
 
     @property
-    def stand(self) -> Stand:
-        """The stand."""
+    def node_lab(self) -> NodeLab:
+        """The node lab."""
 
     @property
     def fleet(self) -> Path:
-        """The fleet file."""
+        """The path of the fleet file."""
 
 
-def looked(there: Place, node: Node, planted: Mapping[Rule, Defect], folder: Path) -> dict[Rule, str]:
-    """Return what became of each rule on a machine: FOUND, or what was otherwise, with the rule's own words."""
-    order, result = folder / f"{node.name}.json", folder / f"{node.name}.found"
-    wanted = {"/".join(rule): asdict(each) for rule, each in planted.items()}
-    order.write_text(json.dumps({"console": node.machine.console(), "defects": wanted, "found": str(result)}))
-    way = (f"--fleet={there.fleet}", f"--hosts=shell://{node.name}", f"--ssh-config={there.stand.ssh_config}", "--sudo")
+def check_defects(nodes: NodesOfFleet, node: Node, seeded: Mapping[Rule, Defect], folder: Path) -> dict[Rule, str]:
+    """Return the outcome of each rule without and with its defect on a node: VIOLATED, or what happened instead."""
+    order, result = folder / f"{node.name}.json", folder / f"{node.name}.outcomes"
+    defects = {"/".join(rule): asdict(defect) for rule, defect in seeded.items()}
+    order.write_text(json.dumps({"console": node.machine.console(), "defects": defects, "outcomes": str(result)}))
+    ssh_config = nodes.node_lab.ssh_config
+    host = (f"--fleet={nodes.fleet}", f"--hosts=shell://{node.name}", f"--ssh-config={ssh_config}", "--sudo")
     setting = ("-c", str(CHECKS / "pytest.ini"), "--rootdir", str(CHECKS), "-p", "tests.testlab.machines.defects")
-    run = ("env", "--chdir", str(ROOT), sys.executable, "-m", "pytest", *setting, f"--planted={order}", *way)
-    done = there.stand.desk.run(*run, *_files(role for role, _ in planted), seconds=1800)
+    run = ("env", "--chdir", str(ROOT), sys.executable, "-m", "pytest", *setting, f"--defects={order}", *host)
+    done = nodes.node_lab.workstation.run(*run, *_files(role for role, _ in seeded), seconds=1800)
     assert result.exists(), done.stdout + done.stderr
-    told: dict[str, str] = json.loads(result.read_text())
-    return {rule: told.get("/".join(rule), f"it does not concern {node.name}") for rule in planted}
+    outcomes: dict[str, str] = json.loads(result.read_text())
+    return {rule: outcomes.get("/".join(rule), f"does not apply to {node.name}") for rule in seeded}
 
 
 def _files(roles: Iterable[str]) -> list[str]:
-    wanted = set(roles)
-    return [str(file) for file in sorted(CHECKS.glob("test_*.py")) if role_of(file.stem) in wanted]
+    names = set(roles)
+    return [str(file) for file in sorted(CHECKS.glob("test_*.py")) if role_of(file.stem) in names]

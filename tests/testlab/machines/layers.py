@@ -1,6 +1,7 @@
-"""Where this machine's apt finds packages, and what it must know to reach them: a test node's root asks the same.
+"""Cached root folders of test nodes, as overlay layers, and the package mirrors they are made from.
 
-Reads this machine's settings when a root is made; none of them is written down in the project.
+Mirrors, proxies and certificate authorities are those of this machine's apt; the project contains none of them. The
+module also removes what killed test processes left behind.
 """
 
 import fcntl
@@ -15,23 +16,23 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from bedplate.writer import is_alive
-from tests.testlab.machines.container import CommandError, call, groups, mounted, remove_group
+from tests.testlab.machines.container import CommandError, call, cgroups, mounted, remove_cgroup
 
 RELEASE = "bookworm"
-# A lost download is tried again, and an index that stays lost is an error: by default `apt-get update` only warns.
+# Retry downloads, and fail if an index is missing; by default `apt-get update` only warns.
 APT_GET = ("apt-get", "--quiet", "-oAcquire::Retries=5", "-oAPT::Update::Error-Mode=any")
 APT_INSTALL = (*APT_GET, "install", "--yes", "--no-install-recommends")
 _DEBIAN = "http://deb.debian.org/debian"
 _SECURITY = "http://deb.debian.org/debian-security"
-# Settings of apt that say how to reach a mirror; what else this machine prefers is its own matter.
-_REACHING = re.compile(r"Acquire::(https?|Retries|Check-)")
+# The settings of apt that are needed to reach a mirror.
+_MIRROR_SETTINGS = re.compile(r"Acquire::(https?|Retries|Check-)")
 _ENTRY = re.compile(r"^(?:URIs:|deb)\s+(?:\[.*\]\s+)?(https?://\S+?)/?(?:\s|$)", re.MULTILINE)
 _AUTHORITIES = Path("/usr/local/share/ca-certificates")
 
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """The two archives of Debian, apt's settings to reach them, and the authorities that this machine trusts."""
+    """Debian's two archives, the settings of apt to reach them, and this machine's extra certificate authorities."""
 
     debian: str
     security: str
@@ -41,7 +42,7 @@ class Mirror:
 
     @property
     def sources(self) -> str:
-        """The sources of a node, in the form of sources.list."""
+        """The apt sources of a node, in the format of sources.list."""
         return "".join(
             f"deb {archive} {suite} main\n"
             for archive, suite in (
@@ -53,29 +54,31 @@ class Mirror:
 
 
 def mirror_here() -> Mirror:
-    """Return what this machine's apt uses; Debian's own archives where it has sources of another distribution."""
-    places = Path("/etc/apt")
-    files = (places / "sources.list", *sorted(places.glob("sources.list.d/*")))
-    found = [uri for file in files if file.is_file() for uri in _ENTRY.findall(file.read_text())]
-    settings = "".join(line for line in call("apt-config", "dump").splitlines(keepends=True) if _REACHING.match(line))
+    """Return the mirror that this machine's apt uses, or Debian's archives if it runs another distribution."""
+    apt_folder = Path("/etc/apt")
+    files = (apt_folder / "sources.list", *sorted(apt_folder.glob("sources.list.d/*")))
+    uris = [uri for file in files if file.is_file() for uri in _ENTRY.findall(file.read_text())]
+    settings = "".join(
+        line for line in call("apt-config", "dump").splitlines(keepends=True) if _MIRROR_SETTINGS.match(line)
+    )
     proxy = re.search(r'Acquire::http::Proxy "(.+)"', settings)
     return Mirror(
-        debian=next((uri for uri in found if uri.endswith("/debian")), _DEBIAN),
-        security=next((uri for uri in found if uri.endswith("/debian-security")), _SECURITY),
+        debian=next((uri for uri in uris if uri.endswith("/debian")), _DEBIAN),
+        security=next((uri for uri in uris if uri.endswith("/debian-security")), _SECURITY),
         settings=settings,
         proxy=proxy.group(1) if proxy else "",
         authorities=tuple(sorted(_AUTHORITIES.glob("*.crt"))),
     )
 
 
-# Installed, as in a baked image: what roles give to many nodes, and what starts nothing by itself.
+# Installed, as in a baked image: packages that roles install on many nodes and that start no service.
 INSTALLED = (
     *("chrony", "unattended-upgrades", "needrestart", "locales-all", "nftables", "auditd", "apparmor"),
     *("apparmor-utils", "libpam-pwquality", "debsums", "acl", "quota", "tmux", "screen", "git", "build-essential"),
     *("htop", "rsync", "unzip", "gnupg", "python3-apt", "cmake", "git-lfs", "jq", "less", "nano", "ninja-build"),
     *("pkg-config", "python3-dev", "python3-venv", "tree", "vim", "zip"),
 )
-# Their archives alone: daemons that few nodes run, and that would start at every boot.
+# Only downloaded: daemons that few nodes run, and that would start at every boot.
 ARCHIVED = (
     *("nfs-common", "nfs-ganesha", "nfs-ganesha-vfs", "nfs-kernel-server", "stunnel4", "prometheus-node-exporter"),
     *("strongswan-swanctl", "charon-systemd", "openvpn", "tcpdump", "lynis", "pipx", "awscli"),
@@ -91,30 +94,30 @@ _PATIENCE = 1200
 
 
 def bare() -> tuple[Path, ...]:
-    """Return the layers of a fresh machine, the uppermost first; makes them where they are missing (two minutes)."""
+    """Return the layers of a fresh node, the uppermost first; creates missing ones (two minutes)."""
     mirror = mirror_here()
-    return (kept("bare", repr((_BARE, mirror)), lambda root: _bootstrap(root, mirror)),)
+    return (cached_layer("bare", repr((_BARE, mirror)), lambda root: _bootstrap(root, mirror)),)
 
 
 def baked() -> tuple[Path, ...]:
-    """Return the layers of a machine that holds the roles' packages; makes them where they are missing (minutes)."""
+    """Return the layers of a node that has the packages of the roles; creates missing ones (minutes)."""
     below = bare()
-    return (kept("baked", repr((below, INSTALLED, ARCHIVED)), lambda root: _bake(root, below)), *below)
+    return (cached_layer("baked", repr((below, INSTALLED, ARCHIVED)), lambda root: _bake(root, below)), *below)
 
 
-def kept(name: str, recipe: str, make: Callable[[Path], None]) -> Path:
-    """Return the folder that was made by this recipe; where there is none, make it whole and give it its name."""
+def cached_layer(name: str, recipe: str, make: Callable[[Path], None]) -> Path:
+    """Return the cached folder of a recipe, or create it; the folder gets its name when it is complete."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", "/var/cache")) / "bedplate" / "stand"
     root = cache / f"{name}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not root.exists():
-            making = root.with_suffix(".making")
-            shutil.rmtree(making, ignore_errors=True)
-            making.mkdir()
-            make(making)
-            making.rename(root)
+            incomplete = root.with_suffix(".making")
+            shutil.rmtree(incomplete, ignore_errors=True)
+            incomplete.mkdir()
+            make(incomplete)
+            incomplete.rename(root)
     return root
 
 
@@ -148,7 +151,7 @@ def _bake(root: Path, below: tuple[Path, ...]) -> None:
 
 
 def inside(root: Path, *argv: str) -> None:
-    """Run a program in a root that is not booted, with this machine's network."""
+    """Run a program in a root folder that is not booted, with this machine's network."""
     settings = [f"--setenv={name}={value}" for name, value in _PLAIN.items()]
     call(
         *("systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--as-pid2", "--pipe", "--timezone=off"),
@@ -158,7 +161,7 @@ def inside(root: Path, *argv: str) -> None:
 
 
 def forget_identity(root: Path) -> None:
-    """Remove what makes a machine itself: each node gets its own."""
+    """Remove host keys, machine ID and names; each node gets its own."""
     for key in (root / "etc/ssh").glob("ssh_host_*"):
         key.unlink()
     (root / "etc/machine-id").write_text("")
@@ -166,36 +169,36 @@ def forget_identity(root: Path) -> None:
         (root / "etc" / name).unlink(missing_ok=True)
 
 
-# Each systemd watches a dozen files and folders; 128 in all is the kernel's default. It stays raised.
-_WATCHERS = Path("/proc/sys/fs/inotify/max_user_instances")
-_ENOUGH = 2048
+# Each systemd needs a dozen inotify instances, and the kernel's default is 128. The higher value remains.
+_INOTIFY_INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
+_REQUIRED_INSTANCES = 2048
 _NAME = re.compile(r"stand(\d+)x\d+-.*")
 
 
-def make_room() -> None:
-    """Clear away what the stands of dead processes have left, and let many nodes run."""
-    if int(_WATCHERS.read_text()) < _ENOUGH:
-        _WATCHERS.write_text(str(_ENOUGH))
-    for folder in _left(Path(gettempdir())):
+def remove_leftovers() -> None:
+    """Remove what killed test processes left behind, and raise the inotify limit for many nodes."""
+    if int(_INOTIFY_INSTANCES.read_text()) < _REQUIRED_INSTANCES:
+        _INOTIFY_INSTANCES.write_text(str(_REQUIRED_INSTANCES))
+    for folder in _leftovers(Path(gettempdir())):
         _remove(folder)
-    for name in _left(Path("/run/netns")):
+    for namespace in _leftovers(Path("/run/netns")):
         with suppress(CommandError):
-            call("ip", "netns", "delete", name.name)
-    for folder in _left(Path("/etc/netns")):
+            call("ip", "netns", "delete", namespace.name)
+    for folder in _leftovers(Path("/etc/netns")):
         shutil.rmtree(folder, ignore_errors=True)
-    for group in filter(_is_left, groups()):
-        remove_group(group)
+    for group in filter(_is_leftover, cgroups()):
+        remove_cgroup(group)
 
 
-def _left(place: Path) -> list[Path]:
-    """Return what stands that nobody keeps any more have in a folder."""
-    entries = sorted(place.iterdir()) if place.is_dir() else []
-    return [entry for entry in entries if _is_left(entry.name)]
+def _leftovers(folder: Path) -> list[Path]:
+    """Return the entries of a folder that belong to labs of dead processes."""
+    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [entry for entry in entries if _is_leftover(entry.name)]
 
 
-def _is_left(name: str) -> bool:
-    """Tell whether something is by its name a stand's that nobody keeps any more."""
-    return bool((named := _NAME.fullmatch(name)) and not is_alive(int(named[1])))
+def _is_leftover(name: str) -> bool:
+    """Return whether a name contains the ID of a dead process."""
+    return bool((match := _NAME.fullmatch(name)) and not is_alive(int(match[1])))
 
 
 def _remove(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A booted test node as tests see it: its console, its SSH, its wire and its power."""
+"""Test nodes: boot, run commands by console and SSH, disconnect, crash and restart."""
 
 import ctypes
 import os
@@ -14,77 +14,77 @@ from types import TracebackType
 from typing import Self
 
 from tests.testlab.machines.container import Machine, mounted
-from tests.testlab.machines.desk import ADMIN, Desk, make_key, prepared
-from tests.testlab.machines.layers import baked, make_room
-from tests.testlab.machines.virtual import Line, VirtualMachine, emulated, make_disk, plug
+from tests.testlab.machines.desk import ADMIN, Workstation, make_key, prepare_root
+from tests.testlab.machines.layers import baked, remove_leftovers
+from tests.testlab.machines.virtual import SshConnection, VirtualMachine, connect_tap, emulated, make_disk
 from tests.testlab.network.netlab import Lab, LabHost
 
 
 @dataclass(frozen=True)
 class Node:
-    """A machine under test; `name` is what the plan calls it, `host_key` its public key as ssh-keygen prints it."""
+    """A booted test node; `name` is its name in the plan, `host_key` its public key as ssh-keygen prints it."""
 
     name: str
     address: IPv4Address
     host_key: str
     machine: Machine | VirtualMachine
-    desk: Desk
+    workstation: Workstation
     ssh_config: Path
 
     @property
     def root(self) -> Path:
-        """Its root, as this machine sees it: what is written here is on the node."""
+        """The root folder of the node on this machine."""
         return self.machine.root
 
     def run(self, script: str, seconds: float = 120) -> str:
-        """Run a shell script at its console, as root: works whatever became of its SSH. Raises CommandError."""
+        """Run a shell script as root on the console, which does not need SSH. Raises CommandError."""
         return self.machine.run(script, seconds)
 
     def ssh(self, command: str, user: str = "ubuntu", seconds: float = 60) -> CompletedProcess[str]:
-        """Run a command over SSH, as the operator would."""
-        return self.desk.run("ssh", "-F", str(self.ssh_config), "-l", user, self.name, command, seconds=seconds)
+        """Run a command over SSH from the workstation."""
+        return self.workstation.run("ssh", "-F", str(self.ssh_config), "-l", user, self.name, command, seconds=seconds)
 
     def cut(self) -> None:
-        """Lose every packet from and to it."""
-        self.desk.cut(self.address)
+        """Drop all packets from and to the node."""
+        self.workstation.cut(self.address)
 
     def heal(self) -> None:
-        """Let its packets pass again."""
-        self.desk.heal(self.address)
+        """Stop dropping packets."""
+        self.workstation.heal(self.address)
 
     def restart(self) -> None:
-        """Shut it down in order, and boot it."""
+        """Shut the node down cleanly, and boot it."""
         self.machine.halt()
         self.machine.boot()
 
     def crash(self) -> None:
-        """Take its power away, and boot it: what was not written is lost."""
+        """Simulate a power loss, and boot the node; data that was not synced is lost."""
         self.machine.crash()
         self.machine.boot()
 
     def stop(self) -> None:
-        """Shut it down in order, for good or until `machine.boot`."""
+        """Shut the node down cleanly; `machine.boot` starts it again."""
         self.machine.halt()
 
 
-# What makes a machine with a kernel of its own of a disk, a wire, an address and the way to it.
-Mover = Callable[[Path, LabHost, IPv4Address, Line], VirtualMachine]
-# What lets an admin with a public key into a root that is to boot; returns its public host key.
+# Creates a machine with its own kernel from a disk, a network, an address and an SSH connection.
+MachineFactory = Callable[[Path, LabHost, IPv4Address, SshConnection], VirtualMachine]
+# Prepares a root folder for its first boot, with the administrator's public key; returns the public host key.
 Preparer = Callable[[Path, str], str]
-_DESK = IPv4Address("192.168.43.254")
+_WORKSTATION = IPv4Address("192.168.43.254")
 
 
-class Stand:
-    """Test nodes by name; `layers` are what their roots lie over (layer.bare, layer.baked), `desk` the operator's."""
+class NodeLab:
+    """A lab of test nodes: boots nodes on read-only `layers` (bare, baked), and connects them to a workstation."""
 
-    def __init__(self, layers: tuple[Path, ...] | None = None, desk: IPv4Address = _DESK) -> None:
-        make_room()
+    def __init__(self, layers: tuple[Path, ...] | None = None, address: IPv4Address = _WORKSTATION) -> None:
+        remove_leftovers()
         self._open = ExitStack()
         self._lab = Lab("stand")
         self._open.callback(self._lab.close)
         self._layers = layers or baked()
-        self.desk = Desk(self._lab, desk)
-        self._open.callback(self.desk.close)
+        self.workstation = Workstation(self._lab, address)
+        self._open.callback(self.workstation.close)
         self.folder = self._lab.folder
         self.key = self.folder / "operator"
         self.ssh_config = self.folder / "ssh_config"
@@ -101,41 +101,41 @@ class Stand:
     ) -> None:
         self.close()
 
-    def boot(self, name: str, address: IPv4Address | str, *also: str, prepare: Preparer = prepared) -> Node:
-        """Boot a machine, a fresh one unless prepared otherwise; `also` are more names by which the desk finds it."""
-        at = IPv4Address(address)
+    def boot(self, name: str, address: IPv4Address | str, *aliases: str, prepare: Preparer = prepare_root) -> Node:
+        """Boot a fresh node; `aliases` are more names under which the workstation finds it."""
+        ip_address = IPv4Address(address)
         host = self._lab.host(name)
-        self.desk.wire(host, at)
+        self.workstation.wire(host, ip_address)
         root = self._open.enter_context(mounted(self._layers, host.folder / "disk"))
         machine = Machine(root, host.namespace, host.folder / "console.log")
-        node = Node(name, at, prepare(root, self.public), machine, self.desk, self.ssh_config)
-        self._introduce(node, (name, *also))
+        node = Node(name, ip_address, prepare(root, self.public), machine, self.workstation, self.ssh_config)
+        self._register(node, (name, *aliases))
         self._open.callback(machine.crash)
         machine.boot()
         self.nodes[name], self._hosts[name] = node, host
         return node
 
-    def move(self, name: str, moved: Mover = emulated) -> Node:
-        """Shut a machine down, and start it with a kernel of its own; does not wait for its boot."""
-        former, host = self.nodes[name], self._hosts[name]
-        former.stop()
+    def move(self, name: str, factory: MachineFactory = emulated) -> Node:
+        """Shut a node down, and start it with its own kernel, without waiting for the boot."""
+        node, host = self.nodes[name], self._hosts[name]
+        node.stop()
         disk = host.folder / "disk.img"
-        make_disk(disk, former.root)
-        plug(host)
-        line = Line(self.desk, self.ssh_config, name, host.folder)
-        machine = moved(disk, host, former.address, line)
+        make_disk(disk, node.root)
+        connect_tap(host)
+        connection = SshConnection(self.workstation, self.ssh_config, name, host.folder)
+        machine = factory(disk, host, node.address, connection)
         self._open.callback(machine.crash)
         machine.start()
-        self.nodes[name] = replace(former, machine=machine)
+        self.nodes[name] = replace(node, machine=machine)
         return self.nodes[name]
 
     def close(self) -> None:
-        """Take everything down, the newest first."""
+        """Shut all nodes down, the newest first, and remove the lab."""
         self._open.close()
 
-    def _introduce(self, node: Node, names: tuple[str, ...]) -> None:
+    def _register(self, node: Node, names: tuple[str, ...]) -> None:
         for name in names:
-            self.desk.resolve(name, node.address)
+            self.workstation.resolve(name, node.address)
         kind, key, *_ = node.host_key.split()
         with self.known_hosts.open("a", encoding="utf-8") as known:
             known.write(f"{','.join((*names, str(node.address)))} {kind} {key}\n")
@@ -157,19 +157,19 @@ class Stand:
 _CLONE_NEWNET = 0x40000000
 
 
-def bound(host: LabHost, address: IPv4Address | str, port: int) -> socket:
-    """Return a socket that is bound at an address which the host has. Raises OSError."""
-    # A namespace is a thread's own: this one ends with it.
+def bind_socket(host: LabHost, address: IPv4Address | str, port: int) -> socket:
+    """Return a socket bound to an address of a lab host. Raises OSError."""
+    # setns changes the namespace of one thread, which ends here.
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_bound, Path("/run/netns", host.namespace), (str(address), port)).result()
+        return thread.submit(_bind_socket, Path("/run/netns", host.namespace), (str(address), port)).result()
 
 
-def _bound(namespace: Path, at: tuple[str, int]) -> socket:
+def _bind_socket(namespace: Path, address: tuple[str, int]) -> socket:
     libc = ctypes.CDLL(None, use_errno=True)
-    with namespace.open("rb") as there:
-        if libc.setns(there.fileno(), _CLONE_NEWNET):
+    with namespace.open("rb") as file:
+        if libc.setns(file.fileno(), _CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(namespace))
-    made = socket()
-    made.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
-    made.bind(at)
-    return made
+    server = socket()
+    server.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+    server.bind(address)
+    return server

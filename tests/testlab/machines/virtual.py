@@ -1,4 +1,7 @@
-"""How a virtual machine is told what to run: one SSH connection as root, which stays, for making one takes seconds."""
+"""Test nodes as QEMU virtual machines with Debian's kernel, which has ESP and NFS.
+
+Commands use one persistent SSH connection, because a login takes seconds on an emulated processor.
+"""
 
 import shlex
 import shutil
@@ -14,112 +17,111 @@ import markupsafe
 
 from roles.guard.role import BGP_PACKAGES, PACKAGES
 from tests.testlab.machines.container import CommandError, call, mounted
-from tests.testlab.machines.desk import Desk
-from tests.testlab.machines.layers import APT_INSTALL, bare, forget_identity, inside, kept
+from tests.testlab.machines.desk import Workstation
+from tests.testlab.machines.layers import APT_INSTALL, bare, cached_layer, forget_identity, inside
 from tests.testlab.network.netlab import LabHost, LabProgram, until
 from tests.testlab.run import clock_pace
 
 
 @dataclass(frozen=True)
-class Line:
-    """The way to a machine by its name in an OpenSSH config; `folder` keeps the connection's socket."""
+class SshConnection:
+    """A persistent SSH connection as root to a name in an OpenSSH config; its socket is in `folder`."""
 
-    desk: Desk
+    workstation: Workstation
     ssh_config: Path
     name: str
     folder: Path
 
     def run(self, script: str, seconds: float) -> str:
-        """Run a shell script there as root, and return what it said. Raises CommandError."""
+        """Run a shell script as root; return its stdout. Raises CommandError."""
         try:
-            done = self.desk.run(*self._shell(), told=script, seconds=seconds)
+            done = self.workstation.run(*self._shell(), stdin=script, seconds=seconds)
         except subprocess.TimeoutExpired:
-            raise CommandError(f"{self.name}: {script}: not within {seconds} s") from None
+            raise CommandError(f"{self.name}: {script}: timed out after {seconds} s") from None
         if done.returncode:
             raise CommandError(f"{self.name}: status {done.returncode}: {(done.stderr or done.stdout).strip()[-2000:]}")
         return done.stdout
 
     def console(self) -> tuple[str, ...]:
-        """Return the command that, at the desk, runs a shell script there."""
+        """Return the command that runs a shell script on the node, from the workstation."""
         return ("sh", "-ec", f'printf %s "$0" | {shlex.join(self._shell())}')
 
-    def hang_up(self) -> None:
-        """End the connection, whatever became of the machine."""
-        self.desk.run(*self._ssh(), "-O", "exit", "-l", "root", self.name)
+    def close(self) -> None:
+        """End the connection."""
+        self.workstation.run(*self._ssh(), "-O", "exit", "-l", "root", self.name)
 
     def _shell(self) -> tuple[str, ...]:
-        way = ("-o", "ControlMaster=auto", "-o", "ControlPersist=600", "-l", "root", self.name, "sh", "-e")
-        return (*self._ssh(), *way)
+        options = ("-o", "ControlMaster=auto", "-o", "ControlPersist=600", "-l", "root", self.name, "sh", "-e")
+        return (*self._ssh(), *options)
 
     def _ssh(self) -> tuple[str, ...]:
-        return ("ssh", "-F", str(self.ssh_config), "-o", f"ControlPath={self.folder}/line")
+        return ("ssh", "-F", str(self.ssh_config), "-o", f"ControlPath={self.folder}/ssh")
 
 
 _BOOT_SECONDS = 300
 _HALT_SECONDS = 180
 _DISK_SECONDS = 300
-# Sparse: it takes what is written.
+# A sparse file.
 _SIZE = "3G"
-# Nothing is plugged into it, and nobody sits before it: what looks after that takes half of a boot.
-_IDLE = ("systemd-udevd", "systemd-udev-trigger", "e2scrub_reap", "serial-getty@ttyS0", "getty@tty1", "nfs-blkmap")
+# Hotplug and consoles are not needed, and take half of the boot time.
+_UNNEEDED = ("systemd-udevd", "systemd-udev-trigger", "e2scrub_reap", "serial-getty@ttyS0", "getty@tty1", "nfs-blkmap")
 MASKS = (
-    *(f"systemd.mask={name}.service" for name in _IDLE),
+    *(f"systemd.mask={name}.service" for name in _UNNEEDED),
     *("systemd.mask=systemd-udevd-control.socket", "systemd.mask=systemd-udevd-kernel.socket"),
 )
 _WORDS = ("console=ttyS0", "net.ifnames=0", "mitigations=off", "panic=-1", "quiet", "systemd.show_status=0", *MASKS)
-# Its clock goes by what it has computed, 1 ns an instruction, and by the world's where it waits: how busy this machine
-# is makes nothing late there.
+# The clock counts instructions, 1 ns each, and real time while idle, so a busy host causes no timeouts in the guest.
 _CLOCK = ("-icount", "shift=0")
-# Where the first account's keys may lie: the role `storage` moves its home.
+# Possible paths of the first account's keys: the role `storage` moves its home.
 _KEYS = ("home/ubuntu/.ssh/authorized_keys", "var/lib/bedplate/home/ubuntu/.ssh/authorized_keys")
-# What machines have that share a kernel.
-_LENT = ("etc/systemd/system/own-kernel.service", "etc/systemd/system/sysinit.target.wants/own-kernel.service")
+# Files that only nodes with a shared kernel have.
+_SHARED_KERNEL = ("etc/systemd/system/own-kernel.service", "etc/systemd/system/sysinit.target.wants/own-kernel.service")
 
 
 @dataclass
 class VirtualMachine:
-    """A machine that boots a kernel (kernel.py) with a disk; its network is its host's wire."""
+    """A QEMU machine with a kernel and a disk; its network is the link of its lab host."""
 
     kernel: Path
     disk: Path
     host: LabHost
     address: IPv4Address
-    line: Line
+    connection: SshConnection
     _program: LabProgram | None = field(default=None, init=False)
 
     @property
     def root(self) -> Path:
-        """Nowhere: raises CommandError."""
-        raise CommandError("the files of a virtual machine are reached by what is run on it")
+        """Raises CommandError: the disk is not mounted on this machine."""
+        raise CommandError("a virtual machine has no root folder here; use `run` to access its files")
 
     @property
     def runs(self) -> bool:
-        """Whether it has power."""
+        """Whether the machine is running."""
         return self._program is not None and self._program.runs
 
     def start(self) -> None:
-        """Start it, and do not wait."""
+        """Start the machine, without waiting for the boot."""
         self._program = self.host.start(*self._command(), log="console.log")
 
     def boot(self) -> None:
-        """Start it, and wait until its services have started."""
+        """Start the machine, and wait until its services have started."""
         self.start()
         self.wait()
 
     def wait(self) -> None:
-        """Wait until its services have started; longer on a machine that has much else to do."""
-        until(self._is_up, _BOOT_SECONDS * clock_pace(), f"{self.host.name} boots", every=0.3)
+        """Wait until all services have started; longer if this machine is busy."""
+        until(self._is_up, _BOOT_SECONDS * clock_pace(), f"{self.host.name} did not boot", every=0.3)
 
     def run(self, script: str, seconds: float = 120) -> str:
-        """Run a shell script as root, and return what it said. Raises CommandError."""
-        return self.line.run(script, seconds)
+        """Run a shell script as root; return its stdout. Raises CommandError."""
+        return self.connection.run(script, seconds)
 
     def console(self) -> tuple[str, ...]:
-        """Return the command that, at the desk, runs a shell script there."""
-        return self.line.console()
+        """Return the command that runs a shell script on the node, from the workstation."""
+        return self.connection.console()
 
     def halt(self) -> None:
-        """Shut it down in order."""
+        """Shut the machine down cleanly."""
         with suppress(CommandError):
             self.run("systemctl poweroff --no-block")
         if self._program:
@@ -128,15 +130,15 @@ class VirtualMachine:
         self.crash()
 
     def crash(self) -> None:
-        """Take its power away."""
-        self.line.hang_up()
+        """Simulate a power loss."""
+        self.connection.close()
         if self._program:
             self._program.end(signal.SIGKILL)
             self._program = None
 
     def _command(self) -> tuple[str, ...]:
         disk = ("-drive", f"file={self.disk},if=virtio,format=raw,cache=unsafe")
-        words = " ".join((*_WORDS, f"at={self.address}", f"desk={self.line.desk.address}"))
+        words = " ".join((*_WORDS, f"address={self.address}", f"gateway={self.connection.workstation.address}"))
         return (
             *("setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-accel", "tcg", *_CLOCK, "-m", "512"),
             *("-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio", "-device", "virtio-rng-pci"),
@@ -146,14 +148,14 @@ class VirtualMachine:
 
     def _is_up(self) -> bool:
         if self._program and not self._program.runs:
-            raise AssertionError(f"{self.host.name} ended; its console's last words:\n{self._program.told[-2000:]}")
+            raise AssertionError(f"{self.host.name} stopped; end of its console output:\n{self._program.told[-2000:]}")
         with suppress(CommandError):
             return self.run("systemctl is-system-running || true", 30).strip() in {"running", "degraded"}
         return False
 
 
-def plug(host: LabHost) -> None:
-    """Lead a host's wire to the device of a virtual machine."""
+def connect_tap(host: LabHost) -> None:
+    """Bridge the link of a lab host to the tap device of a virtual machine."""
     for words in (
         *("address flush dev eth0", "link add wall type bridge", "tuntap add tap0 mode tap"),
         *("link set eth0 master wall", "link set tap0 master wall"),
@@ -163,8 +165,8 @@ def plug(host: LabHost) -> None:
 
 
 def make_disk(image: Path, root: Path) -> None:
-    """Make a disk of the root of a machine that is down; the key of its first account lets in as root, too."""
-    for name in _LENT:
+    """Create a disk image from the root of a stopped node; root gets the keys of the first account."""
+    for name in _SHARED_KERNEL:
         (root / name).unlink()
     keys = root / "root/.ssh/authorized_keys"
     keys.parent.mkdir(mode=0o700, exist_ok=True)
@@ -172,46 +174,46 @@ def make_disk(image: Path, root: Path) -> None:
     call("mke2fs", "-q", "-t", "ext4", "-m", "0", "-d", str(root), str(image), _SIZE, seconds=_DISK_SECONDS)
 
 
-# The kernel, the first program's tools, and what the role `storage` installs: in a virtual machine that takes minutes.
+# The kernel, tools of the init script, and packages of the role `storage`, which take minutes on an emulated processor.
 _PACKAGES = ("linux-image-cloud-amd64", "busybox-static", "nfs-common", "nfs-kernel-server", "psmisc")
-# What starts by itself once it is installed, and is for the role to start.
-_KERNEL_IDLE = ("nfs-server.service", "rpcbind.service", "rpcbind.socket")
+# Services that start after installation, but that the role must start.
+_DISABLED = ("nfs-server.service", "rpcbind.service", "rpcbind.socket")
 _MODULES = ("virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "ext4")
 _FIRST = Path(__file__).with_name("first")
 
 
 def kernel() -> Path:
-    """Return the folder of `vmlinuz` and `initrd`; makes it where it is missing (a minute or two)."""
+    """Return the folder with `vmlinuz` and `initrd`; creates a missing one (two minutes)."""
     below = bare()
-    recipe = repr((below, _PACKAGES, _KERNEL_IDLE, _MODULES, _FIRST.read_text()))
-    return kept("kernel", recipe, lambda folder: _make(folder, below))
+    recipe = repr((below, _PACKAGES, _DISABLED, _MODULES, _FIRST.read_text()))
+    return cached_layer("kernel", recipe, lambda folder: _make_kernel(folder, below))
 
 
-def with_kernel() -> tuple[Path, ...]:
-    """Return the layers of a fresh machine that may move to a kernel of its own, the uppermost first."""
+def kernel_layers() -> tuple[Path, ...]:
+    """Return the layers of a fresh node that can switch to its own kernel, the uppermost first."""
     return (kernel() / "root", *bare())
 
 
-def emulated(disk: Path, host: LabHost, address: IPv4Address, line: Line) -> VirtualMachine:
-    """Return a machine with this kernel."""
-    return VirtualMachine(kernel(), disk, host, address, line)
+def emulated(disk: Path, host: LabHost, address: IPv4Address, connection: SshConnection) -> VirtualMachine:
+    """Return a QEMU machine with this kernel."""
+    return VirtualMachine(kernel(), disk, host, address, connection)
 
 
-def _make(folder: Path, below: tuple[Path, ...]) -> None:
+def _make_kernel(folder: Path, below: tuple[Path, ...]) -> None:
     scratch = folder.with_suffix(".scratch")
     with mounted(below, scratch) as root:
         inside(root, *APT_INSTALL, *_PACKAGES)
-        inside(root, "systemctl", "disable", "--quiet", *_KERNEL_IDLE)
+        inside(root, "systemctl", "disable", "--quiet", *_DISABLED)
         forget_identity(root)
         (image,) = (root / "boot").glob("vmlinuz-*")
         shutil.copy(image, folder / "vmlinuz")
-        _pack(folder / "initrd", root, image.name.removeprefix("vmlinuz-"))
+        _pack_initrd(folder / "initrd", root, image.name.removeprefix("vmlinuz-"))
     (scratch / "upper").rename(folder / "root")
     shutil.rmtree(scratch)
 
 
-def _pack(archive: Path, root: Path, version: str) -> None:
-    """Pack the first program with the modules that it needs to see its disk and its network, in their order."""
+def _pack_initrd(archive: Path, root: Path, version: str) -> None:
+    """Create an initrd with the init script, busybox, and the modules for disk and network in load order."""
     content = archive.with_suffix(".content")
     (content / "modules").mkdir(parents=True)
     for module in (ordered := _modules(root, version)):
@@ -228,33 +230,36 @@ def _pack(archive: Path, root: Path, version: str) -> None:
 
 
 def _modules(root: Path, version: str) -> tuple[str, ...]:
-    asked = ("modprobe", "--set-version", version, "--show-depends", "--all", *_MODULES)
-    lines = call("chroot", str(root), *asked).splitlines()
+    options = ("modprobe", "--set-version", version, "--show-depends", "--all", *_MODULES)
+    lines = call("chroot", str(root), *options).splitlines()
     return tuple(dict.fromkeys(line.split()[1] for line in lines if line.startswith("insmod")))
 
 
 _ROOT = Path(__file__).parents[3]
-_WANTED = ("vpn", "tests/testlab", "bedplate/errors.py", "bedplate/tunnel_key.py", "bedplate/__init__.py")
+_CODE = (
+    *("vpn", "tests/testlab/keys", "tests/testlab/machines", "tests/testlab/network"),
+    *("bedplate/errors.py", "bedplate/tunnel_key.py", "bedplate/__init__.py"),
+)
 
 
-def bring_code(folder: Path) -> None:
-    """Put it into a folder of the machine."""
-    left_out = shutil.ignore_patterns("__pycache__")
-    for package in _WANTED:
-        whole = _ROOT / package
+def copy_code(folder: Path) -> None:
+    """Copy the code of the kernel tests, and Jinja2, into a folder of a node."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    for package in _CODE:
+        source = _ROOT / package
         (folder / package).parent.mkdir(parents=True, exist_ok=True)
-        if whole.is_dir():
-            shutil.copytree(whole, folder / package, ignore=left_out)
+        if source.is_dir():
+            shutil.copytree(source, folder / package, ignore=ignored)
         else:
-            shutil.copy(whole, folder / package)
+            shutil.copy(source, folder / package)
     for module in (jinja2, markupsafe):
-        shutil.copytree(Path(str(module.__file__)).parent, folder / module.__name__, ignore=left_out)
+        shutil.copytree(Path(str(module.__file__)).parent, folder / module.__name__, ignore=ignored)
 
 
-# What the laboratory measures with, and what bounds its daemons.
+# Tools of the network lab, and AppArmor.
 _TOOLS = ("tcpdump", "apparmor")
-# What a boot would start that no tunnel needs, and that takes seconds each. BGP starts with the tunnels; bounds are for
-# whoever tries them to read, for a stand-in's daemons have their files elsewhere.
+# Services that tunnels do not need, and that slow the boot. BGP starts with the tunnels. The AppArmor test loads its
+# profiles itself, because they would block the simulated AWS endpoint, whose files are in other folders.
 STOPPED = ("frr.service", "bedplate-vpn-metrics.timer", "apparmor.service")
 MASKED = (
     *("systemd-logind.service", "systemd-user-sessions.service", "systemd-update-utmp.service"),
@@ -267,14 +272,14 @@ MASKED = (
 )
 
 
-def with_tunnels() -> tuple[Path, ...]:
-    """Return the layers, the uppermost first; makes what is missing (a minute)."""
-    below = with_kernel()
+def gateway_layers() -> tuple[Path, ...]:
+    """Return the layers of a gateway, the uppermost first; creates missing ones (a minute)."""
+    below = kernel_layers()
     packages = (*PACKAGES, *BGP_PACKAGES, *_TOOLS)
-    return (kept("gateway", repr((below, packages)), lambda root: _gateway_make(root, below, packages)), *below)
+    return (cached_layer("gateway", repr((below, packages)), lambda root: _make_gateway(root, below, packages)), *below)
 
 
-def _gateway_make(root: Path, below: tuple[Path, ...], packages: tuple[str, ...]) -> None:
+def _make_gateway(root: Path, below: tuple[Path, ...], packages: tuple[str, ...]) -> None:
     scratch = root.with_suffix(".scratch")
     with mounted(below, scratch) as whole:
         inside(whole, *APT_INSTALL, *packages)
