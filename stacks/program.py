@@ -178,7 +178,7 @@ def declare_shared(plan: FleetPlan) -> None:
     roles = {kind: NodeRole(plan, kind, here) for kind in kinds(plan)}
     FlowRole(plan, here)
     if plan.budget:
-        Spending(plan, *plan.budget, here)
+        Spending(plan, plan.budget.monthly, plan.budget.email, here)
     if copies(plan):
         ReplicationRole(plan, here)
     key = FleetKey(plan, "parameters", here)

@@ -191,7 +191,7 @@ def _exports(plan: FleetPlan, site: SitePlan) -> tuple[Row, ...]:
 
 
 def _machines(site: SitePlan) -> tuple[Row, ...]:
-    counts = Counter(site.uses.values())
+    counts = Counter(machine.spec.use for machine in site.machines.values())
     return tuple(
         ((Word(f"machines {words}"),), (Word(str(counts[use])),)) for use, words in USES.items() if counts[use]
     )

@@ -65,7 +65,7 @@ def has_workers(plan: FleetPlan, place: str) -> bool:
     """Return whether a region or a site has Kubernetes workers."""
     if any(pool.region == place and pool.use is Use.KUBERNETES for pool in plan.pools):
         return True
-    return any(site.name == place and Use.KUBERNETES in site.uses.values() for site in plan.sites)
+    return any(site.name == place and site.used_for(Use.KUBERNETES) for site in plan.sites)
 
 
 def joined_rules(region: RegionPlan) -> tuple[Rule, ...]:

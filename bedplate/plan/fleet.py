@@ -2,14 +2,15 @@
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
 
 from bedplate.plan.pools import PoolPlan
 from bedplate.plan.record import NO_NUMBERS, PlanFault, PlanFaults, Record
-from bedplate.spec import Fleet
+from bedplate.spec.fleet import Alarms, Budget, Fleet
 from bedplate.spec.network import Egress, Interconnect, TunnelAuth
-from bedplate.spec.sites import Clients, Dials, Gpus, Use
+from bedplate.spec.sites import Clients, Dials, Machine, NameServers, Site, Use
 
 # Above what distributions give out (1000-19999 here), below systemd's own ranges (60001 and on).
 # Source: https://systemd.io/UIDS-GIDS/.
@@ -104,10 +105,6 @@ def _next(recorded: Mapping[str, int], ids: range) -> int:
     return max(recorded.values(), default=ids.start - 1) + 1
 
 
-NO_GPUS: Mapping[str, Gpus] = MappingProxyType({})
-NO_SCRATCH: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True)
 class ZonePlan:
     """The two subnets of one availability zone."""
@@ -128,35 +125,66 @@ class RegionPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class NameServersPlan:
-    """Who answers for a site's own domain, in the order of the file."""
+class MachinePlan:
+    """A physical machine of a site: its host name, and its entry in the fleet file."""
 
-    domain: str
-    servers: tuple[IPv4Address, ...]
+    label: str
+    spec: Machine
+
+    @property
+    def address(self) -> IPv4Address:
+        """The fixed address of the machine on the LAN."""
+        return self.spec.address
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SitePlan:
-    """A site's LAN, and the fixed address and the use of each machine on it; None serves the site itself."""
+    """A site of the fleet file, by its name."""
 
     name: str
-    lan: IPv4Network
-    public: IPv4Address
-    asn: int
-    gateway: str
-    dials: Dials
-    machines: Mapping[str, IPv4Address]
-    uses: Mapping[str, Use | None]
-    dns: NameServersPlan | None = None
-    gpus: Mapping[str, Gpus] = field(default_factory=lambda: NO_GPUS)
-    scratch: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NO_SCRATCH)
+    spec: Site
+
+    @cached_property
+    def machines(self) -> Mapping[str, MachinePlan]:
+        """The machines by host name, in the order of the file."""
+        return MappingProxyType({label: MachinePlan(label, spec) for label, spec in self.spec.machines.items()})
+
+    @property
+    def lan(self) -> IPv4Network:
+        """The block of the site's LAN."""
+        return self.spec.lan
+
+    @property
+    def public(self) -> IPv4Address:
+        """The public address of the gateway."""
+        return self.spec.gateway.public
+
+    @property
+    def asn(self) -> int:
+        """The BGP autonomous system number of the site."""
+        return self.spec.gateway.asn
+
+    @property
+    def gateway(self) -> str:
+        """The host name of the machine that ends the tunnels."""
+        return self.spec.gateway.machine
+
+    @property
+    def dials(self) -> Dials:
+        """The end that initiates the tunnels to AWS."""
+        return self.spec.gateway.dials
+
+    @property
+    def dns(self) -> NameServers | None:
+        """The site's own domain and its name servers, if any."""
+        return self.spec.dns
 
     def used_for(self, *uses: Use) -> tuple[tuple[str, IPv4Network], ...]:
         """Return the name and the address, as a block, of each machine of these uses."""
         return tuple(
-            (f"{label}.{self.name}", IPv4Network(address))
-            for label, address in self.machines.items()
-            if self.uses[label] in uses
+            (f"{machine.label}.{self.name}", IPv4Network(machine.address))
+            for machine in self.machines.values()
+            if machine.spec.use in uses
         )
 
 
@@ -281,10 +309,8 @@ class FleetPlan:
     buckets: tuple[BucketPlan, ...]
     record: Record
     blocks: Mapping[str, IPv4Network]
-    budget: tuple[int, str] | None = None
-    """US dollars a month, and the address that is told."""
-    alarms: str | None = None
-    """The address that is told of alarms."""
+    budget: Budget | None = None
+    alarms: Alarms | None = None
     exports: tuple[ExportPlan, ...] = ()
     endpoints: tuple[str, ...] = ()
     """The services of AWS that every region has an interface endpoint of, as `ecr.api`."""
@@ -321,7 +347,9 @@ class FleetPlan:
     @property
     def site_addresses(self) -> Mapping[str, IPv4Address]:
         """The fixed address of each physical machine, by `machine.place`."""
-        return {f"{name}.{site.name}": address for site in self.sites for name, address in site.machines.items()}
+        return {
+            f"{machine.label}.{site.name}": machine.address for site in self.sites for machine in site.machines.values()
+        }
 
     @property
     def _members(self) -> dict[str, IPv4Address]:

@@ -11,7 +11,7 @@ from bedplate.catalog.catalog import Catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
 from bedplate.plan.firewall import ANYWHERE, NFS, SSH, TCP, WORKER_PORTS, Rule, has_workers
-from bedplate.plan.fleet import Accounts, BucketPlan, ExportPlan, FleetPlan, SitePlan
+from bedplate.plan.fleet import Accounts, BucketPlan, ExportPlan, FleetPlan, MachinePlan, SitePlan
 from bedplate.plan.laptops import LaptopGateway, Transport, gateway_in
 from bedplate.plan.links import API_PORT, beyond, highest, is_led, joined_regions, peers_of, places, ssh_pools
 from bedplate.plan.pools import PoolPlan
@@ -375,7 +375,10 @@ def _meant(plan: FleetPlan, name: str, known: Iterable[str]) -> str:
 
 def _standing(plan: FleetPlan) -> Iterator[_Named]:
     for site in plan.sites:
-        yield from ((f"{label}.{site.name}", partial(_of_site, plan, site, label)) for label in site.machines)
+        yield from (
+            (f"{machine.label}.{site.name}", partial(_of_site, plan, site, machine))
+            for machine in site.machines.values()
+        )
     for member in plan.control_plane.members if plan.control_plane else ():
         duties = frozenset({Duty.CONTROL})
         yield member.name, partial(_node, plan, member.name, Ground.CLOUD, duties, member.address)
@@ -391,12 +394,11 @@ def _pooled(plan: FleetPlan, catalog: Catalog) -> Iterator[_Named]:
             yield name, partial(pool_node, plan, pool, name, catalog)
 
 
-def _of_site(plan: FleetPlan, site: SitePlan, label: str) -> NodePlan:
-    duties = _site_duties(plan, site, label)
-    node = _node(plan, f"{label}.{site.name}", Ground.METAL, duties, site.machines[label])
-    gpus = site.gpus.get(label)
-    found = Hardware(gpus.model, gpus.count) if gpus else None
-    return replace(node, gpus=found, scratch=site.scratch.get(label, ()))
+def _of_site(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> NodePlan:
+    duties = _site_duties(plan, site, machine)
+    node = _node(plan, f"{machine.label}.{site.name}", Ground.METAL, duties, machine.address)
+    gpus = machine.spec.gpus
+    return replace(node, gpus=Hardware(gpus.model, gpus.count) if gpus else None, scratch=machine.spec.scratch)
 
 
 def _gateway_duties(plan: FleetPlan, name: str) -> frozenset[Duty]:
@@ -404,8 +406,8 @@ def _gateway_duties(plan: FleetPlan, name: str) -> frozenset[Duty]:
     return frozenset({Duty.LAPTOPS, Duty.JOINT} if is_joined else {Duty.LAPTOPS})
 
 
-def _site_duties(plan: FleetPlan, site: SitePlan, label: str) -> frozenset[Duty]:
-    use = site.uses[label]
+def _site_duties(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> frozenset[Duty]:
+    label, use = machine.label, machine.spec.use
     found = {_DUTY_OF[use]} if use else set()
     if label == site.gateway:
         found.add(Duty.TUNNELS)

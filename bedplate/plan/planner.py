@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 from types import MappingProxyType
 
 from bedplate.catalog import Catalog
@@ -19,7 +19,6 @@ from bedplate.plan.fleet import (
     FilesPlan,
     FleetPlan,
     LaptopPool,
-    NameServersPlan,
     RegionPlan,
     SitePlan,
     TunnelPlan,
@@ -32,7 +31,7 @@ from bedplate.plan.record import Record
 from bedplate.spec import Fleet
 from bedplate.spec.groups import Group, Rung
 from bedplate.spec.network import Endpoint, TunnelAuth
-from bedplate.spec.sites import EfsStore, NfsStore, S3Store, Site
+from bedplate.spec.sites import EfsStore, NfsStore, S3Store
 
 
 def files(fleet: Fleet) -> tuple[FilesPlan, ...]:
@@ -221,7 +220,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         interconnect=fleet.network.interconnect,
         egress=fleet.network.egress,
         regions=regions,
-        sites=_sites(fleet),
+        sites=tuple(SitePlan(name, site) for name, site in fleet.sites.items()),
         pods=blocks.get(space.PODS),
         services=blocks.get(space.SERVICES),
         laptops=_laptops(fleet, blocks),
@@ -231,8 +230,8 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         buckets=buckets(fleet),
         record=record,
         blocks=blocks,
-        budget=(fleet.budget.monthly, fleet.budget.email) if fleet.budget else None,
-        alarms=fleet.alarms.email if fleet.alarms else None,
+        budget=fleet.budget,
+        alarms=fleet.alarms,
         exports=exports(fleet),
         endpoints=endpoint_services(fleet),
         boundary=fleet.identity.permissions_boundary,
@@ -256,29 +255,6 @@ def _regions(fleet: Fleet, blocks: Blocks) -> tuple[RegionPlan, ...]:
         )
         for name, region in fleet.regions.items()
     )
-
-
-def _sites(fleet: Fleet) -> tuple[SitePlan, ...]:
-    return tuple(
-        SitePlan(
-            name=name,
-            lan=site.lan,
-            public=site.gateway.public,
-            asn=site.gateway.asn,
-            gateway=site.gateway.machine,
-            dials=site.gateway.dials,
-            machines=_addresses(site),
-            uses=MappingProxyType({label: machine.use for label, machine in site.machines.items()}),
-            dns=NameServersPlan(site.dns.domain, site.dns.servers) if site.dns else None,
-            gpus=MappingProxyType({label: each.gpus for label, each in site.machines.items() if each.gpus}),
-            scratch=MappingProxyType({label: each.scratch for label, each in site.machines.items() if each.scratch}),
-        )
-        for name, site in fleet.sites.items()
-    )
-
-
-def _addresses(site: Site) -> Mapping[str, IPv4Address]:
-    return MappingProxyType({name: machine.address for name, machine in site.machines.items()})
 
 
 def _control_plane(

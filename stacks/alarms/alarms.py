@@ -32,7 +32,7 @@ class AlarmTopic(pulumi.ComponentResource):
         )
         self.arn = Topic(name, args, inside(self)).arn
         if plan.alarms:
-            told = TopicSubscriptionArgs(topic=self.arn, protocol="email", endpoint=plan.alarms)
+            told = TopicSubscriptionArgs(topic=self.arn, protocol="email", endpoint=plan.alarms.email)
             TopicSubscription(name, told, inside(self))
         self.register_outputs({"arn": self.arn})
 

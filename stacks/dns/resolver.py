@@ -10,7 +10,8 @@ from pulumi_aws.route53.resolver_rule import ResolverRule, ResolverRuleArgs
 from pulumi_aws.route53.resolver_rule_association import ResolverRuleAssociation, ResolverRuleAssociationArgs
 
 from bedplate.plan.firewall import DNS, DNS_PROTOCOLS, Rule
-from bedplate.plan.fleet import FleetPlan, NameServersPlan, RegionPlan
+from bedplate.plan.fleet import FleetPlan, RegionPlan
+from bedplate.spec.sites import NameServers
 from stacks.network.firewall import Doors
 from stacks.network.vpc import Network
 from stacks.options import inside, named
@@ -57,7 +58,7 @@ def two_subnets(region: RegionPlan, network: Network) -> Iterator[pulumi.Output[
     yield network.zones[more[0].name].nodes_id if more else network.zones[first.name].edge_id
 
 
-def forwarded(plan: FleetPlan) -> dict[str, NameServersPlan]:
+def forwarded(plan: FleetPlan) -> dict[str, NameServers]:
     """Return the sites that have a domain of their own, by name, and who answers for it."""
     return {site.name: site.dns for site in plan.sites if site.dns}
 
@@ -94,7 +95,7 @@ class Forwarding(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _forward(
-        self, name: str, dns: NameServersPlan, endpoint_id: pulumi.Output[str], vpc_id: pulumi.Output[str]
+        self, name: str, dns: NameServers, endpoint_id: pulumi.Output[str], vpc_id: pulumi.Output[str]
     ) -> None:
         args = ResolverRuleArgs(
             name=name,

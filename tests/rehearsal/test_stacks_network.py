@@ -12,7 +12,6 @@ from bedplate.catalog import load_catalog
 from bedplate.cli.stacks import waves
 from bedplate.graph.reach import Fabric, Packet, read_fabric, trip, walk
 from bedplate.plan import FleetPlan, Record, plan_fleet
-from bedplate.plan.fleet import NameServersPlan
 from bedplate.plan.links import asks_here, transit_asn
 from bedplate.plan.reachability import Kind, spots
 from bedplate.rehearsal import state as urns
@@ -22,10 +21,11 @@ from bedplate.rehearsal.stack import World, graph, run
 from bedplate.rehearsal.state import Entry, Op
 from bedplate.rehearsal.wire import masked
 from bedplate.spec.network import Interconnect
-from bedplate.spec.sites import Dials
+from bedplate.spec.sites import Dials, NameServers
 from stacks.dns.resolver import forwarded
 from tests.conftest import DATA
 from tests.testlab.fleets.sketch import ZONES, laptops, sketch
+from tests.testlab.fleets.variants import with_gateways, with_settings
 from tests.testlab.rehearsal.programs import EXAMPLES, Declared, declared, declared_of
 from tests.testlab.rehearsal.programs import plan_of as programs_plan_of
 
@@ -187,7 +187,7 @@ def test_the_inside_addresses_are_the_plans(connections: dict[str, Entry]) -> No
 @pytest.mark.parametrize(("dials", "action"), [(Dials.SITE, "add"), (Dials.AWS, "start")])
 def test_one_end_dials(dials: Dials, action: str) -> None:
     """AWS starts a tunnel only where the site does not."""
-    plan = replace(LAB, sites=tuple(replace(site, dials=dials) for site in LAB.sites))
+    plan = with_gateways(LAB, dials=dials)
 
     for entry in _links(plan, CONNECTION).values():
         assert {entry.inputs[f"tunnel{number}StartupAction"] for number in (1, 2)} == {action}
@@ -195,7 +195,7 @@ def test_one_end_dials(dials: Dials, action: str) -> None:
 
 def test_a_number_of_four_bytes_goes_by_its_own_argument() -> None:
     """AWS has two arguments for AS numbers, and takes the large ones under the second alone."""
-    plan = replace(LAB, sites=tuple(replace(site, asn=2**31) for site in LAB.sites))
+    plan = with_gateways(LAB, asn=2**31)
 
     for entry in _links(plan, "aws:ec2/customerGateway:CustomerGateway").values():
         assert entry.inputs["bgpAsnExtended"] == str(2**31)
@@ -411,8 +411,9 @@ def test_nobody_opens_a_connection_to_what_asks(joined: Joined, fabric: Fabric) 
 def test_a_second_site_with_a_domain_touches_nothing_of_the_first(joined: Joined) -> None:
     """It brings its rule, its association and its way out of the endpoint; nothing is updated, replaced or deleted."""
     cellar = joined.plan.sites[0]
-    dns = NameServersPlan("attic.example", (IPv4Address("192.168.60.5"),))
-    attic = replace(cellar, name="attic", lan=IPv4Network("192.168.60.0/24"), machines={}, uses={}, dns=dns)
+    dns = NameServers(domain="attic.example", servers=(IPv4Address("192.168.60.5"),))
+    attic = with_settings(cellar, lan=IPv4Network("192.168.60.0/24"), machines={}, dns=dns)
+    attic = replace(attic, name="attic")
     grown = replace(joined.plan, sites=(cellar, attic))
     stack = next(stack for wave in waves(grown) for stack in wave if stack.name == "join.us-east-1")
 
@@ -437,7 +438,7 @@ def test_only_sites_with_a_domain_are_asked() -> None:
     (cellar,) = JOINED.sites
     plans: Mapping[str, FleetPlan] = {
         "with": JOINED,
-        "without": replace(JOINED, sites=(replace(cellar, dns=None),)),
+        "without": replace(JOINED, sites=(with_settings(cellar, dns=None),)),
     }
 
     assert {name: list(forwarded(plan)) for name, plan in plans.items()} == {"with": ["cellar"], "without": []}

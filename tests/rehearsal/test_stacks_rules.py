@@ -25,6 +25,7 @@ from bedplate.rehearsal.rehearse import Phase
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import World, graph, run
 from bedplate.rehearsal.state import Entry
+from bedplate.spec.fleet import Alarms, Budget
 from bedplate.spec.network import Egress
 from tests.conftest import DATA, Expect
 from tests.testlab.fleets.sketch import ZONES, cluster, group, laptops, sketch
@@ -172,7 +173,7 @@ def test_a_boundary_holds_every_role() -> None:
 
 def test_somebody_is_told_before_the_budget_is_spent() -> None:
     """Of money spent and of money foreseen, at the address of the file."""
-    plan = replace(plan_of(EXAMPLES / "minimal.yaml"), budget=(5000, "infra@lab.example"))
+    plan = replace(plan_of(EXAMPLES / "minimal.yaml"), budget=Budget(monthly=5000, email="infra@lab.example"))
 
     (budget,) = (entry for entry in declared(plan)["solo.shared"] if entry.type == "aws:budgets/budget:Budget")
 
@@ -313,7 +314,7 @@ def test_only_cloudwatch_for_this_account_may_ring(stacks: Declared) -> None:
 
 def test_nobody_is_told_unless_named(stacks: Declared) -> None:
     """Alarms stand all the same; somebody named is told in each region."""
-    told = _named(declared(replace(LAB, alarms=TOLD)), SUBSCRIPTION)
+    told = _named(declared(replace(LAB, alarms=Alarms(email=TOLD))), SUBSCRIPTION)
 
     assert not _named(stacks, SUBSCRIPTION)
     assert {stack for stack, _ in told} == {f"lab.{region.name}" for region in LAB.regions}
