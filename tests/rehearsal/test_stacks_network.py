@@ -411,7 +411,7 @@ def test_nobody_opens_a_connection_to_what_asks(joined: Joined, fabric: Fabric) 
 def test_a_second_site_with_a_domain_touches_nothing_of_the_first(joined: Joined) -> None:
     """It brings its rule, its association and its way out of the endpoint; nothing is updated, replaced or deleted."""
     cellar = joined.plan.sites[0]
-    dns = NameServers(domain="attic.example", servers=(IPv4Address("192.168.60.5"),))
+    dns = NameServers.model_validate({"domain": "attic.example", "servers": ("192.168.60.5",)})
     attic = with_settings(cellar, lan=IPv4Network("192.168.60.0/24"), machines={}, dns=dns)
     attic = replace(attic, name="attic")
     grown = replace(joined.plan, sites=(cellar, attic))
