@@ -103,7 +103,7 @@ def vouched(name: str, offered: Iterable[str], wanted: Collection[str], fix: str
 
 
 def tells_its_key(node: NodePlan) -> bool:
-    """Tell whether a machine writes its host key into the fleet's zone when it first starts."""
+    """Return whether a machine writes its host key into the fleet's zone when it first starts."""
     return node.ground is Ground.CLOUD and Duty.WORKBENCH in node.duties
 
 

@@ -163,7 +163,7 @@ class Drawn:
 
     @property
     def is_named(self) -> bool:
-        """Tell whether its words fit into it."""
+        """Return whether its words fit into it."""
         widest = max((width(words, face) for words, face in self.words), default=0)
         return widest + ROOM <= self.width
 

@@ -123,13 +123,13 @@ class Box:
     height: float
 
     def overlaps(self, other: "Box") -> bool:
-        """Tell whether the two share more than an edge."""
+        """Return whether the two share more than an edge."""
         across = min(self.x + self.width, other.x + other.width) - max(self.x, other.x)
         down = min(self.y + self.height, other.y + other.height) - max(self.y, other.y)
         return min(across, down) > HAIR
 
     def lies_in(self, other: "Box") -> bool:
-        """Tell whether all of it is inside the other."""
+        """Return whether all of it is inside the other."""
         return (
             other.x <= self.x
             and other.y <= self.y
