@@ -196,7 +196,7 @@ def spot_at(name: str) -> Spot | None:
 def flow_of(protocol: str, port: int | None = None) -> Flow:
     """Return a flow, with port 22 as TCP's default; InputError for an invalid protocol or port."""
     if protocol not in _PROTOCOLS:
-        raise InputError(f"{protocol}: unknown protocol", fix=f"one of {', '.join(_PROTOCOLS)}")
+        raise InputError(f"unsupported protocol {protocol}", fix=f"one of {', '.join(_PROTOCOLS)}")
     if protocol == "icmp":
         if port is not None:
             raise InputError("icmp has no ports", fix="omit --port")
