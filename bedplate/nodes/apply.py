@@ -201,7 +201,7 @@ def working(request: Order) -> Iterator[Engine]:
 
 @dataclass
 class Outcome:
-    """The result of one node: the changed operations by name, the count of others, and the error that ended it early."""
+    """The result of one node: the changed operations by name, the number of others, and the error that ended it."""
 
     node: str
     changed: list[str] = field(default_factory=list)
