@@ -23,7 +23,7 @@ def newest_images(client: Door, places: Iterable[str]) -> Mapping[str, str]:
     def ask(region: str) -> dict[str, str]:
         return {f"{region}/{arch}": _image(client, region, arch) for name, arch in split_places if name == region}
 
-    answers = every_answer(ask_regions((region for region, _ in split_places), ask), "no image recorded")
+    answers = every_answer(ask_regions((region for region, _ in split_places), ask), "nothing was recorded")
     return dict(chain.from_iterable(images.items() for images in answers.values()))
 
 

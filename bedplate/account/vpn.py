@@ -73,7 +73,7 @@ def laptop_doors(client: Door, fleet: str, gateways: Iterable[str], resolvers: I
     """Return the addresses in these regions; raises the first error, InputError for a missing gateway or resolver."""
     public = ask_regions(gateways, lambda region: _gateway(client, fleet, region))
     private = ask_regions(resolvers, lambda region: _resolver(client, fleet, region))
-    undone = "no address recorded"
+    undone = "nothing was recorded"
     return Doors(every_answer(public, undone), every_answer(private, undone))
 
 
