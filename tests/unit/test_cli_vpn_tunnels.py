@@ -171,7 +171,7 @@ def test_another_account_is_asked_for_no_key(lab: Path, gate: Path, capsys: pyte
 
     assert run(["vpn", "tunnels", str(lab)]) == 2
 
-    assert "the fleet file names account 111122223333" in capsys.readouterr().err
+    assert "the fleet file has account 111122223333" in capsys.readouterr().err
     assert calls_of(gate) == []
 
 
@@ -319,7 +319,7 @@ def test_another_accounts_credentials_bring_nothing(
 
     assert run(["vpn", "tunnels", str(fleet)]) == 2
 
-    assert "the fleet file names account 111122223333" in capsys.readouterr().err
+    assert "the fleet file has account 111122223333" in capsys.readouterr().err
     assert not any(secrets_on(gateway) for gateway in gateways.values())
 
 
