@@ -182,7 +182,7 @@ def declare_shared(plan: FleetPlan) -> None:
     roles = {kind: NodeRole(plan, kind, options) for kind in kinds(plan)}
     FlowRole(plan, options)
     if plan.budget:
-        AccountBudget(plan, *plan.budget, options)
+        AccountBudget(plan, plan.budget.monthly, plan.budget.email, options)
     if replicated_stores(plan):
         ReplicationRole(plan, options)
     key = FleetKey(plan, "parameters", options)

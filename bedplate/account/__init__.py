@@ -1,4 +1,4 @@
-"""The one door to a real account: what AWS is asked, by boto3, under the operator's own credentials.
+"""Read access to a real AWS account, through boto3 with the operator's credentials.
 
-It only reads. What changes an account is Pulumi's business.
+Only Pulumi changes an account, except for the VPN's private keys (`bedplate.account.vpn`).
 """

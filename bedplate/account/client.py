@@ -1,6 +1,6 @@
-"""What botocore raises, as an error of ours: what happened, and what the operator may do about it.
+"""The client of an AWS account: calls in all regions, and botocore's exceptions translated into errors with a fix.
 
-Passes on no text of a refusal that is about credentials or rights: such texts quote what was signed, and by whom.
+AWS's texts about credentials and permissions are never shown: they quote the signed request and the identity.
 """
 
 import threading
@@ -17,7 +17,6 @@ from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
-    ConnectionError,
     CredentialRetrievalError,
     HTTPClientError,
     LoginError,
@@ -28,6 +27,7 @@ from botocore.exceptions import (
     SSOError,
     TokenRetrievalError,
 )
+from botocore.exceptions import ConnectionError as BotocoreConnectionError
 from botocore.parsers import ResponseParserError
 
 from bedplate.errors import BedplateError, InputError, MachineError, PartError
@@ -37,11 +37,11 @@ _SERVER_FAULT = 500
 
 
 class NoCredentials(MachineError):
-    """This machine has no credentials of any account."""
+    """No AWS credentials on this machine."""
 
 
 class NotThere(PartError):
-    """AWS does not know what was asked for."""
+    """The requested resource does not exist in AWS."""
 
 
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired")
@@ -70,73 +70,73 @@ _NOT_THERE = (
     "ParameterVersionNotFound",
     "ResourceNotFoundException",
 )
-# The prefix of a service's actions in a policy, where it is not the service's name at boto3.
+# The IAM action prefix of a service, where it differs from the service's name in boto3.
 _PREFIXES: Mapping[str, str] = MappingProxyType({"service-quotas": "servicequotas"})
 
 
-def trouble(error: BotoCoreError | ClientError, service: str) -> BedplateError:
-    """Return what a failed call of a service tells the operator."""
+def translate_error(error: BotoCoreError | ClientError, service: str) -> BedplateError:
+    """Return the operator's error for a failed call of a service."""
     if isinstance(error, ClientError):
-        return _refused(error, service)
+        return _translate_api_error(error, service)
     match error:
         case NoCredentialsError():
-            return NoCredentials("there are no AWS credentials here", fix="log in, or set AWS_PROFILE")
+            return NoCredentials("no AWS credentials found", fix="log in to AWS, or set AWS_PROFILE")
         case PartialCredentialsError():
-            return MachineError("the AWS credentials here are not complete", fix="give key and secret key together")
+            return MachineError(
+                "the AWS credentials are incomplete", fix="set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            )
         case ProfileNotFound():
-            known = "`aws configure list-profiles` lists those that there are"
-            return MachineError("AWS_PROFILE names a profile that there is not", fix=known)
+            what = f"AWS_PROFILE: no profile named {error.kwargs.get('profile')}"
+            return MachineError(what, fix="`aws configure list-profiles` lists the profiles")
         case SSOError() | LoginError() | TokenRetrievalError() | CredentialRetrievalError():
-            return _expired()
-        case HTTPClientError() | ConnectionError():
-            fix = f"{service} is asked over HTTPS: look at this machine's network, proxy and certificates"
-            return MachineError(f"{service} cannot be reached", fix=fix)
+            return _expired_credentials()
+        case HTTPClientError() | BotocoreConnectionError():
+            fix = "check the network, the proxy and the CA certificates of this machine"
+            return MachineError(f"cannot connect to {service} over HTTPS", fix=fix)
         case ResponseParserError():
-            return MachineError(f"who answers for {service} is not AWS", fix="look for a proxy that answers itself")
+            fix = "check whether a proxy answers instead of AWS"
+            return MachineError(f"the response from {service} is not from AWS", fix=fix)
         case _:
-            fix = "look at ~/.aws/config and at the variables AWS_*"
-            return MachineError(f"AWS cannot be asked from here: {type(error).__name__}", fix=fix)
+            fix = "check ~/.aws/config and the environment variables AWS_*"
+            return MachineError(f"cannot call AWS: {type(error).__name__}", fix=fix)
 
 
-def _refused(error: ClientError, service: str) -> BedplateError:
-    told = error.response.get("Error", {})
-    code, message = told.get("Code", ""), told.get("Message", "")
+def _translate_api_error(error: ClientError, service: str) -> BedplateError:
+    details = error.response.get("Error", {})
+    code, message = details.get("Code", ""), details.get("Message", "")
     action = f"{_PREFIXES.get(service, service)}:{error.operation_name}"
     if code in _EXPIRED:
-        return _expired()
+        return _expired_credentials()
     if code in _UNKNOWN:
-        fix = "log in anew; look at this machine's clock; a region that is not enabled answers like this too"
-        return MachineError(f"{service} does not take these credentials", fix=fix)
+        fix = "log in again, check this machine's clock, and check that the region is enabled"
+        return MachineError(f"{service} rejected the AWS credentials", fix=fix)
     if code == "OptInRequired":
-        return MachineError("the account has not enabled it", fix="enable it: `aws account enable-region`")
+        return MachineError("the region is not enabled in the account", fix="run `aws account enable-region`")
     if code in _DENIED:
-        return MachineError(f"these credentials may not call {action}", fix=f"allow {action} to whom you work as")
+        return MachineError(f"permission denied: {action}", fix=f"allow {action} in the IAM policy of your role")
     if code in _THROTTLED:
-        return PartError(f"{service} takes no more requests for now", fix="run it again in a minute")
+        return PartError(f"{service} throttles requests", fix="try again in a minute")
     if code in _NOT_THERE:
-        return NotThere(f"{service} does not know what was asked for")
+        return NotThere(f"{service}: the requested resource does not exist")
     if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= _SERVER_FAULT:
-        return PartError(
-            f"{service} fails inside AWS", fix="run it again later; health.aws.amazon.com tells of outages"
-        )
-    return PartError(f"AWS refuses {action}: {code}: {message[:_LONGEST]}")
+        fix = "try again later; health.aws.amazon.com lists outages"
+        return PartError(f"{service}: internal error of AWS", fix=fix)
+    return PartError(f"{action} failed: {code}: {message[:_LONGEST]}")
 
 
-def _expired() -> MachineError:
-    return MachineError(
-        "the AWS credentials here have expired", fix="log in anew, for instance by `aws sso login` or `aws login`"
-    )
+def _expired_credentials() -> MachineError:
+    return MachineError("the AWS credentials have expired", fix="log in again with `aws sso login` or `aws login`")
 
 
-# Seconds; most calls are answered within one; a region that is silent is told, not waited for.
+# Seconds. Most calls take less than one; a region that does not respond is reported as an error.
 _CONNECT, _READ = 5, 20
 _ATTEMPTS = 4
-# What boto3 would raise of a call that we have made wrongly: a defect, not an operator's matter.
+# Raised for a wrong call: a bug in bedplate, not an operator's error.
 _DEFECTS = ParamValidationError
 
 
 class Session(Protocol):
-    """What makes clients: boto3's own session, or one whose answers are known."""
+    """Creates clients: a session of boto3, or a fake in tests."""
 
     def client(self, service_name: str, *, region_name: str, config: Config) -> BaseClient:
         """Return a client of a service in a region."""
@@ -144,33 +144,33 @@ class Session(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """The account that the operator's credentials belong to, in all its regions; may be used from many threads."""
+    """A thread-safe client of the account of the operator's credentials, for all regions."""
 
     session: Session
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _clients: dict[tuple[str, str], BaseClient] = field(default_factory=dict)
 
     def call(self, service: str, region: str, operation: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401  boto3's own
-        """Make one call, `call("sts", "us-east-1", "get_caller_identity")`; raises BedplateError as `trouble` does."""
+        """Make one call: `call("sts", "us-east-1", "get_caller_identity")`; raises BedplateError."""
         try:
             reply: dict[str, Any] = getattr(self._client(service, region), operation)(**params)
         except _DEFECTS:
             raise
         except (BotoCoreError, ClientError) as error:
-            raise trouble(error, service) from None
+            raise translate_error(error, service) from None
         return reply
 
     def pages(self, service: str, region: str, operation: str, **params: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401
-        """Yield the pages of a listing, to the last one; raises as `call` does."""
+        """Yield all pages of a listing; raises like `call`."""
         try:
             yield from self._client(service, region).get_paginator(operation).paginate(**params)
         except _DEFECTS:
             raise
         except (BotoCoreError, ClientError) as error:
-            raise trouble(error, service) from None
+            raise translate_error(error, service) from None
 
     def _client(self, service: str, region: str) -> BaseClient:
-        # A session is not safe for threads, its clients are.
+        # Sessions are not thread-safe; clients are.
         with self._lock:
             if (service, region) not in self._clients:
                 self._clients[service, region] = self.session.client(service, region_name=region, config=_config())
@@ -182,27 +182,27 @@ def _config() -> Config:
     return Config(connect_timeout=_CONNECT, read_timeout=_READ, retries=retries)
 
 
-def opened_session() -> Session:
-    """Return the session of the operator's own settings; MachineError when they name a profile that there is not."""
+def open_session() -> Session:
+    """Return a session with the operator's settings; MachineError for an unknown profile."""
     try:
         session: Session = boto3.session.Session()
     except BotoCoreError as error:
-        raise trouble(error, "sts") from None
+        raise translate_error(error, "sts") from None
     return session
 
 
 def open_door() -> Door:
-    """Return the door of the operator's own credentials; nothing is asked yet."""
-    return Door(opened_session())
+    """Return a client with the operator's credentials; makes no call yet."""
+    return Door(open_session())
 
 
-def check_account(door: Door, account: str, region: str) -> None:
-    """Ask whose credentials these are, before anything else is asked; InputError when they are another account's."""
-    theirs = door.call("sts", region, "get_caller_identity")["Account"]
-    if theirs != account:
+def check_account(client: Door, account: str, region: str) -> None:
+    """Compare the account of the credentials with the fleet's, before any other call; InputError if they differ."""
+    actual = client.call("sts", region, "get_caller_identity")["Account"]
+    if actual != account:
         raise InputError(
-            f"these credentials are of account {theirs}, and the fleet file names account {account}",
-            fix="set AWS_PROFILE to a profile of the fleet's account, or correct `account`",
+            f"the AWS credentials belong to account {actual}, but the fleet file has account {account}",
+            fix=f"set AWS_PROFILE to a profile of account {account}, or correct `account`",
         )
 
 
@@ -213,27 +213,27 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Answers(Generic[Answer]):
-    """What each region answered, and why the others did not; both in the order in which they were asked."""
+    """The results by region, and the errors of regions that failed; both in the order of the requests."""
 
     given: Mapping[str, Answer]
     failures: Mapping[str, BedplateError]
 
 
 def ask_regions(regions: Iterable[str], ask: Callable[[str], Answer]) -> Answers[Answer]:
-    """Ask every region, a few at a time; a region that fails keeps none from answering."""
+    """Call a function for every region, several in parallel; a failing region does not stop the others."""
     names = tuple(dict.fromkeys(regions))
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        told = dict(zip(names, pool.map(lambda name: _asked(ask, name), names), strict=True))
+        results = dict(zip(names, pool.map(lambda name: _call(ask, name), names), strict=True))
     return Answers(
-        given={name: one.answer for name, one in told.items() if isinstance(one, _Given)},
-        failures={name: one for name, one in told.items() if isinstance(one, BedplateError)},
+        given={name: result.answer for name, result in results.items() if isinstance(result, _Success)},
+        failures={name: result for name, result in results.items() if isinstance(result, BedplateError)},
     )
 
 
 def every_answer(answers: Answers[Answer], undone: str) -> Mapping[str, Answer]:
-    """Return the answers where all regions gave one; else raise the first failure's error, naming every region.
+    """Return the results if all regions succeeded; else raise the first error with the messages of all regions.
 
-    `undone` says what was therefore not done.
+    `undone` begins the message: the action that was not taken.
     """
     if not answers.failures:
         return answers.given
@@ -242,19 +242,19 @@ def every_answer(answers: Answers[Answer], undone: str) -> Mapping[str, Answer]:
 
 
 def failure_lines(failures: Mapping[str, BedplateError]) -> tuple[str, ...]:
-    """Return `us-west-2, us-east-1: what happened`, a line a reason."""
+    """Return a line for each distinct message: `us-east-1, us-west-2: message`."""
     ordered = sorted(failures, key=lambda name: failures[name].what)
-    alike = groupby(ordered, key=lambda name: failures[name].what)
-    return tuple(f"{', '.join(sorted(names))}: {what}" for what, names in alike)
+    groups = groupby(ordered, key=lambda name: failures[name].what)
+    return tuple(f"{', '.join(sorted(names))}: {what}" for what, names in groups)
 
 
 @dataclass(frozen=True, slots=True)
-class _Given(Generic[Answer]):
+class _Success(Generic[Answer]):
     answer: Answer
 
 
-def _asked(ask: Callable[[str], Answer], region: str) -> _Given[Answer] | BedplateError:
+def _call(ask: Callable[[str], Answer], region: str) -> _Success[Answer] | BedplateError:
     try:
-        return _Given(ask(region))
+        return _Success(ask(region))
     except BedplateError as error:
         return error

@@ -1,4 +1,4 @@
-"""The images that Canonical publishes today, looked up region by region."""
+"""Facts that AWS publishes: Ubuntu images, instance types and their zones, prices, and the account's quotas."""
 
 import json
 import re
@@ -16,22 +16,25 @@ from bedplate.plan.planner import IMAGE_ID, image_parameter
 from bedplate.plan.quotas import Need
 
 
-def newest_images(door: Door, places: Iterable[str]) -> Mapping[str, str]:
-    """Return the image of each `region/architecture`; raises the first failure's error if any region gives none."""
-    wanted = [place.split("/") for place in places]
+def newest_images(client: Door, places: Iterable[str]) -> Mapping[str, str]:
+    """Return the newest image of each `region/architecture`; raises if any region has none."""
+    split_places = [place.split("/") for place in places]
 
     def ask(region: str) -> dict[str, str]:
-        return {f"{region}/{arch}": _image(door, region, arch) for name, arch in wanted if name == region}
+        return {f"{region}/{arch}": _image(client, region, arch) for name, arch in split_places if name == region}
 
-    answers = every_answer(ask_regions((region for region, _ in wanted), ask), "nothing was recorded")
+    answers = every_answer(ask_regions((region for region, _ in split_places), ask), "nothing was recorded")
     return dict(chain.from_iterable(images.items() for images in answers.values()))
 
 
-def _image(door: Door, region: str, arch: str) -> str:
+def _image(client: Door, region: str, arch: str) -> str:
     name = image_parameter(arch)
-    value: str = door.call("ssm", region, "get_parameter", Name=name)["Parameter"]["Value"]
+    value: str = client.call("ssm", region, "get_parameter", Name=name)["Parameter"]["Value"]
     if not IMAGE_ID.fullmatch(value):
-        raise PartError(f"{name} is no image id", fix="look at it: `aws ssm get-parameter --name ...`")
+        raise PartError(
+            f"the SSM parameter {name} holds no image id",
+            fix=f"check `aws ssm get-parameter --region {region} --name {name}`",
+        )
     return value
 
 
@@ -43,14 +46,14 @@ _RATE = re.compile(r"(?:(\d+)x )?([\d.]+) Gigabit")
 
 
 def read_instance(entry: Entry) -> InstanceFacts | None:
-    """Return what an entry says of a type; None for the architecture of a Mac, which runs nothing of ours."""
-    known = [arch for arch in entry["ProcessorInfo"]["SupportedArchitectures"] if arch in _ARCHITECTURES]
-    if not known:
+    """Return the facts of an instance type; None for a Mac, whose architecture is not supported."""
+    architectures = [arch for arch in entry["ProcessorInfo"]["SupportedArchitectures"] if arch in _ARCHITECTURES]
+    if not architectures:
         return None
     network = entry.get("NetworkInfo", {})
     return InstanceFacts(
         name=entry["InstanceType"],
-        arch=cast("Arch", known[-1]),
+        arch=cast("Arch", architectures[-1]),
         vcpus=entry["VCpuInfo"]["DefaultVCpus"],
         memory_mib=entry["MemoryInfo"]["SizeInMiB"],
         network_mbps=_network(network),
@@ -66,7 +69,7 @@ def read_instance(entry: Entry) -> InstanceFacts | None:
 
 
 def _network(network: Entry) -> int:
-    """Return the sustained rate in Mbit/s: what EC2 says of the type as a whole, else of its cards together."""
+    """Return the sustained rate in Mbit/s: EC2's figure for the type, else the sum of its network cards."""
     if stated := _RATE.fullmatch(network.get("NetworkPerformance", "")):
         return round(1000 * int(stated[1] or 1) * float(stated[2]))
     cards: Iterable[float] = (card.get("BaselineBandwidthInGbps", 0) for card in network.get("NetworkCards", ()))
@@ -105,36 +108,36 @@ def _word(name: str) -> str:
     return "-".join(name.lower().split())
 
 
-def enabled_regions(door: Door, region: str) -> tuple[str, ...]:
+def enabled_regions(client: Door, region: str) -> tuple[str, ...]:
     """Return the regions that the account may use; `region` is the one to ask."""
-    return tuple(one["RegionName"] for one in door.call("ec2", region, "describe_regions")["Regions"])
+    return tuple(entry["RegionName"] for entry in client.call("ec2", region, "describe_regions")["Regions"])
 
 
-def region_answer(door: Door, region: str) -> RegionAnswer:
-    """Return what EC2 says of its types in a region, and of where it offers them."""
-    return RegionAnswer(region_types(door, region), region_offers(door, region))
+def region_answer(client: Door, region: str) -> RegionAnswer:
+    """Return the instance types of a region, and the zones that offer them."""
+    return RegionAnswer(region_types(client, region), region_offers(client, region))
 
 
-def region_types(door: Door, region: str) -> dict[str, InstanceFacts]:
-    """Return the facts of the types that a region has, by name."""
-    pages = door.pages("ec2", region, "describe_instance_types")
+def region_types(client: Door, region: str) -> dict[str, InstanceFacts]:
+    """Return the facts of a region's instance types, by name."""
+    pages = client.pages("ec2", region, "describe_instance_types")
     facts = (read_instance(entry) for page in pages for entry in page["InstanceTypes"])
-    return {one.name: one for one in facts if one}
+    return {instance.name: instance for instance in facts if instance}
 
 
-def region_offers(door: Door, region: str) -> dict[str, str]:
-    """Return the letters of the zones by type; Local Zones and Wavelength Zones are no zones of a fleet."""
+def region_offers(client: Door, region: str) -> dict[str, str]:
+    """Return the letters of the zones by type; Local Zones and Wavelength Zones are not supported."""
     zone, letters = re.compile(rf"{region}([a-z])"), defaultdict(set)
-    for page in door.pages("ec2", region, "describe_instance_type_offerings", LocationType="availability-zone"):
+    for page in client.pages("ec2", region, "describe_instance_type_offerings", LocationType="availability-zone"):
         for offer in page["InstanceTypeOfferings"]:
             if found := zone.fullmatch(offer["Location"]):
                 letters[offer["InstanceType"]].add(found[1])
-    return {name: "".join(sorted(found)) for name, found in letters.items()}
+    return {name: "".join(sorted(zones)) for name, zones in letters.items()}
 
 
-# The price list is served from few regions, for all; this one has always been among them.
-_SERVED_FROM = "us-east-1"
-_WANTED: Mapping[str, str] = MappingProxyType(
+# A few regions serve the price list for all; this one has always been among them.
+_PRICING_REGION = "us-east-1"
+_PRODUCT: Mapping[str, str] = MappingProxyType(
     {
         "operatingSystem": "Linux",
         "tenancy": "Shared",
@@ -146,22 +149,22 @@ _WANTED: Mapping[str, str] = MappingProxyType(
 _HOUR = "Hrs"
 
 
-def list_prices(door: Door, region: str) -> dict[str, float]:
-    """Return USD an hour by instance type for machines of a region; of two prices of one type, the higher."""
+def list_prices(client: Door, region: str) -> dict[str, float]:
+    """Return USD an hour by instance type in a region; the higher of two prices of one type."""
     prices: dict[str, float] = {}
-    wanted = {**_WANTED, "regionCode": region}
-    filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
-    for page in door.pages("pricing", _SERVED_FROM, "get_products", ServiceCode="AmazonEC2", Filters=filters):
-        for product in map(json.loads, page["PriceList"]):
-            for price in _hourly(product):
-                name = product["product"]["attributes"]["instanceType"]
+    product = {**_PRODUCT, "regionCode": region}
+    filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in product.items()]
+    for page in client.pages("pricing", _PRICING_REGION, "get_products", ServiceCode="AmazonEC2", Filters=filters):
+        for entry in map(json.loads, page["PriceList"]):
+            for price in _hourly_prices(entry):
+                name = entry["product"]["attributes"]["instanceType"]
                 prices[name] = max(price, prices.get(name, 0))
     return prices
 
 
-def _hourly(product: Mapping[str, Any]) -> Iterator[float]:
-    """Yield what an hour costs; a price of nothing is a placeholder of AWS's."""
-    for term in product.get("terms", {}).get("OnDemand", {}).values():
+def _hourly_prices(entry: Mapping[str, Any]) -> Iterator[float]:
+    """Yield the hourly prices of a price list entry; a price of 0 is a placeholder."""
+    for term in entry.get("terms", {}).get("OnDemand", {}).values():
         for dimension in term["priceDimensions"].values():
             price = float(dimension["pricePerUnit"].get("USD", 0))
             if dimension["unit"] == _HOUR and price:
@@ -171,39 +174,39 @@ def _hourly(product: Mapping[str, Any]) -> Iterator[float]:
 Values = dict[tuple[str, str], float]
 
 
-def granted(door: Door, needs: Iterable[Need]) -> Answers[Values]:
-    """Return by region what the account has of each quota needed there, by region and the quota's code."""
-    wanted = tuple(needs)
+def granted(client: Door, needs: Iterable[Need]) -> Answers[Values]:
+    """Return by region the account's value of each quota needed there, by region and quota code."""
+    all_needs = tuple(needs)
 
     def ask(region: str) -> Values:
-        return dict(_of_region(door, region, [need for need in wanted if need.region == region]))
+        return dict(_of_region(client, region, [need for need in all_needs if need.region == region]))
 
-    return ask_regions((need.region for need in wanted), ask)
+    return ask_regions((need.region for need in all_needs), ask)
 
 
-def _of_region(door: Door, region: str, needs: list[Need]) -> Iterator[tuple[tuple[str, str], float]]:
+def _of_region(client: Door, region: str, needs: list[Need]) -> Iterator[tuple[tuple[str, str], float]]:
     for service in dict.fromkeys(need.quota.service for need in needs):
         codes = {need.quota.code for need in needs if need.quota.service == service}
-        listed = {code: value for code, value in _listed(door, region, service) if code in codes}
+        listed = {code: value for code, value in _list_quotas(client, region, service) if code in codes}
         yield from (((region, code), value) for code, value in listed.items())
         for code in sorted(codes - listed.keys()):
-            if (value := _default(door, region, service, code)) is not None:
+            if (value := _default_quota(client, region, service, code)) is not None:
                 yield (region, code), value
 
 
-def _listed(door: Door, region: str, service: str) -> Iterator[tuple[str, float]]:
+def _list_quotas(client: Door, region: str, service: str) -> Iterator[tuple[str, float]]:
     try:
-        for page in door.pages("service-quotas", region, "list_service_quotas", ServiceCode=service):
+        for page in client.pages("service-quotas", region, "list_service_quotas", ServiceCode=service):
             yield from ((quota["QuotaCode"], quota["Value"]) for quota in page["Quotas"] if "Value" in quota)
     except NotThere:
         return
 
 
-def _default(door: Door, region: str, service: str, code: str) -> float | None:
-    """Return AWS's own value: it holds where the account was never granted another, and is not listed then."""
-    asked = {"ServiceCode": service, "QuotaCode": code}
+def _default_quota(client: Door, region: str, service: str, code: str) -> float | None:
+    """Return AWS's default, which applies to a quota that is not listed for the account."""
+    query = {"ServiceCode": service, "QuotaCode": code}
     try:
-        reply = door.call("service-quotas", region, "get_aws_default_service_quota", **asked)
+        reply = client.call("service-quotas", region, "get_aws_default_service_quota", **query)
     except NotThere:
         return None
     value: float | None = reply["Quota"].get("Value")

@@ -1,4 +1,4 @@
-"""The machines that the fleet's Auto Scaling groups hold now, asked of AWS region by region."""
+"""The current machines of the fleet's Auto Scaling groups, and the DNS names that machines have claimed."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,12 +12,12 @@ from bedplate.nodes.host_keys import fingerprint_of_sshfp
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import PoolPlan
 
-_Values = Mapping[str, tuple[str, ...]]
+_Records = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A name, without the domain, and the `instance` that took it; `fingerprints` are those of its host keys."""
+    """A name, without the domain, and the `instance` that claimed it, with the fingerprints of its host keys."""
 
     name: str
     instance: str
@@ -25,60 +25,61 @@ class Claim:
     fingerprints: tuple[str, ...] = ()
 
 
-def claims(door: Door, plan: FleetPlan) -> tuple[Claim, ...]:
-    """Return every name that a machine has taken; raises as the door does."""
-    return tuple(claim for zone in _zones(door, plan) for claim in _of_zone(door, plan, zone))
+def claims(client: Door, plan: FleetPlan) -> tuple[Claim, ...]:
+    """Return every name that a machine has claimed in the fleet's private zone; raises like `Door.call`."""
+    return tuple(claim for zone in _zones(client, plan) for claim in _of_zone(client, plan, zone))
 
 
-def claim_of(told: Iterable[Claim], name: str) -> Claim:
-    """Return who has a name, and has told a host key. Raises PartError where nobody has, or more than one."""
-    found = [claim for claim in told if claim.name == name]
-    if not found:
-        raise PartError(f"no machine has the name {name} now", fix="`bedplate node list --live` shows those that run")
-    if len(found) > 1:
-        owners = ", ".join(claim.instance for claim in found)
-        fix = "one zone alone is the fleet's: delete the other, or its records of that name"
-        raise PartError(f"two private zones tell of {name}: {owners}", fix=fix)
-    if not found[0].fingerprints:
-        fix = f"let its group replace it, or read it in a session, then `bedplate node trust {name} SHA256:...`"
-        raise PartError(f"{name} ({found[0].instance}) has told AWS no host key", fix=fix)
-    return found[0]
+def claim_of(claims: Iterable[Claim], name: str) -> Claim:
+    """Return the claim of a name, with fingerprints. Raises PartError for none, or more than one."""
+    matches = [claim for claim in claims if claim.name == name]
+    if not matches:
+        raise PartError(f"no running machine is named {name}", fix="`bedplate node list --live` shows running machines")
+    if len(matches) > 1:
+        owners = ", ".join(claim.instance for claim in matches)
+        fix = f"delete the zone that is not the fleet's, or its records of {name}"
+        raise PartError(f"two private zones have records of {name}: {owners}", fix=fix)
+    if not matches[0].fingerprints:
+        fix = f"terminate it so its group replaces it, or run `bedplate node trust {name} SHA256:...`"
+        raise PartError(f"{name} ({matches[0].instance}) has published no host key", fix=fix)
+    return matches[0]
 
 
-def _of_zone(door: Door, plan: FleetPlan, zone: str) -> Iterator[Claim]:
-    told: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
-    for page in door.pages("route53", plan.home.name, "list_resource_record_sets", HostedZoneId=zone):
-        for one in page["ResourceRecordSets"]:
-            told[one["Name"]][one["Type"]] = tuple(each["Value"] for each in one.get("ResourceRecords", ()))
-    for name, values in told.items():
-        if values.get("TXT"):
-            yield _claim(name.rstrip(".").removesuffix(f".{plan.domain}"), values)
+def _of_zone(client: Door, plan: FleetPlan, zone: str) -> Iterator[Claim]:
+    by_name: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
+    for page in client.pages("route53", plan.home.name, "list_resource_record_sets", HostedZoneId=zone):
+        for record_set in page["ResourceRecordSets"]:
+            values = tuple(record["Value"] for record in record_set.get("ResourceRecords", ()))
+            by_name[record_set["Name"]][record_set["Type"]] = values
+    for name, records in by_name.items():
+        if records.get("TXT"):
+            yield _claim(name.rstrip(".").removesuffix(f".{plan.domain}"), records)
 
 
-def _claim(name: str, values: _Values) -> Claim:
-    address = next((IPv4Address(each) for each in values.get("A", ())), None)
-    fingerprints = tuple(found for each in values.get("SSHFP", ()) if (found := fingerprint_of_sshfp(each)))
-    return Claim(name, values["TXT"][0].strip('"'), address, fingerprints)
+def _claim(name: str, records: _Records) -> Claim:
+    address = next((IPv4Address(value) for value in records.get("A", ())), None)
+    fingerprints = filter(None, map(fingerprint_of_sshfp, records.get("SSHFP", ())))
+    return Claim(name, records["TXT"][0].strip('"'), address, tuple(fingerprints))
 
 
-def _zones(door: Door, plan: FleetPlan) -> Iterator[str]:
-    listed = door.call("route53", plan.home.name, "list_hosted_zones_by_name", DNSName=plan.domain)["HostedZones"]
-    for zone in listed:
+def _zones(client: Door, plan: FleetPlan) -> Iterator[str]:
+    zones = client.call("route53", plan.home.name, "list_hosted_zones_by_name", DNSName=plan.domain)["HostedZones"]
+    for zone in zones:
         if zone["Name"] == f"{plan.domain}." and zone["Config"]["PrivateZone"]:
             yield zone["Id"].rpartition("/")[2]
 
 
-# Groups that one call of DescribeAutoScalingGroups may name, instances of DescribeInstances. Source: their API pages.
+# The most names in one call of DescribeAutoScalingGroups and of DescribeInstances. Source: their API pages.
 _GROUPS, _INSTANCES = 50, 100
-# States of an instance that has not terminated. Source: the API page of InstanceState.
+# The states of an instance that has not terminated. Source: the API page of InstanceState.
 _EXISTING = ("pending", "running", "shutting-down", "stopping", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine of a pool: `name` is the one that it has claimed in the fleet's zone, where it has one.
+    """A machine of a pool; `name` is the name that it has claimed in the fleet's zone, if any.
 
-    `fingerprints` are those of its host keys, as it has told them there.
+    `fingerprints` are those of its host keys, as it has published them there.
     """
 
     instance: str
@@ -93,63 +94,67 @@ class Machine:
     fingerprints: tuple[str, ...] = ()
 
 
-def machines(door: Door, plan: FleetPlan) -> Answers[tuple[Machine, ...]]:
-    """Return by region the machines that its groups hold, whatever state they are in."""
-    return machines_of(door, plan, plan.pools, claims(door, plan))
+def machines(client: Door, plan: FleetPlan) -> Answers[tuple[Machine, ...]]:
+    """Return the machines of all pools by region, in any state."""
+    return machines_of(client, plan, plan.pools, claims(client, plan))
 
 
 def machines_of(
-    door: Door, plan: FleetPlan, pools: Iterable[PoolPlan], told: Iterable[Claim]
+    client: Door, plan: FleetPlan, pools: Iterable[PoolPlan], claims: Iterable[Claim]
 ) -> Answers[tuple[Machine, ...]]:
-    """Return by region the machines that the groups of pools hold, whatever state they are in."""
-    asked, taken = tuple(pools), {claim.instance: claim for claim in told}
+    """Return the machines of some pools by region, in any state."""
+    all_pools, by_instance = tuple(pools), {claim.instance: claim for claim in claims}
 
     def ask(region: str) -> tuple[Machine, ...]:
-        groups = {f"{plan.name}-{pool.name}": pool for pool in asked if pool.region == region}
-        return tuple(_of_region(door, region, groups, taken))
+        groups = {f"{plan.name}-{pool.name}": pool for pool in all_pools if pool.region == region}
+        return tuple(_of_region(client, region, groups, by_instance))
 
-    return ask_regions((pool.region for pool in asked), ask)
-
-
-def has_terminated(door: Door, region: str, instance: str) -> bool:
-    """Return whether an instance has terminated; EC2 forgets it within the hour."""
-    ids, states = [instance], list(_EXISTING)
-    wanted = [{"Name": "instance-id", "Values": ids}, {"Name": "instance-state-name", "Values": states}]
-    return not any(page["Reservations"] for page in door.pages("ec2", region, "describe_instances", Filters=wanted))
+    return ask_regions((pool.region for pool in all_pools), ask)
 
 
-def _of_region(door: Door, region: str, pools: Mapping[str, PoolPlan], taken: Mapping[str, Claim]) -> Iterator[Machine]:
-    members = {one["InstanceId"]: (pools[group], one) for group, one in _members(door, region, list(pools))}
-    addresses = dict(_addresses(door, region, list(members)))
-    for ident, (pool, told) in members.items():
-        claim = taken.get(ident)
+def has_terminated(client: Door, region: str, instance: str) -> bool:
+    """Return whether an instance has terminated; EC2 lists it for up to an hour longer."""
+    filters = [
+        {"Name": "instance-id", "Values": [instance]},
+        {"Name": "instance-state-name", "Values": list(_EXISTING)},
+    ]
+    return not any(page["Reservations"] for page in client.pages("ec2", region, "describe_instances", Filters=filters))
+
+
+def _of_region(
+    client: Door, region: str, pools: Mapping[str, PoolPlan], claims: Mapping[str, Claim]
+) -> Iterator[Machine]:
+    members = {member["InstanceId"]: (pools[group], member) for group, member in _members(client, region, list(pools))}
+    addresses = dict(_addresses(client, region, list(members)))
+    for instance, (pool, member) in members.items():
+        claim = claims.get(instance)
         yield Machine(
-            instance=ident,
+            instance=instance,
             group=pool.group,
             pool=pool.name,
             region=region,
-            zone=told["AvailabilityZone"],
-            type=told.get("InstanceType", ""),
-            state=told["LifecycleState"],
-            address=addresses.get(ident),
+            zone=member["AvailabilityZone"],
+            type=member.get("InstanceType", ""),
+            state=member["LifecycleState"],
+            address=addresses.get(instance),
             name=claim.name if claim else None,
             fingerprints=claim.fingerprints if claim else (),
         )
 
 
-def _members(door: Door, region: str, groups: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _members(client: Door, region: str, groups: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     for start in range(0, len(groups), _GROUPS):
-        asked = {"AutoScalingGroupNames": groups[start : start + _GROUPS]}
-        for page in door.pages("autoscaling", region, "describe_auto_scaling_groups", **asked):
+        query = {"AutoScalingGroupNames": groups[start : start + _GROUPS]}
+        for page in client.pages("autoscaling", region, "describe_auto_scaling_groups", **query):
             for group in page["AutoScalingGroups"]:
-                yield from ((group["AutoScalingGroupName"], one) for one in group["Instances"])
+                yield from ((group["AutoScalingGroupName"], member) for member in group["Instances"])
 
 
-def _addresses(door: Door, region: str, instances: list[str]) -> Iterator[tuple[str, IPv4Address]]:
+def _addresses(client: Door, region: str, instances: list[str]) -> Iterator[tuple[str, IPv4Address]]:
     for start in range(0, len(instances), _INSTANCES):
-        # A filter bears what EC2 has forgotten by now; a list of ids would be refused whole.
-        wanted = [{"Name": "instance-id", "Values": instances[start : start + _INSTANCES]}]
-        for page in door.pages("ec2", region, "describe_instances", Filters=wanted):
-            for one in (each for booking in page["Reservations"] for each in booking["Instances"]):
-                if "PrivateIpAddress" in one:
-                    yield one["InstanceId"], IPv4Address(one["PrivateIpAddress"])
+        # A filter ignores unknown ids; a list of ids with an unknown one is rejected.
+        filters = [{"Name": "instance-id", "Values": instances[start : start + _INSTANCES]}]
+        for page in client.pages("ec2", region, "describe_instances", Filters=filters):
+            for instance in (entry for reservation in page["Reservations"] for entry in reservation["Instances"]):
+                if "PrivateIpAddress" in instance:
+                    yield instance["InstanceId"], IPv4Address(instance["PrivateIpAddress"])

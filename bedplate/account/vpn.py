@@ -1,6 +1,7 @@
-"""Private keys of the VPN as encrypted SSM parameters.
+"""Secrets and addresses of the VPN: private keys in SSM, laptop gateways and resolvers, AWS's tunnel keys.
 
-The only data in the account that is written outside Pulumi: no state file, log or plan may hold a private key.
+The private keys are the only data in the account that is not written by Pulumi: no state file, log or plan may contain
+one.
 """
 
 import json
@@ -14,30 +15,30 @@ from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import tunnel_secret
 from bedplate.tunnel_key import SHORTEST_KEY
 
-# Not a valid fleet name: `/<fleet>/*`, which nodes may read, never covers a key.
+# Not a valid fleet name: nodes may read `/<fleet>/*`, which never matches a key.
 _PREFIX = "vpn_keys"
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterKeys:
-    """SSM parameters `/vpn_keys/<fleet>/<name>` in the home region, under the fleet's own key."""
+    """The SSM parameters `/vpn_keys/<fleet>/<name>` in the home region, encrypted with the fleet's KMS key."""
 
-    door: Door
+    client: Door
     region: str
     fleet: str
 
     def read(self, name: str) -> str | None:
-        """Return a text, or None where there is none; raises BedplateError as the door does."""
+        """Return a text, or None if there is none; raises like `Door.call`."""
         try:
-            reply = self.door.call("ssm", self.region, "get_parameter", Name=self._path(name), WithDecryption=True)
+            reply = self.client.call("ssm", self.region, "get_parameter", Name=self._path(name), WithDecryption=True)
         except NotThere:
             return None
         return str(reply["Parameter"]["Value"])
 
     def write(self, texts: Mapping[str, str]) -> None:
-        """Keep texts, each in place of what had its name."""
+        """Write texts by name, replacing existing ones."""
         for name, text in texts.items():
-            self.door.call(
+            self.client.call(
                 "ssm",
                 self.region,
                 "put_parameter",
@@ -53,7 +54,7 @@ class ParameterKeys:
 
 
 def key_alias(fleet: str) -> str:
-    """Return the alias of the key that the stack `shared` makes for parameters."""
+    """Return the alias of the KMS key for parameters, which the stack `shared` creates."""
     return f"alias/{fleet}-parameters"
 
 
@@ -68,47 +69,48 @@ class Doors:
     resolvers: Resolvers
 
 
-def laptop_doors(door: Door, fleet: str, gateways: Iterable[str], resolvers: Iterable[str]) -> Doors:
-    """Return the addresses in those regions; raises the first failure's error, InputError where one stands nowhere."""
-    public = ask_regions(gateways, lambda region: _gateway(door, fleet, region))
-    inside = ask_regions(resolvers, lambda region: _resolver(door, fleet, region))
+def laptop_doors(client: Door, fleet: str, gateways: Iterable[str], resolvers: Iterable[str]) -> Doors:
+    """Return the addresses in these regions; raises the first error, InputError for a missing gateway or resolver."""
+    public = ask_regions(gateways, lambda region: _gateway(client, fleet, region))
+    private = ask_regions(resolvers, lambda region: _resolver(client, fleet, region))
     undone = "nothing was recorded"
-    return Doors(every_answer(public, undone), every_answer(inside, undone))
+    return Doors(every_answer(public, undone), every_answer(private, undone))
 
 
-def _gateway(door: Door, fleet: str, region: str) -> IPv4Address:
-    wanted = [{"Name": "tag:Name", "Values": [f"{fleet}-laptops"]}]
-    found = door.call("ec2", region, "describe_addresses", Filters=wanted)["Addresses"]
-    if len(found) != 1:
-        raise _missing(f"{region} has {len(found)} addresses that are called {fleet}-laptops", fleet, region)
-    return IPv4Address(found[0]["PublicIp"])
+def _gateway(client: Door, fleet: str, region: str) -> IPv4Address:
+    filters = [{"Name": "tag:Name", "Values": [f"{fleet}-laptops"]}]
+    addresses = client.call("ec2", region, "describe_addresses", Filters=filters)["Addresses"]
+    if len(addresses) != 1:
+        raise _not_unique(f"{region}: {len(addresses)} elastic addresses named {fleet}-laptops", fleet, region)
+    return IPv4Address(addresses[0]["PublicIp"])
 
 
-def _resolver(door: Door, fleet: str, region: str) -> tuple[IPv4Address, ...]:
-    wanted = [{"Name": "Name", "Values": [f"{fleet}-names"]}, {"Name": "Direction", "Values": ["INBOUND"]}]
-    found = door.call("route53resolver", region, "list_resolver_endpoints", Filters=wanted)["ResolverEndpoints"]
-    if len(found) != 1:
-        raise _missing(f"{region} has {len(found)} resolvers that are called {fleet}-names", fleet, region)
-    asked = {"ResolverEndpointId": found[0]["Id"]}
-    told = door.call("route53resolver", region, "list_resolver_endpoint_ip_addresses", **asked)["IpAddresses"]
-    return tuple(sorted(IPv4Address(each["Ip"]) for each in told))
+def _resolver(client: Door, fleet: str, region: str) -> tuple[IPv4Address, ...]:
+    filters = [{"Name": "Name", "Values": [f"{fleet}-names"]}, {"Name": "Direction", "Values": ["INBOUND"]}]
+    endpoints = client.call("route53resolver", region, "list_resolver_endpoints", Filters=filters)["ResolverEndpoints"]
+    if len(endpoints) != 1:
+        raise _not_unique(f"{region}: {len(endpoints)} resolver endpoints named {fleet}-names", fleet, region)
+    query = {"ResolverEndpointId": endpoints[0]["Id"]}
+    addresses = client.call("route53resolver", region, "list_resolver_endpoint_ip_addresses", **query)["IpAddresses"]
+    return tuple(sorted(IPv4Address(entry["Ip"]) for entry in addresses))
 
 
-def _missing(what: str, fleet: str, region: str) -> InputError:
-    return InputError(what, fix=f"`pulumi up -s {fleet}.{region}` first; or name them: --address, --resolver")
+def _not_unique(what: str, fleet: str, region: str) -> InputError:
+    fix = f"run `pulumi up -s {fleet}.{region}` first, or use --address and --resolver"
+    return InputError(f"{what}, expected 1", fix=fix)
 
 
 _TUNNELS = 2
-_ANOTHER = "give the tunnel a key of its own (`aws ec2 modify-vpn-tunnel-options`), then `pulumi up --refresh` of links"
+_NEW_KEY = "set a new key (`aws ec2 modify-vpn-tunnel-options`), then `pulumi up --refresh` of links"
 
 
 class NotMade(PartError):
-    """`links` has not made a site's connection to a region."""
+    """The stack `links` has not created a site's connection to a region."""
 
 
 @dataclass(frozen=True, slots=True)
 class TunnelKey:
-    """AWS's end of one tunnel: where it is dialled, and the key, which is not shown."""
+    """AWS's end of one tunnel: its public address, and the pre-shared key, hidden in `repr`."""
 
     address: IPv4Address
     key: str = field(repr=False)
@@ -116,81 +118,79 @@ class TunnelKey:
 
 @dataclass(frozen=True, slots=True)
 class TunnelKeys:
-    """Both tunnels of a site's connections, first and second, by region; `missing` are those not made yet."""
+    """Both tunnels of a site's connections by region; `missing` are connections that do not exist yet."""
 
     ends: Mapping[str, tuple[TunnelKey, TunnelKey]]
     missing: Mapping[str, NotMade]
 
 
-def keys_of_sites(door: Door, plan: FleetPlan) -> Mapping[str, TunnelKeys | BedplateError]:
-    """Return AWS's ends of each site's connections, or why they are not to be used.
+def keys_of_sites(client: Door, plan: FleetPlan) -> Mapping[str, TunnelKeys | BedplateError]:
+    """Return AWS's ends of each site's connections, or an error for a site whose keys must not be used.
 
-    No two tunnels may have one key: whoever read it at one gateway could stand for the other.
+    Two tunnels must not share a key: with the key of one gateway, an attacker could impersonate the other.
     """
-    asked = {site.name: _asked(door, plan, site.name) for site in plan.sites}
-    return {**asked, **_alike({site: told for site, told in asked.items() if isinstance(told, TunnelKeys)})}
+    results = {site.name: _keys_or_error(client, plan, site.name) for site in plan.sites}
+    return {**results, **_shared_keys({site: keys for site, keys in results.items() if isinstance(keys, TunnelKeys)})}
 
 
-def _asked(door: Door, plan: FleetPlan, site: str) -> TunnelKeys | BedplateError:
+def _keys_or_error(client: Door, plan: FleetPlan, site: str) -> TunnelKeys | BedplateError:
     try:
-        return tunnel_keys(door, plan, site)
+        return read_tunnel_keys(client, plan, site)
     except BedplateError as error:
         return error
 
 
-def _alike(told: Mapping[str, TunnelKeys]) -> Mapping[str, BedplateError]:
-    """Return, by site, which tunnels have one key."""
-    holders: dict[str, list[tuple[str, str]]] = {}
-    for site, keys in told.items():
+def _shared_keys(keys_by_site: Mapping[str, TunnelKeys]) -> Mapping[str, BedplateError]:
+    """Return an error for each site with a tunnel whose key another tunnel uses."""
+    tunnels_by_key: dict[str, list[tuple[str, str]]] = {}
+    for site, keys in keys_by_site.items():
         for region, end in ((region, end) for region, both in keys.ends.items() for end in both):
-            holders.setdefault(end.key, []).append((site, f"{site} to {end.address} in {region}"))
-    shared = [each for each in holders.values() if len(each) > 1]
+            tunnels_by_key.setdefault(end.key, []).append((site, f"{site} to {end.address} in {region}"))
+    shared = [tunnels for tunnels in tunnels_by_key.values() if len(tunnels) > 1]
     return {
-        site: PartError(f"tunnels have one key: {' and '.join(name for _, name in each)}", fix=_ANOTHER)
-        for each in shared
-        for site, _ in each
+        site: PartError(f"tunnels share a key: {' and '.join(name for _, name in tunnels)}", fix=_NEW_KEY)
+        for tunnels in shared
+        for site, _ in tunnels
     }
 
 
-def tunnel_keys(door: Door, plan: FleetPlan, site: str) -> TunnelKeys:
-    """Return AWS's ends of a site's connection to each region, as far as they are made.
+def read_tunnel_keys(client: Door, plan: FleetPlan, site: str) -> TunnelKeys:
+    """Return AWS's ends of a site's connections to regions, and the connections that do not exist yet.
 
-    Raises PartError where a secret is not what `links` writes; what it holds is told to nobody.
+    Raises PartError for a malformed secret; the message never contains its text.
     """
     ends: dict[str, tuple[TunnelKey, TunnelKey]] = {}
     missing: dict[str, NotMade] = {}
     for region in dict.fromkeys(tunnel.region for tunnel in plan.tunnels if tunnel.site == site):
         try:
-            ends[region] = _keys(door, plan, site, region)
+            ends[region] = _read_secret(client, plan, site, region)
         except NotMade as error:
             missing[region] = error
     return TunnelKeys(ends, missing)
 
 
-def _keys(door: Door, plan: FleetPlan, site: str, region: str) -> tuple[TunnelKey, TunnelKey]:
+def _read_secret(client: Door, plan: FleetPlan, site: str, region: str) -> tuple[TunnelKey, TunnelKey]:
     name = tunnel_secret(plan.name, site, region)
     try:
-        text = door.call("secretsmanager", plan.home.name, "get_secret_value", SecretId=name)["SecretString"]
+        text = client.call("secretsmanager", plan.home.name, "get_secret_value", SecretId=name)["SecretString"]
     except NotThere:
-        fix = f"make the connection first: `pulumi up -s {plan.name}.links`"
-        raise NotMade(f"there is no secret {name} in {plan.home.name}", fix=fix) from None
-    return _told(name, text)
+        fix = f"create the connection first: `pulumi up -s {plan.name}.links`"
+        raise NotMade(f"no secret {name} in {plan.home.name}", fix=fix) from None
+    return _parse_secret(name, text)
 
 
-def _told(name: str, text: str) -> tuple[TunnelKey, TunnelKey]:
-    """Return the ends of a secret, which is a mapping of addresses to keys in the order of the tunnels."""
+def _parse_secret(name: str, text: str) -> tuple[TunnelKey, TunnelKey]:
+    """Return the tunnel ends in a secret: JSON that maps addresses to keys, in the order of the tunnels."""
     try:
         ends = [TunnelKey(IPv4Address(address), _key(key)) for address, key in json.loads(text).items()]
     except (ValueError, AttributeError):
         ends = []
     if len(ends) != _TUNNELS:
-        fix = "`pulumi up --refresh` of links writes it anew"
-        raise PartError(f"the secret {name} holds no two tunnels", fix=fix)
+        raise PartError(f"the secret {name} does not contain two tunnels", fix="run `pulumi up --refresh` of links")
     for end in ends:
         if len(end.key) < SHORTEST_KEY:
-            raise PartError(
-                f"the key to {end.address} in {name} has fewer than {SHORTEST_KEY} characters", fix=_ANOTHER
-            )
+            message = f"the key for {end.address} in {name} is shorter than {SHORTEST_KEY} characters"
+            raise PartError(message, fix=_NEW_KEY)
     return ends[0], ends[1]
 
 

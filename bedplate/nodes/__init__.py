@@ -1,4 +1,4 @@
-"""The fleet's machines as SSH reaches them: who they are, how their keys are known, and what is run on them.
+"""The fleet's machines over SSH: selection, host keys, ssh configuration, applies and compliance checks.
 
-Nothing here knows what a role does, or asks AWS.
+Independent of what roles do; makes no AWS call.
 """

@@ -1,4 +1,7 @@
-"""What the process that works is ordered to do: handed over on its input, so that no list of processes shows it."""
+"""An apply in a subprocess: its request on stdin, its events as JSON lines on stdout, and the result of each node.
+
+The request is sent on stdin so that process lists do not show it.
+"""
 
 import copyreg
 import json
@@ -22,7 +25,7 @@ _SIZE = struct.Struct(">Q")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A node to work on: its plan, and the command that runs a program on it, as `ssh -F FILE NAME`."""
+    """A node of an apply: its plan, and the command prefix that runs a program on it, such as `ssh -F FILE NAME`."""
 
     node: NodePlan
     argv: tuple[str, ...]
@@ -30,7 +33,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An apply, or with `check` a look at what one would change; `only` names the roles that are wanted, None all."""
+    """An apply, or with `check` a dry run; `only` limits it to these roles."""
 
     targets: tuple[Target, ...]
     who: str
@@ -40,36 +43,36 @@ class Order:
     memory: str = "/var/lib/bedplate"
 
 
-def write_order(stream: BinaryIO, order: Order) -> None:
-    """Hand an order over."""
-    text = pickle.dumps(order)
-    stream.write(_SIZE.pack(len(text)) + text)
+def write_order(stream: BinaryIO, request: Order) -> None:
+    """Write a request to a stream."""
+    data = pickle.dumps(request)
+    stream.write(_SIZE.pack(len(data)) + data)
     stream.flush()
 
 
 def read_order(stream: BinaryIO) -> Order:
-    """Take an order; it comes from the process that started this one, and from nobody else."""
+    """Read a request; only the parent process may write it, because it is a pickle."""
     (size,) = _SIZE.unpack(stream.read(_SIZE.size))
-    order = pickle.loads(stream.read(size))  # noqa: S301  our own parent's pipe
-    if not isinstance(order, Order):
-        raise TypeError(type(order))
-    return order
+    request = pickle.loads(stream.read(size))  # noqa: S301  the pipe of the parent process
+    if not isinstance(request, Order):
+        raise TypeError(type(request))
+    return request
 
 
-def _thaw(content: dict[object, object]) -> Mapping[object, object]:
+def _restore_view(content: dict[object, object]) -> Mapping[object, object]:
     return MappingProxyType(content)
 
 
-def _freeze(view: Mapping[object, object]) -> tuple[object, tuple[dict[object, object]]]:
-    return _thaw, (dict(view),)
+def _reduce_view(view: Mapping[object, object]) -> tuple[object, tuple[dict[object, object]]]:
+    return _restore_view, (dict(view),)
 
 
-# Plans hold views that cannot be written to; pickle knows none.
-copyreg.pickle(MappingProxyType, _freeze)  # type: ignore[arg-type]
+# Plans contain read-only views, which pickle does not support.
+copyreg.pickle(MappingProxyType, _reduce_view)  # type: ignore[arg-type]
 
 
 class Step(StrEnum):
-    """What has just happened on a node."""
+    """The type of an event on a node."""
 
     OPENED = "opened"
     NOTE = "note"
@@ -80,7 +83,7 @@ class Step(StrEnum):
 
 
 class Kind(StrEnum):
-    """How the work on a node came to an early end."""
+    """The reason why an apply on a node ended early."""
 
     UNREACHED = "not reached"
     REFUSED = "refused"
@@ -92,7 +95,7 @@ class Kind(StrEnum):
 
 
 class Trouble(Exception):
-    """Why the work on a node ended early: `what` happened, and the `fix`."""
+    """The error that ended an apply on a node early, and its `fix`."""
 
     def __init__(self, kind: Kind, what: str, fix: str = "") -> None:
         super().__init__(what)
@@ -103,7 +106,7 @@ class Trouble(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened on a node; what a step has no use for is left empty."""
+    """One event on a node; fields that do not apply to the step are empty."""
 
     node: str
     step: Step
@@ -113,12 +116,12 @@ class Event:
     fix: str = ""
     kind: Kind | None = None
     changed: int = 0
-    """Operations that changed something, or rules that are violated."""
+    """The number of operations with a change, or of violated rules."""
     unchanged: int = 0
-    """All others that are done."""
+    """The number of other completed operations or rules."""
     seconds: float = 0.0
     ahead: int = 0
-    """Rules that are still to be judged."""
+    """The number of rules that are still to be checked."""
 
     def line(self) -> str:
         """Return the event as a line of JSON."""
@@ -126,15 +129,15 @@ class Event:
 
 
 def event_of(line: str) -> Event:
-    """Return the event of a line; raises ValueError for any other."""
-    told = json.loads(line)
-    kind = Kind(told["kind"]) if told["kind"] else None
-    return Event(**{**told, "step": Step(told["step"]), "kind": kind})
+    """Return the event in a line of JSON; ValueError for a malformed line."""
+    fields = json.loads(line)
+    kind = Kind(fields["kind"]) if fields["kind"] else None
+    return Event(**{**fields, "step": Step(fields["step"]), "kind": kind})
 
 
-def trouble_of(node: str, trouble: Trouble) -> Event:
-    """Return how a node's early end is told."""
-    return Event(node, Step.TROUBLE, words=trouble.what, fix=trouble.fix, kind=trouble.kind)
+def trouble_of(node: str, error: Trouble) -> Event:
+    """Return the event of an error on a node."""
+    return Event(node, Step.TROUBLE, words=error.what, fix=error.fix, kind=error.kind)
 
 
 _PROGRAM = "roles.run"
@@ -143,51 +146,52 @@ _PROGRAM = "roles.run"
 class Engine:
     """A running apply."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", said: IO[bytes]) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", stderr: IO[bytes]) -> None:
         self._process = process
-        self._said = said
+        self._stderr = stderr
 
     def events(self) -> Iterator[Event]:
-        """Yield what happens until nothing more does; BedplateError where the process itself came to grief."""
+        """Yield the events until the process ends; BedplateError if it fails."""
         for line in cast("BinaryIO", self._process.stdout):
             yield event_of(line.decode())
         if self._process.wait() != 0:
-            raise BedplateError(f"the process that applies ended with status {self._process.returncode}: {self._end()}")
+            message = f"the apply process failed with exit status {self._process.returncode}: {self._last_error()}"
+            raise BedplateError(message)
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The id of the process."""
         return self._process.pid
 
     def stop(self) -> None:
-        """Let each node finish the operation that it is at, and begin no other."""
-        # Its input ends also when this process is killed, so that it never works on unseen.
+        """Stop the apply after the current operation of each node."""
+        # Closing stdin is the signal: it also closes when this process is killed, so no apply continues unobserved.
         with suppress(OSError):
             cast("BinaryIO", self._process.stdin).close()
 
-    def _end(self) -> str:
-        self._said.seek(0)
-        lines = self._said.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "without a word"
+    def _last_error(self) -> str:
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "no error output"
 
 
 @contextmanager
-def working(order: Order) -> Iterator[Engine]:
-    """Start the work on an order; whoever leaves early ends it."""
+def working(request: Order) -> Iterator[Engine]:
+    """Start an apply; leaving the context early stops it."""
     with (
-        tempfile.TemporaryFile() as said,
-        subprocess.Popen(  # noqa: S603  our own interpreter and our own module
+        tempfile.TemporaryFile() as stderr,
+        subprocess.Popen(  # noqa: S603  this interpreter and a module of this repository
             [sys.executable, "-m", _PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=said,
-            # A terminal's Ctrl-C is for us alone: it would cut every connection.
+            stderr=stderr,
+            # Ctrl-C in the terminal must reach only this process: it would break every connection.
             start_new_session=True,
         ) as process,
     ):
-        engine = Engine(process, said)
+        engine = Engine(process, stderr)
         try:
-            write_order(cast("BinaryIO", process.stdin), order)
+            write_order(cast("BinaryIO", process.stdin), request)
             yield engine
         finally:
             engine.stop()
@@ -197,7 +201,7 @@ def working(order: Order) -> Iterator[Engine]:
 
 @dataclass
 class Outcome:
-    """One node: the names of what changed or would, how much did not, and why it ended early, where it did."""
+    """The result of one node: the changed operations by name, the number of others, and the error that ended it."""
 
     node: str
     changed: list[str] = field(default_factory=list)
@@ -207,7 +211,7 @@ class Outcome:
     is_done: bool = False
 
     def take(self, event: Event) -> None:
-        """Enter what has happened."""
+        """Add an event to the result."""
         match event.step:
             case Step.OPERATION:
                 self.changed.append(event.name)
@@ -220,16 +224,16 @@ class Outcome:
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody else works on it."""
+        """Whether another apply has locked the node."""
         return self.trouble is not None and self.trouble.kind is Kind.HELD
 
 
 def exit_status(outcomes: Iterable[Outcome], *, check: bool) -> int:
-    """Return 0 where all is well; 1 for a defect, 3 for drift that was found, 5 where others hold all, 6 in part."""
-    every = tuple(outcomes)
-    early = [each for each in every if not each.is_done]
-    if any(each.trouble and each.trouble.kind is Kind.DEFECT for each in early):
+    """Return the exit code: 0 for success, 1 for a bug, 3 for drift, 5 if all nodes are locked, 6 if incomplete."""
+    results = tuple(outcomes)
+    incomplete = [result for result in results if not result.is_done]
+    if any(result.trouble and result.trouble.kind is Kind.DEFECT for result in incomplete):
         return BedplateError.exit_code
-    if early:
-        return HeldError.exit_code if all(each.is_held for each in every) else PartError.exit_code
-    return ViolationError.exit_code if check and any(each.changed for each in every) else 0
+    if incomplete:
+        return HeldError.exit_code if all(result.is_held for result in results) else PartError.exit_code
+    return ViolationError.exit_code if check and any(result.changed for result in results) else 0

@@ -1,6 +1,6 @@
-"""The compliance checks run on machines: one process of pytest each, several at a time.
+"""Runs of the compliance checks: one pytest process for each machine, several in parallel, and their findings.
 
-The checks lie in tests/compliance, and can be run without us; here is only how they are started and what they found.
+The checks are in `bedplate/compliance`; pytest can also run them directly.
 """
 
 import json
@@ -22,7 +22,7 @@ from bedplate.nodes.ssh import Login
 
 
 class Outcome(StrEnum):
-    """What became of a rule on a node."""
+    """The result of a rule on a node."""
 
     KEPT = "kept"
     VIOLATED = "violated"
@@ -32,7 +32,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One rule on one node: `promise` is its sentence, `words` say what is otherwise, or why nobody could tell."""
+    """The result of one rule on one node; `promise` is the rule, `words` the difference found, or why it is unknown."""
 
     role: str
     rule: str
@@ -44,7 +44,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """A node's verdicts; `apart` counts the rules that do not concern it, `unreached` says why there may be none."""
+    """A node's verdicts; `apart` counts rules that do not apply to it, `unreached` is the error of a failed run."""
 
     node: str
     verdicts: tuple[Verdict, ...] = ()
@@ -53,7 +53,7 @@ class Findings:
     seconds: float = 0.0
 
     def of(self, outcome: Outcome) -> tuple[Verdict, ...]:
-        """Return the verdicts of an outcome."""
+        """Return the verdicts with an outcome."""
         return tuple(verdict for verdict in self.verdicts if verdict.outcome is outcome)
 
     def text(self) -> str:
@@ -62,27 +62,27 @@ class Findings:
 
 
 def findings_of(text: str) -> tuple[Findings, ...]:
-    """Return the findings of a list of such documents."""
-    return tuple(_findings(told) for told in json.loads(text))
+    """Return the findings in a JSON list."""
+    return tuple(_parse_findings(document) for document in json.loads(text))
 
 
-def _findings(told: dict[str, Any]) -> Findings:
-    verdicts = (Verdict(**{**each, "outcome": Outcome(each["outcome"])}) for each in told["verdicts"])
-    return Findings(**{**told, "verdicts": tuple(verdicts)})
+def _parse_findings(document: dict[str, Any]) -> Findings:
+    verdicts = (Verdict(**{**fields, "outcome": Outcome(fields["outcome"])}) for fields in document["verdicts"])
+    return Findings(**{**document, "verdicts": tuple(verdicts)})
 
 
 CHECKS = Path(bedplate.__file__).parent / "compliance"
 # Each is a process of 90 MB that mostly waits for its machine.
-_AT_A_TIME = 8
+_PARALLEL = 8
 
 Tell = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What is to be looked at: machines of a fleet file, by an OpenSSH configuration; None asks this machine itself.
+    """The request for an audit: the fleet file, and an OpenSSH configuration; without one, this machine is checked.
 
-    `only` limits the rules to those of these roles; `pools` says in which pool a machine serves whose name is EC2's.
+    `only` limits the rules to these roles. `pools` are the pools of machines with an EC2 name.
     """
 
     fleet: Path
@@ -98,78 +98,78 @@ def roles_checked() -> tuple[str, ...]:
 
 
 def role_of(stem: str) -> str:
-    """Return the role that a file of checks is about: `test_hardened_ssh` is a part of `hardened`."""
+    """Return the role of a file of checks: `test_hardened_ssh` belongs to `hardened`."""
     return stem.removeprefix("test_").partition("_")[0]
 
 
 def audited(audit: Audit, nodes: Sequence[str], tell: Tell) -> Iterator[Findings]:
-    """Yield what is found on each machine, in their order; one whose checks did not end counts as not seen.
+    """Run the checks on each machine and yield the findings in order; a failed run has `unreached` set.
 
-    `tell` is given what happens meanwhile, by several threads.
+    `tell` receives the events, from several threads.
     """
-    with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        yield from pool.map(lambda node: _audited(audit, node, tell), nodes)
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        yield from pool.map(lambda node: _audit_node(audit, node, tell), nodes)
 
 
-def _audited(audit: Audit, node: str, tell: Tell) -> Findings:
+def _audit_node(audit: Audit, node: str, tell: Tell) -> Findings:
     start = monotonic()
-    tell(Event(node, Step.NOTE, words="logging in" if audit.config else "looking"))
-    found = replace(_found(audit, node, tell), seconds=round(monotonic() - start, 1))
-    tell(_end(found))
-    return found
+    tell(Event(node, Step.NOTE, words="logging in" if audit.config else "checking"))
+    findings = replace(_run_checks(audit, node, tell), seconds=round(monotonic() - start, 1))
+    tell(_final_event(findings))
+    return findings
 
 
-def _end(found: Findings) -> Event:
-    if found.unreached:
-        return Event(found.node, Step.TROUBLE, kind=Kind.UNREACHED, words=found.unreached)
-    violated = len(found.of(Outcome.VIOLATED))
-    others = len(found.verdicts) - violated
-    return Event(found.node, Step.DONE, changed=violated, unchanged=others, seconds=found.seconds)
+def _final_event(findings: Findings) -> Event:
+    if findings.unreached:
+        return Event(findings.node, Step.TROUBLE, kind=Kind.UNREACHED, words=findings.unreached)
+    violated = len(findings.of(Outcome.VIOLATED))
+    others = len(findings.verdicts) - violated
+    return Event(findings.node, Step.DONE, changed=violated, unchanged=others, seconds=findings.seconds)
 
 
-def _way(audit: Audit, node: str) -> tuple[str, ...]:
-    """Return testinfra's options: one shell of root's over SSH, or this machine itself."""
+def _connection_options(audit: Audit, node: str) -> tuple[str, ...]:
+    """Return testinfra's options: a root shell over SSH, or on this machine."""
     if audit.config is None:
         return (f"--hosts=here://{node}", *(() if os.geteuid() == 0 else ("--sudo",)))
-    at = f"{audit.login.user}@{node}" if audit.login.user else node
+    target = f"{audit.login.user}@{node}" if audit.login.user else node
     key = (f"--ssh-identity-file={audit.login.identity.absolute()}",) if audit.login.identity else ()
-    return (f"--hosts=shell://{at}", f"--ssh-config={audit.config.absolute()}", *key, "--sudo")
+    return (f"--hosts=shell://{target}", f"--ssh-config={audit.config.absolute()}", *key, "--sudo")
 
 
-def _found(audit: Audit, node: str, tell: Tell) -> Findings:
-    """Run the checks of a machine and read what they wrote."""
+def _run_checks(audit: Audit, node: str, tell: Tell) -> Findings:
+    """Run the checks on a machine and read their findings."""
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
         file = Path(folder) / "findings"
-        said = _ran((*_command(audit, node), f"--findings={file}"), tell)
+        output = _run((*_command(audit, node), f"--findings={file}"), tell)
         if not file.exists():
-            return Findings(node, unreached=f"its checks ended without a finding: {_last(said)}")
+            return Findings(node, unreached=f"the checks failed: {_last_line(output)}")
         (findings,) = findings_of(file.read_text())
     return findings
 
 
 def _command(audit: Audit, node: str) -> tuple[str, ...]:
     pytest = (sys.executable, "-m", "pytest", "-p", "testinfra.plugin", "--quiet", "--tb=line")
-    setting = ("-c", str(CHECKS / "pytest.ini"), "--rootdir", str(CHECKS))
-    about = (f"--fleet={audit.fleet.absolute()}", f"--node={node}")
+    config = ("-c", str(CHECKS / "pytest.ini"), "--rootdir", str(CHECKS))
+    subject = (f"--fleet={audit.fleet.absolute()}", f"--node={node}")
     pool = (f"--pool={audit.pools[node]}",) if node in audit.pools else ()
-    return (*pytest, *setting, *about, *pool, *_way(audit, node), *_files(audit.only))
+    return (*pytest, *config, *subject, *pool, *_connection_options(audit, node), *_files(audit.only))
 
 
-def _ran(command: Sequence[str], tell: Tell) -> str:
-    """Run checks to their end, and hand on what they tell on a pipe of their own; return all else that they said."""
+def _run(command: Sequence[str], tell: Tell) -> str:
+    """Run a command, pass its events from a dedicated pipe to `tell`, and return its output."""
     reading, writing = os.pipe()
-    with os.fdopen(reading) as events, tempfile.TemporaryFile() as said:
+    with os.fdopen(reading) as events, tempfile.TemporaryFile() as output:
         try:
-            process = subprocess.Popen(  # noqa: S603  our own interpreter
-                (*command, f"--events={writing}"), stdout=said, stderr=said, env=_environment(), pass_fds=(writing,)
+            process = subprocess.Popen(  # noqa: S603  this interpreter
+                (*command, f"--events={writing}"), stdout=output, stderr=output, env=_environment(), pass_fds=(writing,)
             )
         finally:
             os.close(writing)
         with process:
             for line in events:
                 tell(event_of(line))
-        said.seek(0)
-        return said.read().decode(errors="replace")
+        output.seek(0)
+        return output.read().decode(errors="replace")
 
 
 def _files(only: frozenset[str] | None) -> tuple[str, ...]:
@@ -179,12 +179,12 @@ def _files(only: frozenset[str] | None) -> tuple[str, ...]:
 
 
 def _environment() -> dict[str, str]:
-    """Return this process's environment without what would change how pytest runs, or what an assertion does."""
-    left_out = ("PYTEST_", "PYTHONOPTIMIZE")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+    """Return the environment without variables that change how pytest runs or that disable assertions."""
+    excluded = ("PYTEST_", "PYTHONOPTIMIZE")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(excluded)}
     return {**kept, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
-def _last(said: str) -> str:
-    lines = said.strip().splitlines()
-    return lines[-1] if lines else "they said nothing"
+def _last_line(output: str) -> str:
+    lines = output.strip().splitlines()
+    return lines[-1] if lines else "no output"

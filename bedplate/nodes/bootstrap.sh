@@ -1,12 +1,12 @@
-# Makes a fresh Debian or Ubuntu machine one that `bedplate node apply` configures: its name, the account that logs in
-# first, sudo without a password for it, sshd. To be run as root, at the machine's console; it may be run again.
+# Prepares a new Debian or Ubuntu machine for `bedplate node apply`: host name, first account, passwordless sudo, sshd.
+# Run it as root at the machine's console. It can be run again.
 # shellcheck shell=sh
 set -eu
 
 say() { printf 'bedplate: %s\n' "$*" >&2; }
 
 [ "$(id -u)" = 0 ] || {
-  say "this has to be run as root"
+  say "this script must run as root"
   exit 1
 }
 
@@ -15,7 +15,7 @@ for program in sshd:openssh-server sudo:sudo python3:python3; do
   PATH=$PATH:/usr/sbin command -v "${program%%:*}" >/dev/null || missing="$missing ${program##*:}"
 done
 if [ -n "$missing" ]; then
-  say "installs$missing"
+  say "installing$missing"
   # shellcheck disable=SC2086  # several words are several packages
   DEBIAN_FRONTEND=noninteractive sh -c 'apt-get -qq update && apt-get -qq -y install --no-install-recommends "$@"' sh $missing >/dev/null
 fi
@@ -24,12 +24,12 @@ printf '%s\n' "${FULL_NAME%%.*}" >/etc/hostname
 hostname "${FULL_NAME%%.*}"
 grep -qF "$FULL_NAME" /etc/hosts || printf '127.0.1.1 %s %s\n' "$FULL_NAME" "${FULL_NAME%%.*}" >>/etc/hosts
 
-# Its home lies outside of /home, where a file server's folder may come to be.
+# The home directory is outside /home, which may later be mounted from a file server.
 getent passwd "$ACCOUNT" >/dev/null || useradd --create-home --home-dir "/var/lib/$ACCOUNT" --shell /bin/bash "$ACCOUNT"
 home=$(getent passwd "$ACCOUNT" | cut -d: -f6)
 install -d -m 700 -o "$ACCOUNT" "$home/.ssh"
 umask 077
-# Each apply writes it anew, with the keys of that day's administrators.
+# Each apply rewrites this file with the keys of the current administrators.
 printf '%s\n' "$MARK" "$KEYS" >"$home/.ssh/authorized_keys"
 chown "$ACCOUNT" "$home/.ssh/authorized_keys"
 
@@ -40,7 +40,7 @@ mv /etc/sudoers.d/90-bedplate-first.new /etc/sudoers.d/90-bedplate-first
 
 ssh-keygen -A >/dev/null
 systemctl enable --quiet --now ssh.service
-say "$FULL_NAME lets $ACCOUNT in. Write this down, and give it to whoever configures the machine:"
+say "$FULL_NAME accepts SSH logins of $ACCOUNT. Run these commands on the deployment machine:"
 echo "bedplate node trust $NAME $(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub | cut -d' ' -f2)"
-# It knows nobody else before the first apply, and administrators by their own names after it.
+# The first apply creates the administrators' accounts; until then only this account exists.
 echo "bedplate node apply $NAME --user $ACCOUNT"

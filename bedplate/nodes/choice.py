@@ -1,4 +1,4 @@
-"""Which machines an operator means, by their names, their site, or all that always stand."""
+"""Selection of machines by name, site or group, and the bootstrap script of a site's machine."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,22 +13,21 @@ from bedplate.plan.nodes import MARK, Ground, NodePlan, admin_keys, node_of, sta
 
 
 def named(plan: FleetPlan, names: Iterable[str], catalog: Catalog) -> Iterator[NodePlan]:
-    """Yield the machines of these names; InputError, with the nearest, for a name that the fleet does not have."""
+    """Yield the machines of these names; InputError, with the nearest name, for an unknown one."""
     for name in names:
-        yield node_of(plan, _whole(plan, name), catalog)
+        yield node_of(plan, _with_place(plan, name), catalog)
 
 
 def of_sites(plan: FleetPlan, sites: Sequence[str]) -> Iterator[NodePlan]:
-    """Yield the machines of these sites; InputError for a site that the fleet does not have."""
-    known = [site.name for site in plan.sites]
+    """Yield the machines of these sites; InputError for an unknown site."""
     for name in sites:
-        if name not in known:
-            raise InputError(f"the fleet {plan.name} has no site {name}", fix=_one_of(name, known))
+        if name not in plan.sites_by_name:
+            raise InputError(f"the fleet {plan.name} has no site {name}", fix=_one_of(name, [*plan.sites_by_name]))
     yield from (node for node in standing_nodes(plan) if node.place in sites)
 
 
 def check_groups(plan: FleetPlan, groups: Iterable[str]) -> None:
-    """Raise InputError for a group that the fleet does not have."""
+    """Raise InputError for an unknown group."""
     known = list(dict.fromkeys(pool.group for pool in plan.pools))
     for name in groups:
         if name not in known:
@@ -36,35 +35,40 @@ def check_groups(plan: FleetPlan, groups: Iterable[str]) -> None:
 
 
 def once(nodes: Iterable[NodePlan]) -> tuple[NodePlan, ...]:
-    """Return each machine once, in the order in which it came first."""
+    """Return the machines without duplicates, in order."""
     return tuple({node.name: node for node in nodes}.values())
 
 
-def _whole(plan: FleetPlan, name: str) -> str:
-    """Return the name with its place, where the host name alone can mean one machine only."""
+def _with_place(plan: FleetPlan, name: str) -> str:
+    """Return the name with its place, if only one permanent machine has that host name."""
     if "." in name:
         return name
-    found = [node.name for node in standing_nodes(plan) if node.host == name]
-    return found[0] if len(found) == 1 else name
+    matches = [node.name for node in standing_nodes(plan) if node.host == name]
+    return matches[0] if len(matches) == 1 else name
 
 
 def _one_of(name: str, known: Sequence[str]) -> str:
     near = nearest(name, known)
-    return f"write {near}" if near else f"one of {', '.join(known)}" if known else "it has none"
+    return f"write {near}" if near else f"one of {', '.join(known)}" if known else "the fleet has none"
 
 
 _SCRIPT = Path(__file__).with_name("bootstrap.sh")
 
 
 def bootstrap(node: NodePlan) -> str:
-    """Return the script of a machine. Raises InputError for one of the cloud, or where nobody could log in."""
+    """Return the bootstrap script of a site's machine; InputError for an EC2 instance, or without an administrator."""
     if node.ground is Ground.CLOUD:
-        raise InputError(
-            f"{node.name} is a machine of the cloud", fix="its group starts it, and its first boot names it"
-        )
+        fix = "an EC2 instance needs no script: Auto Scaling starts it, and cloud-init configures it"
+        raise InputError(f"{node.name} is an EC2 instance", fix=fix)
     keys = admin_keys(node.accounts)
     if not keys:
-        raise InputError("the fleet file has no administrator", fix="give somebody under `people` `admin: true`")
-    words = {"NAME": node.name, "FULL_NAME": node.full_name, "ACCOUNT": FIRST, "MARK": MARK, "KEYS": "\n".join(keys)}
-    head = (f"{name}={quote(value)}" for name, value in words.items())
-    return "\n".join(("#!/bin/sh", *head, _SCRIPT.read_text(encoding="utf-8")))
+        raise InputError("no administrator in the fleet file", fix="set `admin: true` for one of `people`")
+    variables = {
+        "NAME": node.name,
+        "FULL_NAME": node.full_name,
+        "ACCOUNT": FIRST,
+        "MARK": MARK,
+        "KEYS": "\n".join(keys),
+    }
+    assignments = (f"{name}={quote(value)}" for name, value in variables.items())
+    return "\n".join(("#!/bin/sh", *assignments, _SCRIPT.read_text(encoding="utf-8")))

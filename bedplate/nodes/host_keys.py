@@ -1,6 +1,6 @@
-"""Host keys by which machines are known: lines of a public key, their fingerprints, and the file that ssh reads.
+"""SSH host keys: fingerprints, scans, verification, and the known_hosts file.
 
-Only what the lock holds is ever trusted.
+Only keys in the lock are trusted.
 """
 
 import base64
@@ -19,30 +19,30 @@ FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}", re.ASCII)
 
 def fingerprint(key: str) -> str:
     """Return the fingerprint of a public key, `SHA256:...`, as ssh-keygen prints it."""
-    return _written(hashlib.sha256(base64.b64decode(key.split()[1])).digest())
+    return _format(hashlib.sha256(base64.b64decode(key.split()[1])).digest())
 
 
 def fingerprint_of_sshfp(text: str) -> str | None:
-    """Return the fingerprint that an SSHFP record holds; None for any but an Ed25519 key's (4) by SHA-256 (2).
+    """Return the fingerprint of an SSHFP record; None unless it is of an Ed25519 key (4) by SHA-256 (2).
 
-    Source: RFC 4255, RFC 6594, RFC 7479. SHA-1 proves nothing any more, and machines write no other key.
+    Source: RFC 4255, RFC 6594, RFC 7479. SHA-1 is not secure, and machines publish no other key type.
     """
-    found = _SSHFP.fullmatch(text)
-    return _written(bytes.fromhex(found[1])) if found else None
+    match = _SSHFP.fullmatch(text)
+    return _format(bytes.fromhex(match[1])) if match else None
 
 
 def fingerprint_of(text: str) -> str:
-    """Return what an operator has read from a console, with or without its prefix; InputError for anything else."""
-    whole = text if text.startswith("SHA256:") else f"SHA256:{text}"
-    whole = whole.rstrip("=")
-    if not FINGERPRINT.fullmatch(whole):
-        fix = "read it at the machine's console: `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`"
-        raise InputError(f"{text} is no fingerprint of a host key", fix=fix)
-    return whole
+    """Return an operator's fingerprint, with the prefix `SHA256:` added if missing; InputError if malformed."""
+    prefixed = text if text.startswith("SHA256:") else f"SHA256:{text}"
+    prefixed = prefixed.rstrip("=")
+    if not FINGERPRINT.fullmatch(prefixed):
+        fix = "run `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` at the machine's console"
+        raise InputError(f"{text} is not a SHA256 fingerprint of a host key", fix=fix)
+    return prefixed
 
 
 def keys_of_scan(text: str) -> Iterator[str]:
-    """Yield each key that ssh-keyscan printed, without the name before it."""
+    """Yield each key in the output of ssh-keyscan, without the host name."""
     for line in text.splitlines():
         words = line.split()
         if len(words) == 3 and not line.startswith("#") and _is_key(words[2]):  # noqa: PLR2004  host, kind, key
@@ -50,14 +50,14 @@ def keys_of_scan(text: str) -> Iterator[str]:
 
 
 def known_hosts(nodes: Iterable[NodePlan], keys: Mapping[str, tuple[str, ...]]) -> str:
-    """Return the text of a known_hosts file: each machine that is known, under its full name and its fixed address.
+    """Return a known_hosts file of the machines with recorded keys, under full name and fixed address.
 
-    ssh looks for the name (HostKeyAlias); paramiko, which plain pyinfra uses, knows no alias.
+    ssh looks up the name (HostKeyAlias); paramiko, which pyinfra uses by default, looks up the address.
     """
     return "".join(f"{_names(node)} {key}\n" for node in nodes for key in keys.get(node.name, ()))
 
 
-def _written(digest: bytes) -> str:
+def _format(digest: bytes) -> str:
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
@@ -76,41 +76,43 @@ _SECONDS = 10
 
 
 def offered_keys(address: str) -> tuple[str, ...]:
-    """Return the Ed25519 keys that whoever answers at an address offers. Raises PartError where nobody does.
+    """Return the Ed25519 keys that the SSH server at an address offers; PartError without an answer.
 
-    The role `hardened` never touches that key; it offers no ECDSA key, and makes a short RSA key anew.
+    Only this key type is stable: the role `hardened` removes ECDSA keys and replaces short RSA keys.
     """
     command = ("ssh-keyscan", "-T", str(_SECONDS), "-t", "ed25519", address)
     try:
-        done = subprocess.run(command, errors="replace", capture_output=True, check=False, timeout=6 * _SECONDS)  # noqa: S603
+        result = subprocess.run(command, errors="replace", capture_output=True, check=False, timeout=6 * _SECONDS)  # noqa: S603
     except FileNotFoundError:
-        raise MachineError("there is no ssh-keyscan here", fix="install OpenSSH's client") from None
+        raise MachineError("ssh-keyscan not found", fix="install the OpenSSH client") from None
     except subprocess.TimeoutExpired:
-        raise PartError(f"{address} does not answer to its end", fix="is the VPN open?") from None
-    keys = tuple(keys_of_scan(done.stdout))
+        raise PartError(f"{address}: ssh-keyscan timed out", fix="check the VPN connection") from None
+    keys = tuple(keys_of_scan(result.stdout))
     if not keys:
-        raise PartError(f"{address} offers no Ed25519 host key", fix="is it on, is sshd running, and is the VPN open?")
+        fix = "check that the machine is up, that sshd runs, and the VPN connection"
+        raise PartError(f"{address} offers no Ed25519 host key", fix=fix)
     return keys
 
 
 def vouched(name: str, offered: Iterable[str], wanted: Collection[str], fix: str) -> str:
-    """Return the key of those that a machine offers whose fingerprint is wanted. Raises ViolationError for none."""
+    """Return the offered key with an expected fingerprint; ViolationError if there is none."""
     keys = {fingerprint(key): key for key in offered}
-    for each in wanted:
-        if each in keys:
-            return keys[each]
-    raise ViolationError(f"{name} does not offer the key {', '.join(wanted)}, but {', '.join(keys)}", fix=fix)
+    for expected in wanted:
+        if expected in keys:
+            return keys[expected]
+    message = f"{name} offers the host key {', '.join(keys)}, expected {', '.join(wanted)}"
+    raise ViolationError(message, fix=fix)
 
 
 def tells_its_key(node: NodePlan) -> bool:
-    """Tell whether a machine writes its host key into the fleet's zone when it first starts."""
+    """Return whether a machine publishes its host key in the fleet's DNS zone at first boot."""
     return node.ground is Ground.CLOUD and Duty.WORKBENCH in node.duties
 
 
 def introduction(node: NodePlan) -> str:
-    """Return what to do so that the lock knows a machine's host key."""
+    """Return how to record a machine's host key in the lock."""
     if tells_its_key(node):
-        return f"`bedplate node trust {node.name}` asks AWS for it, and the machine"
+        return f"run `bedplate node trust {node.name}`: it compares the key in DNS with the machine's"
     if Duty.WORKER in node.duties and node.ground is Ground.CLOUD:
-        return "it has no name that could be recorded: name its key in a configuration of your own, --ssh-config"
-    return f"read the fingerprint at its console, then `bedplate node trust {node.name} SHA256:...`"
+        return "the lock records no keys of workers: use an ssh configuration with its key, --ssh-config"
+    return f"read the fingerprint at its console, then run `bedplate node trust {node.name} SHA256:...`"

@@ -1,7 +1,7 @@
-"""A fragment of OpenSSH's configuration by which a fleet's machines are reached under the names of its plan.
+"""OpenSSH configuration for the fleet's machines, under the names of the plan, and the ssh commands of an apply.
 
-Nothing is trusted but the keys of the known_hosts file that is written with it, and no machine is a hop to another:
-whoever may log in comes from the VPN, a site or a node.
+Only the keys of the known_hosts file written with it are trusted. There are no jump hosts: connections come from the
+VPN, a site or a node.
 """
 
 import re
@@ -18,19 +18,19 @@ from bedplate.plan.fleet import Accounts
 from bedplate.plan.nodes import NodePlan
 
 MARK = "# Written by `bedplate node ssh-config`: a change by hand is lost when it is written anew."
-"""Begins every fragment: what begins otherwise is somebody's own."""
+"""The first line of every generated file; a file with another first line is never overwritten."""
 
-# What would end a name in a line of a configuration, or begin another line.
+# Characters that would end a name in a line of the configuration, or start a new line.
 _NO_USER = re.compile(r"""[\s"'#]|[^\x20-\x7e]|^-|^$""")
-# Ends a quoted path, and what ssh would put the environment's in place of; the latter it lets nobody escape.
+# Characters that end a quoted path, and the start of a variable expansion, which cannot be escaped.
 _NO_PATH = re.compile(r"""["\x00-\x1f\x7f]|\$\{""")
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who logs in, with which key where not with any that ssh has; `connect_timeout` in seconds.
+    """The user and the key of a login; without them, ssh's defaults. `connect_timeout` is in seconds.
 
-    InputError for a user whom no line of a configuration can name.
+    InputError for a user name that the configuration cannot express.
     """
 
     user: str | None = None
@@ -38,19 +38,14 @@ class Login:
     connect_timeout: int = 10
 
     def __post_init__(self) -> None:
-        """Refuse what ssh would take for something else than a name."""
+        """Refuse a user name that ssh would parse differently."""
         if self.user is not None and _NO_USER.search(self.user):
-            raise InputError(
-                f"{self.user!r} is no name of a user", fix="write the account's name as it is on the machine"
-            )
+            raise InputError(f"{self.user!r} is not a valid user name", fix="use the account name on the machine")
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A machine, and the address at which it is; None where its name is to be resolved.
-
-    `pool` is the one that it serves in, for a machine that the fleet has no name of its own for.
-    """
+    """A machine and its address; None resolves its name by DNS. `pool` is the pool of a machine with an EC2 name."""
 
     node: NodePlan
     address: IPv4Address | None = None
@@ -58,13 +53,13 @@ class Reached:
 
 
 def ssh_config(machines: Iterable[Reached], known_hosts: Path, login: Login) -> str:
-    """Return the fragment; a machine goes by its host name alone where no other has the same."""
-    known = tuple(machines)
-    count = Counter(each.node.host for each in known)
-    stanzas = (_stanza(_names(each.node, count), _of_one(each)) for each in known)
-    every = " ".join(name for each in known for name in _names(each.node, count))
-    last = (_stanza(every.split(), _of_all(known_hosts, login)),) if known else ()
-    return "\n".join((MARK, *stanzas, *last))
+    """Return the configuration; a host name that is unique also works without its place."""
+    locations = tuple(machines)
+    count = Counter(location.node.host for location in locations)
+    stanzas = (_stanza(_names(location.node, count), _machine_settings(location)) for location in locations)
+    names = [name for location in locations for name in _names(location.node, count)]
+    common = (_stanza(names, _common_settings(known_hosts, login)),) if locations else ()
+    return "\n".join((MARK, *stanzas, *common))
 
 
 def _names(node: NodePlan, count: Counter[str]) -> list[str]:
@@ -72,13 +67,13 @@ def _names(node: NodePlan, count: Counter[str]) -> list[str]:
     return [*short, node.name, node.full_name]
 
 
-def _of_one(each: Reached) -> Iterator[tuple[str, str]]:
-    address = each.address or each.node.address
-    yield "HostName", str(address or each.node.full_name)
-    yield "HostKeyAlias", each.node.full_name
+def _machine_settings(location: Reached) -> Iterator[tuple[str, str]]:
+    address = location.address or location.node.address
+    yield "HostName", str(address or location.node.full_name)
+    yield "HostKeyAlias", location.node.full_name
 
 
-def _of_all(known_hosts: Path, login: Login) -> Iterator[tuple[str, str]]:
+def _common_settings(known_hosts: Path, login: Login) -> Iterator[tuple[str, str]]:
     if login.user:
         yield "User", login.user
     if login.identity:
@@ -87,9 +82,9 @@ def _of_all(known_hosts: Path, login: Login) -> Iterator[tuple[str, str]]:
     yield "UserKnownHostsFile", _quoted(known_hosts)
     yield "GlobalKnownHostsFile", "none"
     yield "StrictHostKeyChecking", "yes"
-    # Whoever is on the way may answer for the DNS; what it tells counts when AWS itself has said so (ADR 8).
+    # DNS answers can be forged on the network; only `node trust` reads the records, through the AWS API (ADR 8).
     yield "VerifyHostKeyDNS", "no"
-    # A key that a server offers beside its own is not one that somebody has compared.
+    # Additional keys that a server offers have not been verified.
     yield "UpdateHostKeys", "no"
     yield "ConnectTimeout", str(login.connect_timeout)
     yield "ServerAliveInterval", "5"
@@ -97,11 +92,10 @@ def _of_all(known_hosts: Path, login: Login) -> Iterator[tuple[str, str]]:
 
 
 def _quoted(path: Path) -> str:
-    """Return a path as one word that ssh expands nothing in; InputError where there is none."""
+    """Return a quoted path without expansion by ssh; InputError if it cannot be quoted."""
     if _NO_PATH.search(str(path)):
-        raise InputError(
-            "ssh's configuration cannot name this path", where=str(path), fix='use a path without " and ${'
-        )
+        fix = 'use a path without ", ${ and control characters'
+        raise InputError("ssh's configuration cannot express this path", where=str(path), fix=fix)
     return '"{}"'.format(str(path).replace("%", "%%"))
 
 
@@ -110,61 +104,61 @@ def _stanza(names: Iterable[str], settings: Iterable[tuple[str, str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-# No terminal, no agent and no display go along: a machine has no need of them. Each connection is one of its own, for
-# one that is to show that somebody can still log in must not ride on another.
+# No terminal, agent or X11 forwarding. Connections are not shared: the test that login still works needs a new one.
 _OPTIONS = (
     *("-T", "-a", "-x", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR"),
     *("-o", "ControlMaster=no", "-o", "ControlPath=none"),
-    # A machine that dies in the middle is told within half a minute, whatever the operator's configuration says.
+    # A dead machine is detected within 30 s, regardless of the operator's configuration.
     *("-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=5"),
 )
-_USERS = "\nMatch all\n  Include ~/.ssh/config\n  Include /etc/ssh/ssh_config\n"
+_USER_CONFIG = "\nMatch all\n  Include ~/.ssh/config\n  Include /etc/ssh/ssh_config\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """Where there is a way, and how it is told of each machine to which there is none."""
+    """The ssh targets, and an event for each machine without a recorded host key."""
 
     targets: tuple[Target, ...]
     missing: tuple[Event, ...] = ()
 
 
 def ways(folder: Path, machines: Iterable[Reached], keys: Mapping[str, tuple[str, ...]], login: Login) -> Ways:
-    """Write what ssh is to read into a folder; a machine whose key is not recorded is left out."""
-    every = tuple(machines)
-    known = tuple(each for each in every if keys.get(each.node.name))
-    believed, config = folder / "known_hosts", folder / "ssh_config"
-    believed.write_text(known_hosts((each.node for each in known), keys), encoding="utf-8")
-    config.write_text(ssh_config(known, believed, login) + _USERS, encoding="utf-8")
+    """Write the configuration and known_hosts into a folder; machines without a recorded key are left out."""
+    locations = tuple(machines)
+    trusted = tuple(location for location in locations if keys.get(location.node.name))
+    trusted_keys, config = folder / "known_hosts", folder / "ssh_config"
+    trusted_keys.write_text(known_hosts((location.node for location in trusted), keys), encoding="utf-8")
+    config.write_text(ssh_config(trusted, trusted_keys, login) + _USER_CONFIG, encoding="utf-8")
     return Ways(
-        tuple(_target(config, each) for each in known),
-        tuple(_untrusted(each) for each in every if each not in known),
+        tuple(_target(config, location) for location in trusted),
+        tuple(_untrusted(location) for location in locations if location not in trusted),
     )
 
 
 def own_ways(config: Path, machines: Iterable[Reached], login: Login) -> Ways:
-    """Return the ways of a configuration of the operator's own, in which each machine has the name of the plan."""
-    more = [*(("-l", login.user) if login.user else ()), *(("-i", str(login.identity)) if login.identity else ())]
-    return Ways(tuple(_target(config, each, *more) for each in machines))
+    """Return the targets with the operator's ssh configuration, which has each machine under its name in the plan."""
+    options = [*(("-l", login.user) if login.user else ()), *(("-i", str(login.identity)) if login.identity else ())]
+    return Ways(tuple(_target(config, location, *options) for location in machines))
 
 
-def _target(config: Path, each: Reached, *more: str) -> Target:
-    return Target(each.node, ("ssh", "-F", str(config), *_OPTIONS, *more, each.node.name))
+def _target(config: Path, location: Reached, *options: str) -> Target:
+    return Target(location.node, ("ssh", "-F", str(config), *_OPTIONS, *options, location.node.name))
 
 
-def _untrusted(each: Reached) -> Event:
-    return trouble_of(each.node.name, Trouble(Kind.REFUSED, "its host key is not recorded", introduction(each.node)))
+def _untrusted(location: Reached) -> Event:
+    error = Trouble(Kind.REFUSED, "its host key is not recorded", introduction(location.node))
+    return trouble_of(location.node.name, error)
 
 
 FIRST = "ubuntu"
-"""The account that Ubuntu's images begin with, and that the first-boot script makes on a site's machine."""
+"""The initial account of Ubuntu's images; the bootstrap script creates it on a site's machine."""
 
 
 def deployer(accounts: Accounts, me: str) -> str:
-    """Return the account to log in with: the operator's own where the file makes them an administrator."""
+    """Return the account for deployments: the operator's if they are an administrator in the file."""
     return me if any(person.name == me and person.admin for person in accounts.people) else FIRST
 
 
 def visitor(accounts: Accounts, me: str) -> str:
-    """Return the account to work as: the operator's own where the file has them."""
+    """Return the account for interactive logins: the operator's if it is in the file."""
     return me if any(person.name == me for person in accounts.people) else FIRST

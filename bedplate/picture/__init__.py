@@ -1,6 +1,6 @@
-"""The picture of a fleet: one self-contained SVG from the plan. Pure: no file, no clock, no font, no network.
+"""The picture of a fleet: one self-contained SVG from the plan. Pure: no file, clock, font or network access.
 
-Words are measured, never guessed: what is laid out without overlap is drawn without overlap in every common font.
+Text is measured with the widest common fonts: a layout without overlap has none in any common font.
 """
 
 from bedplate.picture.page import picture

@@ -1,4 +1,7 @@
-"""Rows of words and signs in columns: measured first, placed once the width is known."""
+"""Layout: tables, flowing cells, bars of address blocks, and cards in columns.
+
+Parts are measured first and placed once their width is known.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,23 +28,23 @@ from bedplate.picture.svg import (
 from bedplate.plan.space import Span
 
 ROW, COLUMN_GAP, TOKEN_GAP = 20.0, 10.0, 5.0
-WIDEST_WORD = 250.0  # longer ones are cut; a pointer over them tells them whole
+WIDEST_WORD = 250.0  # longer words are cut; the tooltip shows the full text
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """Words in a cell."""
+    """Text in a cell."""
 
     words: str
     face: Face = Face.BODY
 
     @property
     def width(self) -> float:
-        """The room that they take, cut where they are too long."""
+        """The width of the text, after it is cut."""
         return min(width(self.words, self.face), WIDEST_WORD)
 
     def mark(self, x: float, middle: float, anchor: Anchor = Anchor.START) -> Mark:
-        """Return the words from x on, or up to x, around a line's middle."""
+        """Return the text, starting or ending at x, vertically centred."""
         cut = fitted(self.words, self.face, WIDEST_WORD)
         title = "" if cut == self.words else self.words
         return Text(x, middle + self.face.value.size * 0.35, cut, self.face, anchor, title)
@@ -49,7 +52,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A sign in a cell."""
+    """An icon in a cell."""
 
     sign: Sign
     role: str = "sign"
@@ -57,7 +60,7 @@ class Shape:
     width: float = SIGN
 
     def mark(self, x: float, middle: float, anchor: Anchor = Anchor.START) -> Mark:
-        """Return the sign from x on, or up to x, around a line's middle."""
+        """Return the icon, starting or ending at x, vertically centred."""
         return Icon(x + SIGN * (0.5 - anchor.value), middle, self.sign, self.role, self.title)
 
 
@@ -66,12 +69,12 @@ Cell = tuple[Token, ...]
 
 
 def cell_width(cell: Cell) -> float:
-    """Return the room that a cell takes."""
+    """Return the width of a cell."""
     return sum(token.width for token in cell) + TOKEN_GAP * max(len(cell) - 1, 0)
 
 
 def cell_marks(cell: Cell, x: float, middle: float, anchor: Anchor = Anchor.START) -> tuple[Mark, ...]:
-    """Return a cell's marks from x on, or up to x: words that come out narrower still end there."""
+    """Return a cell's marks, starting or ending at x; with a narrower font, text still ends there."""
     is_ended = anchor is Anchor.END
     marks: list[Mark] = []
     for token in reversed(cell) if is_ended else cell:
@@ -82,18 +85,18 @@ def cell_marks(cell: Cell, x: float, middle: float, anchor: Anchor = Anchor.STAR
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells: the first column begins at the left, the last ends at the right."""
+    """Rows of cells; the first column is left-aligned, the last right-aligned."""
 
     rows: tuple[tuple[Cell, ...], ...]
 
     @property
     def natural(self) -> float:
-        """The least width that it needs."""
+        """The minimum width."""
         columns = self._columns()
         return sum(columns) + COLUMN_GAP * max(len(columns) - 1, 0)
 
     def placed(self, room: float) -> Part:
-        """Return its marks in that width; what is over goes between the columns."""
+        """Return the marks in that width; spare space is distributed between the columns."""
         columns = self._columns()
         marks = (mark for number, row in enumerate(self.rows) for mark in _row(row, columns, number, room))
         return Part(room, ROW * len(self.rows), tuple(marks))
@@ -118,7 +121,7 @@ BETWEEN = 18.0
 
 
 def flowing(cells: Sequence[Cell], room: float) -> Part:
-    """Return the cells in lines that are no wider than the room."""
+    """Return the cells in lines no wider than `room`."""
     marks: list[Mark] = []
     x = line = 0.0
     for cell in cells:
@@ -131,7 +134,7 @@ def flowing(cells: Sequence[Cell], room: float) -> Part:
 
 
 def in_columns(cells: Sequence[Cell], room: float, least: float = 0) -> Part:
-    """Return the cells in lines whose columns stand below one another, none narrower than `least`."""
+    """Return the cells in aligned columns, none narrower than `least`."""
     step = max((*(cell_width(cell) for cell in cells), least)) + BETWEEN
     fitting = max(1, int((room + BETWEEN) // step))
     marks: list[Mark] = []
@@ -140,12 +143,12 @@ def in_columns(cells: Sequence[Cell], room: float, least: float = 0) -> Part:
     return Part(room, ROW * ceil(len(cells) / fitting), tuple(marks))
 
 
-THINNEST, APART, ROOM = 3.0, 1.0, 8.0
+THINNEST, SEGMENT_GAP, LABEL_PADDING = 3.0, 1.0, 8.0
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One block in a bar, with what it is called."""
+    """One block in a bar, with its label lines."""
 
     span: Span
     role: str
@@ -154,8 +157,8 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """A segment and the place that it came to."""
+class PlacedSegment:
+    """A segment with its position and width."""
 
     segment: Segment
     x: float
@@ -163,40 +166,41 @@ class Drawn:
 
     @property
     def is_named(self) -> bool:
-        """Tell whether its words fit into it."""
+        """Whether the label fits."""
         widest = max((width(words, face) for words, face in self.words), default=0)
-        return widest + ROOM <= self.width
+        return widest + LABEL_PADDING <= self.width
 
     @property
     def words(self) -> tuple[tuple[str, Face], ...]:
-        """Its lines with their faces: a name, then an address."""
+        """The label lines with their faces: a name, then an address."""
         return tuple(zip(self.segment.lines, (Face.STRONG, Face.CODE), strict=False))
 
 
-def spread(segments: Iterable[Segment], whole: Span, room: float) -> tuple[Drawn, ...]:
-    """Return where the segments come to, in the order of their addresses; thin ones push what touches them."""
-    drawn: list[Drawn] = []
+def spread(segments: Iterable[Segment], whole: Span, room: float) -> tuple[PlacedSegment, ...]:
+    """Return the segments placed to scale, in order of address; one at minimum width shifts those after it."""
+    placed_segments: list[PlacedSegment] = []
     reached = 0.0
-    for segment in sorted(segments, key=lambda one: one.span.first):
+    for segment in sorted(segments, key=lambda segment: segment.span.first):
         start = max((segment.span.first - whole.first) / whole.size * room, reached)
-        end = max((segment.span.end - whole.first) / whole.size * room - APART, start + THINNEST)
-        drawn.append(Drawn(segment, start, end - start))
-        reached = end + APART
-    return tuple(drawn)
+        end = max((segment.span.end - whole.first) / whole.size * room - SEGMENT_GAP, start + THINNEST)
+        placed_segments.append(PlacedSegment(segment, start, end - start))
+        reached = end + SEGMENT_GAP
+    return tuple(placed_segments)
 
 
-def marks(drawn: Iterable[Drawn], height: float) -> Iterator[Mark]:
-    """Yield the segments, and their words where they fit."""
-    for one in drawn:
-        yield Rect(one.x, 0, one.width, height, one.segment.role, min(2.0, one.width / 2), one.segment.title)
-        if one.is_named:
-            yield from _words(one, height)
+def segment_marks(segments: Iterable[PlacedSegment], height: float) -> Iterator[Mark]:
+    """Yield the segments, with their labels where they fit."""
+    for item in segments:
+        segment, radius = item.segment, min(2.0, item.width / 2)
+        yield Rect(item.x, 0, item.width, height, segment.role, radius, segment.title)
+        if item.is_named:
+            yield from _label(item, height)
 
 
-def _words(one: Drawn, height: float) -> Iterator[Mark]:
-    top = (height - sum(face.line for _, face in one.words)) / 2
-    for words, face in one.words:
-        yield Text(one.x + one.width / 2, top + face.value.size * ASCENT, words, face, Anchor.MIDDLE)
+def _label(item: PlacedSegment, height: float) -> Iterator[Mark]:
+    top = (height - sum(face.line for _, face in item.words)) / 2
+    for words, face in item.words:
+        yield Text(item.x + item.width / 2, top + face.value.size * ASCENT, words, face, Anchor.MIDDLE)
         top += face.line
 
 
@@ -204,18 +208,18 @@ PADDING, CARD_GAP, BAR = 14.0, 10.0, 22.0
 
 
 class Piece(Protocol):
-    """What a card holds: it says how wide it must be, and is drawn once it knows how wide it may be."""
+    """A part of a card: it reports its minimum width, and is placed at a given width."""
 
     @property
     def natural(self) -> float:
-        """The least width that it needs."""
+        """The minimum width."""
 
     def placed(self, room: float) -> Part:
-        """Return it at that width."""
+        """Return the piece at that width."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Separator:
     """A thin line between pieces."""
 
     natural: float = 0.0
@@ -226,28 +230,28 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """A stretch of addresses and the blocks in it, to scale."""
+class AddressBar:
+    """A range of addresses and the blocks in it, to scale."""
 
     whole: Span
     segments: tuple[Segment, ...]
     natural: float = 0.0
 
     def placed(self, room: float) -> Part:
-        """Return the bar across the card, with what is free left empty."""
+        """Return the bar across the card; free addresses are empty."""
         frame = Rect(0, 0, room, BAR, "free", 2)
-        return Part(room, BAR, (frame, *marks(spread(self.segments, self.whole, room), BAR)))
+        return Part(room, BAR, (frame, *segment_marks(spread(self.segments, self.whole, room), BAR)))
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A place of the fleet and what stands in it."""
+    """A region or a site, with its contents."""
 
     pieces: tuple[Piece, ...]
 
     @property
     def natural(self) -> float:
-        """The least width that it needs."""
+        """The minimum width."""
         return max(piece.natural for piece in self.pieces) + 2 * PADDING
 
     def contents(self, room: float) -> Part:
@@ -255,7 +259,7 @@ class Card:
         return stacked((piece.placed(room - 2 * PADDING) for piece in self.pieces), CARD_GAP)
 
     def height(self, room: float) -> float:
-        """Return how high it is at that width."""
+        """Return the height at that width."""
         return self.contents(room).height + 2 * PADDING - CARD_GAP / 2
 
     def placed(self, room: float, height: float) -> Part:
@@ -264,25 +268,25 @@ class Card:
         return Part(room, height, (frame, *self.contents(room).at(PADDING, PADDING - CARD_GAP / 2)))
 
 
-MOST, GAP, WIDEST = 3, 16.0, 520.0
+MOST_COLUMNS, COLUMN_SPACE, WIDEST_CARD = 3, 16.0, 520.0
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """How wide cards are and how many stand side by side."""
+    """The width of cards and the number of columns."""
 
     count: int
     width: float
     left: float
 
     def x(self, number: int) -> float:
-        """Return where a column begins, counted from 0."""
-        return self.left + number * (self.width + GAP)
+        """Return the left edge of a column, counted from 0."""
+        return self.left + number * (self.width + COLUMN_SPACE)
 
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """One row of cards from `y` down to `bottom`, where the highest ends."""
+    """One row of cards from `y` down to `bottom`, the end of the highest card."""
 
     columns: Columns
     cards: tuple[Card, ...]
@@ -290,7 +294,7 @@ class Tier:
     bottom: float
 
     def marks(self) -> tuple[Mark, ...]:
-        """Return its cards, all as high as the row is."""
+        """Return the cards, all at the height of the row."""
         width, height = self.columns.width, self.bottom - self.y
         return tuple(
             mark
@@ -300,7 +304,7 @@ class Tier:
 
 
 def placed(cards: Sequence[Card], columns: Columns, top: float, apart: float) -> tuple[Tier, ...]:
-    """Return the cards in tiers of at most as many as there are columns."""
+    """Return the cards in rows of at most the number of columns."""
     tiers: list[Tier] = []
     for start in range(0, len(cards), columns.count):
         row = tuple(cards[start : start + columns.count])
@@ -311,8 +315,8 @@ def placed(cards: Sequence[Card], columns: Columns, top: float, apart: float) ->
 
 
 def columns(natural: float, count: int, left: float, room: float) -> Columns:
-    """Return the columns for that many cards, in as few rows as fit and no row much shorter than another."""
-    fitting = max(1, min(MOST, count, int((room + GAP) // (natural + GAP))))
+    """Return the columns for a number of cards: as few rows as possible, of similar length."""
+    fitting = max(1, min(MOST_COLUMNS, count, int((room + COLUMN_SPACE) // (natural + COLUMN_SPACE))))
     even = ceil(count / ceil(count / fitting))
-    width = min((room - GAP * (even - 1)) / even, max(WIDEST, natural))
+    width = min((room - COLUMN_SPACE * (even - 1)) / even, max(WIDEST_CARD, natural))
     return Columns(even, width, left)

@@ -1,4 +1,4 @@
-"""The page: what the fleet is, its addresses, its places, its ladders, and what the signs mean."""
+"""The page of the picture: header, address map, regions and sites, ladders, and legend."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,6 @@ from bedplate.picture.layout import (
     ROW,
     TOKEN_GAP,
     Cell,
-    Drawn,
     Segment,
     Shape,
     Word,
@@ -17,7 +16,7 @@ from bedplate.picture.layout import (
     cell_width,
     flowing,
     in_columns,
-    marks,
+    segment_marks,
     spread,
 )
 from bedplate.picture.places import places
@@ -27,11 +26,11 @@ from bedplate.plan.pools import PoolPlan
 from bedplate.plan.space import Span, is_nested, span_of
 from bedplate.spec.network import Egress
 
-ASIDE, LADDERS_GAP = 340.0, 14.0
+LABEL_WIDTH, LADDERS_GAP = 340.0, 14.0
 
 
 def ladders(plan: FleetPlan, room: float) -> Part:
-    """Return the groups below one another, each with its rungs; rungs of one number stand below one another."""
+    """Return the groups, one below the other, with their rungs in aligned columns."""
     groups = [tuple(pools) for _, pools in groupby(plan.pools, key=lambda pool: pool.group)]
     widest = max(cell_width(rung) for pools in groups for rung in _rungs(pools))
     return stacked((_ladder(pools, room, widest) for pools in groups), LADDERS_GAP)
@@ -39,15 +38,15 @@ def ladders(plan: FleetPlan, room: float) -> Part:
 
 def _ladder(pools: tuple[PoolPlan, ...], room: float, widest: float) -> Part:
     first = pools[0]
-    rungs = in_columns(tuple(_rungs(pools)), room - ASIDE, widest)
+    rungs = in_columns(tuple(_rungs(pools)), room - LABEL_WIDTH, widest)
     types = ", ".join(first.types)
     facts = Word(_facts(first), Face.NOTE)
-    name = fitted(first.group, Face.STRONG, ASIDE - LADDERS_GAP - TOKEN_GAP - facts.width)
+    name = fitted(first.group, Face.STRONG, LABEL_WIDTH - LADDERS_GAP - TOKEN_GAP - facts.width)
     words: tuple[Mark, ...] = (
         *cell_marks((Word(name, Face.STRONG), facts), 0, ROW / 2),
-        Text(0, ROW + 10, fitted(types, Face.NOTE, ASIDE - LADDERS_GAP), Face.NOTE, title=types),
+        Text(0, ROW + 10, fitted(types, Face.NOTE, LABEL_WIDTH - LADDERS_GAP), Face.NOTE, title=types),
     )
-    return Part(room, max(rungs.height, 2 * ROW - 4), (*words, *rungs.at(ASIDE, 0)))
+    return Part(room, max(rungs.height, 2 * ROW - 4), (*words, *rungs.at(LABEL_WIDTH, 0)))
 
 
 def _facts(pool: PoolPlan) -> str:
@@ -56,16 +55,16 @@ def _facts(pool: PoolPlan) -> str:
 
 
 def _rungs(pools: tuple[PoolPlan, ...]) -> Iterator[Cell]:
-    """Yield the rungs by their numbers; pools that differ in their zone alone are one rung."""
-    alike = groupby(pools, key=lambda pool: (pool.market, pool.region, pool.offer.reservation))
-    for number, ((market, region, _), same) in enumerate(alike, start=1):
+    """Yield the numbered rungs; pools that differ only in their zone are one rung."""
+    groups = groupby(pools, key=lambda pool: (pool.market, pool.region, pool.offer.reservation))
+    for number, ((market, region, _), same) in enumerate(groups, start=1):
         rung = tuple(same)
         sign = Shape(MARKETS[market], title=f"{market.value}: {', '.join(pool.name for pool in rung)}")
         yield (Word(str(number), Face.NOTE), sign, Word(region), Word(_zones(rung), Face.NOTE))
 
 
 def _zones(rung: tuple[PoolPlan, ...]) -> str:
-    """Return the letters of the zones of a rung whose pools keep to one each."""
+    """Return the zone letters of a rung whose pools have one zone each."""
     if any(len(pool.zones) > 1 for pool in rung):
         return ""
     return "".join(zone.removeprefix(pool.region) for pool in rung for zone in pool.zones)
@@ -87,7 +86,7 @@ MEANINGS = {
 
 
 def legend(marks: tuple[Mark, ...], room: float) -> Part:
-    """Return the meaning of each sign among the marks."""
+    """Return the meaning of each icon in the picture."""
     used = {mark.sign: mark.role for mark in marks if isinstance(mark, Icon)}
     cells = [(Shape(sign, used[sign]), Word(words, Face.NOTE)) for sign, words in MEANINGS.items() if sign in used]
     return flowing(cells, room)
@@ -100,26 +99,24 @@ ROLES = {"region": "region", "site": "site", "pods": "pods", "services": "servic
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A stretch of the supernet that is drawn in one line."""
+    """A range of the supernet that is drawn as one bar."""
 
     span: Span
     segments: tuple[Segment, ...]
 
 
 def supernet_map(plan: FleetPlan, room: float) -> Part:
-    """Return the map, and below it what the fleet has outside its supernet."""
+    """Return the map of the supernet, with the fleet's blocks outside it below."""
     whole = span_of(plan.supernet)
-    bands = _bands(whole, tuple(_segments(plan)))
-    drawn = [_band(band, room) for band in bands]
+    parts = [_band(band, room) for band in _bands(whole, tuple(_segments(plan)))]
     outside = tuple(_outside(plan))
     if outside:
-        drawn.append(_captioned("outside it", outside, room))
-    return stacked(drawn, SUPERNET_GAP)
+        parts.append(_captioned("outside it", outside, room))
+    return stacked(parts, SUPERNET_GAP)
 
 
 def _segments(plan: FleetPlan) -> Iterator[Segment]:
-    known = {**plan.record.blocks, **plan.blocks}
-    for path, block in known.items():
+    for path, block in {**plan.record.blocks, **plan.blocks}.items():
         if not is_nested(path) and block.subnet_of(plan.supernet):
             kind, _, place = path.partition("/")
             role = ROLES[kind] if path in plan.blocks else "held"
@@ -132,36 +129,37 @@ def _name(kind: str, place: str) -> str:
 
 
 def _bands(whole: Span, segments: tuple[Segment, ...]) -> Iterator[Band]:
-    """Yield the eighths of the supernet; neighbours that one block fills, or none, come as one band."""
+    """Yield the eighths of the supernet; neighbours that are free, or full of one block, are one band."""
     step = max(whole.size // BANDS, 1)
     eighths = [Span(first, first + step) for first in range(whole.first, whole.end, step)]
-    inside = [(eighth, tuple(one for one in segments if _meet(one.span, eighth))) for eighth in eighths]
-    for _, run in groupby(enumerate(inside), key=lambda item: _likeness(item[0], *item[1])):
+    inside = [(eighth, tuple(segment for segment in segments if _overlap(segment.span, eighth))) for eighth in eighths]
+    for _, run in groupby(enumerate(inside), key=lambda item: _merge_key(item[0], *item[1])):
         rows = [row for _, row in run]
         yield Band(Span(rows[0][0].first, rows[-1][0].end), rows[0][1])
 
 
-def _meet(one: Span, other: Span) -> bool:
-    return one.first < other.end and other.first < one.end
+def _overlap(span: Span, other: Span) -> bool:
+    return span.first < other.end and other.first < span.end
 
 
-def _likeness(number: int, eighth: Span, held: tuple[Segment, ...]) -> object:
-    """Return what neighbouring eighths share when they may be drawn as one."""
-    if not held:
+def _merge_key(number: int, eighth: Span, segments: tuple[Segment, ...]) -> object:
+    """Return a key that neighbouring eighths share if they are drawn as one band."""
+    if not segments:
         return "free"
-    is_whole = held[0].span.first <= eighth.first and eighth.end <= held[0].span.end
-    return held[0].span if is_whole else number
+    block = segments[0].span
+    is_full = block.first <= eighth.first and eighth.end <= block.end
+    return block if is_full else number
 
 
 def _band(band: Band, room: float) -> Part:
     inner = room - GUTTER
     height = HIGH if band.segments else LOW
-    drawn = spread(band.segments, band.span, inner)
+    placed = spread(band.segments, band.span, inner)
     frame = Rect(0, 0, inner, height, "free", 2)
     first = Text(0, height / 2 + 4, str(IPv4Address(band.span.first)), Face.FAINT)
-    body = Part(inner, height, (frame, *marks(drawn, height), *_free(band, inner)))
+    body = Part(inner, height, (frame, *segment_marks(placed, height), *_free(band, inner)))
     row = Part(room, height, (first, *body.at(GUTTER, 0)))
-    captions = in_columns([_caption(one) for one in drawn if not one.is_named], inner)
+    captions = in_columns([_caption(item.segment) for item in placed if not item.is_named], inner)
     below = Part(room, captions.height, captions.at(GUTTER, 0))
     return stacked((row, below), 2) if captions.marks else row
 
@@ -173,9 +171,9 @@ def _free(band: Band, inner: float) -> Iterable[Mark]:
     return (Text(inner / 2, LOW / 2 + 4, words, Face.LABEL, Anchor.MIDDLE),)
 
 
-def _caption(one: Drawn) -> Cell:
-    name, block = one.segment.lines
-    return (Shape(Sign.SWATCH, one.segment.role), Word(name), Word(block, Face.CODE))
+def _caption(segment: Segment) -> Cell:
+    name, block = segment.lines
+    return (Shape(Sign.SWATCH, segment.role), Word(name), Word(block, Face.CODE))
 
 
 def _captioned(words: str, cells: Sequence[Cell], room: float) -> Part:
@@ -187,15 +185,14 @@ def _outside(plan: FleetPlan) -> Iterator[Cell]:
     for site in plan.sites:
         if not site.lan.subnet_of(plan.supernet):
             yield (Shape(Sign.SWATCH, "site"), Word(site.name), Word(str(site.lan), Face.CODE))
-    insides = [*(each.inside for each in plan.tunnels), *(each.inside for each in plan.directs)]
+    insides = [*(tunnel.inside for tunnel in plan.tunnels), *(direct.inside for direct in plan.directs)]
     if insides:
         yield (Shape(Sign.TUNNELS, "door"), Word(f"insides of {len(insides)} tunnels"), _range(insides))
 
 
-def _range(blocks: Iterable[IPv4Network]) -> Word:
-    """Return the addresses from the first to the last of some blocks."""
-    known = sorted(blocks)
-    first, last = known[0].network_address, known[-1].broadcast_address
+def _range(blocks: Sequence[IPv4Network]) -> Word:
+    """Return the first and the last address of some blocks."""
+    first, last = min(blocks).network_address, max(blocks).broadcast_address
     return Word(f"{first} to {last}", Face.CODE)
 
 
@@ -210,7 +207,7 @@ LADDERS = "where machines come from"
 
 
 def picture(plan: FleetPlan) -> str:
-    """Return the fleet as SVG text; the same plan gives the same bytes."""
+    """Return the picture as SVG; the same plan gives the same bytes."""
     return painted(page(plan), f"The fleet {plan.name}", described(plan))
 
 
@@ -223,15 +220,15 @@ def page(plan: FleetPlan) -> Part:
     ]
     if plan.pools:
         sections.append(_headed("Ladders", LADDERS, ladders(plan, ROOM)))
-    drawn = stacked(sections, GAP)
-    body = stacked((drawn, legend(drawn.marks, ROOM)), GAP)
+    content = stacked(sections, GAP)
+    body = stacked((content, legend(content.marks, ROOM)), GAP)
     height = body.height + 2 * MARGIN
-    ground = Rect(0, 0, WIDTH, height, "page", 12)
-    return Part(WIDTH, height, (ground, *body.at(MARGIN, MARGIN)))
+    background = Rect(0, 0, WIDTH, height, "page", 12)
+    return Part(WIDTH, height, (background, *body.at(MARGIN, MARGIN)))
 
 
 def described(plan: FleetPlan) -> str:
-    """Return the picture in a sentence, for who does not see it."""
+    """Return a text description of the picture, for screen readers."""
     regions = ", ".join(f"{region.name} ({region.block})" for region in plan.regions)
     sites = ", ".join(f"{site.name} ({site.lan})" for site in plan.sites) or "none"
     return f"Supernet {plan.supernet}. Regions: {regions}. Sites: {sites}. Interconnect: {plan.interconnect.value}."

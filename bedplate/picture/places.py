@@ -1,4 +1,4 @@
-"""The middle of the picture: regions and sites as cards, and what ties them together."""
+"""The middle of the picture: regions and sites as cards, and the lines that connect them."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from bedplate.picture.layout import (
+    AddressBar,
     Card,
     Cell,
     Columns,
     Piece,
-    Rule,
     Segment,
+    Separator,
     Shape,
-    Stretch,
     Table,
     Tier,
     Word,
@@ -31,7 +31,7 @@ Row = tuple[Cell, ...]
 
 
 def laptops_row(plan: FleetPlan, place: str) -> tuple[Row, ...]:
-    """Return the row of the laptop gateway in a region or on a site, where it has one."""
+    """Return the row of the laptop gateway of a region or site, if any."""
     return tuple(
         ((Shape(Sign.LAPTOP, "door"), Word("laptops")), (Word(str(pool.block), Face.CODE),))
         for pool in plan.laptops
@@ -45,7 +45,7 @@ def store_row(sign: Sign, title: str, name: str, facts: str) -> Row:
 
 
 def gateway_rows(plan: FleetPlan, region: str) -> tuple[Row, ...]:
-    """Return a row for each site whose tunnels end in the region, with their inside blocks."""
+    """Return a row for each site with tunnels to the region, with their inside blocks."""
     return tuple(
         ((Shape(Sign.TUNNELS, "door"), Word(site.name)), _insides(plan, site.name, region))
         for site in plan.sites
@@ -54,25 +54,25 @@ def gateway_rows(plan: FleetPlan, region: str) -> tuple[Row, ...]:
 
 
 def direct_rows(plan: FleetPlan, site: str) -> tuple[Row, ...]:
-    """Return a row for each site that this one has a tunnel to, without AWS, with its inside block."""
+    """Return a row for each site that has a direct tunnel to this site, with its inside block."""
     return tuple(
-        ((Shape(Sign.TUNNELS, "door"), Word(each.other(site))), (Word(str(each.inside), Face.FAINT),))
-        for each in plan.directs_of(site)
+        ((Shape(Sign.TUNNELS, "door"), Word(direct.other(site))), (Word(str(direct.inside), Face.FAINT),))
+        for direct in plan.directs_of(site)
     )
 
 
 def _insides(plan: FleetPlan, site: str, region: str) -> Cell:
-    ours = (tunnel for tunnel in plan.tunnels if (tunnel.site, tunnel.region) == (site, region))
-    return tuple(Word(str(tunnel.inside), Face.FAINT) for tunnel in ours)
+    tunnels = (tunnel for tunnel in plan.tunnels if (tunnel.site, tunnel.region) == (site, region))
+    return tuple(Word(str(tunnel.inside), Face.FAINT) for tunnel in tunnels)
 
 
 def region_card(plan: FleetPlan, region: RegionPlan) -> Card:
-    """Return the card of one region of the plan."""
-    sections = (_pools(plan, region), _stores(plan, region), _doors(plan, region))
+    """Return the card of a region."""
+    sections = (_pools(plan, region), _stores(plan, region), _gateways(plan, region))
     pieces: list[Piece] = [Table((_title(region),)), _bar(region), Table((_HEADS, *map(_zone, region.zones)))]
     for rows in sections:
         if rows:
-            pieces += (Rule(), Table(rows))
+            pieces += (Separator(), Table(rows))
     return Card(tuple(pieces))
 
 
@@ -97,24 +97,24 @@ def _zone(zone: ZonePlan) -> Row:
     )
 
 
-def _bar(region: RegionPlan) -> Stretch:
+def _bar(region: RegionPlan) -> AddressBar:
     nodes = (
         Segment(span_of(zone.nodes), "nodes", (_letter(zone.name, region.name),), f"nodes of {zone.name} {zone.nodes}")
         for zone in region.zones
     )
     edges = (Segment(span_of(zone.edge), "edge", (), f"edge of {zone.name} {zone.edge}") for zone in region.zones)
-    return Stretch(span_of(region.block), (*edges, *nodes))
+    return AddressBar(span_of(region.block), (*edges, *nodes))
 
 
 def _letter(zone: str, region: str) -> str:
-    """Return what tells a zone from the others of its region."""
+    """Return the letter of a zone."""
     return zone.removeprefix(region) or zone
 
 
 def _pools(plan: FleetPlan, region: RegionPlan) -> tuple[Row, ...]:
     here = [pool for pool in plan.pools if pool.region == region.name]
-    alike = groupby(here, key=lambda pool: (pool.group, pool.market, pool.offer.reservation))
-    rows = tuple(_pool_row(tuple(pools)) for _, pools in alike)
+    groups = groupby(here, key=lambda pool: (pool.group, pool.market, pool.offer.reservation))
+    rows = tuple(_pool_row(tuple(pools)) for _, pools in groups)
     return (_POOL_HEADS, *rows) if rows else ()
 
 
@@ -126,7 +126,7 @@ def _pool_row(pools: tuple[PoolPlan, ...]) -> Row:
 
 
 def _pool(pool: PoolPlan) -> Iterator[Shape | Word]:
-    """Yield a sign for the market, and the zones that the pool spans."""
+    """Yield an icon for the purchase option, and the letters of the pool's zones."""
     title = f"{pool.name}: {pool.market.value}, {', '.join(pool.types)}"
     yield Shape(MARKETS[pool.market], title=title)
     yield Word("".join(_letter(zone, pool.region) for zone in pool.zones), Face.NOTE)
@@ -150,7 +150,7 @@ def _kept(expire_days: int | None) -> str:
     return f"S3, {expire_days} days" if expire_days else "S3"
 
 
-def _doors(plan: FleetPlan, region: RegionPlan) -> tuple[Row, ...]:
+def _gateways(plan: FleetPlan, region: RegionPlan) -> tuple[Row, ...]:
     return (*laptops_row(plan, region.name), *gateway_rows(plan, region.name))
 
 
@@ -159,23 +159,23 @@ USES = {Use.KUBERNETES: "for kubernetes", Use.SSH: "for ssh", None: "serving the
 
 
 def site_card(plan: FleetPlan, site: SitePlan) -> Card:
-    """Return the card of one site of the plan."""
+    """Return the card of a site."""
     title: Row = ((Word(site.name, Face.HEADING),), (Word(str(site.lan), Face.CODE),))
-    doors = (_gateway(site), *direct_rows(plan, site.name), *_names(site), *laptops_row(plan, site.name))
-    pieces: list[Piece] = [Table((title,)), Table(doors)]
+    network = (_gateway(site), *direct_rows(plan, site.name), *_names(site), *laptops_row(plan, site.name))
+    pieces: list[Piece] = [Table((title,)), Table(network)]
     for rows in (_machines(site), _exports(plan, site)):
         if rows:
-            pieces += (Rule(), Table(rows))
+            pieces += (Separator(), Table(rows))
     return Card(tuple(pieces))
 
 
 def _gateway(site: SitePlan) -> Row:
-    reached = (Word(str(site.public), Face.CODE), Word(f"AS{site.asn}", Face.NOTE))
-    return ((Shape(Sign.GATEWAY, "door"), Word(site.gateway), Word(DIALS[site.dials], Face.NOTE)), reached)
+    endpoint = (Word(str(site.public), Face.CODE), Word(f"AS{site.asn}", Face.NOTE))
+    return ((Shape(Sign.GATEWAY, "door"), Word(site.gateway), Word(DIALS[site.dials], Face.NOTE)), endpoint)
 
 
 def _names(site: SitePlan) -> tuple[Row, ...]:
-    """Return the row of the site's own domain, where the fleet asks for it there."""
+    """Return the row of the site's private domain, if any."""
     if site.dns is None:
         return ()
     servers = " ".join(map(str, site.dns.servers))
@@ -184,14 +184,14 @@ def _names(site: SitePlan) -> tuple[Row, ...]:
 
 def _exports(plan: FleetPlan, site: SitePlan) -> tuple[Row, ...]:
     return tuple(
-        store_row(Sign.FILES, f"{each.machine}:{each.export}", each.store, f"NFS on {each.mount}")
-        for each in plan.exports
-        if each.site == site.name
+        store_row(Sign.FILES, f"{export.machine}:{export.export}", export.store, f"NFS on {export.mount}")
+        for export in plan.exports
+        if export.site == site.name
     )
 
 
 def _machines(site: SitePlan) -> tuple[Row, ...]:
-    counts = Counter(site.uses.values())
+    counts = Counter(machine.spec.use for machine in site.machines.values())
     return tuple(
         ((Word(f"machines {words}"),), (Word(str(counts[use])),)) for use, words in USES.items() if counts[use]
     )
@@ -202,33 +202,33 @@ MESH_AT, TUNNEL_AT = 26.0, 30.0  # from a card's left and right edge
 
 
 def mesh(tiers: Sequence[Tier], trunk: float) -> Iterator[Mark]:
-    """Yield the rail above each tier, its taps, and the trunk at the left that joins the rails."""
-    is_joined = len(tiers) > 1
+    """Yield the line above each tier, its branches to the cards, and the trunk at the left between the lines."""
+    has_trunk = len(tiers) > 1
     for tier in tiers:
         y, taps = tier.y - RAIL, _mesh_taps(tier)
-        start = trunk if is_joined else taps[0]
+        start = trunk if has_trunk else taps[0]
         yield Line(start, y, taps[-1] - start, 0, "mesh")
         for x in taps:
             yield Line(x, y, 0, RAIL, "mesh")
-    if is_joined:
+    if has_trunk:
         yield Line(trunk, tiers[0].y - RAIL, 0, tiers[-1].y - tiers[0].y, "mesh")
 
 
 def mesh_ends(tiers: Sequence[Tier]) -> Iterator[Mark]:
-    """Yield the round ends of the rail's taps, which lie over the cards."""
+    """Yield the round ends of the branches, drawn over the cards."""
     for tier in tiers:
         for x in _mesh_taps(tier):
             yield Rect(x - HUB / 2, tier.y - HUB / 2, HUB, HUB, "hub", HUB / 2)
 
 
 def tunnels(regions: Sequence[Tier], sites: Sequence[Tier], trunk: float) -> Iterator[Mark]:
-    """Yield the double rails, their taps, and the trunk at the right that joins them.
+    """Yield the double lines, their branches, and the trunk at the right between them.
 
-    The first tier of sites hangs on the rail of the last tier of regions.
+    The first tier of sites shares a line with the last tier of regions.
     """
     rails = [*(tier.bottom + RAIL for tier in regions), *(tier.y - RAIL for tier in sites[1:])]
-    hanging = (*((tier,) for tier in regions[:-1]), (regions[-1], sites[0]), *((tier,) for tier in sites[1:]))
-    for y, tiers in zip(rails, hanging, strict=True):
+    attached = (*((tier,) for tier in regions[:-1]), (regions[-1], sites[0]), *((tier,) for tier in sites[1:]))
+    for y, tiers in zip(rails, attached, strict=True):
         taps = [x for tier in tiers for x in _tunnel_taps(tier)]
         yield from _twin(min(taps), y, (trunk if len(rails) > 1 else max(taps)) - min(taps), 0)
     for tier in regions:
@@ -242,7 +242,7 @@ def tunnels(regions: Sequence[Tier], sites: Sequence[Tier], trunk: float) -> Ite
 
 
 def tunnel_ends(regions: Sequence[Tier], sites: Sequence[Tier]) -> Iterator[Mark]:
-    """Yield the square ends of the tunnels, which lie over the cards."""
+    """Yield the square ends of the tunnels, drawn over the cards."""
     borders = (*((tier, tier.bottom) for tier in regions), *((tier, tier.y) for tier in sites))
     for tier, y in borders:
         for x in _tunnel_taps(tier):
@@ -274,7 +274,7 @@ TUNNELS = "two tunnels from each site to each region"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the cards stand; `mesh` says what ties regions together, and is empty where nothing does."""
+    """The positions of the cards; `mesh` is the caption of the lines between regions, empty without such lines."""
 
     regions: tuple[Tier, ...]
     sites: tuple[Tier, ...]
@@ -283,26 +283,26 @@ class Layout:
 
 
 def places(plan: FleetPlan, room: float) -> Part:
-    """Return the cards of all regions and sites, tied together."""
-    layout = _laid_out(plan, room)
+    """Return the cards of all regions and sites, with the lines between them."""
+    layout = _layout(plan, room)
     tiers = (*layout.regions, *layout.sites)
     cards = (mark for tier in tiers for mark in tier.marks())
     return Part(room, tiers[-1].bottom, (*_mesh(layout), *_tunnels(layout), *cards, *_ends(layout)))
 
 
-def _laid_out(plan: FleetPlan, room: float) -> Layout:
+def _layout(plan: FleetPlan, room: float) -> Layout:
     regions = tuple(region_card(plan, region) for region in plan.regions)
     sites = tuple(site_card(plan, site) for site in plan.sites)
-    words = MESHES.get(plan.interconnect, "") if len(regions) > 1 else ""
+    caption = MESHES.get(plan.interconnect, "") if len(regions) > 1 else ""
     grid = _columns(regions, sites, room)
-    top = ABOVE + RAIL if words else 0.0
-    above = placed(regions, grid, top, RAIL * (bool(words) + bool(sites)) + APART)
+    top = ABOVE + RAIL if caption else 0.0
+    above = placed(regions, grid, top, RAIL * (bool(caption) + bool(sites)) + APART)
     below = placed(sites, grid, above[-1].bottom + 2 * RAIL, RAIL + APART)
-    return Layout(above, below, words, room)
+    return Layout(above, below, caption, room)
 
 
 def _columns(regions: tuple[Card, ...], sites: tuple[Card, ...], room: float) -> Columns:
-    """Return columns that take the whole room, unless a trunk has to pass beside them."""
+    """Return columns over the whole width, less a margin if there is a trunk."""
     natural = max(card.natural for card in (*regions, *sites))
     most = max(len(regions), len(sites))
     wide = columns(natural, most, 0, room)

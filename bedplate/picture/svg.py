@@ -1,7 +1,7 @@
-"""How much room words take: the widest of the common system fonts, so that no viewer's font spills over.
+"""SVG output: text widths, icons, shapes, the style sheet, and the document.
 
-Advances are those of DejaVu Sans and SF Mono, the widest of the families that the picture asks for, in units of the
-font's size. https://dejavu-fonts.github.io
+Text is measured with the advances of DejaVu Sans and SF Mono, the widest fonts of the style sheet's font families, in
+units of the font size (https://dejavu-fonts.github.io). So text never exceeds its box in a viewer's font.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ from bedplate.spec.groups import Market
 MONOSPACED, BOLDER, USUAL, WIDEST = 0.62, 1.1, 0.64, 1.0
 ASCENT, DESCENT = 0.93, 0.24
 ELLIPSIS = "…"
-TO = "\N{EN DASH}"  # between a least and a most
+TO = "\N{EN DASH}"  # between a minimum and a maximum
 _ADVANCES = {
     **dict.fromkeys("ijlI'", 0.30),
     **dict.fromkeys(" .,:;|!/·", 0.34),
@@ -27,7 +27,7 @@ _ADVANCES = {
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """How a kind of words is set; `tone` is its colour's name."""
+    """The typography of a face; `tone` is the name of its colour."""
 
     size: float
     tone: str = "ink"
@@ -36,7 +36,7 @@ class Type:
 
 
 class Face(Enum):
-    """The kinds of words in the picture."""
+    """The text styles of the picture."""
 
     TITLE = Type(24, bold=True)
     HEADING = Type(15, bold=True)
@@ -49,12 +49,12 @@ class Face(Enum):
 
     @property
     def line(self) -> float:
-        """The height of one line of it."""
+        """The height of one line."""
         return self.value.size * (ASCENT + DESCENT)
 
 
 def width(words: str, face: Face) -> float:
-    """Return how wide the words may come out, in user units."""
+    """Return the maximum width of a text, in user units."""
     kind = face.value
     if kind.mono:
         return len(words) * MONOSPACED * kind.size
@@ -62,7 +62,7 @@ def width(words: str, face: Face) -> float:
 
 
 def fitted(words: str, face: Face, room: float) -> str:
-    """Return the words, cut with an ellipsis where they are wider than the room."""
+    """Return the text, cut with an ellipsis if it is wider than `room`."""
     if width(words, face) <= room:
         return words
     kept = next((end for end in range(len(words), 0, -1) if width(words[:end] + ELLIPSIS, face) <= room), 0)
@@ -73,11 +73,11 @@ def _advance(character: str) -> float:
     return _ADVANCES.get(character, USUAL if character.isascii() else WIDEST)
 
 
-SIGN = 10.0  # the side of a sign's square
+SIGN = 10.0  # the side of an icon's square
 
 
 class Sign(Enum):
-    """A shape; its value is path data."""
+    """An icon; its value is SVG path data."""
 
     DISC = "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z"
     RING = "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0zM-2.8 0a2.8 2.8 0 1 1 5.6 0a2.8 2.8 0 1 1-5.6 0z"
@@ -102,11 +102,11 @@ MARKETS: Mapping[Market, Sign] = {
 
 
 WIDEST_STROKE = 2.5
-HAIR = 0.01  # what the arithmetic of places may be off, in user units
+HAIR = 0.01  # tolerance for rounding, in user units
 
 
 class Anchor(Enum):
-    """Which part of the words stands at their x."""
+    """The part of a text that is at its x coordinate."""
 
     START = 0.0
     MIDDLE = 0.5
@@ -115,7 +115,7 @@ class Anchor(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle that something fills."""
+    """A bounding box."""
 
     x: float
     y: float
@@ -123,13 +123,13 @@ class Box:
     height: float
 
     def overlaps(self, other: "Box") -> bool:
-        """Tell whether the two share more than an edge."""
+        """Return whether two boxes share more than an edge."""
         across = min(self.x + self.width, other.x + other.width) - max(self.x, other.x)
         down = min(self.y + self.height, other.y + other.height) - max(self.y, other.y)
         return min(across, down) > HAIR
 
     def lies_in(self, other: "Box") -> bool:
-        """Tell whether all of it is inside the other."""
+        """Return whether the box is inside another."""
         return (
             other.x <= self.x
             and other.y <= self.y
@@ -140,7 +140,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Rect:
-    """A rectangle; `title` is what a pointer over it tells."""
+    """A rectangle; `title` is its tooltip."""
 
     x: float
     y: float
@@ -153,7 +153,7 @@ class Rect:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Words on one line; `y` is their baseline."""
+    """One line of text; `y` is the baseline."""
 
     x: float
     y: float
@@ -164,7 +164,7 @@ class Text:
 
     @property
     def box(self) -> Box:
-        """The room that the words may take."""
+        """The bounding box at the maximum width."""
         wide = width(self.words, self.face)
         top = self.y - ASCENT * self.face.value.size
         return Box(self.x - wide * self.anchor.value, top, wide, self.face.line)
@@ -172,7 +172,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A straight line to the right or down."""
+    """A horizontal or vertical line, to the right or down."""
 
     x: float
     y: float
@@ -182,14 +182,14 @@ class Line:
 
     @property
     def box(self) -> Box:
-        """The room that it takes, at the widest stroke."""
+        """The bounding box at the widest stroke."""
         half = WIDEST_STROKE / 2
         return Box(self.x - half, self.y - half, self.dx + 2 * half, self.dy + 2 * half)
 
 
 @dataclass(frozen=True, slots=True)
 class Icon:
-    """A sign; x and y are the middle of its square."""
+    """An icon; x and y are the centre of its square."""
 
     x: float
     y: float
@@ -199,7 +199,7 @@ class Icon:
 
     @property
     def box(self) -> Box:
-        """The square that the sign fills."""
+        """The bounding box."""
         return Box(self.x - SIGN / 2, self.y - SIGN / 2, SIGN, SIGN)
 
 
@@ -208,19 +208,19 @@ Mark = Rect | Text | Line | Icon
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Marks that belong together, from 0, 0 to width and height."""
+    """A group of marks, from 0, 0 to width and height."""
 
     width: float
     height: float
     marks: tuple[Mark, ...] = field(default=())
 
     def at(self, x: float, y: float) -> tuple[Mark, ...]:
-        """Return the marks, moved."""
+        """Return the marks, moved by x and y."""
         return tuple(replace(mark, x=mark.x + x, y=mark.y + y) for mark in self.marks)
 
 
 def stacked(parts: Iterable[Part], gap: float) -> Part:
-    """Return the parts below one another."""
+    """Return the parts, one below the other."""
     marks: list[Mark] = []
     wide = below = 0.0
     for part in parts:
@@ -246,7 +246,7 @@ COLOURS = {
     "vermilion": ("#c75300", "#f0803c"),
 }
 
-# role: its declarations, with {colour} in place of a colour
+# role: its CSS declarations, with {colour} for a colour
 ROLES = {
     "page": "fill:{page}",
     "card": "fill:{surface};stroke:{border}",
@@ -271,13 +271,13 @@ ROLES = {
 
 
 def style_sheet() -> str:
-    """Return the picture's style sheet."""
+    """Return the style sheet."""
     dark = "".join(_rules(1))
     return "".join((*_faces(), *_rules(0), f"@media (prefers-color-scheme:dark){{{dark}}}"))
 
 
 def _rules(scheme: int) -> Iterator[str]:
-    """Yield the rules that hold a colour, in the light (0) or the dark (1) scheme."""
+    """Yield the CSS rules with colours, for the light (0) or the dark (1) scheme."""
     colours = {name: pair[scheme] for name, pair in COLOURS.items()}
     yield from (f".{role}{{{rule.format(**colours)}}}\n" for role, rule in ROLES.items())
     yield from (f".{tone}{{fill:{colours[tone]}}}\n" for tone in ("ink", "muted"))
@@ -296,24 +296,20 @@ _ANCHORS = {Anchor.START: "", Anchor.MIDDLE: ' text-anchor="middle"', Anchor.END
 
 
 def painted(page: Part, title: str, description: str) -> str:
-    """Return the page as an SVG document that needs nothing outside itself."""
+    """Return the page as a self-contained SVG document."""
     width, height = _number(page.width), _number(page.height)
     size = f'width="{width}" height="{height}"'
-    spoken = 'role="img" aria-labelledby="title description"'
+    accessible = 'role="img" aria-labelledby="title description"'
     return "\n".join(
         (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {size} {spoken}>',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {size} {accessible}>',
             f'<title id="title">{escape(title)}</title>',
             f'<desc id="description">{escape(description)}</desc>',
             f"<style>\n{style_sheet()}</style>",
-            *_drawn(page.marks),
+            *map(_mark, page.marks),
             "</svg>\n",
         )
     )
-
-
-def _drawn(marks: Iterable[Mark]) -> Iterable[str]:
-    return map(_mark, marks)
 
 
 def _mark(mark: Mark) -> str:
@@ -362,5 +358,5 @@ def _title(words: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Return at most two decimals and no trailing zeros, so that equal pictures are equal bytes."""
+    """Return a number with at most two decimals and no trailing zeros."""
     return f"{value:.2f}".rstrip("0").rstrip(".")

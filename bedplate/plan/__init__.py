@@ -1,7 +1,7 @@
-"""The plan: what a fleet file and its lock come to, as values. Pure: no file, no clock, no AWS.
+"""The plan of a fleet, computed from the fleet file and the lock. Pure: no file access, no clock, no AWS calls.
 
-Addresses are `ipaddress` types throughout; every block that is allotted lies in the supernet, none overlaps
-another, and none that the lock knows has moved.
+Addresses are `ipaddress` types. Every allocated block is in the supernet, blocks never overlap, and recorded blocks
+never move.
 """
 
 from bedplate.plan.allocation import allot

@@ -1,4 +1,4 @@
-"""What something costs an hour, from the least to the most."""
+"""The cost of a fleet in USD an hour, at the minimum and the maximum of its groups; and its fixed resources."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from types import MappingProxyType
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.tables import HOURS_OF_MONTH
-from bedplate.plan.fleet import FleetPlan, RegionPlan
+from bedplate.plan.fleet import FleetPlan, RegionPlan, cached_on_plan
 from bedplate.plan.links import asks_here, has_transit
 from bedplate.plan.pools import PoolPlan, Volume, together
 from bedplate.spec.network import Egress
 
-# List prices have at most five decimals; a sum of floats must not show more.
+# List prices have at most five decimals; rounding hides float errors in sums.
 _DECIMALS = 5
 
 
@@ -34,23 +34,24 @@ NOTHING = Span(0.0, 0.0)
 
 def total(spans: Iterable[Span]) -> Span:
     """Return the sum of spans."""
-    every = tuple(spans)
-    return Span(round(sum(each.min for each in every), _DECIMALS), round(sum(each.max for each in every), _DECIMALS))
+    addends = tuple(spans)
+    minimum, maximum = sum(span.min for span in addends), sum(span.max for span in addends)
+    return Span(round(minimum, _DECIMALS), round(maximum, _DECIMALS))
 
 
-# OpenVPN works on one core, so two are enough; every region offers this type, and its network keeps its pace.
+# OpenVPN uses one core, so two are enough; every region offers this type, and its network is fast enough.
 GATEWAY_TYPE = "c6in.large"
 GATEWAY_VOLUME = Volume(16)
 CONTROL_VOLUME = Volume(50)
-# etcd holds 8 GiB at the most, and writes its snapshots beside them. Source: etcd documentation, "System limits".
+# etcd stores at most 8 GiB, plus its snapshots. Source: etcd documentation, "System limits".
 ETCD_VOLUME = Volume(32)
-# AWS wants a resolver endpoint in two zones.
+# AWS requires a resolver endpoint in two zones.
 RESOLVER_ADDRESSES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """So many of one thing in a region: `rate` names a rate of the catalogue, or the type of a machine for `work`."""
+class FixedResource:
+    """Equal resources in a region; `rate` is a rate of the catalogue, or for `work` the type of a machine."""
 
     rate: str
     region: str
@@ -59,46 +60,46 @@ class Standing:
 
     @property
     def what(self) -> str:
-        """What it is called on a bill."""
+        """The name on a bill."""
         return f"{self.work}, {self.rate}" if self.work else self.rate
 
 
-def standing(plan: FleetPlan) -> tuple[Standing, ...]:
-    """Return what stands in each region, machines of pools and volumes left out; nothing that counts none."""
-    every = (each for region in plan.regions for each in _in_region(plan, region))
-    return tuple(each for each in every if each.count)
+@cached_on_plan
+def standing(plan: FleetPlan) -> tuple[FixedResource, ...]:
+    """Return the resources of each region with a fixed cost, except volumes; pools are not fixed."""
+    resources = (resource for region in plan.regions for resource in _in_region(plan, region))
+    return tuple(resource for resource in resources if resource.count)
 
 
-def _in_region(plan: FleetPlan, region: RegionPlan) -> Iterator[Standing]:
-    gateways, sites = laptop_gateways(plan, region), len(plan.sites)
-    nat = nat_gateways(plan, region)
+def _in_region(plan: FleetPlan, region: RegionPlan) -> Iterator[FixedResource]:
+    gateways, nat = laptop_gateway_count(plan, region), nat_gateway_count(plan, region)
     counts = {
         "nat-gateway": nat,
         "public-address": nat + gateways,
         "transit-attachment": _attachments(plan),
-        "vpn-connection": sites,
-        "resolver-address": RESOLVER_ADDRESSES * resolvers(plan, region),
+        "vpn-connection": len(plan.sites),
+        "resolver-address": RESOLVER_ADDRESSES * resolver_count(plan, region),
         "interface-endpoint": len(plan.endpoints) * len(region.zones),
         "key": 2,
         "alarm": _alarms(plan, region, nat + gateways),
     }
-    yield from (Standing(rate, region.name, count) for rate, count in counts.items())
-    yield Standing(GATEWAY_TYPE, region.name, gateways, "laptop gateway")
+    yield from (FixedResource(rate, region.name, count) for rate, count in counts.items())
+    yield FixedResource(GATEWAY_TYPE, region.name, gateways, "laptop gateway")
     if region.home:
         yield from _at_home(plan, region.name)
 
 
-def _at_home(plan: FleetPlan, home: str) -> Iterator[Standing]:
-    yield Standing("key", home, 1)
-    yield Standing("secret", home, len(plan.sites) * len(plan.regions))
-    yield Standing("hosted-zone", home, 1 + len(reverse_zones(plan)))
+def _at_home(plan: FleetPlan, home: str) -> Iterator[FixedResource]:
+    yield FixedResource("key", home, 1)
+    yield FixedResource("secret", home, len(plan.sites) * len(plan.regions))
+    yield FixedResource("hosted-zone", home, 1 + len(_reverse_zones(plan)))
     if plan.control_plane:
-        yield Standing(plan.control_plane.type, home, len(plan.control_plane.members), "control plane")
+        yield FixedResource(plan.control_plane.type, home, len(plan.control_plane.members), "control plane")
 
 
 @dataclass(frozen=True, slots=True)
-class StandingVolume:
-    """So many volumes of one kind in a region, beside those of pools."""
+class FixedVolumes:
+    """A number of equal volumes in a region, other than those of pools."""
 
     what: str
     region: str
@@ -106,44 +107,45 @@ class StandingVolume:
     volume: Volume
 
 
-def standing_volumes(plan: FleetPlan) -> tuple[StandingVolume, ...]:
-    """Return the volumes of the machines that the fleet keeps for itself."""
+@cached_on_plan
+def fixed_volumes(plan: FleetPlan) -> tuple[FixedVolumes, ...]:
+    """Return the volumes of laptop gateways and of the control plane."""
     members, home = len(plan.control_plane.members) if plan.control_plane else 0, plan.home.name
-    every = (
+    volumes = (
         *(
-            StandingVolume("laptop gateway, disk", region.name, laptop_gateways(plan, region), GATEWAY_VOLUME)
+            FixedVolumes("laptop gateway, disk", region.name, laptop_gateway_count(plan, region), GATEWAY_VOLUME)
             for region in plan.regions
         ),
-        StandingVolume("control plane, disks", home, members, CONTROL_VOLUME),
-        StandingVolume("control plane, etcd", home, members, ETCD_VOLUME),
+        FixedVolumes("control plane, disks", home, members, CONTROL_VOLUME),
+        FixedVolumes("control plane, etcd", home, members, ETCD_VOLUME),
     )
-    return tuple(each for each in every if each.count)
+    return tuple(group for group in volumes if group.count)
 
 
-def nat_gateways(plan: FleetPlan, region: RegionPlan) -> int:
-    """Return how many NAT gateways a region has."""
+def nat_gateway_count(plan: FleetPlan, region: RegionPlan) -> int:
+    """Return the number of NAT gateways in a region."""
     return {Egress.SHARED: 1, Egress.PER_ZONE: len(region.zones), Egress.NONE: 0}[plan.egress]
 
 
-def reverse_zones(plan: FleetPlan) -> frozenset[str]:
-    """Return the reverse zones, of 256 addresses each, that hold a machine of a site."""
+def _reverse_zones(plan: FleetPlan) -> frozenset[str]:
+    """Return the reverse DNS zones, of 256 addresses each, for the machines of sites."""
     return frozenset(address.reverse_pointer.partition(".")[2] for address in plan.site_addresses.values())
 
 
-def resolvers(plan: FleetPlan, region: RegionPlan) -> int:
-    """Return the resolver endpoints of a region: one that answers, one that asks the sites' own servers."""
+def resolver_count(plan: FleetPlan, region: RegionPlan) -> int:
+    """Return the number of resolver endpoints in a region: an inbound one, and an outbound one for sites' domains."""
     return asks_here(plan, region) + any(site.dns for site in plan.sites)
 
 
-def laptop_gateways(plan: FleetPlan, region: RegionPlan) -> int:
-    """Return how many gateways for laptops a region has."""
+def laptop_gateway_count(plan: FleetPlan, region: RegionPlan) -> int:
+    """Return the number of laptop gateways in a region."""
     return sum(pool.place == region.name for pool in plan.laptops)
 
 
 def _attachments(plan: FleetPlan) -> int:
-    """Return the attachments of one region's transit gateway: its VPC, each other region, each site.
+    """Return the number of attachments of a region's transit gateway: its VPC, each other region, each site.
 
-    Each end of a peering is paid for by itself.
+    Each end of a peering is billed.
     """
     return len(plan.regions) + len(plan.sites) if has_transit(plan) else 0
 
@@ -155,13 +157,13 @@ def _alarms(plan: FleetPlan, region: RegionPlan, gateways: int) -> int:
     return gateways + groups + len(plan.sites)
 
 
-# What gp3 has without paying more. Source: https://aws.amazon.com/ebs/pricing/.
-_FREE = Volume(0)
+# The performance included in the price of gp3. Source: https://aws.amazon.com/ebs/pricing/.
+_INCLUDED = Volume(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """So many of one thing in one region, and what they cost an hour."""
+    """A number of equal fixed resources in one region, and their cost an hour."""
 
     what: str
     region: str
@@ -171,12 +173,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """USD an hour: at the minimum of every group with its cheapest type, and at its maximum with its dearest.
+    """USD an hour: every group at its minimum with its cheapest type, and at its maximum with its most expensive type.
 
-    The maximum is an upper bound: spot, reservations and cheaper types stay below it, and a group may stand in
-    any of the regions of its ladder, so that those of regions add up to more than the fleet's. `groups` and
-    `rungs` (by pool) are machines alone; `disks` are their root volumes, `lines` what stands whatever the pools
-    hold. Types without a price are in `unknown`, not in the sums.
+    The maximum is an upper bound: spot, reservations and cheaper types cost less. A group can use any region of its
+    ladder, so the maxima of regions add up to more than the fleet's. `groups` and `rungs` (by pool) are the costs of
+    machines, `disks` of their root volumes, `lines` of fixed resources. Types without a price are listed in `unknown`
+    and are not in the sums.
     """
 
     hourly: Span
@@ -191,7 +193,7 @@ class Bill:
 
 
 def bill(plan: FleetPlan, catalog: Catalog) -> Bill:
-    """Return what a fleet costs, at the prices of one region and day."""
+    """Return the bill of a fleet, at the prices of one region and day."""
     groups = {name: tuple(pools) for name, pools in groupby(plan.pools, key=lambda pool: pool.group)}
     lines = tuple(_lines(plan, catalog))
     machines = {name: _machines(pools, catalog) for name, pools in groups.items()}
@@ -201,7 +203,7 @@ def bill(plan: FleetPlan, catalog: Catalog) -> Bill:
         hourly=total((*machines.values(), disks, fixed)),
         groups=MappingProxyType(machines),
         rungs=MappingProxyType({pool.name: _machines((pool,), catalog) for pool in plan.pools}),
-        regions=MappingProxyType({each.name: _region(plan, each.name, lines, catalog) for each in plan.regions}),
+        regions=MappingProxyType({region.name: _region(plan, region.name, lines, catalog) for region in plan.regions}),
         disks=disks,
         lines=lines,
         unknown=_unknown(plan, catalog),
@@ -211,16 +213,16 @@ def bill(plan: FleetPlan, catalog: Catalog) -> Bill:
 
 
 def _machines(pools: tuple[PoolPlan, ...], catalog: Catalog) -> Span:
-    """Return what the machines of one group cost, over some of its pools: all of them share its maximum."""
+    """Return the cost of machines in pools of one group, which share its maximum."""
     prices = [price for name in pools[0].types if (price := catalog.price(name)) is not None]
     least, most = _counts(pools)
     return total([Span(least * min(prices, default=0.0), most * max(prices, default=0.0))])
 
 
 def _disks(pools: tuple[PoolPlan, ...], catalog: Catalog) -> Span:
-    each = _volume(pools[0].volume, catalog)
+    price = _volume(pools[0].volume, catalog)
     least, most = _counts(pools)
-    return Span(least * each, most * each)
+    return Span(least * price, most * price)
 
 
 def _counts(pools: tuple[PoolPlan, ...]) -> tuple[int, int]:
@@ -231,20 +233,20 @@ def _volume(volume: Volume, catalog: Catalog) -> float:
     rates = catalog.rates
     return (
         volume.gib * rates.get("volume-gib", 0.0)
-        + (volume.iops - _FREE.iops) * rates.get("volume-iops", 0.0)
-        + (volume.throughput - _FREE.throughput) * rates.get("volume-throughput", 0.0)
+        + (volume.iops - _INCLUDED.iops) * rates.get("volume-iops", 0.0)
+        + (volume.throughput - _INCLUDED.throughput) * rates.get("volume-throughput", 0.0)
     )
 
 
 def _lines(plan: FleetPlan, catalog: Catalog) -> Iterator[Line]:
-    for each in standing(plan):
-        yield Line(each.what, each.region, each.count, each.count * _rate(each, catalog))
-    for disks in standing_volumes(plan):
+    for fixed in standing(plan):
+        yield Line(fixed.what, fixed.region, fixed.count, fixed.count * _rate(fixed, catalog))
+    for disks in fixed_volumes(plan):
         yield Line(disks.what, disks.region, disks.count, disks.count * _volume(disks.volume, catalog))
 
 
-def _rate(each: Standing, catalog: Catalog) -> float:
-    return catalog.rates.get(each.rate) or catalog.price(each.rate) or 0.0
+def _rate(fixed: FixedResource, catalog: Catalog) -> float:
+    return catalog.rates.get(fixed.rate) or catalog.price(fixed.rate) or 0.0
 
 
 def _fixed(lines: Iterable[Line]) -> Span:
@@ -260,6 +262,6 @@ def _region(plan: FleetPlan, name: str, lines: Iterable[Line], catalog: Catalog)
 
 
 def _unknown(plan: FleetPlan, catalog: Catalog) -> tuple[str, ...]:
-    pooled = {name for pool in plan.pools for name in pool.types}
-    types = pooled | {each.rate for each in standing(plan) if each.work}
+    pool_types = {name for pool in plan.pools for name in pool.types}
+    types = pool_types | {fixed.rate for fixed in standing(plan) if fixed.work}
     return tuple(sorted(name for name in types if catalog.price(name) is None))

@@ -1,4 +1,4 @@
-"""The plan as a program reads it: the document of `plan --json`, whose shape is promised to other tools."""
+"""The document of `plan --json`, a stable interface for other tools; and the fleet file key of a stack's resource."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from bedplate.plan.pools import PoolPlan, stack_name
 
 
 def plan_document(plan: FleetPlan) -> dict[str, Any]:
-    """Return blocks by path, addresses by machine, pools, and ids of people and groups, all as JSON's own types."""
+    """Return blocks by path, addresses by machine, pools, and ids of people and groups, as JSON types."""
     return {
         "blocks": {path: str(block) for path, block in plan.blocks.items()},
         "addresses": {name: str(address) for name, address in plan.addresses.items()},
@@ -32,31 +32,31 @@ def _pool(fleet: str, pool: PoolPlan) -> dict[str, Any]:
     }
 
 
-# From a stack and the name of a resource in it: where the fleet file asks for it, if a fleet file does.
+# Returns the fleet file key for a stack and the name of a resource in it; empty without a fleet file.
 Origin = Callable[[str, str], str]
 
 
 def unknown_origin(stack: str, name: str) -> str:  # noqa: ARG001  # the form of Origin
-    """Stand for the origin of what no fleet file asks for."""
+    """Return an empty key, for resources without a fleet file."""
     return ""
 
 
 def origin(plan: FleetPlan, stack: str, name: str, *earlier: FleetPlan) -> str:
-    """Return the key of the file that a resource of a stack comes from: the nearest that its name tells.
+    """Return the fleet file key of a stack's resource, from the longest prefix of its name that is known.
 
-    Where the name tells nothing it is the key of the stack's region, and at last the fleet's own name. `earlier`
-    plans know what the plan no longer has.
+    Without such a prefix it is the key of the stack's region, else `name`. `earlier` plans supply the names of removed
+    resources.
     """
-    word = name.removeprefix(f"{plan.name}-")
-    words = (pair for each in (*earlier, plan) for pair in _words(each))
-    known = {thing: key for thing, key in words if word == thing or word.startswith(f"{thing}-")}
-    if known:
-        return known[max(known, key=len)]
+    suffix = name.removeprefix(f"{plan.name}-")
+    pairs = (pair for known_plan in (*earlier, plan) for pair in _keys_by_prefix(known_plan))
+    matches = {prefix: key for prefix, key in pairs if suffix == prefix or suffix.startswith(f"{prefix}-")}
+    if matches:
+        return matches[max(matches, key=len)]
     part = stack.removeprefix(f"{plan.name}.")
-    return f"regions.{part}" if any(region.name == part for region in plan.regions) else "name"
+    return f"regions.{part}" if part in plan.regions_by_name else "name"
 
 
-def _words(plan: FleetPlan) -> Iterator[tuple[str, str]]:
+def _keys_by_prefix(plan: FleetPlan) -> Iterator[tuple[str, str]]:
     for region in plan.regions:
         yield region.name, f"regions.{region.name}"
         yield from ((zone.name, f"regions.{region.name}.zones") for zone in region.zones)

@@ -1,25 +1,25 @@
-"""The plan of a fleet: regions, zones, sites, pools and stores with every name and address decided."""
+"""The plan of a fleet as values: regions, zones, sites, pools, stores and accounts, each with its name and address.
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+Also here: the user and group ids of people, and the zones and addresses of the control plane's machines.
+"""
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property, wraps
 from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
+from typing import TypeVar, cast
 
 from bedplate.plan.pools import PoolPlan
 from bedplate.plan.record import NO_NUMBERS, PlanFault, PlanFaults, Record
-from bedplate.spec import Fleet
+from bedplate.spec.fleet import Alarms, Budget, Fleet
 from bedplate.spec.network import Egress, Interconnect, TunnelAuth
-from bedplate.spec.sites import Clients, Dials, Gpus, Use
-
-# Above what distributions give out (1000-19999 here), below systemd's own ranges (60001 and on).
-# Source: https://systemd.io/UIDS-GIDS/.
-PEOPLE_IDS = range(20000, 50000)
-GROUP_IDS = range(50000, 60000)
+from bedplate.spec.sites import Clients, Dials, Machine, NameServers, Site, Use
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A person on every node: `uid` is also the id of the group of their own."""
+    """A person's account on every node; `uid` is also the id of their private group."""
 
     name: str
     uid: int
@@ -30,7 +30,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Everybody: who has an account, the groups they belong to with their ids, and who and what is gone, by id."""
+    """The accounts of today's file, the ids of their groups, and the ids of removed people and groups, by name."""
 
     people: tuple[Account, ...] = ()
     groups: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
@@ -39,73 +39,11 @@ class Accounts:
 
     @property
     def uids(self) -> Mapping[str, int]:
-        """The user id of everybody who has an account, by name."""
+        """The user id of each account, by name."""
         return {person.name: person.uid for person in self.people}
 
 
 NO_ACCOUNTS = Accounts()
-
-
-def accounts(fleet: Fleet, record: Record) -> Accounts:
-    """Return the accounts of today's file; whoever the lock knows keeps their id. Raises PlanFaults."""
-    people = {name: f"people.{name}" for name in fleet.people}
-    groups = _first_named(fleet)
-    refused = (
-        *_taken(people, record.groups, "a group"),
-        *_taken(groups, record.people, "a person"),
-        *_too_many(people, record.people, PEOPLE_IDS),
-        *_too_many(groups, record.groups, GROUP_IDS),
-    )
-    if refused:
-        raise PlanFaults(refused)
-    uids = _numbered(people, record.people, PEOPLE_IDS)
-    departed = {name: uid for name, uid in record.people.items() if name not in people}
-    having = tuple(
-        Account(name, uids[name], person.admin, person.keys, person.groups) for name, person in fleet.people.items()
-    )
-    past = {name: gid for name, gid in record.groups.items() if name not in groups}
-    return Accounts(having, _numbered(groups, record.groups, GROUP_IDS), departed, past)
-
-
-def _first_named(fleet: Fleet) -> Mapping[str, str]:
-    """Return each group that somebody is in, with the key that names it first."""
-    found: dict[str, str] = {}
-    for person, told in fleet.people.items():
-        for place, group in enumerate(told.groups):
-            found.setdefault(group, f"people.{person}.groups.{place}")
-    return found
-
-
-def _taken(names: Mapping[str, str], recorded: Mapping[str, int], noun: str) -> Iterator[PlanFault]:
-    """Yield the names under which the lock knows somebody of the other kind."""
-    for name, key in names.items():
-        if name in recorded:
-            message = f"the lock knows {name} as {noun}, whose files may still be about"
-            yield PlanFault("E518", key, message, "choose another name: names and ids are for ever")
-
-
-def _too_many(names: Mapping[str, str], recorded: Mapping[str, int], ids: range) -> Iterator[PlanFault]:
-    """Yield the first name for which no id is left."""
-    fresh = [name for name in names if name not in recorded]
-    room = ids.stop - _next(recorded, ids)
-    if len(fresh) > room:
-        message = f"no id is left for {fresh[room]}: {ids.start} to {ids.stop - 1} were all given before"
-        yield PlanFault("E517", names[fresh[room]], message, "take a name that the lock knows: it keeps its id")
-
-
-def _numbered(names: Iterable[str], recorded: Mapping[str, int], ids: range) -> dict[str, int]:
-    """Return an id for each name: the recorded one, or the next above all that were ever given."""
-    fresh = (name for name in names if name not in recorded)
-    given = dict(zip(fresh, range(_next(recorded, ids), ids.stop), strict=False))
-    return {name: recorded[name] if name in recorded else given[name] for name in names}
-
-
-def _next(recorded: Mapping[str, int], ids: range) -> int:
-    return max(recorded.values(), default=ids.start - 1) + 1
-
-
-NO_GPUS: Mapping[str, Gpus] = MappingProxyType({})
-NO_SCRATCH: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,35 +66,66 @@ class RegionPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class NameServersPlan:
-    """Who answers for a site's own domain, in the order of the file."""
+class MachinePlan:
+    """A physical machine of a site: its host name, and its entry in the fleet file."""
 
-    domain: str
-    servers: tuple[IPv4Address, ...]
+    label: str
+    spec: Machine
+
+    @property
+    def address(self) -> IPv4Address:
+        """The fixed address of the machine on the LAN."""
+        return self.spec.address
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SitePlan:
-    """A site's LAN, and the fixed address and the use of each machine on it; None serves the site itself."""
+    """A site of the fleet file, by its name."""
 
     name: str
-    lan: IPv4Network
-    public: IPv4Address
-    asn: int
-    gateway: str
-    dials: Dials
-    machines: Mapping[str, IPv4Address]
-    uses: Mapping[str, Use | None]
-    dns: NameServersPlan | None = None
-    gpus: Mapping[str, Gpus] = field(default_factory=lambda: NO_GPUS)
-    scratch: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NO_SCRATCH)
+    spec: Site
+
+    @cached_property
+    def machines(self) -> Mapping[str, MachinePlan]:
+        """The machines by host name, in the order of the file."""
+        return MappingProxyType({label: MachinePlan(label, spec) for label, spec in self.spec.machines.items()})
+
+    @property
+    def lan(self) -> IPv4Network:
+        """The block of the site's LAN."""
+        return self.spec.lan
+
+    @property
+    def public(self) -> IPv4Address:
+        """The public address of the gateway."""
+        return self.spec.gateway.public
+
+    @property
+    def asn(self) -> int:
+        """The BGP autonomous system number of the site."""
+        return self.spec.gateway.asn
+
+    @property
+    def gateway(self) -> str:
+        """The host name of the machine that terminates the tunnels."""
+        return self.spec.gateway.machine
+
+    @property
+    def dials(self) -> Dials:
+        """The end that initiates the tunnels to AWS."""
+        return self.spec.gateway.dials
+
+    @property
+    def dns(self) -> NameServers | None:
+        """The site's private domain and its name servers, if any."""
+        return self.spec.dns
 
     def used_for(self, *uses: Use) -> tuple[tuple[str, IPv4Network], ...]:
         """Return the name and the address, as a block, of each machine of these uses."""
         return tuple(
-            (f"{label}.{self.name}", IPv4Network(address))
-            for label, address in self.machines.items()
-            if self.uses[label] in uses
+            (f"{machine.label}.{self.name}", IPv4Network(machine.address))
+            for machine in self.machines.values()
+            if machine.spec.use in uses
         )
 
 
@@ -171,13 +140,13 @@ class TunnelPlan:
 
     @property
     def name(self) -> str:
-        """What it is called at its site, whose own it is."""
+        """The tunnel's name on the site's gateway."""
         return f"{self.region}-{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
 class DirectPlan:
-    """The tunnel between the gateways of two sites, in the order of the alphabet; `inside` is its /30."""
+    """The tunnel between the gateways of two sites, whose names are sorted; `inside` is its /30."""
 
     sites: tuple[str, str]
     dials: str
@@ -185,19 +154,19 @@ class DirectPlan:
 
     def other(self, site: str) -> str:
         """Return the site at the other end."""
-        one, other = self.sites
-        return other if site == one else one
+        first, second = self.sites
+        return second if site == first else first
 
     def name(self, site: str) -> str:
-        """Return what it is called at a site: no region's name with a number ends so, nor does a unit that dials."""
+        """Return the tunnel's name on a site's gateway; no tunnel to a region has a name with this ending."""
         return f"{self.other(site)}-site"
 
 
 @dataclass(frozen=True, slots=True)
 class LaptopPool:
-    """The addresses that one gateway hands to laptops; `place` is a region or a site.
+    """The addresses that one gateway assigns to laptops; `place` is a region or a site.
 
-    `between` tells whether its laptops reach each other, and those of other gateways that do.
+    With `between`, its laptops reach each other and the laptops of other such pools.
     """
 
     place: str
@@ -207,7 +176,7 @@ class LaptopPool:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One machine of the control plane, known as `name` (`control-1.us-west-2`): its zone and its fixed address."""
+    """One control-plane machine: its name (`control-1.us-west-2`), its zone and its fixed address."""
 
     name: str
     zone: str
@@ -216,7 +185,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """The machines that run API servers and etcd, all in the home region, and the version of Kubernetes on them."""
+    """The machines of API servers and etcd, all in the home region, and their Kubernetes version."""
 
     type: str
     version: str
@@ -234,7 +203,7 @@ class FilesPlan:
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """A folder that a site's machine exports over NFS to its clients on the site."""
+    """A folder that a site's machine exports over NFS to clients on the site."""
 
     store: str
     site: str
@@ -253,12 +222,28 @@ class BucketPlan:
     name: str
     expire_days: int | None
     readers: tuple[str, ...] = ()
-    """Roles, by ARN, that may read beside the fleet's own."""
+    """ARNs of roles outside the fleet that may read."""
 
 
-@dataclass(frozen=True, slots=True)
+ViewT = TypeVar("ViewT")
+
+
+def cached_on_plan(compute: "Callable[[FleetPlan], ViewT]") -> "Callable[[FleetPlan], ViewT]":
+    """Return the function with its result cached on the plan: it runs once for each plan."""
+    name = f"{compute.__module__}.{compute.__qualname__}"
+
+    @wraps(compute)
+    def view(plan: FleetPlan) -> ViewT:
+        if name not in plan.views:
+            plan.views[name] = compute(plan)
+        return cast("ViewT", plan.views[name])
+
+    return view
+
+
+@dataclass(frozen=True)
 class FleetPlan:
-    """Everything that stacks, roles and pictures are made from.
+    """The plan that stacks, roles and pictures are built from.
 
     `record` is the lock as it was read, `blocks` every path of today's file, in its order.
     """
@@ -281,56 +266,66 @@ class FleetPlan:
     buckets: tuple[BucketPlan, ...]
     record: Record
     blocks: Mapping[str, IPv4Network]
-    budget: tuple[int, str] | None = None
-    """US dollars a month, and the address that is told."""
-    alarms: str | None = None
-    """The address that is told of alarms."""
+    budget: Budget | None = None
+    alarms: Alarms | None = None
     exports: tuple[ExportPlan, ...] = ()
     endpoints: tuple[str, ...] = ()
-    """The services of AWS that every region has an interface endpoint of, as `ecr.api`."""
+    """The AWS services with an interface endpoint in every region, such as `ecr.api`."""
     boundary: str | None = None
-    """The ARN of the policy that bounds every role of the fleet."""
+    """The ARN of the permissions boundary of every role."""
     control_plane: ControlPlane | None = None
     accounts: Accounts = NO_ACCOUNTS
     directs: tuple[DirectPlan, ...] = ()
-    """The tunnels between sites that are not AWS's."""
+    """The tunnels between sites; AWS has no end of them."""
     tunnel_auth: TunnelAuth = TunnelAuth.PSK
-    """By what the fleet's own gateways know each other."""
+    """How the fleet's gateways authenticate to each other."""
+    views: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The results of functions under `cached_on_plan`, by the function's name."""
 
-    def directs_of(self, site: str) -> tuple[DirectPlan, ...]:
-        """Return the direct tunnels that end at a site."""
-        return tuple(each for each in self.directs if site in each.sites)
-
-    @property
+    @cached_property
     def home(self) -> RegionPlan:
         """The home region."""
         return next(region for region in self.regions if region.home)
 
+    @cached_property
+    def regions_by_name(self) -> Mapping[str, RegionPlan]:
+        """The regions by name, in the order of the file."""
+        return MappingProxyType({region.name: region for region in self.regions})
+
+    @cached_property
+    def sites_by_name(self) -> Mapping[str, SitePlan]:
+        """The sites by name, in the order of the file."""
+        return MappingProxyType({site.name: site for site in self.sites})
+
     def region(self, name: str) -> RegionPlan:
         """Return the region of that name; KeyError when the fleet has none."""
-        for region in self.regions:
-            if region.name == name:
-                return region
-        raise KeyError(name)
+        return self.regions_by_name[name]
 
-    @property
+    def directs_of(self, site: str) -> tuple[DirectPlan, ...]:
+        """Return the tunnels between a site and other sites."""
+        return tuple(direct for direct in self.directs if site in direct.sites)
+
+    @cached_property
     def addresses(self) -> Mapping[str, IPv4Address]:
-        """The fixed address of each machine that has one, by `machine.place`: of sites, and of the control plane."""
-        return {**self.site_addresses, **self._members}
+        """The fixed addresses by `machine.place`: of sites' machines, then of the control plane."""
+        return MappingProxyType({**self.site_addresses, **self._member_addresses})
 
-    @property
+    @cached_property
     def site_addresses(self) -> Mapping[str, IPv4Address]:
         """The fixed address of each physical machine, by `machine.place`."""
-        return {f"{name}.{site.name}": address for site in self.sites for name, address in site.machines.items()}
+        machines = ((site.name, machine) for site in self.sites for machine in site.machines.values())
+        return MappingProxyType({f"{machine.label}.{site}": machine.address for site, machine in machines})
 
     @property
-    def _members(self) -> dict[str, IPv4Address]:
-        return {each.name: each.address for each in self.control_plane.members} if self.control_plane else {}
+    def _member_addresses(self) -> dict[str, IPv4Address]:
+        members = self.control_plane.members if self.control_plane else ()
+        return {member.name: member.address for member in members}
 
     @property
     def new_addresses(self) -> Mapping[str, IPv4Address]:
-        """Addresses given to machines of the cloud that the lock does not hold yet, by name."""
-        return {name: one for name, one in self._members.items() if self.record.addresses.get(name) != one}
+        """Addresses of control-plane machines that the lock does not hold yet, by name."""
+        recorded = self.record.addresses
+        return {name: address for name, address in self._member_addresses.items() if recorded.get(name) != address}
 
     @property
     def new_people(self) -> Mapping[str, int]:
@@ -339,7 +334,7 @@ class FleetPlan:
 
     @property
     def new_groups(self) -> Mapping[str, int]:
-        """Ids of groups that the lock does not hold yet, by name."""
+        """Group ids that the lock does not hold yet, by name."""
         return {name: gid for name, gid in self.accounts.groups.items() if name not in self.record.groups}
 
     @property
@@ -349,61 +344,122 @@ class FleetPlan:
 
     @property
     def retired(self) -> Mapping[str, IPv4Network]:
-        """Blocks that the lock holds and the file no longer asks for, by path."""
+        """Blocks of the lock that the file no longer uses, by path."""
         return {path: block for path, block in self.record.blocks.items() if path not in self.blocks}
 
     def recorded(self) -> Record:
-        """Return what the lock is to hold from now on: all it held, and the news."""
+        """Return the next record: the previous one with the new blocks, addresses and ids."""
         blocks = MappingProxyType({**self.record.blocks, **self.news})
-        addresses = MappingProxyType({**self.record.addresses, **self._members})
+        addresses = MappingProxyType({**self.record.addresses, **self._member_addresses})
         people = MappingProxyType({**self.record.people, **self.accounts.uids})
         groups = MappingProxyType({**self.record.groups, **self.accounts.groups})
         return replace(self.record, blocks=blocks, addresses=addresses, people=people, groups=groups)
+
+
+# Above the ids that distributions assign (1000-19999 here), below systemd's dynamic ranges (from 60001).
+# Source: https://systemd.io/UIDS-GIDS/.
+PEOPLE_IDS = range(20000, 50000)
+GROUP_IDS = range(50000, 60000)
+
+
+def number_accounts(fleet: Fleet, record: Record) -> Accounts:
+    """Return the accounts of today's file; recorded people and groups keep their ids. Raises PlanFaults."""
+    people = {name: f"people.{name}" for name in fleet.people}
+    groups = _group_keys(fleet)
+    faults = (
+        *_recorded_otherwise(people, record.groups, "a group"),
+        *_recorded_otherwise(groups, record.people, "a person"),
+        *_out_of_ids(people, record.people, PEOPLE_IDS),
+        *_out_of_ids(groups, record.groups, GROUP_IDS),
+    )
+    if faults:
+        raise PlanFaults(faults)
+    uids = _assign_ids(people, record.people, PEOPLE_IDS)
+    departed = {name: uid for name, uid in record.people.items() if name not in people}
+    accounts = tuple(
+        Account(name, uids[name], person.admin, person.keys, person.groups) for name, person in fleet.people.items()
+    )
+    past = {name: gid for name, gid in record.groups.items() if name not in groups}
+    return Accounts(accounts, _assign_ids(groups, record.groups, GROUP_IDS), departed, past)
+
+
+def _group_keys(fleet: Fleet) -> Mapping[str, str]:
+    """Return each group that has a member, with the key of its first mention."""
+    keys: dict[str, str] = {}
+    for name, person in fleet.people.items():
+        for index, group in enumerate(person.groups):
+            keys.setdefault(group, f"people.{name}.groups.{index}")
+    return keys
+
+
+def _recorded_otherwise(names: Mapping[str, str], recorded: Mapping[str, int], noun: str) -> Iterator[PlanFault]:
+    """Yield a fault for each name that the lock records as the other kind."""
+    for name, key in names.items():
+        if name in recorded:
+            message = f"the lock records {name} as {noun}; files with its id may still exist"
+            yield PlanFault("E518", key, message, "choose another name: recorded names and ids are never reused")
+
+
+def _out_of_ids(names: Mapping[str, str], recorded: Mapping[str, int], ids: range) -> Iterator[PlanFault]:
+    """Yield a fault for the first name for which no id is left."""
+    new_names = [name for name in names if name not in recorded]
+    free = ids.stop - _next_id(recorded, ids)
+    if len(new_names) > free:
+        message = f"no id left for {new_names[free]}: all of {ids.start} to {ids.stop - 1} are assigned"
+        yield PlanFault("E517", names[new_names[free]], message, "use a name that the lock records: it keeps its id")
+
+
+def _assign_ids(names: Iterable[str], recorded: Mapping[str, int], ids: range) -> dict[str, int]:
+    """Return an id for each name: the recorded one, or the next above all recorded ones."""
+    new_names = (name for name in names if name not in recorded)
+    new_ids = dict(zip(new_names, range(_next_id(recorded, ids), ids.stop), strict=False))
+    return {name: recorded[name] if name in recorded else new_ids[name] for name in names}
+
+
+def _next_id(recorded: Mapping[str, int], ids: range) -> int:
+    return max(recorded.values(), default=ids.start - 1) + 1
 
 
 FIXED_PREFIX = 28
 
 
 def fixed_block(nodes: IPv4Network) -> IPv4Network:
-    """Return the part of a nodes subnet that is for fixed addresses: clear of the first four, which AWS keeps."""
+    """Return the part of a node subnet for fixed addresses, clear of the first four, which AWS reserves."""
     size = 1 << (nodes.max_prefixlen - FIXED_PREFIX)
     return IPv4Network((int(nodes.network_address) + size, FIXED_PREFIX))
 
 
-def members(
+def place_members(
     home: RegionPlan, count: int, recorded: Mapping[str, IPv4Address], offering: Container[str]
 ) -> tuple[Member, ...]:
-    """Return the control plane's machines, those first that the lock knows in a zone of today's file.
+    """Return the control plane's machines; recorded ones whose zone is in the file keep their address.
 
-    A new one stands, of the zones `offering` its type, in the one that has the fewest, the one allotted first among
-    equals, at its lowest address that nobody ever had; in any zone where none of them offers it.
+    A new one gets the zone with the fewest members among those `offering` its type, else among all zones, and there
+    the lowest address that was never used. Ties go to the zone with the lowest subnet.
     """
     zones = sorted(home.zones, key=lambda zone: zone.nodes)
-    fit = [zone for zone in zones if zone.name in offering] or zones
+    offering_zones = [zone for zone in zones if zone.name in offering] or zones
     names = [member_name(number, home.name) for number in range(1, count + 1)]
-    found = {name: Member(name, zone.name, recorded[name]) for name, zone in _kept(names, zones, recorded)}
-    taken = {*recorded.values()}
-    for name in (name for name in names if name not in found):
-        found[name] = _placed(name, fit, tuple(found.values()), taken)
-        taken.add(found[name].address)
-    return tuple(found[name] for name in names)
+    placed = {name: Member(name, zone.name, recorded[name]) for name, zone in _recorded_zones(names, zones, recorded)}
+    used = {*recorded.values()}
+    for name in (name for name in names if name not in placed):
+        placed[name] = _place_member(name, offering_zones, tuple(placed.values()), used)
+        used.add(placed[name].address)
+    return tuple(placed[name] for name in names)
 
 
 def member_name(number: int, region: str) -> str:
-    """Return the name by which a machine of the control plane is known, without the domain."""
+    """Return the name of a control-plane machine without the domain, such as `control-1.us-west-2`."""
     return f"control-{number}.{region}"
 
 
-def _kept(
+def _recorded_zones(
     names: Iterable[str], zones: list[ZonePlan], recorded: Mapping[str, IPv4Address]
 ) -> Iterator[tuple[str, ZonePlan]]:
     for name in names:
         yield from ((name, zone) for zone in zones if name in recorded and recorded[name] in zone.nodes)
 
 
-def _placed(name: str, zones: list[ZonePlan], others: tuple[Member, ...], taken: set[IPv4Address]) -> Member:
-    def crowd(zone: ZonePlan) -> int:
-        return sum(other.zone == zone.name for other in others)
-
-    zone = min(zones, key=crowd)
-    return Member(name, zone.name, next(one for one in fixed_block(zone.nodes) if one not in taken))
+def _place_member(name: str, zones: list[ZonePlan], others: tuple[Member, ...], used: set[IPv4Address]) -> Member:
+    zone = min(zones, key=lambda zone: sum(other.zone == zone.name for other in others))
+    return Member(name, zone.name, next(address for address in fixed_block(zone.nodes) if address not in used))

@@ -1,58 +1,77 @@
-"""What lies beyond a region's VPC: the blocks to which its route tables and its transit gateway must lead.
+"""The network between regions, sites and laptop pools: remote blocks, transit gateways, peered gateways, names.
 
-A place is a region or a site. Behind it stand its own block and, where it has a laptop gateway, that gateway's pool.
-Pods and services are no places: they travel inside packets between nodes.
+A place is a region or a site. Pods and services have no place: their packets travel encapsulated between nodes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from itertools import combinations
+from types import MappingProxyType
 
-from bedplate.plan.fleet import FleetPlan, Member, RegionPlan
+from bedplate.plan.fleet import FleetPlan, Member, RegionPlan, cached_on_plan
 from bedplate.plan.pools import PoolPlan, together
 from bedplate.spec.network import Interconnect
 from bedplate.spec.sites import Use
 
-# Private numbers of four bytes begin here (RFC 6996).
+# The first private AS number of four bytes (RFC 6996).
 _FIRST_ASN = 4_200_000_000
-# A region's block is a /20 or wider, so that its first 20 bits are its own.
+# A region's block is a /20 or wider, so its first 20 bits are unique.
 _HOST_BITS = 12
-# The numbers of transit gateways, whatever the blocks of their regions.
+# Every AS number that a transit gateway may get.
 TRANSIT_ASNS = range(_FIRST_ASN, _FIRST_ASN + 2 ** (32 - _HOST_BITS))
 
 
 @dataclass(frozen=True, slots=True)
-class Beyond:
-    """A block elsewhere; `name` says whose it is, `place` the region or site that it lies behind."""
+class RemoteNetwork:
+    """A block of a region, of a site, or of a laptop pool, under its `name`; `place` is the region or site."""
 
     name: str
     place: str
     block: IPv4Network
 
 
-def places(plan: FleetPlan) -> tuple[str, ...]:
-    """Return the names of a fleet's regions, then of its sites, each in the order of the file."""
-    return (*(region.name for region in plan.regions), *(site.name for site in plan.sites))
+@cached_on_plan
+def _networks(plan: FleetPlan) -> Mapping[str, tuple[RemoteNetwork, ...]]:
+    """Return the networks of each place: its block, then its laptop pool; regions first, in the order of the file."""
+    blocks = [
+        *((region.name, RemoteNetwork(region.name, region.name, region.block)) for region in plan.regions),
+        *((site.name, RemoteNetwork(f"site-{site.name}", site.name, site.lan)) for site in plan.sites),
+    ]
+    return MappingProxyType({place: (network, *_laptop_networks(plan, place)) for place, network in blocks})
 
 
-def beyond(plan: FleetPlan, region: str) -> tuple[Beyond, ...]:
-    """Return all that lies behind the other places of a fleet."""
-    return tuple(each for place in places(plan) if place != region for each in behind(plan, place))
+def _laptop_networks(plan: FleetPlan, place: str) -> Iterator[RemoteNetwork]:
+    for pool in plan.laptops:
+        if pool.place == place:
+            yield RemoteNetwork(f"laptops-{place}", place, pool.block)
 
 
-def behind(plan: FleetPlan, place: str) -> tuple[Beyond, ...]:
-    """Return the blocks behind a region or a site: its own, and its laptops' pool."""
-    return (*_own(plan, place), *_pools(plan, place))
+def place_names(plan: FleetPlan) -> tuple[str, ...]:
+    """Return the names of the regions, then of the sites, each in the order of the file."""
+    return tuple(_networks(plan))
+
+
+def beyond(plan: FleetPlan, region: str) -> tuple[RemoteNetwork, ...]:
+    """Return the networks of all other places."""
+    return tuple(network for place, networks in _networks(plan).items() if place != region for network in networks)
+
+
+def behind(plan: FleetPlan, place: str) -> tuple[RemoteNetwork, ...]:
+    """Return the networks of a region or a site: its block, and its laptop pool."""
+    return _networks(plan).get(place, ())
 
 
 def has_transit(plan: FleetPlan) -> bool:
-    """Tell whether the fleet needs transit gateways: it asks for them, and there is something to lead to."""
+    """Return whether the fleet has transit gateways: the file says so, and there is more than one place."""
     return plan.interconnect is Interconnect.TRANSIT and len(plan.regions) + len(plan.sites) > 1
 
 
 def asks_here(plan: FleetPlan, region: RegionPlan) -> bool:
-    """Tell whether sites or laptops resolve in a region: at home, and by their own gateway where none leads there."""
+    """Return whether a region needs an inbound resolver endpoint, for sites or laptops.
+
+    The home region has one. Without transit gateways, so has each region with a laptop gateway.
+    """
     if has_transit(plan):
         return region.home and bool(plan.sites or plan.laptops)
     has_gateway = any(pool.place == region.name for pool in plan.laptops)
@@ -60,34 +79,19 @@ def asks_here(plan: FleetPlan, region: RegionPlan) -> bool:
 
 
 def transit_asn(region: RegionPlan) -> int:
-    """Return the number of a region's transit gateway.
+    """Return the AS number of a region's transit gateway.
 
-    It follows from the region's block alone, so that no other region's coming or going changes it, and no two
-    regions share it. It has four bytes: sites keep the short numbers for themselves.
+    It depends on the region's block alone: no change of another region changes it, and no two regions share it. It has
+    four bytes, so it collides with no two-byte number of a site.
     """
     return _FIRST_ASN + (int(region.block.network_address) >> _HOST_BITS)
 
 
-def _own(plan: FleetPlan, place: str) -> Iterator[Beyond]:
-    for region in plan.regions:
-        if region.name == place:
-            yield Beyond(region.name, place, region.block)
-    for site in plan.sites:
-        if site.name == place:
-            yield Beyond(f"site-{site.name}", place, site.lan)
-
-
-def _pools(plan: FleetPlan, place: str) -> Iterator[Beyond]:
-    for pool in plan.laptops:
-        if pool.place == place:
-            yield Beyond(f"laptops-{place}", place, pool.block)
-
-
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """A region's gateway as the others see it: `blocks` lie behind it, the region's own first, then its laptops' pool.
+    """A region's gateway as its peers see it; `blocks` are the region's block, then its laptop pool.
 
-    `public` is None until the record holds it. `echo` is the gateway's own address among its laptops.
+    `public` is None until the record holds it. `echo` is the gateway's address in its laptop pool.
     """
 
     region: str
@@ -96,77 +100,91 @@ class Joint:
     echo: IPv4Address
 
 
+@cached_on_plan
 def joined_regions(plan: FleetPlan) -> tuple[str, ...]:
-    """Return the regions that their gateways join, in the order of the file: two or more, or none."""
+    """Return the regions whose gateways are connected by tunnels, in the order of the file: two or more, or none."""
     if plan.interconnect is not Interconnect.NONE:
         return ()
     with_gateway = {pool.place for pool in plan.laptops}
-    found = tuple(region.name for region in plan.regions if region.name in with_gateway)
-    return found if len(found) > 1 else ()
+    regions = tuple(region.name for region in plan.regions if region.name in with_gateway)
+    return regions if len(regions) > 1 else ()
 
 
+@cached_on_plan
 def pairs(plan: FleetPlan) -> tuple[frozenset[str], ...]:
-    """Return each two places whose gateways have a tunnel without AWS: regions, and sites."""
-    regions = (frozenset(two) for two in combinations(joined_regions(plan), 2))
-    return (*regions, *(frozenset(each.sites) for each in plan.directs))
+    """Return each pair of places whose gateways share a tunnel that AWS has no end of: regions, then sites."""
+    regions = (frozenset(pair) for pair in combinations(joined_regions(plan), 2))
+    return (*regions, *(frozenset(direct.sites) for direct in plan.directs))
 
 
-def is_led(plan: FleetPlan, one: str, other: str) -> bool:
-    """Tell whether anything leads from one region of a fleet to another, or from a site to one that it is joined to."""
-    if plan.interconnect is not Interconnect.NONE or {one, other} <= set(joined_regions(plan)):
-        return True
-    return any({one, other} == set(each.sites) for each in plan.directs)
+def is_connected(plan: FleetPlan, place: str, other: str) -> bool:
+    """Return whether a network path leads from one place to another, given two regions or two sites."""
+    return plan.interconnect is not Interconnect.NONE or frozenset((place, other)) in pairs(plan)
+
+
+@cached_on_plan
+def _region_peers(plan: FleetPlan) -> Mapping[str, Joint]:
+    """Return the gateway of each connected region."""
+    pools = {pool.place: pool.block for pool in plan.laptops}
+    return MappingProxyType(
+        {
+            region: Joint(
+                region=region,
+                public=plan.record.gateways.get(region),
+                blocks=tuple(network.block for network in behind(plan, region)),
+                echo=pools[region][1],
+            )
+            for region in joined_regions(plan)
+        }
+    )
 
 
 def joint_of(plan: FleetPlan, region: str) -> Joint:
-    """Return the gateway of a joined region; KeyError for a region that is not joined."""
-    if region not in joined_regions(plan):
-        raise KeyError(region)
-    pool = next(pool.block for pool in plan.laptops if pool.place == region)
-    blocks = tuple(each.block for each in behind(plan, region))
-    return Joint(region, plan.record.gateways.get(region), blocks, pool[1])
+    """Return the gateway of a connected region; KeyError for any other region."""
+    return _region_peers(plan)[region]
 
 
 def peers_of(plan: FleetPlan, region: str) -> tuple[Joint, ...]:
-    """Return the gateways that a region's own is joined to: none for a region that stays alone."""
-    every = joined_regions(plan)
-    return tuple(joint_of(plan, each) for each in every if each != region) if region in every else ()
+    """Return the peers of a region's gateway; none for a region that is not connected."""
+    gateways = _region_peers(plan)
+    return tuple(peer for peer in gateways.values() if peer.region != region) if region in gateways else ()
 
 
 API_PORT = 6443
 
 
 def api_name(plan: FleetPlan) -> str:
-    """Return the name of the Kubernetes API, which leads to every machine of the control plane."""
+    """Return the DNS name of the Kubernetes API, which resolves to every control-plane machine."""
     return f"kubernetes.{plan.domain}"
 
 
 def short_name(member: Member) -> str:
-    """Return the name of a machine of the control plane without its place: `control-1`."""
+    """Return the host name of a control-plane machine, such as `control-1`."""
     return member.name.partition(".")[0]
 
 
+@cached_on_plan
 def ssh_pools(plan: FleetPlan) -> tuple[PoolPlan, ...]:
-    """Return the first pool in each region of each group that people log in to: names go by group and region."""
-    found: dict[tuple[str, str], PoolPlan] = {}
+    """Return the first pool of each SSH group in each region: names of machines are per group and region."""
+    pools: dict[tuple[str, str], PoolPlan] = {}
     for pool in plan.pools:
         if pool.use is Use.SSH:
-            found.setdefault((pool.group, pool.region), pool)
-    return tuple(found.values())
+            pools.setdefault((pool.group, pool.region), pool)
+    return tuple(pools.values())
 
 
 def ssh_name(plan: FleetPlan, pool: PoolPlan, number: int) -> str:
-    """Return the name of one of the machines that people log in to: `workbench-gpu-1.us-west-2.lab.internal`."""
+    """Return the full name of an SSH machine, such as `workbench-gpu-1.us-west-2.lab.internal`."""
     return f"{pool.group}-{number}.{pool.region}.{plan.domain}"
 
 
 def highest(plan: FleetPlan, pool: PoolPlan) -> int:
-    """Return the highest number of a pool's machines: all pools of its group in its region share the names."""
-    place = (pool.group, pool.region)
-    return together([pool, *(one for one in plan.pools if (one.group, one.region) == place and one.name != pool.name)])
+    """Return the highest number of a pool's machines; the pools of a group in one region share the numbers."""
+    same_place = [other for other in plan.pools if (other.group, other.region) == (pool.group, pool.region)]
+    return together([pool, *(other for other in same_place if other.name != pool.name)])
 
 
 def ssh_patterns(plan: FleetPlan, pool: PoolPlan) -> tuple[str, ...]:
-    """Return patterns that hold the names of a pool's machines, a `?` a digit of the highest number."""
+    """Return patterns for the names of a pool's machines, with a `?` for each digit of the number."""
     digits = range(1, len(str(highest(plan, pool))) + 1)
     return tuple(f"{pool.group}-{'?' * count}.{pool.region}.{plan.domain}" for count in digits)

@@ -1,4 +1,7 @@
-"""Every machine that a fleet's plan knows by name, as roles configure it: of sites, of the cloud, numbered or fixed."""
+"""The plan of each machine that roles configure: roles, firewall rules, mounts, exports, buckets and GPUs.
+
+Sites' machines, the control plane and laptop gateways are permanent. Machines of SSH pools are numbered.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -11,23 +14,32 @@ from bedplate.catalog.catalog import Catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
 from bedplate.plan.firewall import ANYWHERE, NFS, SSH, TCP, WORKER_PORTS, Rule, has_workers
-from bedplate.plan.fleet import Accounts, BucketPlan, ExportPlan, FleetPlan, SitePlan
+from bedplate.plan.fleet import Accounts, BucketPlan, ExportPlan, FleetPlan, MachinePlan, SitePlan, cached_on_plan
 from bedplate.plan.laptops import LaptopGateway, Transport, gateway_in
-from bedplate.plan.links import API_PORT, beyond, highest, is_led, joined_regions, peers_of, places, ssh_pools
+from bedplate.plan.links import (
+    API_PORT,
+    beyond,
+    highest,
+    is_connected,
+    joined_regions,
+    peers_of,
+    place_names,
+    ssh_pools,
+)
 from bedplate.plan.pools import PoolPlan
 from bedplate.plan.space import nodes_space
 from bedplate.spec.sites import Clients, Use
 
 
 class Ground(StrEnum):
-    """Where a machine stands."""
+    """The platform of a machine: EC2, or the bare metal of a site."""
 
     CLOUD = "cloud"
     METAL = "metal"
 
 
 class Duty(StrEnum):
-    """What a machine does for the fleet; it may have several duties, or none."""
+    """The role of a machine in the fleet; a machine may have several roles, or none."""
 
     WORKBENCH = "workbench"
     WORKER = "worker"
@@ -39,7 +51,7 @@ class Duty(StrEnum):
 
 
 class MountKind(StrEnum):
-    """How shared storage is mounted."""
+    """The protocol of a mount."""
 
     EFS = "efs"
     NFS = "nfs"
@@ -47,9 +59,9 @@ class MountKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Shared storage at a path: `server` is the name that resolves in the fleet, `export` the folder on it.
+    """Shared storage at a path: `server` is its DNS name in the fleet, `export` the folder on the server.
 
-    `region` is the region of an EFS file system, by which its server proves itself.
+    `region` is the region of an EFS file system, which its TLS certificate names.
     """
 
     store: str
@@ -62,7 +74,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A folder that the machine itself exports over NFS, and the blocks that may mount it."""
+    """A folder that the machine exports over NFS, and the blocks that may mount it."""
 
     store: str
     path: str
@@ -72,7 +84,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """GPUs of a machine: `model` as the fleet file or EC2 calls it."""
+    """The GPUs of a machine; `model` is the name in the fleet file or in EC2."""
 
     model: str
     count: int
@@ -80,10 +92,10 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """A machine of the fleet; `name` is how operators call it, `titan-01.cellar`.
+    """A machine of the fleet; `name` is its host name and its place, such as `titan-01.cellar`.
 
-    `address` is None for a machine of a pool, whose address AWS decides. `hosts` holds every machine of a fixed
-    address by its full name. `region` is its own, or the home region for a machine of a site.
+    `address` is None where AWS assigns it. `hosts` holds every fixed address of the fleet by full name. `region` is the
+    machine's region; for a machine of a site it is the home region.
     """
 
     fleet: str
@@ -97,17 +109,18 @@ class NodePlan:
     accounts: Accounts
     hosts: Mapping[str, IPv4Address]
     doors: tuple[Rule, ...]
+    """The inbound rules of its packet filter."""
     mounts: tuple[Mount, ...] = ()
     shares: tuple[Share, ...] = ()
     buckets: tuple[BucketPlan, ...] = ()
     gpus: Hardware | None = None
     scratch: tuple[str, ...] = ()
-    """The disks that /scratch is made of, where the file names some; a machine of the cloud finds its own."""
+    """The disks of /scratch, where the file names them; an EC2 instance uses its instance store."""
     expires: str | None = None
     laptops: LaptopGateway | None = None
-    """The gateway of laptops that it is, where it is one."""
+    """The laptop gateway that runs on it."""
     elsewhere: tuple[IPv4Network, ...] = ()
-    """The blocks that it leads to by tunnels, where it is a gateway of a site or to other regions."""
+    """The remote networks behind its tunnels, for a gateway of a site or of a connected region."""
 
     @property
     def host(self) -> str:
@@ -116,12 +129,12 @@ class NodePlan:
 
     @property
     def place(self) -> str:
-        """The region or site that it stands in."""
+        """Its region or site."""
         return self.name.partition(".")[2]
 
     @property
     def is_named_by_ec2(self) -> bool:
-        """Whether its host name is the one that EC2 gave it: a cloud's worker is known to Kubernetes by no other."""
+        """Whether its host name is EC2's: Kubernetes knows an EC2 worker only by that name."""
         return self.ground is Ground.CLOUD and Duty.WORKER in self.duties
 
     @property
@@ -130,303 +143,300 @@ class NodePlan:
         return f"{self.name}.{self.domain}"
 
 
-_USERS = frozenset({Duty.WORKBENCH, Duty.WORKER})
+_USER_ROLES = frozenset({Duty.WORKBENCH, Duty.WORKER})
 
 
-def mounts(plan: FleetPlan, label: str, place: str, ground: Ground, duties: frozenset[Duty]) -> tuple[Mount, ...]:
-    """Return what a machine mounts: nothing where nobody works on it and it serves alone."""
-    if not duties & _USERS:
+def _mounts(plan: FleetPlan, label: str, place: str, ground: Ground, duties: frozenset[Duty]) -> tuple[Mount, ...]:
+    """Return the mounts of a machine: none for a machine without users or workloads."""
+    if not duties & _USER_ROLES:
         return ()
     if ground is Ground.CLOUD:
         return tuple(
             Mount(
-                each.store,
-                MountKind.EFS,
-                f"{each.store}.files.{each.region}.{plan.domain}",
-                "/",
-                each.mount,
-                each.region,
+                store=files.store,
+                kind=MountKind.EFS,
+                server=f"{files.store}.files.{files.region}.{plan.domain}",
+                export="/",
+                path=files.mount,
+                region=files.region,
             )
-            for each in plan.files
+            for files in plan.files
         )
     return tuple(
-        Mount(each.store, MountKind.NFS, f"{each.machine}.{place}.{plan.domain}", each.export, each.mount)
-        for each in plan.exports
-        if each.site == place and each.machine != label
+        Mount(export.store, MountKind.NFS, f"{export.machine}.{place}.{plan.domain}", export.export, export.mount)
+        for export in plan.exports
+        if export.site == place and export.machine != label
     )
 
 
-def shares(plan: FleetPlan, label: str, place: str) -> tuple[Share, ...]:
-    """Return what a machine of a site exports, and to which addresses."""
+def _shares(plan: FleetPlan, label: str, place: str) -> tuple[Share, ...]:
+    """Return the NFS exports of a site's machine, with the addresses of their clients."""
     return tuple(
-        Share(each.store, each.export, each.mount, tuple(_address(block) for _, block in clients(plan, each)))
-        for each in exports_of(plan, label, place)
+        Share(
+            store=export.store,
+            path=export.export,
+            mount=export.mount,
+            clients=tuple(str(block).removesuffix("/32") for _, block in _clients(plan, export)),
+        )
+        for export in _exports(plan, label, place)
     )
 
 
-def exports_of(plan: FleetPlan, label: str, place: str) -> tuple[ExportPlan, ...]:
-    """Return the exports of a site's machine."""
-    return tuple(each for each in plan.exports if (each.site, each.machine) == (place, label))
+def _exports(plan: FleetPlan, label: str, place: str) -> tuple[ExportPlan, ...]:
+    return tuple(export for export in plan.exports if (export.site, export.machine) == (place, label))
 
 
-def clients(plan: FleetPlan, export: ExportPlan) -> tuple[tuple[str, IPv4Network], ...]:
-    """Return who may mount an export, each with a name: the other machines that mount it, or the whole LAN."""
-    site = next(site for site in plan.sites if site.name == export.site)
+def _clients(plan: FleetPlan, export: ExportPlan) -> tuple[tuple[str, IPv4Network], ...]:
+    """Return the name and block of each client of an export: the machines that mount it, or the whole LAN."""
+    site = plan.sites_by_name[export.site]
     if export.clients is Clients.LAN:
         return ((site.name, site.lan),)
     server = f"{export.machine}.{site.name}"
     return tuple((name, block) for name, block in site.used_for(*Use) if name != server)
 
 
-def _address(block: IPv4Network) -> str:
-    return str(block).removesuffix("/32")
-
-
-def buckets(plan: FleetPlan, region: str, duties: frozenset[Duty]) -> tuple[BucketPlan, ...]:
-    """Return the bucket of each store that a machine reads: its own region's, or the store's first."""
-    if not duties & _USERS:
+def _buckets(plan: FleetPlan, region: str, duties: frozenset[Duty]) -> tuple[BucketPlan, ...]:
+    """Return one bucket of each store for a machine to read: the one in its region, else the store's first."""
+    if not duties & _USER_ROLES:
         return ()
-    found: dict[str, BucketPlan] = {}
+    buckets: dict[str, BucketPlan] = {}
     for bucket in plan.buckets:
-        if bucket.store not in found or bucket.region == region:
-            found[bucket.store] = bucket
-    return tuple(found.values())
+        if bucket.store not in buckets or bucket.region == region:
+            buckets[bucket.store] = bucket
+    return tuple(buckets.values())
 
 
 EXPORTER_PORT = 9100
-# Where OpenVPN listens, as protocol and port.
-OPENVPN = tuple((str(each), each.port) for each in Transport)
-# IKE, and ESP within UDP where an address is translated. Source: RFC 7296 section 2, RFC 3948.
+# The listening sockets of OpenVPN, as protocol and port.
+OPENVPN = tuple((str(transport), transport.port) for transport in Transport)
+# IKE, and ESP in UDP behind NAT. Source: RFC 7296 section 2, RFC 3948.
 IKE = (500, 4500)
 # Source: RFC 4271 section 8.2.1.
 BGP = 179
-# The names of the doors of pods.
-_PODS = ("all-from-pods", "api-from-pods")
+# The names of the rules for pods.
+_POD_RULES = ("all-from-pods", "api-from-pods")
 
 
-def doors(plan: FleetPlan, label: str, place: str, duties: frozenset[Duty]) -> tuple[Rule, ...]:
-    """Return who may open a connection to a machine of these duties in a region or on a site."""
+def _inbound_rules(plan: FleetPlan, label: str, place: str, duties: frozenset[Duty]) -> tuple[Rule, ...]:
+    """Return the inbound rules of a machine's packet filter."""
     return (
-        *_people(plan),
-        *_watchers(plan, place),
-        *_fellows(plan, place, duties),
-        *_control(plan, duties),
-        *_pods(plan, duties),
-        *_mounting(plan, label, place),
-        *_gateways(duties),
-        *_neighbours(plan, place, duties),
+        *_ssh_rules(plan),
+        *_metrics_rules(plan, place),
+        *_compute_rules(plan, place, duties),
+        *_control_plane_rules(plan, duties),
+        *_pod_rules(plan, duties),
+        *_nfs_rules(plan, label, place),
+        *_vpn_rules(duties),
+        *_bgp_rules(plan, place, duties),
     )
 
 
 def pods_of(rules: Iterable[Rule]) -> IPv4Network | None:
-    """Return the block of pods that a machine's doors name; None where it carries none."""
-    return next((rule.block for rule in rules if rule.name in _PODS), None)
+    """Return the block of pods in a machine's rules; None for a machine without pods."""
+    return next((rule.block for rule in rules if rule.name in _POD_RULES), None)
 
 
-def blocks_of(plan: FleetPlan, place: str) -> tuple[tuple[str, IPv4Network], ...]:
-    """Return the blocks of nodes of a region, or the LAN of a site, each with a name."""
-    for site in plan.sites:
-        if site.name == place:
-            return ((place, site.lan),)
+def _node_blocks(plan: FleetPlan, place: str) -> tuple[tuple[str, IPv4Network], ...]:
+    """Return the name and block of each range of nodes in a region, or of a site's LAN."""
+    site = plan.sites_by_name.get(place)
+    if site:
+        return ((place, site.lan),)
     return tuple((f"{place}-{block.prefixlen}", block) for block in nodes_space(plan.region(place).block))
 
 
-def _machines(plan: FleetPlan, place: str, *uses: Use) -> tuple[tuple[str, IPv4Network], ...]:
-    """Return the blocks of a region's nodes, or the addresses of a site's machines of these uses, each with a name."""
-    for site in plan.sites:
-        if site.name == place:
-            return site.used_for(*uses)
-    return blocks_of(plan, place)
+def _machine_blocks(plan: FleetPlan, place: str, *uses: Use) -> tuple[tuple[str, IPv4Network], ...]:
+    """Return the ranges of nodes in a region, or the addresses of a site's machines of these uses, each with a name."""
+    site = plan.sites_by_name.get(place)
+    return site.used_for(*uses) if site else _node_blocks(plan, place)
 
 
-def _places(plan: FleetPlan, place: str) -> Iterator[str]:
-    """Yield the machine's own place and every other that the network leads to."""
+def _connected_places(plan: FleetPlan, place: str) -> Iterator[str]:
+    """Yield the machine's place, then each other place with a network path to it."""
     yield place
-    yield from (each for each in places(plan) if each != place and is_led(plan, place, each))
+    yield from (other for other in place_names(plan) if other != place and is_connected(plan, place, other))
 
 
-def _people(plan: FleetPlan) -> Iterator[Rule]:
-    """Yield the doors of whoever logs in: laptops, sites, and the fleet's own nodes."""
+def _ssh_rules(plan: FleetPlan) -> Iterator[Rule]:
+    """Yield the rules for SSH from laptops, sites and nodes."""
     for pool in plan.laptops:
         yield Rule(f"ssh-from-laptops-{pool.place}", f"SSH from the laptops of {pool.place}", pool.block, TCP, SSH)
-    for place in places(plan):
-        for name, block in blocks_of(plan, place):
+    for place in place_names(plan):
+        for name, block in _node_blocks(plan, place):
             yield Rule(f"ssh-from-{name}", f"SSH from {place}", block, TCP, SSH)
 
 
-def _watchers(plan: FleetPlan, place: str) -> Iterator[Rule]:
-    for each in _places(plan, place):
-        for name, block in blocks_of(plan, each):
-            yield Rule(f"metrics-from-{name}", f"Metrics for {each}", block, TCP, EXPORTER_PORT)
+def _metrics_rules(plan: FleetPlan, place: str) -> Iterator[Rule]:
+    for other in _connected_places(plan, place):
+        for name, block in _node_blocks(plan, other):
+            yield Rule(f"metrics-from-{name}", f"Metrics for {other}", block, TCP, EXPORTER_PORT)
 
 
-def _fellows(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> Iterator[Rule]:
-    """Yield the rules among machines that compute together: everything, but nothing for other hosts of a LAN."""
-    if not duties & {Duty.WORKBENCH, Duty.WORKER}:
+def _compute_rules(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> Iterator[Rule]:
+    """Yield the rules among workbenches and workers: all traffic, but none from other hosts of a LAN."""
+    if not duties & _USER_ROLES:
         return
-    for each in _places(plan, place):
-        for name, block in _machines(plan, each, *Use):
-            yield Rule(f"all-from-{name}", f"All from nodes of {each}", block)
+    for other in _connected_places(plan, place):
+        for name, block in _machine_blocks(plan, other, *Use):
+            yield Rule(f"all-from-{name}", f"All from nodes of {other}", block)
 
 
-def _control(plan: FleetPlan, duties: frozenset[Duty]) -> Iterator[Rule]:
+def _control_plane_rules(plan: FleetPlan, duties: frozenset[Duty]) -> Iterator[Rule]:
     if Duty.CONTROL not in duties:
         return
     for member in plan.control_plane.members if plan.control_plane else ():
         yield Rule(f"all-from-{member.name}", f"All from {member.name}", IPv4Network(member.address))
-    for place in places(plan):
-        for name, block in blocks_of(plan, place):
+    for place in place_names(plan):
+        for name, block in _node_blocks(plan, place):
             yield Rule(f"api-from-{name}", f"Kubernetes API for {place}", block, TCP, API_PORT)
-    for place in (each for each in places(plan) if has_workers(plan, each)):
-        for name, block in _machines(plan, place, Use.KUBERNETES):
-            for what, protocol, port in WORKER_PORTS:
-                yield Rule(f"{what.lower()}-from-{name}", f"{what} from workers of {place}", block, protocol, port)
+    for place in (place for place in place_names(plan) if has_workers(plan, place)):
+        for name, block in _machine_blocks(plan, place, Use.KUBERNETES):
+            for service, protocol, port in WORKER_PORTS:
+                about = f"{service} from workers of {place}"
+                yield Rule(f"{service.lower()}-from-{name}", about, block, protocol, port)
     for pool in plan.laptops:
-        yield Rule(
-            f"api-from-laptops-{pool.place}", f"Kubernetes API for laptops of {pool.place}", pool.block, TCP, API_PORT
-        )
+        about = f"Kubernetes API for laptops of {pool.place}"
+        yield Rule(f"api-from-laptops-{pool.place}", about, pool.block, TCP, API_PORT)
 
 
-def _pods(plan: FleetPlan, duties: frozenset[Duty]) -> Iterator[Rule]:
-    """Yield the doors of the pods that run on the machine itself; those of other nodes come under their node's address.
+def _pod_rules(plan: FleetPlan, duties: frozenset[Duty]) -> Iterator[Rule]:
+    """Yield the rules for pods on the same machine: all traffic to a worker, the API to the control plane.
 
-    They may what their neighbours may: everything on a worker, the API where it is served.
+    Packets of pods on other nodes arrive from the address of their node.
     """
     if plan.pods and Duty.WORKER in duties:
-        yield Rule(_PODS[0], "All from pods", plan.pods)
+        yield Rule(_POD_RULES[0], "All from pods", plan.pods)
     elif plan.pods and Duty.CONTROL in duties:
-        yield Rule(_PODS[1], "Kubernetes API for pods", plan.pods, TCP, API_PORT)
+        yield Rule(_POD_RULES[1], "Kubernetes API for pods", plan.pods, TCP, API_PORT)
 
 
-def _mounting(plan: FleetPlan, label: str, place: str) -> Iterator[Rule]:
-    """Yield the rules for the clients of a machine's exports, each client once."""
-    found = dict(client for export in exports_of(plan, label, place) for client in clients(plan, export))
-    for name, block in found.items():
+def _nfs_rules(plan: FleetPlan, label: str, place: str) -> Iterator[Rule]:
+    """Yield a rule for each client of a machine's exports."""
+    clients = dict(client for export in _exports(plan, label, place) for client in _clients(plan, export))
+    for name, block in clients.items():
         yield Rule(f"nfs-from-{name}", f"NFS for {name}", block, TCP, NFS)
 
 
-def _gateways(duties: frozenset[Duty]) -> Iterator[Rule]:
+def _vpn_rules(duties: frozenset[Duty]) -> Iterator[Rule]:
     if Duty.LAPTOPS in duties:
         for protocol, port in OPENVPN:
             yield Rule(f"openvpn-{protocol}", f"OpenVPN over {protocol}", ANYWHERE.block, protocol, port)
     if duties & {Duty.TUNNELS, Duty.JOINT}:
         for port in IKE:
-            yield Rule(f"ike-{port}", "IKE from the far ends of tunnels", ANYWHERE.block, "udp", port)
-    # Gateways of regions stand behind an elastic address, which is translation: theirs is within UDP.
+            yield Rule(f"ike-{port}", "IKE from tunnel peers", ANYWHERE.block, "udp", port)
+    # A gateway in a region has an elastic address, which is NAT: its ESP is in UDP.
     if Duty.TUNNELS in duties:
-        yield Rule("esp", "ESP from the far ends of tunnels", ANYWHERE.block, "esp")
+        yield Rule("esp", "ESP from tunnel peers", ANYWHERE.block, "esp")
 
 
-def _neighbours(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> Iterator[Rule]:
-    """Yield the doors of BGP to sites that are joined: of two gateways with this filter, one has to let the other in.
+def _bgp_rules(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> Iterator[Rule]:
+    """Yield the rules for BGP from connected sites: both gateways have this filter, so one must admit the other.
 
-    AWS's end needs none: it lets the site's gateway in.
+    AWS's end of a tunnel needs no rule: it accepts the connection of the site's gateway.
     """
     for direct in plan.directs_of(place) if Duty.TUNNELS in duties else ():
         other = direct.other(place)
         yield Rule(f"bgp-from-{other}", f"BGP from the gateway of {other}", direct.inside, TCP, BGP)
 
 
-_DUTY_OF = {Use.SSH: Duty.WORKBENCH, Use.KUBERNETES: Duty.WORKER}
+_ROLE_OF_USE = {Use.SSH: Duty.WORKBENCH, Use.KUBERNETES: Duty.WORKER}
 GATEWAY = "laptops"
-# What the gateway of a site calls itself at tunnels to other gateways of the fleet.
+# The identity of a site's gateway at tunnels to other gateways of the fleet.
 SITE_END = "tunnels"
 
 
-# The name of a machine, and what plans it: to know a name is quick, to plan every machine of a large fleet is not.
-_Named = tuple[str, Callable[[], NodePlan]]
+# The name of a machine, and a function that plans it: planning every machine of a large fleet is slow.
+_NamedPlanner = tuple[str, Callable[[], NodePlan]]
 
 
 def standing_nodes(plan: FleetPlan) -> tuple[NodePlan, ...]:
-    """Return the machines that always stand: those of sites, the control plane's, the gateways of laptops."""
-    return tuple(planned() for _, planned in _standing(plan))
+    """Return the permanent machines: those of sites, of the control plane, and the laptop gateways."""
+    return tuple(plan_node() for _, plan_node in _permanent(plan))
 
 
 def pool_nodes(plan: FleetPlan, catalog: Catalog) -> Iterator[NodePlan]:
-    """Yield the machines that people log in to in the cloud, up to the highest number that each place may have."""
-    yield from (planned() for _, planned in _pooled(plan, catalog))
+    """Yield the machines of SSH pools, up to the highest number of each group in each region."""
+    yield from (plan_node() for _, plan_node in _numbered(plan, catalog))
 
 
 def node_of(plan: FleetPlan, name: str, catalog: Catalog) -> NodePlan:
-    """Return the machine of that name, with or without the domain; InputError, with the nearest name, for none."""
+    """Return the machine of a name, with or without the domain; InputError, with the nearest name, for none."""
     short = name.removesuffix(f".{plan.domain}")
-    known = dict((*_standing(plan), *_pooled(plan, catalog)))
-    if short not in known:
-        raise InputError(f"{name} is no machine of the fleet {plan.name}", fix=_meant(plan, short, known))
-    return known[short]()
+    planners = dict((*_permanent(plan), *_numbered(plan, catalog)))
+    if short not in planners:
+        raise InputError(f"no machine named {name} in the fleet {plan.name}", fix=_suggestion(plan, short, planners))
+    return planners[short]()
 
 
-def _meant(plan: FleetPlan, name: str, known: Iterable[str]) -> str:
-    """Return what to write in place of a name; of a group that there is, never another group's machine."""
-    group, _, numbered = name.partition(".")[0].rpartition("-")
+def _suggestion(plan: FleetPlan, name: str, names: Iterable[str]) -> str:
+    """Return the fix for an unknown name; for a machine of a known group it never names another group."""
+    group, _, number = name.partition(".")[0].rpartition("-")
     region = name.partition(".")[2]
-    pools = [pool for pool in plan.pools if pool.group == group and numbered.isdecimal()]
+    pools = [pool for pool in plan.pools if pool.group == group and number.isdecimal()]
     here = [pool for pool in pools if pool in ssh_pools(plan) and pool.region == region]
     if here:
         return f"{group} has 1 to {max(highest(plan, pool) for pool in here)} in {region}"
     if pools and pools[0].use is Use.KUBERNETES:
-        return f"machines of {group} go by EC2's names: --group {group}"
+        return f"machines of {group} have EC2's names: use --group {group}"
     if pools:
         regions = sorted({pool.region for pool in pools})
-        return f"{group} has machines in {', '.join(regions)}, named as {group}-1.{regions[0]}"
-    near = nearest(name, known)
-    return f"write {near}" if near else "`bedplate node list` shows what there is"
+        return f"{group} has machines in {', '.join(regions)}, with names such as {group}-1.{regions[0]}"
+    near = nearest(name, names)
+    return f"write {near}" if near else "`bedplate node list` shows all machines"
 
 
-def _standing(plan: FleetPlan) -> Iterator[_Named]:
+def _permanent(plan: FleetPlan) -> Iterator[_NamedPlanner]:
     for site in plan.sites:
-        yield from ((f"{label}.{site.name}", partial(_of_site, plan, site, label)) for label in site.machines)
+        for machine in site.machines.values():
+            yield f"{machine.label}.{site.name}", partial(_site_node, plan, site, machine)
     for member in plan.control_plane.members if plan.control_plane else ():
-        duties = frozenset({Duty.CONTROL})
-        yield member.name, partial(_node, plan, member.name, Ground.CLOUD, duties, member.address)
-    regions = {region.name for region in plan.regions}
-    for name in (f"{GATEWAY}.{pool.place}" for pool in plan.laptops if pool.place in regions):
-        yield name, partial(_node, plan, name, Ground.CLOUD, _gateway_duties(plan, name), None)
+        yield member.name, partial(_node, plan, member.name, Ground.CLOUD, frozenset({Duty.CONTROL}), member.address)
+    for pool in plan.laptops:
+        if pool.place in plan.regions_by_name:
+            name = f"{GATEWAY}.{pool.place}"
+            yield name, partial(_node, plan, name, Ground.CLOUD, _gateway_roles(plan, pool.place), None)
 
 
-def _pooled(plan: FleetPlan, catalog: Catalog) -> Iterator[_Named]:
+def _numbered(plan: FleetPlan, catalog: Catalog) -> Iterator[_NamedPlanner]:
     for pool in ssh_pools(plan):
         for number in range(1, highest(plan, pool) + 1):
             name = f"{pool.group}-{number}.{pool.region}"
             yield name, partial(pool_node, plan, pool, name, catalog)
 
 
-def _of_site(plan: FleetPlan, site: SitePlan, label: str) -> NodePlan:
-    duties = _site_duties(plan, site, label)
-    node = _node(plan, f"{label}.{site.name}", Ground.METAL, duties, site.machines[label])
-    gpus = site.gpus.get(label)
-    found = Hardware(gpus.model, gpus.count) if gpus else None
-    return replace(node, gpus=found, scratch=site.scratch.get(label, ()))
+def _site_node(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> NodePlan:
+    roles = _site_roles(plan, site, machine)
+    node = _node(plan, f"{machine.label}.{site.name}", Ground.METAL, roles, machine.address)
+    gpus = machine.spec.gpus
+    return replace(node, gpus=Hardware(gpus.model, gpus.count) if gpus else None, scratch=machine.spec.scratch)
 
 
-def _gateway_duties(plan: FleetPlan, name: str) -> frozenset[Duty]:
-    is_joined = name.partition(".")[2] in joined_regions(plan)
-    return frozenset({Duty.LAPTOPS, Duty.JOINT} if is_joined else {Duty.LAPTOPS})
+def _gateway_roles(plan: FleetPlan, region: str) -> frozenset[Duty]:
+    is_peered = region in joined_regions(plan)
+    return frozenset({Duty.LAPTOPS, Duty.JOINT} if is_peered else {Duty.LAPTOPS})
 
 
-def _site_duties(plan: FleetPlan, site: SitePlan, label: str) -> frozenset[Duty]:
-    use = site.uses[label]
-    found = {_DUTY_OF[use]} if use else set()
-    if label == site.gateway:
-        found.add(Duty.TUNNELS)
-        found.update(Duty.LAPTOPS for pool in plan.laptops if pool.place == site.name)
-    if any((each.site, each.machine) == (site.name, label) for each in plan.exports):
-        found.add(Duty.FILES)
-    return frozenset(found)
+def _site_roles(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> frozenset[Duty]:
+    use = machine.spec.use
+    roles = {_ROLE_OF_USE[use]} if use else set()
+    if machine.label == site.gateway:
+        roles.add(Duty.TUNNELS)
+        roles.update(Duty.LAPTOPS for pool in plan.laptops if pool.place == site.name)
+    if _exports(plan, machine.label, site.name):
+        roles.add(Duty.FILES)
+    return frozenset(roles)
 
 
 def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> NodePlan:
-    """Return a machine of a pool under a name of its own, with the GPUs of the pool's first type."""
+    """Return a machine of a pool under a name, with the GPUs of the pool's first type."""
     facts = catalog.types.get(pool.types[0])
     gpus = Hardware(facts.gpu.name, facts.gpu.count) if facts and facts.gpu else None
-    node = _node(plan, name, Ground.CLOUD, frozenset({_DUTY_OF[pool.use]}), None)
+    node = _node(plan, name, Ground.CLOUD, frozenset({_ROLE_OF_USE[pool.use]}), None)
     return replace(node, gpus=gpus, owner=pool.tenure.owner, expires=pool.tenure.expires)
 
 
 def _node(plan: FleetPlan, name: str, ground: Ground, duties: frozenset[Duty], address: IPv4Address | None) -> NodePlan:
     label, _, place = name.partition(".")
     region = place if ground is Ground.CLOUD else plan.home.name
-    hosts = {f"{each}.{plan.domain}": one for each, one in plan.addresses.items()}
     return NodePlan(
         fleet=plan.name,
         domain=plan.domain,
@@ -437,32 +447,38 @@ def _node(plan: FleetPlan, name: str, ground: Ground, duties: frozenset[Duty], a
         region=region,
         address=address,
         accounts=plan.accounts,
-        hosts=MappingProxyType(hosts),
-        doors=doors(plan, label, place, duties),
-        mounts=mounts(plan, label, place, ground, duties),
-        shares=shares(plan, label, place) if ground is Ground.METAL else (),
-        buckets=buckets(plan, region, duties),
+        hosts=_hosts(plan),
+        doors=_inbound_rules(plan, label, place, duties),
+        mounts=_mounts(plan, label, place, ground, duties),
+        shares=_shares(plan, label, place) if ground is Ground.METAL else (),
+        buckets=_buckets(plan, region, duties),
         laptops=gateway_in(plan, place) if Duty.LAPTOPS in duties else None,
-        elsewhere=tuple(_elsewhere(plan, place, duties)),
+        elsewhere=tuple(_remote_blocks(plan, place, duties)),
     )
 
 
-def _elsewhere(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> Iterator[IPv4Network]:
+@cached_on_plan
+def _hosts(plan: FleetPlan) -> Mapping[str, IPv4Address]:
+    """Return the fixed addresses of the fleet by full name."""
+    return MappingProxyType({f"{name}.{plan.domain}": address for name, address in plan.addresses.items()})
+
+
+def _remote_blocks(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> Iterator[IPv4Network]:
     if Duty.TUNNELS in duties:
-        yield from (each.block for each in beyond(plan, place))
+        yield from (network.block for network in beyond(plan, place))
     if Duty.JOINT in duties:
         yield from (block for peer in peers_of(plan, place) for block in peer.blocks)
 
 
 MARK = "# Written by bedplate: keys of administrators"
-"""The first line of such a file: whoever reads it knows who writes it anew."""
+"""The first line of an authorized_keys file that bedplate writes."""
 
 
 def admin_keys(accounts: Accounts) -> tuple[str, ...]:
-    """Return the keys of those who are administrators now, in the order of the file."""
+    """Return the keys of the administrators, in the order of the file."""
     return tuple(key for person in accounts.people if person.admin for key in person.keys)
 
 
 def first_keys(accounts: Accounts) -> str:
-    """Return the text of the file."""
+    """Return the text of the authorized_keys file with the administrators' keys."""
     return "".join(f"{line}\n" for line in (MARK, *admin_keys(accounts)))

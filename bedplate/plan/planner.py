@@ -1,9 +1,9 @@
-"""From a fleet file, its lock and the catalogue to the plan: every name and address decided."""
+"""Make the plan of a fleet from the fleet file, the lock and the catalogue; decide its pools, images and stores."""
 
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 from types import MappingProxyType
 
 from bedplate.catalog import Catalog
@@ -19,20 +19,19 @@ from bedplate.plan.fleet import (
     FilesPlan,
     FleetPlan,
     LaptopPool,
-    NameServersPlan,
     RegionPlan,
     SitePlan,
     TunnelPlan,
     ZonePlan,
-    accounts,
-    members,
+    number_accounts,
+    place_members,
 )
 from bedplate.plan.pools import Offer, PoolPlan, Tenure, Volume, bucket_name, pool_name
 from bedplate.plan.record import Record
 from bedplate.spec import Fleet
 from bedplate.spec.groups import Group, Rung
 from bedplate.spec.network import Endpoint, TunnelAuth
-from bedplate.spec.sites import EfsStore, NfsStore, S3Store, Site
+from bedplate.spec.sites import EfsStore, NfsStore, S3Store
 
 
 def files(fleet: Fleet) -> tuple[FilesPlan, ...]:
@@ -76,9 +75,9 @@ def exports(fleet: Fleet) -> tuple[ExportPlan, ...]:
     )
 
 
-# As they follow `com.amazonaws.<region>.` in an endpoint's service name. A pull from ECR asks its API and its
-# registry. Session Manager needs no `ec2messages` any more: the agent asks `ssmmessages` alone, nodes may use no
-# other, and newer regions have no such endpoint. Source: AWS Systems Manager user guide, VPC endpoints, 2026-11.
+# The part of an endpoint's service name after `com.amazonaws.<region>.`. A pull from ECR uses its API and its registry.
+# Session Manager no longer needs `ec2messages`: the agent uses only `ssmmessages`, and newer regions have no such
+# endpoint. Source: AWS Systems Manager user guide, VPC endpoints, 2026-11.
 SERVICES: Mapping[Endpoint, tuple[str, ...]] = MappingProxyType(
     {
         Endpoint.ECR: ("ecr.api", "ecr.dkr"),
@@ -90,8 +89,8 @@ SERVICES: Mapping[Endpoint, tuple[str, ...]] = MappingProxyType(
 
 
 def endpoint_services(fleet: Fleet) -> tuple[str, ...]:
-    """Return the services that every region has endpoints of, in the order of the file."""
-    return tuple(service for each in dict.fromkeys(fleet.network.endpoints) for service in SERVICES[each])
+    """Return the services with an interface endpoint in every region, in the order of the file."""
+    return tuple(service for name in dict.fromkeys(fleet.network.endpoints) for service in SERVICES[name])
 
 
 IMAGE_ID = re.compile(r"ami-([0-9a-f]{8}|[0-9a-f]{17})", re.ASCII)
@@ -102,41 +101,38 @@ _PARAMETER = "/aws/service/canonical/ubuntu/server/24.04/stable/current/{arch}/h
 
 
 def architecture(types: tuple[str, ...], catalog: Catalog) -> Arch:
-    """Return the architecture of a pool's types; a type that the catalogue does not know counts as x86_64."""
-    facts = (catalog.types.get(name) for name in types)
-    return next((fact.arch for fact in facts if fact is not None), "x86_64")
+    """Return the architecture of a pool's types; x86_64 if the catalogue has none of them."""
+    return next((catalog.types[name].arch for name in types if name in catalog.types), "x86_64")
 
 
 def image_parameter(arch: str) -> str:
-    """Return the public parameter in which Canonical names its newest image, the same in every region."""
+    """Return the name of Canonical's public parameter with its newest image, the same in every region."""
     return _PARAMETER.format(arch=_CANONICAL[arch])
 
 
 def image_places(plan: FleetPlan, catalog: Catalog) -> tuple[str, ...]:
     """Return every `region/architecture` in which pools, laptop gateways or the control plane have machines."""
-    used = {f"{region}/{architecture(types, catalog)}" for region, types in _machines(plan)}
-    return tuple(sorted(used))
+    return tuple(sorted({f"{region}/{architecture(types, catalog)}" for region, types in _machines(plan)}))
 
 
 def unrecorded_images(plan: FleetPlan, catalog: Catalog) -> tuple[str, ...]:
-    """Return the places of which the lock remembers no image."""
+    """Return the places without a recorded image."""
     return tuple(place for place in image_places(plan, catalog) if place not in plan.record.images)
 
 
 def indispensable_images(plan: FleetPlan, catalog: Catalog) -> tuple[str, ...]:
-    """Return the places of which the lock remembers no image, and where a parameter cannot stand for it.
+    """Return the places that require a recorded image, and have none.
 
-    Auto Scaling takes none where it chooses types by what they have. Source: its user guide, "Use AWS Systems Manager
-    parameters instead of AMI IDs in launch templates", limitations.
+    Auto Scaling accepts no SSM parameter as image together with instance requirements. Source: its user guide, "Use AWS
+    Systems Manager parameters instead of AMI IDs in launch templates", limitations.
     """
-    chosen = {f"{pool.region}/{architecture(pool.types, catalog)}" for pool in plan.pools if pool.offer.similar}
-    return tuple(sorted(chosen - plan.record.images.keys()))
+    required = {f"{pool.region}/{architecture(pool.types, catalog)}" for pool in plan.pools if pool.offer.similar}
+    return tuple(sorted(required - plan.record.images.keys()))
 
 
 def _machines(plan: FleetPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield from ((pool.region, pool.types) for pool in plan.pools)
-    regions = {region.name for region in plan.regions}
-    yield from ((gateway.place, (GATEWAY_TYPE,)) for gateway in plan.laptops if gateway.place in regions)
+    yield from ((pool.place, (GATEWAY_TYPE,)) for pool in plan.laptops if pool.place in plan.regions_by_name)
     if plan.control_plane:
         yield plan.home.name, (plan.control_plane.type,)
 
@@ -147,17 +143,16 @@ def pools(fleet: Fleet, catalog: Catalog) -> tuple[PoolPlan, ...]:
 
 
 def group_pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iterator[PoolPlan]:
-    """Yield one group's pools, the minimum in the first; KeyError where a rung's region is not the fleet's.
+    """Yield one group's pools, with the group's minimum in the first; KeyError for a rung of an unknown region.
 
-    Each may hold the group's maximum, or what its reservation holds: which rung grows, and how far, is decided
-    while the fleet runs, by where capacity is found. A rung with a zone and another with its region come to that
-    zone's pool once, as the first of the two has it.
+    The maximum of each is the group's, or the size of its reservation: available capacity decides at run time which
+    rung grows. If one rung names a zone and another its region, the zone has one pool, from the first of the two.
     """
     places: dict[str, tuple[int, Rung, tuple[str, ...]]] = {}
     for position, rung in enumerate(group.ladder):
         for place, zones in _places(group, rung, fleet.regions[rung.region].zones, catalog):
             places.setdefault(pool_name(name, rung, place), (position, rung, zones))
-    for number, (pool, (position, rung, zones)) in enumerate(places.items()):
+    for index, (pool, (position, rung, zones)) in enumerate(places.items()):
         yield PoolPlan(
             name=pool,
             group=name,
@@ -165,7 +160,7 @@ def group_pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iter
             region=rung.region,
             zones=zones,
             offer=_offer(group, rung),
-            min=0 if number else group.nodes.min,
+            min=0 if index else group.nodes.min,
             max=min(group.nodes.max, rung.reserved or group.nodes.max),
             most=group.nodes.max,
             volume=Volume(group.disk, group.disk_throughput, group.disk_iops),
@@ -209,7 +204,7 @@ Blocks = Mapping[str, IPv4Network]
 
 
 def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
-    """Return the plan of a fleet that has passed the checks; raises PlanFaults as `allot` does."""
+    """Return the plan of a fleet that has passed the checks; raises PlanFaults."""
     blocks = allot(fleet, record)
     regions = _regions(fleet, blocks)
     return FleetPlan(
@@ -221,7 +216,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         interconnect=fleet.network.interconnect,
         egress=fleet.network.egress,
         regions=regions,
-        sites=_sites(fleet),
+        sites=tuple(SitePlan(name, site) for name, site in fleet.sites.items()),
         pods=blocks.get(space.PODS),
         services=blocks.get(space.SERVICES),
         laptops=_laptops(fleet, blocks),
@@ -231,13 +226,13 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         buckets=buckets(fleet),
         record=record,
         blocks=blocks,
-        budget=(fleet.budget.monthly, fleet.budget.email) if fleet.budget else None,
-        alarms=fleet.alarms.email if fleet.alarms else None,
+        budget=fleet.budget,
+        alarms=fleet.alarms,
         exports=exports(fleet),
         endpoints=endpoint_services(fleet),
         boundary=fleet.identity.permissions_boundary,
         control_plane=_control_plane(fleet, regions, record, catalog),
-        accounts=accounts(fleet, record),
+        accounts=number_accounts(fleet, record),
         directs=_directs(fleet, blocks),
         tunnel_auth=fleet.vpn.tunnels.auth if fleet.vpn else TunnelAuth.PSK,
     )
@@ -258,29 +253,6 @@ def _regions(fleet: Fleet, blocks: Blocks) -> tuple[RegionPlan, ...]:
     )
 
 
-def _sites(fleet: Fleet) -> tuple[SitePlan, ...]:
-    return tuple(
-        SitePlan(
-            name=name,
-            lan=site.lan,
-            public=site.gateway.public,
-            asn=site.gateway.asn,
-            gateway=site.gateway.machine,
-            dials=site.gateway.dials,
-            machines=_addresses(site),
-            uses=MappingProxyType({label: machine.use for label, machine in site.machines.items()}),
-            dns=NameServersPlan(site.dns.domain, site.dns.servers) if site.dns else None,
-            gpus=MappingProxyType({label: each.gpus for label, each in site.machines.items() if each.gpus}),
-            scratch=MappingProxyType({label: each.scratch for label, each in site.machines.items() if each.scratch}),
-        )
-        for name, site in fleet.sites.items()
-    )
-
-
-def _addresses(site: Site) -> Mapping[str, IPv4Address]:
-    return MappingProxyType({name: machine.address for name, machine in site.machines.items()})
-
-
 def _control_plane(
     fleet: Fleet, regions: tuple[RegionPlan, ...], record: Record, catalog: Catalog
 ) -> ControlPlane | None:
@@ -288,17 +260,17 @@ def _control_plane(
     if cluster is None:
         return None
     home = next(region for region in regions if region.home)
-    asked = cluster.control_plane
-    machines = members(home, asked.count, record.addresses, catalog.offered(asked.type, home.name))
-    return ControlPlane(asked.type, cluster.version, machines)
+    spec = cluster.control_plane
+    members = place_members(home, spec.count, record.addresses, catalog.offered(spec.type, home.name))
+    return ControlPlane(spec.type, cluster.version, members)
 
 
 def _laptops(fleet: Fleet, blocks: Blocks) -> tuple[LaptopPool, ...]:
-    asked = fleet.vpn.laptops if fleet.vpn else None
-    if asked is None:
+    spec = fleet.vpn.laptops if fleet.vpn else None
+    if spec is None:
         return ()
-    places = dict.fromkeys(gateway.region or gateway.site or "" for gateway in asked.gateways)
-    return tuple(LaptopPool(place, blocks[space.pool_path(place)], asked.between) for place in places)
+    places = dict.fromkeys(gateway.region or gateway.site or "" for gateway in spec.gateways)
+    return tuple(LaptopPool(place, blocks[space.pool_path(place)], spec.between) for place in places)
 
 
 def _tunnels(fleet: Fleet, blocks: Blocks) -> tuple[TunnelPlan, ...]:

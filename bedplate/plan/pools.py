@@ -1,4 +1,4 @@
-"""A pool: the machines that one rung of a ladder may bring, as one Auto Scaling group makes them."""
+"""Pools: one Auto Scaling group each, with its schedule, network interfaces, instance requirements and names."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -18,7 +18,7 @@ NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A root volume: its size in GiB, its throughput in MiB/s, its operations a second."""
+    """An EBS volume: its size in GiB, its throughput in MiB/s, its IOPS."""
 
     gib: int
     throughput: int = 125
@@ -27,10 +27,10 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """How a pool's machines are bought.
+    """The purchase option of a pool's machines.
 
-    `max_price` is USD an hour, for spot; `ends` the moment in UTC at which a capacity block is over. `similar`
-    asks for types like the named ones too.
+    `max_price` is USD an hour, for spot. `ends` is the end of a capacity block, in UTC. `similar` also admits other
+    types that meet the instance requirements.
     """
 
     market: Market
@@ -43,7 +43,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """Whose machines they are, until when (an ISO day, `permanent`, or None where nobody said), and at what hours."""
+    """The owner of machines, their expiry (an ISO date, `permanent`, or None), and their working hours."""
 
     owner: str
     expires: str | None = None
@@ -52,10 +52,10 @@ class Tenure:
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
-    """One Auto Scaling group: a rung of a group's ladder, in one zone where the fabric needs it.
+    """One Auto Scaling group: a rung of a group's ladder, in one zone where the fabric requires it.
 
-    `max` is what this pool may hold, `most` what its group may, over all its pools. `labels` and `taints`
-    (`key=value:effect`) are those that the file asks for; what a node registers beside them follows from its type.
+    `max` is the pool's maximum, `most` the maximum of its group over all pools. `labels` and `taints`
+    (`key=value:effect`) are those of the file; a node also registers those of its type.
     """
 
     name: str
@@ -73,25 +73,25 @@ class PoolPlan:
     labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
     taints: tuple[str, ...] = ()
     rung: int = 0
-    """Where its rung stands in the group's ladder: for messages; names and addresses never hang on it."""
+    """The index of its rung in the group's ladder, for messages; no name or address depends on it."""
 
     @property
     def market(self) -> Market:
-        """How its machines are bought."""
+        """The purchase option of its machines."""
         return self.offer.market
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The instance types that serve equally well, in the order of the file."""
+        """The interchangeable instance types, in the order of the file."""
         return self.offer.types
 
 
 def together(pools: Collection[PoolPlan]) -> int:
-    """Return how many machines pools of one group may have at once: all that they hold, never more than the group."""
+    """Return the combined maximum of pools of one group: their sum, limited by the group's maximum."""
     return min(sum(pool.max for pool in pools), *(pool.most for pool in pools))
 
 
-# What a pool's name says of how its machines are bought; on-demand is the rule and says nothing.
+# The suffix of a pool's name for its purchase option.
 _MARKETS = {
     Market.ON_DEMAND: "",
     Market.SPOT: "-spot",
@@ -101,7 +101,7 @@ _MARKETS = {
 
 
 def bucket_name(fleet: str, store: str, account: str, region: str) -> str:
-    """Return a bucket's name: unique over all of AWS, since the account's number is in it."""
+    """Return a bucket's name, unique in all of AWS because it contains the account number."""
     return f"{fleet}-{store}-{account}-{region}"
 
 
@@ -111,12 +111,12 @@ def stack_name(fleet: str, part: str) -> str:
 
 
 def tunnel_secret(fleet: str, site: str, region: str) -> str:
-    """Return the name of the secret that holds the keys of a site's two tunnels to a region."""
+    """Return the name of the secret with the keys of a site's two tunnels to a region."""
     return f"{fleet}/tunnels/{site}/{region}"
 
 
 def pool_name(group: str, rung: Rung, place: str) -> str:
-    """Return a pool's name; `place` is its one zone, or its region where it spans several."""
+    """Return a pool's name; `place` is its zone, or its region if it spans several zones."""
     reservation = f"-{rung.reservation}" if rung.reservation else ""
     return f"{group}-{place}{_MARKETS[rung.market]}{reservation}"
 
@@ -130,22 +130,22 @@ _ULTRA_FAMILIES = ("p6e-gb200", "p6e-gb300")
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What a group's sizes become; None leaves one as it is."""
+    """The new sizes of an Auto Scaling group; None keeps the current value."""
 
     min: int | None = None
     max: int | None = None
     desired: int | None = None
 
 
-# The maximum stays: Pulumi would not raise one that AWS has set to 0.
+# The maximum stays: Pulumi would not raise a maximum that a schedule has set to 0.
 _EMPTY = Sizes(min=0, desired=0)
-# A capacity block that has ended never has machines again.
-_OVER = Sizes(min=0, max=0, desired=0)
+# A capacity block that has ended has no machines again.
+_ENDED = Sizes(min=0, max=0, desired=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A change of size: once `at` a moment, or again and again by `cron` in a time zone, `until` a moment if any."""
+    """A scheduled change of size: once `at` a time, or repeatedly by `cron` in a time zone, `until` an optional end."""
 
     name: str
     sizes: Sizes
@@ -156,24 +156,23 @@ class Action:
 
 
 def timetable(pool: PoolPlan) -> tuple[Action, ...]:
-    """Return what happens to a pool by the clock, the daily first; it is over when the pool is emptied for good."""
-    last = tuple(_last(pool))
-    until = min((action.at for action in last if action.at is not None), default=None)
+    """Return the scheduled actions of a pool, daily ones first; these stop when the pool is emptied for good."""
+    final = tuple(_final_actions(pool))
+    until = min((action.at for action in final if action.at is not None), default=None)
     schedule = pool.tenure.schedule
-    return (*(_daily(pool, schedule, until) if schedule else ()), *last)
+    return (*(_daily_actions(pool, schedule, until) if schedule else ()), *final)
 
 
-def _daily(pool: PoolPlan, schedule: Schedule, until: datetime | None) -> Iterator[Action]:
-    """Yield a morning and an evening; the evening is every day's, also of a day on which somebody came by hand."""
-    morning, evening = Sizes(min=pool.min), _EMPTY
+def _daily_actions(pool: PoolPlan, schedule: Schedule, until: datetime | None) -> Iterator[Action]:
+    """Yield a start on the schedule's days, and a stop on every day: machines may have been started by hand."""
     days = ",".join(str(number) for number in weekdays(schedule.days))
-    yield Action("start", morning, cron=_cron(schedule.start, days), zone=schedule.zone, until=until)
-    yield Action("stop", evening, cron=_cron(schedule.stop, "*"), zone=schedule.zone, until=until)
+    yield Action("start", Sizes(min=pool.min), cron=_cron(schedule.start, days), zone=schedule.zone, until=until)
+    yield Action("stop", _EMPTY, cron=_cron(schedule.stop, "*"), zone=schedule.zone, until=until)
 
 
-def _last(pool: PoolPlan) -> Iterator[Action]:
+def _final_actions(pool: PoolPlan) -> Iterator[Action]:
     if pool.offer.ends is not None:
-        yield Action("end", _OVER, at=pool.offer.ends - _lead(pool))
+        yield Action("end", _ENDED, at=pool.offer.ends - _lead(pool))
     expires = pool.tenure.expires
     if expires is not None and expires != PERMANENT:
         midnight = datetime.combine(date.fromisoformat(expires), time(), UTC)
@@ -186,7 +185,7 @@ def _lead(pool: PoolPlan) -> timedelta:
 
 
 def weekdays(words: str) -> tuple[int, ...]:
-    """Return the days of `MON-FRI` or `MON,THU` as cron counts them, 0 being Sunday; a range may go over Sunday."""
+    """Return the days of `MON-FRI` or `MON,THU` as cron numbers, with Sunday as 0; a range may include Sunday."""
     first, _, last = words.partition("-")
     if not last:
         return tuple(sorted({_DAYS.index(word) for word in words.split(",")}))
@@ -200,7 +199,7 @@ def _cron(clock: str, days: str) -> str:
 
 
 class Adapter(StrEnum):
-    """What an interface can do, in EC2's words: IP, both, or the fabric alone, which takes no address."""
+    """The interface type in EC2: IP, IP and EFA, or EFA only, which needs no address."""
 
     ENA = "interface"
     EFA = "efa"
@@ -209,7 +208,7 @@ class Adapter(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """One interface: the index of its network card, its place on that card, and what it can do."""
+    """One network interface: its network card index, its device index on that card, and its type."""
 
     card: int
     device: int
@@ -221,10 +220,10 @@ _BOTH = Interface(0, 0, Adapter.EFA)
 
 
 def interfaces(facts: InstanceFacts | None, fabric: Fabric | None) -> tuple[Interface, ...]:
-    """Return the interfaces of a machine, the primary one first; one alone where there is no fabric to reach.
+    """Return the interfaces of a machine, the primary one first; a single one without a fabric.
 
-    A type that the catalogue does not know gets one that can do both, which suits all types with EFA but the few
-    whose first card is for IP alone.
+    A type that the catalogue does not have gets one interface for IP and EFA, which suits all types with EFA except
+    the few whose first card supports IP only.
     """
     if fabric is None:
         return (PLAIN,)
@@ -234,41 +233,41 @@ def interfaces(facts: InstanceFacts | None, fabric: Fabric | None) -> tuple[Inte
 
 
 def pool_interfaces(pool: PoolPlan, catalog: Catalog) -> tuple[Interface, ...]:
-    """Return the interfaces of a pool's machines: its types share one template, so its first known type tells."""
+    """Return the interfaces of a pool's machines: its types share one template, so the first known type decides."""
     known = (catalog.types[name] for name in pool.types if name in catalog.types)
     return interfaces(next(known, None), pool.fabric)
 
 
 def addresses_per_node(facts: InstanceFacts | None, fabric: Fabric | None) -> int:
-    """Return how many addresses of its subnet a machine takes."""
-    return sum(one.adapter is not Adapter.EFA_ONLY for one in interfaces(facts, fabric))
+    """Return the number of subnet addresses that a machine needs."""
+    return sum(interface.adapter is not Adapter.EFA_ONLY for interface in interfaces(facts, fabric))
 
 
 def _all_cards(facts: InstanceFacts) -> Iterator[Interface]:
-    """Yield the primary interface, then an EFA on each card that has it.
+    """Yield the primary interface, then an EFA on each card that supports it.
 
-    Only as many cards as EFAs have one; where a card is left over it is the first, as on p6-b300. A type of which the
-    catalogue states no cards has at least one place on each.
+    With fewer EFAs than cards, the first card has none, as on p6-b300. If the catalogue lists no cards, each is assumed
+    to have one interface.
     """
-    rooms = facts.interfaces_per_card or (1,) * facts.efa
-    if facts.efa < len(rooms):
+    per_card = facts.interfaces_per_card or (1,) * facts.efa
+    if facts.efa < len(per_card):
         yield PLAIN
-    elif facts.efa == 1 or rooms[0] == 1:
+    elif facts.efa == 1 or per_card[0] == 1:
         yield _BOTH
     else:
         yield PLAIN
         yield Interface(0, 1, Adapter.EFA_ONLY)
-    yield from (Interface(card, 0, Adapter.EFA_ONLY) for card in range(1, len(rooms))[: facts.efa])
+    yield from (Interface(card, 0, Adapter.EFA_ONLY) for card in range(1, len(per_card))[: facts.efa])
 
 
-# A family is letters, a generation, and letters for what is special: the first of them may be the processor's maker.
+# A family is letters, a generation, and option letters: the first option may be the processor's manufacturer.
 # Source: EC2 instance types guide, "Instance type naming conventions".
-_FAMILY = re.compile(r"[a-z]+\d+(?P<special>[a-z]*)")
+_FAMILY = re.compile(r"[a-z]+\d+(?P<options>[a-z]*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """From the smallest to the largest of a pool's types: CPUs, MiB of memory; and who makes the processors."""
+    """The ranges of vCPUs and of memory in MiB over a pool's types, and the processors' manufacturers."""
 
     vcpus: tuple[int, int]
     memory_mib: tuple[int, int]
@@ -276,19 +275,19 @@ class Likeness:
 
 
 def likeness(pool: PoolPlan, catalog: Catalog) -> Likeness | None:
-    """Return what a pool that asks for similar types is like; None where it asks for none, or no type is known."""
+    """Return the instance requirements of a pool with `similar: true`; None without it, or if no type is known."""
     facts = [catalog.types[name] for name in pool.types if name in catalog.types]
     if not pool.offer.similar or not facts:
         return None
-    vcpus = [one.vcpus for one in facts]
-    memory = [one.memory_mib for one in facts]
-    makers = tuple(sorted({maker(one) for one in facts}))
+    vcpus = [type_facts.vcpus for type_facts in facts]
+    memory = [type_facts.memory_mib for type_facts in facts]
+    makers = tuple(sorted({_manufacturer(type_facts) for type_facts in facts}))
     return Likeness((min(vcpus), max(vcpus)), (min(memory), max(memory)), makers)
 
 
-def maker(facts: InstanceFacts) -> str:
-    """Return who makes a type's processors, in EC2's word: Amazon all of arm64, AMD and Intel the others."""
+def _manufacturer(facts: InstanceFacts) -> str:
+    """Return the processor manufacturer by EC2's name: Amazon for arm64, else AMD or Intel."""
     if facts.arch == "arm64":
         return "amazon-web-services"
-    found = _FAMILY.match(facts.name)
-    return "amd" if found is not None and found["special"].startswith("a") else "intel"
+    family = _FAMILY.match(facts.name)
+    return "amd" if family is not None and family["options"].startswith("a") else "intel"

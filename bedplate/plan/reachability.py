@@ -1,4 +1,7 @@
-"""Who is to reach whom in a fleet, from the plan alone: what the network carries, and what the doors let in."""
+"""The reachability policy of a fleet: which endpoints the network must connect, and which connections rules must allow.
+
+It follows from the plan alone. The declared stacks are tested against it.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -8,14 +11,14 @@ from ipaddress import AddressValueError, IPv4Address, IPv4Network
 from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
 from bedplate.plan.firewall import WORKER_PORTS, has_workers
-from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.links import API_PORT, is_led, joined_regions
+from bedplate.plan.fleet import FleetPlan, cached_on_plan
+from bedplate.plan.links import API_PORT, is_connected, joined_regions
 from bedplate.plan.space import region_path
 from bedplate.spec.network import Egress, Interconnect
 
 
 class Kind(StrEnum):
-    """What stands at a spot."""
+    """The type of an endpoint."""
 
     NODES = "nodes"
     EDGE = "edge"
@@ -27,7 +30,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A block from which packets come and to which they go; `place` is its region or site."""
+    """A source or target of packets: a block, and one address in it; `place` is its region or site."""
 
     name: str
     kind: Kind
@@ -37,7 +40,7 @@ class Spot:
 
 
 INTERNET = Spot(
-    # A stranger of TEST-NET-3 (RFC 5737): no part of anybody's network.
+    # TEST-NET-3 (RFC 5737): assigned to no network.
     "internet",
     Kind.INTERNET,
     "internet",
@@ -48,7 +51,7 @@ INTERNET = Spot(
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What is asked for: a protocol, and a port where it has any."""
+    """The protocol and the port of a connection; port 0 for ICMP."""
 
     protocol: str = "tcp"
     port: int = 22
@@ -58,13 +61,14 @@ SSH = Flow()
 API = Flow("tcp", API_PORT)
 
 
+@cached_on_plan
 def spots(plan: FleetPlan) -> tuple[Spot, ...]:
-    """Return every block of a fleet that packets come from, each with an address in it; what lies in another first."""
+    """Return the endpoints of a fleet, smaller blocks before those that contain them."""
     return (*_members(plan), *_subnets(plan), *_lans(plan), *_laptops(plan))
 
 
 def carries(plan: FleetPlan, source: Spot, target: Spot) -> bool:
-    """Tell whether the network is to lead packets from one spot to another."""
+    """Return whether the network must route packets from one endpoint to another."""
     if Kind.INTERNET in (source.kind, target.kind):
         return source.kind in (Kind.NODES, Kind.CONTROL) and plan.egress is not Egress.NONE
     if source.place == target.place:
@@ -73,48 +77,46 @@ def carries(plan: FleetPlan, source: Spot, target: Spot) -> bool:
         case Interconnect.TRANSIT:
             return True
         case Interconnect.PEERING:
-            return _is_own(plan, source) and _is_own(plan, target)
+            return _has_own_block(plan, source) and _has_own_block(plan, target)
         case Interconnect.NONE:
-            return _by_gateways(plan, source, target)
+            return _is_routed_by_gateways(plan, source, target)
 
 
 def reaches(plan: FleetPlan, source: Spot, target: Spot, flow: Flow = SSH) -> bool:
-    """Tell whether a connection from one spot to another is to come about.
+    """Return whether a connection from one endpoint to another must succeed.
 
-    Nothing known stands in an edge subnet but gateways, and nobody is to open a connection to a laptop of a region's
-    pool, but another laptop where the file asks for it. Where its security group lets the packet in, the gateway
-    itself has to refuse it. So it is on OpenVPN's own two ports, which are open to all, and where `refused_by_gateway`
-    says so.
-    What a site lets in is the site's matter.
+    An edge subnet holds only gateways. A laptop in a region's pool accepts connections only from other laptops, if the
+    file enables that. Where a security group admits a packet for a laptop, the gateway's packet filter must reject it:
+    see `refused_by_gateway`. The two OpenVPN ports, open to all, are not covered here. A site's LAN has its own policy.
     """
     if not carries(plan, source, target) or source.kind is Kind.EDGE:
         return False
     if target.kind is Kind.NODES:
         return source.kind in (Kind.NODES, Kind.CONTROL) or (source.kind in _PEOPLE and flow == SSH)
     if target.kind is Kind.CONTROL:
-        doors = {Kind.NODES: (API,), **dict.fromkeys(_PEOPLE, (API, SSH))}
+        allowed = {Kind.NODES: (API,), **dict.fromkeys(_PEOPLE, (API, SSH))}
         is_worker = source.kind in (Kind.NODES, Kind.LAN) and has_workers(plan, source.place)
-        worker = [Flow(protocol, port) for _, protocol, port in WORKER_PORTS] if is_worker else []
-        return source.kind is Kind.CONTROL or flow in (*doors.get(source.kind, ()), *worker)
+        worker_flows = [Flow(protocol, port) for _, protocol, port in WORKER_PORTS] if is_worker else []
+        return source.kind is Kind.CONTROL or flow in (*allowed.get(source.kind, ()), *worker_flows)
     if target.kind is Kind.LAPTOPS:
-        return _meet(plan, source, target) or target.place not in {region.name for region in plan.regions}
+        return _are_laptops_connected(plan, source, target) or target.place not in plan.regions_by_name
     return target.kind in (Kind.LAN, Kind.INTERNET)
 
 
 def refused_by_gateway(plan: FleetPlan, source: Spot, target: Spot) -> bool:
-    """Tell whether AWS leads a packet as far as a gateway that has to refuse it by its own packet filter.
+    """Return whether AWS delivers a packet to a gateway whose packet filter must reject it.
 
-    A gateway that joins regions takes all that its region's nodes send by it, and a security group knows no target:
-    whatever is for a laptop gets as far, and so does what comes out of a tunnel.
+    The gateway of a connected region accepts all that its region's nodes send through it, and a security group cannot
+    match the target. So packets for a laptop reach the gateway, and so do packets out of a tunnel.
     """
-    is_joined = target.kind is Kind.LAPTOPS and target.place in joined_regions(plan)
-    if _meet(plan, source, target):
+    is_via_gateway = target.kind is Kind.LAPTOPS and target.place in joined_regions(plan)
+    if _are_laptops_connected(plan, source, target):
         return False
-    return is_joined and source.kind is not Kind.EDGE and carries(plan, source, target)
+    return is_via_gateway and source.kind is not Kind.EDGE and carries(plan, source, target)
 
 
-def _meet(plan: FleetPlan, source: Spot, target: Spot) -> bool:
-    """Tell whether both are laptops, and the file lets them reach each other."""
+def _are_laptops_connected(plan: FleetPlan, source: Spot, target: Spot) -> bool:
+    """Return whether both are laptops, and the file enables connections between laptops."""
     are_laptops = source.kind is Kind.LAPTOPS and target.kind is Kind.LAPTOPS
     return are_laptops and any(pool.between for pool in plan.laptops)
 
@@ -130,45 +132,40 @@ def _members(plan: FleetPlan) -> Iterator[Spot]:
 def _subnets(plan: FleetPlan) -> Iterator[Spot]:
     for region in plan.regions:
         for zone in region.zones:
-            yield Spot(f"{zone.name}/nodes", Kind.NODES, region.name, zone.nodes, _somebody(zone.nodes))
-            yield Spot(f"{zone.name}/edge", Kind.EDGE, region.name, zone.edge, _somebody(zone.edge))
+            yield Spot(f"{zone.name}/nodes", Kind.NODES, region.name, zone.nodes, _sample_address(zone.nodes))
+            yield Spot(f"{zone.name}/edge", Kind.EDGE, region.name, zone.edge, _sample_address(zone.edge))
 
 
 def _lans(plan: FleetPlan) -> Iterator[Spot]:
     for site in plan.sites:
-        yield Spot(site.name, Kind.LAN, site.name, site.lan, _somebody(site.lan))
+        yield Spot(site.name, Kind.LAN, site.name, site.lan, _sample_address(site.lan))
 
 
 def _laptops(plan: FleetPlan) -> Iterator[Spot]:
     for pool in plan.laptops:
-        yield Spot(f"laptops.{pool.place}", Kind.LAPTOPS, pool.place, pool.block, _somebody(pool.block))
+        yield Spot(f"laptops.{pool.place}", Kind.LAPTOPS, pool.place, pool.block, _sample_address(pool.block))
 
 
-def _is_own(plan: FleetPlan, spot: Spot) -> bool:
-    """Tell whether a spot's addresses are a VPC's or a site's own, not a pool behind a gateway of a region."""
-    return spot.kind is not Kind.LAPTOPS or spot.place in {site.name for site in plan.sites}
+def _has_own_block(plan: FleetPlan, endpoint: Spot) -> bool:
+    """Return whether an endpoint is in the block of a VPC or a site, not in the laptop pool of a region."""
+    return endpoint.kind is not Kind.LAPTOPS or endpoint.place in plan.sites_by_name
 
 
-def _by_gateways(plan: FleetPlan, source: Spot, target: Spot) -> bool:
-    """Tell whether spots of two places reach each other where AWS joins no regions.
+def _is_routed_by_gateways(plan: FleetPlan, source: Spot, target: Spot) -> bool:
+    """Return whether endpoints of two places reach each other where AWS connects no regions.
 
-    Regions do by their own gateways, pools and all. A site's tunnels end at a virtual private gateway, which leads to
-    its region's own block.
+    Connected regions reach each other through their gateways, laptop pools included. A site's tunnels to AWS end at a
+    virtual private gateway, which routes to its region's block only. Sites reach each other through a region's gateway.
     """
-    match sorted(_regions_among(plan, source, target)):
-        case [one, other]:
-            return is_led(plan, one, other)
+    match sorted({source.place, target.place} & plan.regions_by_name.keys()):
+        case [region, other]:
+            return is_connected(plan, region, other)
         case _:
-            return _is_own(plan, source) and _is_own(plan, target)
+            return _has_own_block(plan, source) and _has_own_block(plan, target)
 
 
-def _regions_among(plan: FleetPlan, *two: Spot) -> set[str]:
-    """Return the regions of two spots; without any they are sites, which a region's gateway leads to each other."""
-    return {spot.place for spot in two} & {region.name for region in plan.regions}
-
-
-def _somebody(block: IPv4Network) -> IPv4Address:
-    """Return an address of a block, clear of those that AWS keeps at its start."""
+def _sample_address(block: IPv4Network) -> IPv4Address:
+    """Return an address of a block, clear of the first ones, which AWS reserves."""
     return block[min(10, block.num_addresses - 2)]
 
 
@@ -177,54 +174,55 @@ _PORTS = range(1, 65536)
 
 
 def spot_of(plan: FleetPlan, name: str) -> Spot:
-    """Return the spot that a name or an address means; raises InputError, with the nearest name, for none."""
-    address = _address(name)
+    """Return the endpoint of a name or an address; InputError, with the nearest name, for an unknown one."""
+    address = _parse_address(name)
     if address is not None:
         return _at(plan, address, name)
-    named = _named(plan)
-    if name not in named:
-        near = nearest(name, named)
-        short = sorted(one for one in named if "/" not in one)
-        fix = f"write {near}" if near else f"one of {', '.join(short)}, or an IPv4 address"
-        raise InputError(f"{name} is no place of the fleet {plan.name}", fix=fix)
-    return named[name]
+    endpoints = _by_name(plan)
+    if name not in endpoints:
+        near = nearest(name, endpoints)
+        short_names = sorted(known for known in endpoints if "/" not in known)
+        fix = f"write {near}" if near else f"one of {', '.join(short_names)}, or an IPv4 address"
+        raise InputError(f"no endpoint named {name} in the fleet {plan.name}", fix=fix)
+    return endpoints[name]
 
 
 def spot_at(name: str) -> Spot | None:
-    """Return the spot of an address by itself, of no fleet; none for what is no address."""
-    address = _address(name)
+    """Return an internet endpoint for an address, without a fleet; None if the name is not an address."""
+    address = _parse_address(name)
     return None if address is None else replace(INTERNET, name=name, address=address, block=IPv4Network(address))
 
 
 def flow_of(protocol: str, port: int | None = None) -> Flow:
-    """Return what is asked for, port 22 of TCP where no port is said; raises InputError for no protocol or port."""
+    """Return a flow, with port 22 as TCP's default; InputError for an invalid protocol or port."""
     if protocol not in _PROTOCOLS:
-        raise InputError(f"{protocol} is no protocol that is walked", fix=f"one of {', '.join(_PROTOCOLS)}")
+        raise InputError(f"unsupported protocol {protocol}", fix=f"one of {', '.join(_PROTOCOLS)}")
     if protocol == "icmp":
         if port is not None:
-            raise InputError("icmp has no ports", fix="leave --port out")
+            raise InputError("icmp has no ports", fix="omit --port")
         return Flow("icmp", 0)
     if port is None and protocol == "udp":
-        raise InputError("which port of udp is not said", fix="add --port, such as --port 53")
+        raise InputError("udp requires a port", fix="add --port, such as --port 53")
     if port is not None and port not in _PORTS:
-        raise InputError(f"{port} is no port of {protocol}", fix="ports are 1 to 65535")
+        raise InputError(f"{port} is not a valid {protocol} port", fix="use a port from 1 to 65535")
     return Flow(protocol, SSH.port if port is None else port)
 
 
-def _named(plan: FleetPlan) -> dict[str, Spot]:
-    """Return every spot by each of its names and its path: a zone or a region alone means nodes there."""
-    every = {spot.name: spot for spot in spots(plan)}
-    names = {INTERNET.name: INTERNET, **every}
-    for spot in every.values():
-        if spot.kind is Kind.NODES:
-            names.setdefault(spot.name.removesuffix("/nodes"), spot)
-            names.setdefault(spot.place, spot)
-            names.setdefault(region_path(spot.place), spot)
-    names |= {path: spot for path, block in plan.blocks.items() for spot in every.values() if spot.block == block}
+def _by_name(plan: FleetPlan) -> dict[str, Spot]:
+    """Return every endpoint by each of its names and its path; a zone or a region means its nodes."""
+    endpoints = {endpoint.name: endpoint for endpoint in spots(plan)}
+    names = {INTERNET.name: INTERNET, **endpoints}
+    for endpoint in endpoints.values():
+        if endpoint.kind is Kind.NODES:
+            names.setdefault(endpoint.name.removesuffix("/nodes"), endpoint)
+            names.setdefault(endpoint.place, endpoint)
+            names.setdefault(region_path(endpoint.place), endpoint)
+    by_block = {endpoint.block: endpoint for endpoint in endpoints.values()}
+    names |= {path: by_block[block] for path, block in plan.blocks.items() if block in by_block}
     return names | {name: _at(plan, address, name) for name, address in plan.addresses.items()}
 
 
-def _address(name: str) -> IPv4Address | None:
+def _parse_address(name: str) -> IPv4Address | None:
     try:
         return IPv4Address(name)
     except AddressValueError:
@@ -232,8 +230,8 @@ def _address(name: str) -> IPv4Address | None:
 
 
 def _at(plan: FleetPlan, address: IPv4Address, name: str) -> Spot:
-    """Return the spot of an address: in the block that holds it, or somewhere on the internet."""
-    for spot in spots(plan):
-        if address in spot.block:
-            return replace(spot, name=name, address=address)
+    """Return the endpoint of an address: in the block that contains it, else on the internet."""
+    for endpoint in spots(plan):
+        if address in endpoint.block:
+            return replace(endpoint, name=name, address=address)
     return replace(INTERNET, name=name, address=address, block=IPv4Network(address))

@@ -1,4 +1,7 @@
-"""What fleet.lock remembers: whatever was ever allotted, and what was learnt once and is trusted from then on."""
+"""The content of fleet.lock: every block, address and id ever assigned, plus trusted facts such as host keys.
+
+Also here: the faults of a plan, with their codes.
+"""
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,12 +20,12 @@ NO_RESOLVERS: Mapping[str, tuple[IPv4Address, ...]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What was decided for good, for today's file and for earlier ones.
+    """The permanent decisions for today's fleet file and earlier ones.
 
     `blocks` by path (`region/us-west-2/zone/us-west-2a/edge`), fixed `addresses` by machine (`control-1.us-west-2`),
     `images` by region and architecture (`us-west-2/x86_64`), user ids of `people` and group ids of `groups` by name,
-    public `host_keys` by machine (`ssh-ed25519 AAAA...`), the EC2 `instances` by machine that had those keys, public
-    addresses of laptop `gateways` by region, addresses of the `resolvers` that answer laptops and sites by region.
+    public `host_keys` by machine (`ssh-ed25519 AAAA...`), the EC2 `instances` with those keys by machine, public
+    addresses of laptop `gateways` by region, addresses of the `resolvers` for laptops and sites by region.
     """
 
     blocks: Mapping[str, IPv4Network]
@@ -36,20 +39,22 @@ class Record:
     resolvers: Mapping[str, tuple[IPv4Address, ...]] = field(default_factory=lambda: NO_RESOLVERS)
 
     def without(self, paths: Container[str]) -> "Record":
-        """Return the record without the blocks of these paths and without the addresses that lie in them."""
-        gone = [block for path, block in self.blocks.items() if path in paths]
+        """Return the record without the blocks of these paths and the addresses in them."""
+        removed = [block for path, block in self.blocks.items() if path in paths]
         blocks = {path: block for path, block in self.blocks.items() if path not in paths}
-        addresses = {name: one for name, one in self.addresses.items() if not any(one in block for block in gone)}
+        addresses = {
+            name: address for name, address in self.addresses.items() if not any(address in block for block in removed)
+        }
         return replace(self, blocks=MappingProxyType(blocks), addresses=MappingProxyType(addresses))
 
     def with_images(self, images: Mapping[str, str]) -> "Record":
-        """Return the record with these images beside those it holds; one of the same place gives way."""
+        """Return the record with these images added; an image of the same place is replaced."""
         return replace(self, images=MappingProxyType({**self.images, **images}))
 
     def with_doors(
         self, gateways: Mapping[str, IPv4Address], resolvers: Mapping[str, tuple[IPv4Address, ...]]
     ) -> "Record":
-        """Return the record with these gateways and resolvers beside those it holds; one of a region gives way."""
+        """Return the record with these gateways and resolvers added; those of the same region are replaced."""
         return replace(
             self,
             gateways=MappingProxyType({**self.gateways, **gateways}),
@@ -57,8 +62,8 @@ class Record:
         )
 
     def with_host_keys(self, machine: str, keys: tuple[str, ...], instance: str | None = None) -> "Record":
-        """Return the record with these public host keys of a machine, and the instance that has them if known."""
-        others = {name: one for name, one in self.instances.items() if name != machine}
+        """Return the record with the public host keys of a machine, and its instance if known."""
+        others = {name: recorded for name, recorded in self.instances.items() if name != machine}
         return replace(
             self,
             host_keys=MappingProxyType({**self.host_keys, machine: keys}),
@@ -66,7 +71,7 @@ class Record:
         )
 
 
-# Name of each rule by its code, as `bedplate check` prints them.
+# The name of each rule by its code, as `bedplate check` prints it.
 PLAN_RULES: Mapping[str, str] = MappingProxyType(
     {
         "E230": "supernet-exhausted",
@@ -84,7 +89,7 @@ PLAN_RULES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class PlanFault:
-    """One refusal; `key` is the dotted path in the fleet file (`regions.us-west-2.block`)."""
+    """One fault of a fleet file; `key` is the dotted path in the file (`regions.us-west-2.block`)."""
 
     code: str
     key: str
@@ -93,7 +98,7 @@ class PlanFault:
 
 
 class PlanFaults(InputError):
-    """A fleet file that its lock or its supernet does not allow; nothing was allotted."""
+    """Faults of a fleet file against its lock or its supernet; nothing is allocated."""
 
     def __init__(self, faults: Iterable[PlanFault]) -> None:
         self.faults = tuple(dict.fromkeys(faults))

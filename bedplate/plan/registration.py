@@ -1,6 +1,6 @@
-"""What a node tells its cluster when it joins: labels, taints, and what it has beside CPUs and memory.
+"""Node registration: the labels, taints and extended resources of a Kubernetes node, and the autoscaler's tags.
 
-It follows from the file, the type and the zone; nothing here is learnt from a running machine.
+They follow from the fleet file, the instance type and the zone; no running machine is queried.
 """
 
 from collections.abc import Mapping
@@ -14,15 +14,15 @@ from bedplate.plan.pools import Adapter, PoolPlan, interfaces
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ZONE = "topology.kubernetes.io/zone"
-# The cluster-autoscaler knows by this label that GPUs will come with a node that is not there yet.
+# With this label the cluster-autoscaler expects GPUs on a node that has not started yet.
 ACCELERATOR = "k8s.amazonaws.com/accelerator"
 EFA = "vpc.amazonaws.com/efa"
 _ARCH: Mapping[Arch, str] = MappingProxyType({"x86_64": "amd64", "arm64": "arm64"})
-# The resource under which each maker's device plugin offers its devices.
+# The resource name of each manufacturer's device plugin.
 _GPUS = MappingProxyType({"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"})
 _ACCELERATORS = MappingProxyType({"inferentia": "aws.amazon.com/neuron", "trainium": "aws.amazon.com/neuron"})
 DEVICES = frozenset({*_GPUS.values(), *_ACCELERATORS.values(), EFA})
-# Boot partition, file system and the tenth that kubelet keeps free leave this share of a root volume to pods.
+# The share of a root volume for pods, after boot partition, file system and the tenth that kubelet keeps free.
 _DISK_PERCENT = 85
 _LONGEST_VALUE, _KEPT, _DIGEST = 63, 54, 8
 
@@ -37,66 +37,73 @@ class Registration:
 
 
 def registration(pool: PoolPlan, type_name: str, zone: str, catalog: Catalog) -> Registration:
-    """Return what one machine of a pool registers, given its type and its zone."""
+    """Return the registration of one machine of a pool, given its type and its zone."""
     facts = catalog.types.get(type_name)
-    own = devices(facts)
-    fabric = sum(face.adapter is not Adapter.ENA for face in interfaces(facts, pool.fabric))
+    accelerators = devices(facts)
+    fabric = sum(interface.adapter is not Adapter.ENA for interface in interfaces(facts, pool.fabric))
     disk = {"ephemeral-storage": f"{pool.volume.gib * _DISK_PERCENT // 100}Gi"}
     labels = {**_labels(pool, facts), INSTANCE_TYPE: type_name, ZONE: zone, **pool.labels}
-    taints = dict.fromkeys([f"{name}=present:NoSchedule" for name in own] + list(pool.taints))
-    counts = own | ({EFA: fabric} if fabric else {})
+    taints = dict.fromkeys([f"{name}=present:NoSchedule" for name in accelerators] + list(pool.taints))
+    counts = accelerators | ({EFA: fabric} if fabric else {})
     return Registration(labels, tuple(taints), {name: str(count) for name, count in counts.items()} | disk)
 
 
 def pool_registration(pool: PoolPlan, catalog: Catalog) -> Registration:
-    """Return what every machine of a pool registers, whichever of its types and zones it gets.
+    """Return the registration common to every type and zone of a pool.
 
-    Of a resource it is what the poorest type has: a pod that needs more is no reason to start a machine.
+    Each resource has the smallest count of any type: the autoscaler must not start a machine for a pod that needs more.
     """
     zones = pool.zones or ("",)
-    each = [registration(pool, name, zone, catalog) for name in pool.types for zone in zones]
-    labels = {key: value for key, value in each[0].labels.items() if all(one.labels.get(key) == value for one in each)}
+    variants = [registration(pool, name, zone, catalog) for name in pool.types for zone in zones]
+    labels = {
+        key: value
+        for key, value in variants[0].labels.items()
+        if all(variant.labels.get(key) == value for variant in variants)
+    }
     if pool.offer.similar:
         labels.pop(INSTANCE_TYPE, None)
-    taints = dict.fromkeys(taint for one in each for taint in one.taints)
-    return Registration({key: labels[key] for key in labels if labels[key]}, tuple(taints), _least(each))
+    taints = dict.fromkeys(taint for variant in variants for taint in variant.taints)
+    return Registration(
+        {key: value for key, value in labels.items() if value}, tuple(taints), _smallest_resources(variants)
+    )
 
 
 def label_value(name: str) -> str:
-    """Return a name as the value of a label: one of more than 63 characters is cut, and told apart by a digest."""
+    """Return a name as a label value: more than 63 characters are cut and end in a digest."""
     if len(name) <= _LONGEST_VALUE:
         return name
     return f"{name[:_KEPT]}-{sha256(name.encode()).hexdigest()[:_DIGEST]}"
 
 
 def _labels(pool: PoolPlan, facts: InstanceFacts | None) -> dict[str, str]:
-    own = {
+    labels = {
         "bedplate/group": pool.group,
         "bedplate/pool": label_value(pool.name),
         "bedplate/market": pool.market.value,
         "topology.kubernetes.io/region": pool.region,
     }
     if facts is None:
-        return own
+        return labels
     gpu = {ACCELERATOR: f"{facts.gpu.manufacturer}-{facts.gpu.name}"} if facts.gpu else {}
-    return {**own, "kubernetes.io/arch": _ARCH[facts.arch], **gpu}
+    return {**labels, "kubernetes.io/arch": _ARCH[facts.arch], **gpu}
 
 
 def devices(facts: InstanceFacts | None) -> dict[str, int]:
-    """Return a type's GPUs or other accelerators by Kubernetes resource; a part of a GPU is one to its driver."""
+    """Return a type's GPUs or other accelerators by Kubernetes resource; a fraction of a GPU counts as one."""
     if facts is None:
         return {}
     if facts.gpu is not None:
         return {_GPUS[facts.gpu.manufacturer]: max(facts.gpu.count, 1)}
-    found = facts.accelerator
-    if found is None:
+    accelerator = facts.accelerator
+    if accelerator is None:
         return {}
-    return {resource: found.count for word, resource in _ACCELERATORS.items() if found.name.startswith(word)}
+    matches = (resource for prefix, resource in _ACCELERATORS.items() if accelerator.name.startswith(prefix))
+    return dict.fromkeys(matches, accelerator.count)
 
 
-def _least(each: list[Registration]) -> dict[str, str]:
-    common = [key for key in each[0].resources if all(key in one.resources for one in each)]
-    return {key: min((one.resources[key] for one in each), key=_quantity) for key in common}
+def _smallest_resources(variants: list[Registration]) -> dict[str, str]:
+    common = [key for key in variants[0].resources if all(key in variant.resources for variant in variants)]
+    return {key: min((variant.resources[key] for variant in variants), key=_quantity) for key in common}
 
 
 def _quantity(text: str) -> int:
@@ -106,27 +113,27 @@ def _quantity(text: str) -> int:
 AUTOSCALER = "k8s.io/cluster-autoscaler"
 ENABLED = f"{AUTOSCALER}/enabled"
 LABEL, TAINT, RESOURCE = (f"{AUTOSCALER}/node-template/{word}/" for word in ("label", "taint", "resources"))
-# A tag names one taint a key: of several, the one that keeps most pods away says it.
+# The autoscaler reads one taint a key: of several, the strictest effect is used.
 _EFFECTS = ("PreferNoSchedule", "NoSchedule", "NoExecute")
 
 
-def from_zero_tags(fleet: str, told: Registration) -> dict[str, str]:
-    """Return the tags by which the autoscaler of a fleet finds a group, and knows what its nodes will be."""
+def from_zero_tags(fleet: str, registration: Registration) -> dict[str, str]:
+    """Return the tags with which a fleet's autoscaler finds a group and scales it up from zero."""
     return {
         ENABLED: "true",
         f"{AUTOSCALER}/{fleet}": "owned",
-        **_under(LABEL, told.labels),
-        **_under(TAINT, _taints(told.taints)),
-        **_under(RESOURCE, told.resources),
+        **_prefixed(LABEL, registration.labels),
+        **_prefixed(TAINT, _taints(registration.taints)),
+        **_prefixed(RESOURCE, registration.resources),
     }
 
 
-def _under(prefix: str, values: Mapping[str, str]) -> dict[str, str]:
+def _prefixed(prefix: str, values: Mapping[str, str]) -> dict[str, str]:
     return {f"{prefix}{key}": value for key, value in values.items()}
 
 
 def _taints(taints: tuple[str, ...]) -> dict[str, str]:
     """Return `value:effect` by key."""
-    parted = sorted((taint.rpartition(":") for taint in taints), key=lambda parts: _EFFECTS.index(parts[2]))
-    keyed = ((*name.partition("="), effect) for name, _, effect in parted)
+    sorted_taints = sorted((taint.rpartition(":") for taint in taints), key=lambda parts: _EFFECTS.index(parts[2]))
+    keyed = ((*name.partition("="), effect) for name, _, effect in sorted_taints)
     return {key: f"{value}:{effect}" for key, _, value, effect in keyed}

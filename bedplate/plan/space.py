@@ -1,6 +1,6 @@
-"""Free address space: which integers are taken, and where an aligned block still fits.
+"""Address space: free blocks, the paths of blocks in the lock, and the subnets of a region's zones.
 
-Works on the edges of intervals, never on single addresses, so a /0 costs no more than a /28.
+The search works on interval bounds, not on single addresses, so a /0 costs no more than a /28.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,14 +17,14 @@ ADDRESS_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The addresses from `first` up to, not including, `end`."""
+    """The addresses from `first` up to, but not including, `end`."""
 
     first: int
     end: int
 
     @property
     def size(self) -> int:
-        """How many addresses it holds."""
+        """The number of addresses."""
         return max(0, self.end - self.first)
 
 
@@ -35,12 +35,12 @@ def span_of(block: IPv4Network) -> Span:
 
 
 def block_size(prefix: int) -> int:
-    """Return how many addresses a block of that prefix length holds."""
+    """Return the number of addresses in a block of that prefix length."""
     return 1 << (ADDRESS_BITS - prefix)
 
 
 class Space:
-    """The taken addresses, as sorted intervals that neither overlap nor touch; `take` is the only change."""
+    """The taken addresses, as sorted intervals that neither overlap nor touch; only `take` changes it."""
 
     __slots__ = ("_ends", "_firsts")
 
@@ -51,7 +51,7 @@ class Space:
             self.take(block)
 
     def take(self, block: IPv4Network) -> None:
-        """Mark a block as taken; taking it twice is the same as once."""
+        """Mark a block as taken; idempotent."""
         span = span_of(block)
         low = bisect_left(self._ends, span.first)
         high = bisect_right(self._firsts, span.end)
@@ -63,7 +63,7 @@ class Space:
         self._ends[low:high] = [end]
 
     def gaps(self, within: Span) -> Iterator[Span]:
-        """Yield the free stretches inside a span, lowest first."""
+        """Yield the free ranges inside a span, lowest first."""
         cursor = within.first
         for index in range(bisect_right(self._ends, within.first), len(self._firsts)):
             if self._firsts[index] >= within.end:
@@ -75,7 +75,7 @@ class Space:
             yield Span(cursor, within.end)
 
     def free(self, within: Span) -> int:
-        """Return how many addresses of a span are free."""
+        """Return the number of free addresses in a span."""
         return sum(gap.size for gap in self.gaps(within))
 
     def lowest(self, prefix: int, within: Span) -> IPv4Network | None:
@@ -122,39 +122,39 @@ def site_path(site: str) -> str:
 
 
 def pool_path(place: str) -> str:
-    """Return the path of the laptop pool of the gateway in a region or on a site."""
+    """Return the path of the laptop pool of a region or site."""
     return f"pool/{place}"
 
 
 def tunnel_path(site: str, region: str, number: int) -> str:
-    """Return the path of one tunnel's inside /30."""
+    """Return the path of the inside /30 of one tunnel between a site and a region."""
     return f"tunnel/{site}/{region}/{number}"
 
 
 def direct_path(site: str, other: str) -> str:
-    """Return the path of the inside /30 of the tunnel between two sites, which are named in the alphabet's order."""
+    """Return the path of the inside /30 of the tunnel between two sites, given in sorted order."""
     return f"tunnel/{site}/{other}"
 
 
 def is_nested(path: str) -> bool:
-    """Tell whether the block lies inside another path's block: a subnet in its region."""
+    """Return whether a path is that of a subnet, whose block is inside its region's block."""
     return "/zone/" in path
 
 
 def is_under(path: str, root: str) -> bool:
-    """Tell whether a path is the root or lies below it, by whole words."""
+    """Return whether a path is the root or below it."""
     return path == root or path.startswith(f"{root}/")
 
 
 def leads_to(path: str, region: str) -> bool:
-    """Tell whether a path is of a tunnel to the region of that path, or of the laptop pool in it."""
+    """Return whether a path is that of a tunnel to the region of a path, or of its laptop pool."""
     kind, *names = path.split("/")
     ends = {"tunnel": names[1:2], "pool": names}.get(kind, [])
     return region in map(region_path, ends)
 
 
 SLOTS = 7
-NODES_BITS, EDGE_BITS = 3, 8  # how much longer their prefixes are than the region's
+NODES_BITS, EDGE_BITS = 3, 8  # added to the prefix length of the region's block
 # A VPC is /16 to /28, and so is a subnet: https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html
 VPC_WIDEST, SUBNET_NARROWEST = 16, 28
 REGION_WIDEST, REGION_NARROWEST = VPC_WIDEST, SUBNET_NARROWEST - EDGE_BITS
@@ -169,12 +169,12 @@ class Slot:
 
 
 def fits(region: IPv4Network) -> bool:
-    """Tell whether subnets that AWS takes can be cut from a region's block."""
+    """Return whether a region's block can be split into subnets of sizes that AWS accepts."""
     return REGION_WIDEST <= region.prefixlen <= REGION_NARROWEST
 
 
 def slot(region: IPv4Network, number: int) -> Slot:
-    """Return the subnets of one of a region's seven places for a zone, counted from 0."""
+    """Return the subnets of one of a region's seven zone slots, counted from 0."""
     first = int(region.network_address)
     edge, nodes = region.prefixlen + EDGE_BITS, region.prefixlen + NODES_BITS
     return Slot(
@@ -184,14 +184,14 @@ def slot(region: IPv4Network, number: int) -> Slot:
 
 
 def nodes_space(region: IPv4Network) -> tuple[IPv4Network, ...]:
-    """Return the part of a region's block that is for nodes, whatever zones it has: all but the edges' eighth."""
+    """Return the part of a region's block for nodes, for any zones: all but the first eighth, which is for edges."""
     edges = next(region.subnets(prefixlen_diff=NODES_BITS))
     return tuple(sorted(region.address_exclude(edges)))
 
 
-def free_slots(region: IPv4Network, held: tuple[IPv4Network, ...]) -> Iterator[Slot]:
-    """Yield the places that touch no subnet ever recorded in this region, lowest first."""
-    space = Space(held)
+def free_slots(region: IPv4Network, recorded: tuple[IPv4Network, ...]) -> Iterator[Slot]:
+    """Yield the slots that overlap no subnet ever recorded in this region, lowest first."""
+    space = Space(recorded)
     for number in range(SLOTS):
         candidate = slot(region, number)
         if _is_free(space, candidate.edge) and _is_free(space, candidate.nodes):
@@ -199,28 +199,28 @@ def free_slots(region: IPv4Network, held: tuple[IPv4Network, ...]) -> Iterator[S
 
 
 def zone_blocks(
-    name: str, region: IPv4Network, zones: tuple[str, ...], held: Mapping[str, IPv4Network]
+    name: str, region: IPv4Network, zones: tuple[str, ...], recorded: Mapping[str, IPv4Network]
 ) -> dict[str, IPv4Network] | None:
-    """Return the subnets of a region's zones by path, or None when no place is left for a new one.
+    """Return the subnets of a region's zones by path, or None if no slot is left for a new zone.
 
-    `held` is what the lock knows below this region; what it knows keeps its place.
+    `recorded` are the region's subnets in the lock; they never move.
     """
-    free = free_slots(region, tuple(held.values()))
+    free = free_slots(region, tuple(recorded.values()))
     blocks: dict[str, IPv4Network] = {}
     for zone in dict.fromkeys(zones):
         edge, nodes = edge_path(name, zone), nodes_path(name, zone)
-        if edge in held and nodes in held:
-            blocks |= {edge: held[edge], nodes: held[nodes]}
+        if edge in recorded and nodes in recorded:
+            blocks |= {edge: recorded[edge], nodes: recorded[nodes]}
             continue
-        fresh = next(free, None)
-        if fresh is None:
+        free_slot = next(free, None)
+        if free_slot is None:
             return None
-        blocks |= {edge: held.get(edge, fresh.edge), nodes: held.get(nodes, fresh.nodes)}
+        blocks |= {edge: recorded.get(edge, free_slot.edge), nodes: recorded.get(nodes, free_slot.nodes)}
     return blocks
 
 
 def _is_free(space: Space, block: IPv4Network) -> bool:
-    span: Span = span_of(block)
+    span = span_of(block)
     return space.free(span) == span.size
 
 
@@ -229,7 +229,7 @@ Blocks = Mapping[str, IPv4Network]
 
 @dataclass(frozen=True, slots=True)
 class Subnets:
-    """Subnets by the path of their region, and the faults of the regions that got none."""
+    """Subnets by the path of their region, and the faults of regions without subnets."""
 
     of_region: dict[str, Blocks]
     faults: tuple[PlanFault, ...]
@@ -237,51 +237,52 @@ class Subnets:
 
 def subnets(fleet: Fleet, record: Record, blocks: Blocks) -> Subnets:
     """Return the subnets of each region that has a block."""
-    held = _held(record)
-    found: dict[str, Blocks] = {}
+    recorded = _recorded_subnets(record)
+    of_region: dict[str, Blocks] = {}
     faults: list[PlanFault] = []
     for name, region in fleet.regions.items():
         path = region_path(name)
         block = blocks.get(path)
         if block is None:
             continue
-        zones = zone_blocks(name, block, region.zones, held[path]) if fits(block) else None
+        zones = zone_blocks(name, block, region.zones, recorded[path]) if fits(block) else None
         if zones is None:
-            faults.append(_refusal(fleet, name, block))
+            faults.append(_fault(fleet, name, block))
         else:
-            found[path] = zones
-    return Subnets(found, tuple(faults))
+            of_region[path] = zones
+    return Subnets(of_region, tuple(faults))
 
 
-def _held(record: Record) -> defaultdict[str, dict[str, IPv4Network]]:
-    held: defaultdict[str, dict[str, IPv4Network]] = defaultdict(dict)
+def _recorded_subnets(record: Record) -> defaultdict[str, dict[str, IPv4Network]]:
+    """Return the recorded subnets by the path of their region."""
+    recorded: defaultdict[str, dict[str, IPv4Network]] = defaultdict(dict)
     for path, block in record.blocks.items():
         if is_nested(path):
-            held[path.partition("/zone/")[0]][path] = block
-    return held
+            recorded[path.partition("/zone/")[0]][path] = block
+    return recorded
 
 
-def _refusal(fleet: Fleet, name: str, block: IPv4Network) -> PlanFault:
+def _fault(fleet: Fleet, name: str, block: IPv4Network) -> PlanFault:
     if fits(block):
-        return _no_slot(name, block)
+        return _no_slot_fault(name, block)
     declared = fleet.regions[name].block is not None
-    return _misfit(f"regions.{name}.block" if declared else "network.region_size", block.prefixlen)
+    return _size_fault(f"regions.{name}.block" if declared else "network.region_size", block.prefixlen)
 
 
-def _no_slot(name: str, block: IPv4Network) -> PlanFault:
+def _no_slot_fault(name: str, block: IPv4Network) -> PlanFault:
     return PlanFault(
         code="E235",
         key=f"regions.{name}.zones",
-        message=f"{block} has places for {SLOTS} zones; those of the file and of the lock together are more",
-        fix=f"fewer zones, or release one that is gone: `--release {region_path(name)}/zone/...`",
+        message=f"{block} has space for {SLOTS} zones, counting the recorded ones; the file needs more",
+        fix=f"use fewer zones, or release an old one: `--release {region_path(name)}/zone/...`",
     )
 
 
-def _misfit(key: str, prefix: int) -> PlanFault:
+def _size_fault(key: str, prefix: int) -> PlanFault:
     if prefix < REGION_WIDEST:
-        why, fix = f"AWS takes no VPC wider than /{REGION_WIDEST}", f"/{REGION_WIDEST}"
+        why, fix = f"the largest VPC of AWS is /{REGION_WIDEST}", f"use /{REGION_WIDEST} or smaller"
     else:
         edge = prefix + EDGE_BITS
-        why = f"two subnets a zone do not fit: an edge would be /{edge}, and AWS takes none smaller than /28"
-        fix = f"/{REGION_NARROWEST} or wider"
+        why = f"an edge subnet would be /{edge}, and the smallest of AWS is /{SUBNET_NARROWEST}"
+        fix = f"use /{REGION_NARROWEST} or wider"
     return PlanFault(code="E234", key=key, message=f"a region's block cannot be /{prefix}: {why}", fix=fix)

@@ -56,7 +56,7 @@ def cost_document(plan: FleetPlan, bill: Bill) -> dict[str, Any]:
             {"what": line.what, "region": line.region, "count": line.count, "hourly": round(line.usd, 5)}
             for line in bill.lines
         ],
-        "budget": {"monthly": plan.budget[0]} if plan.budget else None,
+        "budget": {"monthly": plan.budget.monthly} if plan.budget else None,
         "prices": {"region": bill.region, "date": bill.date, "unknown": list(bill.unknown)},
     }
 
@@ -103,7 +103,7 @@ def _budget(plan: FleetPlan, bill: Bill) -> Iterator[str]:
     if plan.budget is None:
         yield "no budget: `budget: {monthly: USD, email: ...}` tells somebody before a month costs more"
         return
-    limit, month = plan.budget[0], bill.hourly.monthly
+    limit, month = plan.budget.monthly, bill.hourly.monthly
     hours = limit / bill.hourly.max if bill.hourly.max else 0
     yield f"budget: {limit:,} USD a month; the minimum takes {100 * month.min / limit:,.0f} % of it"
     if month.max > limit:

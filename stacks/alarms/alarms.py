@@ -32,7 +32,7 @@ class AlarmTopic(pulumi.ComponentResource):
         )
         self.arn = Topic(name, args, child_options(self)).arn
         if plan.alarms:
-            subscription = TopicSubscriptionArgs(topic=self.arn, protocol="email", endpoint=plan.alarms)
+            subscription = TopicSubscriptionArgs(topic=self.arn, protocol="email", endpoint=plan.alarms.email)
             TopicSubscription(name, subscription, child_options(self))
         self.register_outputs({"arn": self.arn})
 

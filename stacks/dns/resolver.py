@@ -10,7 +10,8 @@ from pulumi_aws.route53.resolver_rule import ResolverRule, ResolverRuleArgs
 from pulumi_aws.route53.resolver_rule_association import ResolverRuleAssociation, ResolverRuleAssociationArgs
 
 from bedplate.plan.firewall import DNS, DNS_PROTOCOLS, Rule
-from bedplate.plan.fleet import FleetPlan, NameServersPlan, RegionPlan
+from bedplate.plan.fleet import FleetPlan, RegionPlan
+from bedplate.spec.sites import NameServers
 from stacks.network.firewall import RuleGroup
 from stacks.network.vpc import Network
 from stacks.options import child_options, name_tag
@@ -59,7 +60,7 @@ def resolver_subnets(region: RegionPlan, network: Network) -> Iterator[pulumi.Ou
     yield network.zones[others[0].name].nodes_id if others else network.zones[first.name].edge_id
 
 
-def site_name_servers(plan: FleetPlan) -> dict[str, NameServersPlan]:
+def site_name_servers(plan: FleetPlan) -> dict[str, NameServers]:
     """Return the name servers of each site that has a DNS domain."""
     return {site.name: site.dns for site in plan.sites if site.dns}
 
@@ -98,7 +99,7 @@ class OutboundResolver(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _declare_rule(
-        self, name: str, dns: NameServersPlan, endpoint_id: pulumi.Output[str], vpc_id: pulumi.Output[str]
+        self, name: str, dns: NameServers, endpoint_id: pulumi.Output[str], vpc_id: pulumi.Output[str]
     ) -> None:
         args = ResolverRuleArgs(
             name=name,

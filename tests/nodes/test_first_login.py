@@ -103,7 +103,7 @@ def test_unknown_node_is_refused_with_the_next_command(cloud: Cloud) -> None:
     done = cloud.bedplate("node", "apply", NAME, "--check", *_AS_ADA)
 
     assert done.returncode == 6
-    assert f"`bedplate node trust {NAME}` asks AWS" in done.stdout
+    assert f"run `bedplate node trust {NAME}`: it compares" in done.stdout
 
 
 def test_host_key_comes_from_aws(cloud: Cloud) -> None:
@@ -163,5 +163,5 @@ def test_node_with_another_key_is_refused(cloud: Cloud) -> None:
     done = cloud.bedplate("node", "trust", NAME)
 
     assert done.returncode == 3
-    assert "does not offer the key" in done.stderr
+    assert "offers the host key" in done.stderr
     assert cloud.recorded == before

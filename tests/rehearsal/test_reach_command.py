@@ -91,7 +91,7 @@ def test_an_unknown_place_is_refused_with_the_nearest(capsys: pytest.CaptureFixt
     assert reach("us-west-2a", "us-west-2z") == 2
 
     told = capsys.readouterr().err
-    assert "us-west-2z is no place of the fleet solo" in told
+    assert "no endpoint named us-west-2z in the fleet solo" in told
     assert "write us-west-2" in told
 
 

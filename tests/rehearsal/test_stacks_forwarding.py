@@ -9,14 +9,15 @@ import pytest
 from bedplate.cli.stacks import waves
 from bedplate.graph.reach import Fabric, Packet, read_fabric, trip
 from bedplate.plan import FleetPlan
-from bedplate.plan.fleet import NameServersPlan
 from bedplate.rehearsal import state as urns
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import World, graph, run
 from bedplate.rehearsal.state import Entry, Op
 from bedplate.spec.network import Interconnect
+from bedplate.spec.sites import NameServers
 from stacks.dns.resolver import site_name_servers
 from tests.conftest import DATA
+from tests.testlab.fleets.variants import with_settings
 from tests.testlab.rehearsal.programs import plan_of
 
 PLAN = plan_of(DATA / "fleets" / "joined.yaml")
@@ -116,8 +117,9 @@ def test_the_outbound_endpoint_accepts_no_connections(fleet: SiteFleet, fabric: 
 def test_a_second_site_with_a_domain_changes_nothing_of_the_first(fleet: SiteFleet) -> None:
     """Its rule, association and firewall rules are created; nothing is updated, replaced or deleted."""
     cellar = fleet.plan.sites[0]
-    dns = NameServersPlan("attic.example", (IPv4Address("192.168.60.5"),))
-    attic = replace(cellar, name="attic", lan=IPv4Network("192.168.60.0/24"), machines={}, uses={}, dns=dns)
+    dns = NameServers.model_validate({"domain": "attic.example", "servers": ("192.168.60.5",)})
+    attic = with_settings(cellar, lan=IPv4Network("192.168.60.0/24"), machines={}, dns=dns)
+    attic = replace(attic, name="attic")
     grown = replace(fleet.plan, sites=(cellar, attic))
     stack = next(stack for wave in waves(grown) for stack in wave if stack.name == "join.us-east-1")
 
@@ -142,7 +144,7 @@ def test_only_sites_with_a_domain_need_an_endpoint() -> None:
     (cellar,) = PLAN.sites
     plans: Mapping[str, FleetPlan] = {
         "with": PLAN,
-        "without": replace(PLAN, sites=(replace(cellar, dns=None),)),
+        "without": replace(PLAN, sites=(with_settings(cellar, dns=None),)),
     }
 
     assert {name: list(site_name_servers(plan)) for name, plan in plans.items()} == {"with": ["cellar"], "without": []}

@@ -16,6 +16,7 @@ from bedplate.rehearsal.state import Entry
 from bedplate.rehearsal.wire import masked
 from bedplate.spec.network import Interconnect
 from bedplate.spec.sites import Dials
+from tests.testlab.fleets.variants import with_gateways
 from tests.testlab.rehearsal.programs import EXAMPLES, Declared, declared, declared_of, plan_of
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
@@ -69,7 +70,7 @@ def test_inside_addresses_are_those_of_the_plan(connections: dict[str, Entry]) -
 @pytest.mark.parametrize(("dials", "action"), [(Dials.SITE, "add"), (Dials.AWS, "start")])
 def test_one_end_starts_a_tunnel(dials: Dials, action: str) -> None:
     """AWS starts a tunnel only if the site does not."""
-    plan = replace(LAB, sites=tuple(replace(site, dials=dials) for site in LAB.sites))
+    plan = with_gateways(LAB, dials=dials)
 
     for entry in _links(plan, CONNECTION).values():
         assert {entry.inputs[f"tunnel{number}StartupAction"] for number in (1, 2)} == {action}
@@ -77,7 +78,7 @@ def test_one_end_starts_a_tunnel(dials: Dials, action: str) -> None:
 
 def test_a_four_byte_as_number_uses_bgp_asn_extended() -> None:
     """AWS has two arguments for AS numbers, and requires the second for large ones."""
-    plan = replace(LAB, sites=tuple(replace(site, asn=2**31) for site in LAB.sites))
+    plan = with_gateways(LAB, asn=2**31)
 
     for entry in _links(plan, "aws:ec2/customerGateway:CustomerGateway").values():
         assert entry.inputs["bgpAsnExtended"] == str(2**31)

@@ -25,6 +25,7 @@ from bedplate.rehearsal.rehearse import Phase
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import World, graph, run
 from bedplate.rehearsal.state import Entry
+from bedplate.spec.fleet import Alarms, Budget
 from bedplate.spec.network import Egress
 from tests.conftest import DATA, Expect
 from tests.testlab.fleets.sketch import ZONES, cluster, group, laptops, sketch
@@ -181,7 +182,7 @@ def test_every_role_has_the_permissions_boundary() -> None:
 
 def test_the_budget_sends_a_mail_before_it_is_spent() -> None:
     """For actual and forecasted cost, to the address in the file."""
-    plan = replace(plan_of(EXAMPLES / "minimal.yaml"), budget=(5000, "infra@lab.example"))
+    plan = replace(plan_of(EXAMPLES / "minimal.yaml"), budget=Budget(monthly=5000, email="infra@lab.example"))
 
     (budget,) = (entry for entry in declared(plan)["solo.shared"] if entry.type == "aws:budgets/budget:Budget")
 
@@ -325,7 +326,7 @@ def test_only_cloudwatch_of_this_account_may_publish(stacks: Declared) -> None:
 
 def test_alarms_send_mail_only_to_a_configured_address(stacks: Declared) -> None:
     """Each region has a subscription if the fleet file has an address, else none."""
-    subscriptions = _by_name(declared(replace(LAB, alarms=EMAIL)), SUBSCRIPTION)
+    subscriptions = _by_name(declared(replace(LAB, alarms=Alarms(email=EMAIL))), SUBSCRIPTION)
 
     assert not _by_name(stacks, SUBSCRIPTION)
     assert {stack for stack, _ in subscriptions} == {f"lab.{region.name}" for region in LAB.regions}

@@ -11,7 +11,7 @@ from bedplate.rehearsal.state import Entry
 from bedplate.spec.network import Interconnect
 from bedplate.spec.sites import Dials
 from tests.testlab.fakes.daemons import read_settings
-from tests.testlab.fleets.variants import SITE_SIDE_LAB, cellar
+from tests.testlab.fleets.variants import SITE_SIDE_LAB, cellar, with_gateways
 from tests.testlab.rehearsal.meeting import AwsSide, SiteSide, differences, neighbours_told
 from tests.testlab.rehearsal.programs import declared
 from vpn.sites.files import files_of
@@ -19,14 +19,6 @@ from vpn.sites.files import files_of
 # AWS's own number where nobody chose one (EC2 API: CreateVpnGateway).
 AMAZON = 64512
 REGION = "us-east-1"
-
-
-def _dialled_by(plan: FleetPlan, dials: Dials) -> FleetPlan:
-    return replace(plan, sites=tuple(replace(site, dials=dials) for site in plan.sites))
-
-
-def _numbered(plan: FleetPlan, asn: int) -> FleetPlan:
-    return replace(plan, sites=tuple(replace(site, asn=asn) for site in plan.sites))
 
 
 # What the larger example is without machines and storage, which are no matter of tunnels: two regions and its site.
@@ -42,8 +34,8 @@ SMALL = replace(
 PLANS = {
     "transit": SMALL,
     "private-gateways": replace(SMALL, interconnect=Interconnect.NONE),
-    "dialled-by-aws": _dialled_by(SMALL, Dials.AWS),
-    "a-number-of-four-bytes": _numbered(SMALL, 4_200_900_001),
+    "dialled-by-aws": with_gateways(SMALL, dials=Dials.AWS),
+    "a-number-of-four-bytes": with_gateways(SMALL, asn=4_200_900_001),
 }
 
 

@@ -59,7 +59,7 @@ def test_another_key_is_refused_and_nothing_recorded(offering: Path, capsys: pyt
     """Whoever answers in the machine's place is not believed."""
     assert run(["node", "trust", "titan-01.cellar", fingerprint(OTHER)]) == 3
 
-    assert "does not offer the key" in capsys.readouterr().err
+    assert "offers the host key" in capsys.readouterr().err
     assert not Path("fleet.lock").exists()
 
 
@@ -235,7 +235,7 @@ def test_another_key_than_aws_tells_is_refused(
     assert run(["node", "trust", NAME]) == 3
 
     told = capsys.readouterr().err
-    assert f"{NAME} does not offer the key {fingerprint(KEY)}, but {fingerprint(OTHER)}" in told
+    assert f"{NAME} offers the host key {fingerprint(OTHER)}, expected {fingerprint(KEY)}" in told
     assert not Path("fleet.lock").exists()
 
 
@@ -252,7 +252,7 @@ def test_what_aws_does_not_tell_is_not_trusted(
 
     assert run(["node", "trust", NAME]) == 6
 
-    assert "has told AWS no host key" in capsys.readouterr().err
+    assert "has published no host key" in capsys.readouterr().err
     assert _asked(offering) == []
     assert not Path("fleet.lock").exists()
 
@@ -263,7 +263,7 @@ def test_a_name_that_nobody_has_is_told(account: StubbedSession, capsys: pytest.
 
     assert run(["node", "trust", NAME]) == 6
 
-    assert f"no machine has the name {NAME} now" in capsys.readouterr().err
+    assert f"no running machine is named {NAME}" in capsys.readouterr().err
 
 
 def test_a_name_in_two_zones_is_nobodys(
@@ -274,7 +274,7 @@ def test_a_name_in_two_zones_is_nobodys(
 
     assert run(["node", "trust", NAME]) == 6
 
-    assert f"two private zones tell of {NAME}" in capsys.readouterr().err
+    assert f"two private zones have records of {NAME}" in capsys.readouterr().err
     assert _asked(offering) == []
 
 
@@ -306,7 +306,7 @@ def test_a_groups_machines_are_taken_together(account: StubbedSession, capsys: p
     told = capsys.readouterr()
     assert _known() == {NAME: (KEY,)}
     assert [line.split()[3] for line in told.out.splitlines()] == [NAME]
-    assert f"{others[0]}: does not offer" in told.err
+    assert f"{others[0]}: offers the host key" in told.err
 
 
 @pytest.mark.parametrize(

@@ -376,7 +376,7 @@ def test_a_gateway_that_does_not_stand_is_not_recorded(
 
     assert not lab.with_name("fleet.lock").exists()
     told = capsys.readouterr().err
-    assert "nothing was recorded: us-west-2: us-west-2 has 0 addresses that are called lab-laptops" in told
+    assert "nothing was recorded: us-west-2: us-west-2: 0 elastic addresses named lab-laptops" in told
     assert "`pulumi up -s lab.us-west-2` first" in told
 
 

@@ -127,7 +127,7 @@ def test_one_key_for_two_tunnels_is_carried_nowhere(lab: Path, gate: Path, capsy
 
     told = capsys.readouterr()
     first, second = f"cellar to 203.0.113.1 in {REGIONS[0]}", f"cellar to 203.0.113.12 in {REGIONS[1]}"
-    assert f"tunnels have one key: {first} and {second}" in told.err
+    assert f"tunnels share a key: {first} and {second}" in told.err
     assert KEY not in told.out + told.err
     assert not (gate / "etc/bedplate").exists()
 
@@ -150,7 +150,7 @@ def test_a_connection_that_was_not_made_yet_is_named(lab: Path, gate: Path, caps
     assert run(["vpn", "tunnels", str(lab)]) == 6
 
     told = capsys.readouterr().err
-    assert f"{NAME}: there is no secret lab/tunnels/cellar/{REGIONS[1]}" in told
+    assert f"{NAME}: no secret lab/tunnels/cellar/{REGIONS[1]}" in told
     assert "pulumi up -s lab.links" in told
     assert not (gate / "etc/bedplate").exists()
 
@@ -171,7 +171,7 @@ def test_another_account_is_asked_for_no_key(lab: Path, gate: Path, capsys: pyte
 
     assert run(["vpn", "tunnels", str(lab)]) == 2
 
-    assert "the fleet file names account 111122223333" in capsys.readouterr().err
+    assert "the fleet file has account 111122223333" in capsys.readouterr().err
     assert calls_of(gate) == []
 
 
@@ -250,7 +250,7 @@ def test_a_direct_tunnel_waits_for_nothing_of_aws(
     told = capsys.readouterr()
     assert told.out.startswith(f"+ a key between {PAIR}\n")
     assert all(f"{name}: 1 tunnel, " in told.out for name in NAMES.values())
-    assert all(f"there is no secret rooms/tunnels/{site}/{REGION}" in told.err for site in NAMES)
+    assert all(f"no secret rooms/tunnels/{site}/{REGION}" in told.err for site in NAMES)
     keys = {site: secrets_on(gateway) for site, gateway in gateways.items()}
     assert keys[ATTIC].keys() == {"cellar-site"}
     assert set(keys[ATTIC].values()) == set(keys[CELLAR].values())
@@ -287,7 +287,7 @@ def test_a_connection_that_is_not_made_costs_the_other_sites_theirs_no_more(
 
     assert run(["vpn", "tunnels", str(fleet)]) == 6
 
-    assert f"there is no secret rooms/tunnels/{ATTIC}/eu-north-1" in capsys.readouterr().err
+    assert f"no secret rooms/tunnels/{ATTIC}/eu-north-1" in capsys.readouterr().err
     assert secrets_on(gateways[ATTIC]).keys() == {f"{REGION}-1", f"{REGION}-2", f"{CELLAR}-site"}
 
 
@@ -319,7 +319,7 @@ def test_another_accounts_credentials_bring_nothing(
 
     assert run(["vpn", "tunnels", str(fleet)]) == 2
 
-    assert "the fleet file names account 111122223333" in capsys.readouterr().err
+    assert "the fleet file has account 111122223333" in capsys.readouterr().err
     assert not any(secrets_on(gateway) for gateway in gateways.values())
 
 

@@ -1,4 +1,4 @@
-"""Host keys: fingerprints as ssh-keygen has them, and what ssh is told to believe."""
+"""Machines over SSH: host keys, ssh configuration, apply requests, events and exit codes."""
 
 import io
 import subprocess
@@ -36,22 +36,22 @@ SCAN = """# 192.168.40.21:22 SSH-2.0-OpenSSH_9.2p1
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
-def test_a_fingerprint_is_the_one_that_ssh_keygen_prints(kind: str, tmp_path: Path) -> None:
-    """The operator compares it with the machine's console."""
+def test_fingerprints_match_ssh_keygen(kind: str, tmp_path: Path) -> None:
+    """A fingerprint has the format of ssh-keygen, so that an operator can compare it at the console."""
     subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", str(tmp_path / "key")], check=True)
     public = tmp_path / "key.pub"
-    told = subprocess.run(["ssh-keygen", "-lf", str(public)], check=True, capture_output=True, text=True).stdout
+    output = subprocess.run(["ssh-keygen", "-lf", str(public)], check=True, capture_output=True, text=True).stdout
 
-    assert fingerprint(public.read_text()) == told.split()[1]
+    assert fingerprint(public.read_text()) == output.split()[1]
 
 
 def test_an_sshfp_record_has_the_fingerprint_of_its_key(tmp_path: Path) -> None:
-    """As OpenSSH itself writes both; the record by SHA-1 that it writes beside it is not believed."""
+    """The SHA-256 record of OpenSSH gives the key's fingerprint; its SHA-1 record is ignored."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
     command = ["ssh-keygen", "-r", "x", "-f", str(tmp_path / "key.pub")]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    records = {line.split()[4]: line.partition(" SSHFP ")[2] for line in told.splitlines()}
+    records = {line.split()[4]: line.partition(" SSHFP ")[2] for line in output.splitlines()}
 
     assert fingerprint_of_sshfp(records["2"]) == fingerprint((tmp_path / "key.pub").read_text())
     assert fingerprint_of_sshfp(records["2"].upper()) == fingerprint_of_sshfp(records["2"])
@@ -61,33 +61,33 @@ def test_an_sshfp_record_has_the_fingerprint_of_its_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "4 2", f"1 2 {'0' * 64}", f"4 2 {'0' * 62}", f"4 2 {'0' * 66}", f"4 2 {'g' * 64}"]
 )
-def test_any_other_sshfp_record_has_none(text: str) -> None:
-    """RSA's are not written by machines; what is cut short was not written by them either."""
+def test_other_sshfp_records_are_ignored(text: str) -> None:
+    """Records of other key types and malformed records have no fingerprint."""
     assert fingerprint_of_sshfp(text) is None
 
 
 @pytest.mark.parametrize("text", ["A" * 43, "SHA256:" + "A" * 43, "SHA256:" + "A" * 43 + "="])
-def test_a_fingerprint_is_taken_as_people_copy_it(text: str) -> None:
-    """With its prefix or without."""
+def test_a_fingerprint_is_accepted_in_any_copied_form(text: str) -> None:
+    """The prefix and the padding are optional."""
     assert fingerprint_of(text) == "SHA256:" + "A" * 43
 
 
 @pytest.mark.parametrize("text", ["", "SHA256:short", "MD5:16:27:ac:a5:76", "SHA256:" + "A" * 42 + "!"])
-def test_anything_else_is_refused_with_how_to_read_one(text: str) -> None:
-    """MD5 included: it proves nothing any more."""
-    with pytest.raises(InputError, match="no fingerprint") as refused:
+def test_a_malformed_fingerprint_is_refused(text: str) -> None:
+    """Only SHA-256 fingerprints are accepted, not MD5; the fix shows how to print one."""
+    with pytest.raises(InputError, match="is not a SHA256 fingerprint") as caught:
         fingerprint_of(text)
 
-    assert "ssh-keygen -lf" in refused.value.fix
+    assert "ssh-keygen -lf" in caught.value.fix
 
 
-def test_a_scan_gives_whole_keys_alone() -> None:
-    """What the far end says is never taken at its word."""
+def test_a_scan_returns_valid_keys_only() -> None:
+    """Comments, errors and malformed keys in the output of ssh-keyscan are skipped."""
     assert list(keys_of_scan(SCAN)) == [" ".join(SCAN.splitlines()[1].split()[1:])]
 
 
-def test_only_recorded_keys_are_believed_under_name_and_fixed_address() -> None:
-    """A machine of the cloud has no fixed address."""
+def test_known_hosts_has_recorded_keys_by_name_and_fixed_address() -> None:
+    """A machine without a fixed address is listed by name only; one without a recorded key is not listed."""
     key = "ssh-ed25519 AAAA"
 
     text = known_hosts(NODES, {"titan-01.cellar": (key,), "laptops.us-west-2": (key,)})
@@ -98,32 +98,33 @@ def test_only_recorded_keys_are_believed_under_name_and_fixed_address() -> None:
     ]
 
 
-def test_an_order_arrives_as_it_was_given() -> None:
-    """Plans hold views that nobody may write to: they stay so on the other side."""
-    order = Order(tuple(Target(node, ("ssh", node.name)) for node in NODES), "ada", check=True, only=frozenset({"x"}))
+def test_a_request_is_read_as_it_was_written() -> None:
+    """A request survives the pipe unchanged, and its read-only mappings stay read-only."""
+    targets = tuple(Target(node, ("ssh", node.name)) for node in NODES)
+    request = Order(targets, "ada", check=True, only=frozenset({"x"}))
     pipe = io.BytesIO()
 
-    write_order(pipe, order)
+    write_order(pipe, request)
     pipe.seek(0)
-    arrived = read_order(pipe)
+    received = read_order(pipe)
 
-    assert arrived == order
-    assert isinstance(arrived.targets[0].node.hosts, MappingProxyType)
+    assert received == request
+    assert isinstance(received.targets[0].node.hosts, MappingProxyType)
 
 
-def test_an_event_arrives_as_it_was_told() -> None:
-    """A line each."""
+def test_an_event_is_read_as_it_was_written() -> None:
+    """An event is one line of JSON, whatever its text."""
     event = Event("nas.cellar", Step.TROUBLE, words="it\nbroke", kind=Kind.CUT, seconds=1.5)
 
     assert event_of(event.line()) == event
     assert "\n" not in event.line()
 
 
-def test_the_process_that_applies_is_another_one() -> None:
-    """It loads gevent, which we never do, and tells us of a node that is not reached in our own words."""
-    refused = ("sh", "-c", "echo 'ssh: connect to host x port 22: Connection refused' >&2; exit 255")
+def test_an_apply_runs_in_a_subprocess() -> None:
+    """The subprocess loads gevent, this process does not; a failed connection is reported as an event."""
+    refusing_ssh = ("sh", "-c", "echo 'ssh: connect to host x port 22: Connection refused' >&2; exit 255")
 
-    with working(Order((Target(NODES[0], refused),), "ada", check=True)) as engine:
+    with working(Order((Target(NODES[0], refusing_ssh),), "ada", check=True)) as engine:
         (event,) = engine.events()
 
     assert (event.node, event.kind, event.words) == ("gate.cellar", Kind.UNREACHED, "no response on the SSH port")
@@ -155,73 +156,73 @@ CUT = _outcome(Event("n", Step.OPERATION, name="a"), Event("n", Step.TROUBLE, ki
         ([CUT, CHANGED], True, 6),
         ([CUT, DEFECT], False, 1),
     ],
-    ids=["done", "as-planned", "drift", "held", "one-held", "cut", "drift-and-cut", "defect"],
+    ids=["changed", "no-drift", "drift", "all-locked", "one-locked", "cut-off", "drift-and-cut-off", "bug"],
 )
-def test_the_exit_status_says_what_became_of_all(outcomes: list[Outcome], check: bool, status: int) -> None:  # noqa: FBT001
-    """What is missing weighs more than what differs."""
+def test_the_exit_code_combines_all_nodes(outcomes: list[Outcome], check: bool, status: int) -> None:  # noqa: FBT001
+    """An incomplete node takes precedence over drift, and a bug over both."""
     assert exit_status(outcomes, check=check) == status
 
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
-EVERY = tuple(Reached(node) for node in (*standing_nodes(LAB), *pool_nodes(LAB, load_catalog())))
+MACHINES = tuple(Reached(node) for node in (*standing_nodes(LAB), *pool_nodes(LAB, load_catalog())))
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 
 
-def _understood(config: Path, name: str) -> dict[str, str]:
-    """Return what ssh makes of a configuration for a name."""
-    done = subprocess.run(["ssh", "-G", "-F", str(config), name], check=True, capture_output=True, text=True)
-    return dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
+def _effective_settings(config: Path, name: str) -> dict[str, str]:
+    """Return the effective settings of ssh for a host name."""
+    result = subprocess.run(["ssh", "-G", "-F", str(config), name], check=True, capture_output=True, text=True)
+    return dict(line.partition(" ")[::2] for line in result.stdout.splitlines())
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """Give a configuration of the whole lab."""
+    """Write the configuration of the whole lab."""
     file = tmp_path / "config"
-    file.write_text(ssh_config(EVERY, tmp_path / "known hosts", Login("ada")))
+    file.write_text(ssh_config(MACHINES, tmp_path / "known hosts", Login("ada")))
     return file
 
 
 @pytest.mark.parametrize("name", ["titan-01", "titan-01.cellar", "titan-01.cellar.lab.internal"])
-def test_a_machine_is_reached_by_any_of_its_names(name: str, config: Path, tmp_path: Path) -> None:
-    """At its address, under its one name, by its recorded key alone."""
-    understood = _understood(config, name)
+def test_each_name_of_a_machine_works(name: str, config: Path, tmp_path: Path) -> None:
+    """Each name leads to the machine's address, and only its recorded key is accepted."""
+    settings = _effective_settings(config, name)
 
-    assert understood["hostname"] == "192.168.40.21"
-    assert understood["hostkeyalias"] == "titan-01.cellar.lab.internal"
-    assert understood["stricthostkeychecking"] == "true"
-    assert understood["userknownhostsfile"] == str(tmp_path / "known hosts")
-    assert understood["user"] == "ada"
+    assert settings["hostname"] == "192.168.40.21"
+    assert settings["hostkeyalias"] == "titan-01.cellar.lab.internal"
+    assert settings["stricthostkeychecking"] == "true"
+    assert settings["userknownhostsfile"] == str(tmp_path / "known hosts")
+    assert settings["user"] == "ada"
 
 
-def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
-    """Neither a space nor a sign by which ssh writes something else in its place changes it."""
-    known, key, file = (tmp_path / name for name in ("100% known hosts", "%u's $HOME key", "config"))
-    file.write_text(ssh_config(EVERY, known, Login("ada", key)))
+def test_a_path_is_not_expanded(tmp_path: Path) -> None:
+    """Spaces, percent signs and dollar signs in a path stay as they are."""
+    hosts_file, key, file = (tmp_path / name for name in ("100% known hosts", "%u's $HOME key", "config"))
+    file.write_text(ssh_config(MACHINES, hosts_file, Login("ada", key)))
 
-    understood = _understood(file, "titan-01")
+    settings = _effective_settings(file, "titan-01")
 
-    # As written: ssh expands them when it opens the file, "%%" to "%".
-    assert understood["userknownhostsfile"].replace("%%", "%") == str(known)
-    assert understood["identityfile"].replace("%%", "%") == str(key)
+    # ssh -G prints paths unexpanded: "%%" stands for "%".
+    assert settings["userknownhostsfile"].replace("%%", "%") == str(hosts_file)
+    assert settings["identityfile"].replace("%%", "%") == str(key)
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\nb", "${HOME}"], ids=["quote", "line", "variable"])
-def test_a_path_that_ssh_would_read_otherwise_is_refused(name: str, tmp_path: Path) -> None:
-    """There is no way to write it."""
-    with pytest.raises(InputError, match="cannot name this path"):
-        ssh_config(EVERY, tmp_path / name, Login("ada"))
+def test_a_path_that_cannot_be_quoted_is_refused(name: str, tmp_path: Path) -> None:
+    """Quotes, control characters and variables cannot be escaped in an ssh configuration."""
+    with pytest.raises(InputError, match="cannot express this path"):
+        ssh_config(MACHINES, tmp_path / name, Login("ada"))
 
 
 @pytest.mark.parametrize("user", ["", "ada\n  ProxyCommand x", "-oProxyCommand=x", "a b", 'a"b', "a#b", "\x1b[2J"])
-def test_a_user_that_no_line_can_name_is_refused(user: str) -> None:
-    """A line break in it would be a setting of somebody else's."""
-    with pytest.raises(InputError, match="is no name of a user"):
+def test_an_invalid_user_name_is_refused(user: str) -> None:
+    """A user name cannot inject another setting or option."""
+    with pytest.raises(InputError, match="is not a valid user name"):
         Login(user)
 
 
-def test_the_dns_is_never_asked_for_a_host_key(config: Path) -> None:
-    """Machines write theirs into a zone that is not signed: whoever answers in its place is not believed."""
-    assert _understood(config, "workbench-cpu-20.us-west-2")["verifyhostkeydns"] == "false"
+def test_ssh_does_not_verify_host_keys_by_dns(config: Path) -> None:
+    """The zone with the machines' keys is not signed, so DNS answers could be forged."""
+    assert _effective_settings(config, "workbench-cpu-20.us-west-2")["verifyhostkeydns"] == "false"
 
 
 @pytest.mark.parametrize(
@@ -229,21 +230,21 @@ def test_the_dns_is_never_asked_for_a_host_key(config: Path) -> None:
     [
         ("titan-01.cellar", "SHA256:..."),
         ("control-1.us-west-2", "SHA256:..."),
-        ("workbench-cpu-2.us-west-2", "`bedplate node trust workbench-cpu-2.us-west-2` asks AWS"),
+        ("workbench-cpu-2.us-west-2", "run `bedplate node trust workbench-cpu-2.us-west-2`: it compares"),
     ],
     ids=["site", "control", "pool"],
 )
-def test_an_unknown_machine_is_told_with_what_makes_it_known(name: str, fix: str, tmp_path: Path) -> None:
-    """Where AWS knows the key nobody has to go to a console."""
-    (machine,) = (each for each in EVERY if each.node.name == name)
+def test_a_missing_host_key_has_the_command_to_record_it(name: str, fix: str, tmp_path: Path) -> None:
+    """A machine of a pool has published its key; for others the operator gives the fingerprint."""
+    (machine,) = (machine for machine in MACHINES if machine.node.name == name)
 
     (event,) = ways(tmp_path, [machine], {}, Login("ada")).missing
 
     assert fix in event.fix
 
 
-def test_a_worker_of_the_cloud_has_no_name_to_record(tmp_path: Path) -> None:
-    """What it is called is EC2's: the lock knows no such machine, and nothing is promised."""
+def test_the_key_of_an_ec2_worker_is_not_recorded(tmp_path: Path) -> None:
+    """A worker has only EC2's name, so the fix is an ssh configuration, not `node trust`."""
     pool = next(pool for pool in LAB.pools if pool.group == "train")
     worker = Reached(pool_node(LAB, pool, "ip-10-64-33-9.us-west-2", load_catalog()))
 
@@ -253,30 +254,34 @@ def test_a_worker_of_the_cloud_has_no_name_to_record(tmp_path: Path) -> None:
     assert "--ssh-config" in event.fix
 
 
-def test_a_machine_of_a_pool_is_resolved_by_its_name(config: Path) -> None:
-    """Its address is AWS's to decide."""
-    assert _understood(config, "workbench-cpu-20.us-west-2")["hostname"] == "workbench-cpu-20.us-west-2.lab.internal"
+def test_a_machine_of_a_pool_is_resolved_by_name(config: Path) -> None:
+    """AWS assigns its address, so ssh resolves the name."""
+    assert (
+        _effective_settings(config, "workbench-cpu-20.us-west-2")["hostname"]
+        == "workbench-cpu-20.us-west-2.lab.internal"
+    )
 
 
-def test_a_host_name_that_two_machines_have_means_neither(config: Path) -> None:
-    """workbench-gpu-1 stands in two regions."""
-    assert _understood(config, "workbench-gpu-1")["hostname"] == "workbench-gpu-1"
+def test_an_ambiguous_host_name_is_not_configured(config: Path) -> None:
+    """`workbench-gpu-1` exists in two regions, so it needs its place."""
+    assert _effective_settings(config, "workbench-gpu-1")["hostname"] == "workbench-gpu-1"
 
 
-def test_other_machines_are_left_as_they_were(config: Path) -> None:
-    """The fragment is included by an operator who has other machines, too."""
-    assert _understood(config, "github.com")["stricthostkeychecking"] != "true"
+def test_other_hosts_are_not_affected(config: Path) -> None:
+    """Hosts outside the fleet keep the operator's settings."""
+    assert _effective_settings(config, "github.com")["stricthostkeychecking"] != "true"
 
 
-def test_an_apply_believes_the_lock_alone_and_comes_in_anew_each_time(tmp_path: Path) -> None:
-    """No shared connection, no agent sent along, no question asked, no machine without a recorded key."""
-    found = ways(tmp_path, EVERY[:3], {"nas.cellar": (KEY,)}, Login("ada"))
+def test_an_apply_connects_with_recorded_keys_only(tmp_path: Path) -> None:
+    """No shared connection, no agent forwarding, no prompt; a machine without a recorded key is left out."""
+    prepared = ways(tmp_path, MACHINES[:3], {"nas.cellar": (KEY,)}, Login("ada"))
 
-    (target,) = found.targets
+    (target,) = prepared.targets
     assert target.node.name == "nas.cellar"
-    assert [event.node for event in found.missing] == ["gate.cellar", "titan-01.cellar"]
-    understood = subprocess.run([*target.argv[:1], "-G", *target.argv[1:]], check=True, capture_output=True, text=True)
-    settings = dict(line.partition(" ")[::2] for line in understood.stdout.splitlines())
+    assert [event.node for event in prepared.missing] == ["gate.cellar", "titan-01.cellar"]
+    command = [*target.argv[:1], "-G", *target.argv[1:]]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    settings = dict(line.partition(" ")[::2] for line in result.stdout.splitlines())
     assert settings["userknownhostsfile"] == str(tmp_path / "known_hosts")
     assert settings["batchmode"] == "yes"
     assert settings["controlmaster"] == "false"

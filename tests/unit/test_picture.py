@@ -17,6 +17,7 @@ from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.spec.sites import Dials
 from tests.conftest import DATA, Expect
 from tests.testlab.fleets.sketch import cluster, group, laptops, sketch
+from tests.testlab.fleets.variants import with_gateways, with_settings
 from tests.testlab.rehearsal.programs import plan_of
 
 ROOT = Path(__file__).parents[2]
@@ -148,8 +149,8 @@ def test_a_block_that_left_the_file_is_shown_as_held() -> None:
 def test_a_site_says_who_dials_and_whose_names_it_knows() -> None:
     """Which end opens the tunnels, what the machines export, and the domain that is asked for there."""
     joined = plan_of(DATA / "fleets" / "joined.yaml")
-    (site,) = joined.sites
-    dialled = replace(joined, sites=(replace(site, dials=Dials.AWS, dns=None),))
+    dialled = with_gateways(joined, dials=Dials.AWS)
+    dialled = replace(dialled, sites=tuple(with_settings(site, dns=None) for site in dialled.sites))
 
     assert {"dials", "cellar.example", "asked of 192.168.40.5 192.168.41.5"} <= set(words(joined).splitlines())
     assert "waits for AWS to dial" in words(dialled)

@@ -72,7 +72,7 @@ def test_regions_sites_and_pools_carry_their_blocks(fleet: Fleet) -> None:
 
     assert plan.home.name == "us-west-2"
     assert plan.region("us-east-1").zones[0].edge == plan.blocks["region/us-east-1/zone/us-east-1a/edge"]
-    assert plan.sites[0].machines == {"gate": IPv4Address("192.168.40.1")}
+    assert plan.sites[0].machines["gate"].address == IPv4Address("192.168.40.1")
     assert [pool.place for pool in plan.laptops] == ["us-west-2", "cellar"]
     assert {tunnel.inside for tunnel in plan.tunnels} <= set(plan.blocks.values())
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bedplate.plan import PlanFault, PlanFaults, Record, allot
-from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS, accounts
+from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS, number_accounts
 from bedplate.plan.record import NO_NUMBERS, PLAN_RULES
 from bedplate.spec import Fleet
 from tests.testlab.fleets.random import ADA as KEY
@@ -37,7 +37,7 @@ def refusals(fleet: Fleet, record: Mapping[str, str], ids: Mapping[str, int] = N
     known = Record(blocks, people=uids, groups=gids)
     try:
         allot(fleet, known)
-        accounts(fleet, known)
+        number_accounts(fleet, known)
     except PlanFaults as refusal:
         return refusal.faults
     return ()

@@ -13,7 +13,7 @@ from bedplate.errors import InputError
 from bedplate.picture import picture
 from bedplate.plan import FleetPlan, Record, bill, plan_fleet
 from bedplate.plan.firewall import control_rules, node_rules
-from bedplate.plan.links import highest, is_led, joined_regions, joint_of, pairs, peers_of, ssh_patterns
+from bedplate.plan.links import highest, is_connected, joined_regions, joint_of, pairs, peers_of, ssh_patterns
 from bedplate.plan.nodes import Duty, standing_nodes
 from bedplate.plan.reachability import (
     API,
@@ -127,7 +127,7 @@ def test_joined_sites_trust_each_other_as_places_that_are_led_to() -> None:
     apart = direct_plan(TEXT.replace(JOINS, ""))
     (door,) = (node for node in standing_nodes(PLAN) if node.name == "door.attic")
 
-    assert [is_led(plan, ATTIC, CELLAR) for plan in (PLAN, apart)] == [True, False]
+    assert [is_connected(plan, ATTIC, CELLAR) for plan in (PLAN, apart)] == [True, False]
     (bgp,) = (rule for rule in door.doors if rule.name.startswith("bgp"))
     assert (bgp.block, bgp.port) == (PLAN.directs[0].inside, 179)
     assert door.duties == {Duty.TUNNELS}
@@ -159,11 +159,11 @@ def test_regions_with_a_gateway_are_joined() -> None:
     """Every two of them, and no other; one gateway alone joins nothing."""
     assert joined_regions(PLAN_JOINT_PLAN) == (VARIANTS_WEST, NORTH)
     assert joined_regions(ONE) == ()
-    assert [(one, is_led(PLAN_JOINT_PLAN, VARIANTS_WEST, one)) for one in (NORTH, ALONE)] == [
+    assert [(one, is_connected(PLAN_JOINT_PLAN, VARIANTS_WEST, one)) for one in (NORTH, ALONE)] == [
         (NORTH, True),
         (ALONE, False),
     ]
-    assert not is_led(ONE, VARIANTS_WEST, NORTH)
+    assert not is_connected(ONE, VARIANTS_WEST, NORTH)
 
 
 @pytest.mark.parametrize("interconnect", ["transit", "peering"])
@@ -172,7 +172,7 @@ def test_where_aws_joins_regions_gateways_do_not(interconnect: str) -> None:
     plan = joined_plan(text=JOINED_FLEET_TEXT.replace("interconnect: none", f"interconnect: {interconnect}"))
 
     assert joined_regions(plan) == ()
-    assert is_led(plan, VARIANTS_WEST, ALONE)
+    assert is_connected(plan, VARIANTS_WEST, ALONE)
     assert not [node for node in standing_nodes(plan) if Duty.JOINT in node.duties]
 
 

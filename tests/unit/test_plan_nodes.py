@@ -15,7 +15,7 @@ from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.plan import FleetPlan, Record
 from bedplate.plan.firewall import NFS, SSH, TCP, WORKER_PORTS
-from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS, RegionPlan, ZonePlan, accounts, fixed_block, members
+from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS, RegionPlan, ZonePlan, fixed_block, number_accounts, place_members
 from bedplate.plan.links import API_PORT
 from bedplate.plan.nodes import (
     EXPORTER_PORT,
@@ -293,7 +293,7 @@ def recorded(*fleets: Fleet) -> Record:
 
 def test_people_are_numbered_in_the_order_of_the_file() -> None:
     """A first plan gives ids from the first on, groups by where they are named first."""
-    given = accounts(lab("ada", bob=["vision", "speech"], eve=["speech", "robots"]), NOBODY)
+    given = number_accounts(lab("ada", bob=["vision", "speech"], eve=["speech", "robots"]), NOBODY)
 
     assert given.uids == {"ada": 20000, "bob": 20001, "eve": 20002}
     assert given.groups == {"vision": 50000, "speech": 50001, "robots": 50002}
@@ -304,7 +304,7 @@ def test_somebody_who_comes_first_in_the_file_moves_nobody() -> None:
     """Files belong to numbers."""
     record = recorded(lab("bob", "eve"))
 
-    given = accounts(lab("ada", "bob", "eve"), record)
+    given = number_accounts(lab("ada", "bob", "eve"), record)
 
     assert given.uids == {"ada": 20002, "bob": 20000, "eve": 20001}
 
@@ -313,7 +313,7 @@ def test_who_left_and_returns_has_the_old_id() -> None:
     """Their files are still theirs, and nobody had the id meanwhile."""
     record = recorded(lab("ada", "bob", eve=["vision"]), lab("ada"), lab("ada", carl=["speech"]))
 
-    given = accounts(lab("ada", carl=["speech"], bob=["vision"]), record)
+    given = number_accounts(lab("ada", carl=["speech"], bob=["vision"]), record)
 
     assert given.uids == {"ada": 20000, "carl": 20003, "bob": 20001}
     assert given.groups == {"speech": 50001, "vision": 50000}
@@ -322,7 +322,7 @@ def test_who_left_and_returns_has_the_old_id() -> None:
 
 def test_a_group_that_nobody_is_in_is_remembered() -> None:
     """Its files are still about, and its members must go from it."""
-    given = accounts(lab(bob=["speech"]), recorded(lab(bob=["vision"])))
+    given = number_accounts(lab(bob=["speech"]), recorded(lab(bob=["vision"])))
 
     assert (given.groups, given.past_groups) == ({"speech": 50001}, {"vision": 50000})
 
@@ -338,7 +338,7 @@ def test_the_last_id_is_given() -> None:
     """Only what comes after it is refused."""
     record = Record({}, people={"ada": PEOPLE_IDS[-2]}, groups={"vision": GROUP_IDS[-2]})
 
-    given = accounts(lab(eve=["speech"]), record)
+    given = number_accounts(lab(eve=["speech"]), record)
 
     assert (given.uids, given.groups) == ({"eve": PEOPLE_IDS[-1]}, {"speech": GROUP_IDS[-1]})
 
@@ -361,7 +361,7 @@ HOME = RegionPlan("us-west-2", home=True, block=IPv4Network("10.64.0.0/16"), zon
 
 def test_members_stand_in_as_many_zones_as_there_are() -> None:
     """A quorum outlives a zone only when no zone holds more of it than it must."""
-    found = members(HOME, 5, {}, ZONE_NAMES)
+    found = place_members(HOME, 5, {}, ZONE_NAMES)
 
     assert [each.zone[-1] for each in found] == ["a", "b", "c", "a", "b"]
     assert [str(each.address) for each in found[::3]] == ["10.64.32.16", "10.64.32.17"]
@@ -370,7 +370,7 @@ def test_members_stand_in_as_many_zones_as_there_are() -> None:
 @pytest.mark.parametrize(("offering", "stand"), [("ac", "aca"), ("b", "bbb"), ("", "abc")])
 def test_members_stand_where_their_type_is_offered(offering: str, stand: str) -> None:
     """A group of one in a zone without its type would try to start its machine for ever."""
-    found = members(HOME, 3, {}, [f"us-west-2{letter}" for letter in offering])
+    found = place_members(HOME, 3, {}, [f"us-west-2{letter}" for letter in offering])
 
     assert "".join(each.zone[-1] for each in found) == stand
 
@@ -378,9 +378,9 @@ def test_members_stand_where_their_type_is_offered(offering: str, stand: str) ->
 def test_a_new_zone_moves_no_member() -> None:
     """What the lock knows stays, even where another spread would be more even."""
     narrow = RegionPlan(HOME.name, home=True, block=HOME.block, zones=ZONES[:1])
-    known = {each.name: each.address for each in members(narrow, 3, {}, ZONE_NAMES)}
+    known = {each.name: each.address for each in place_members(narrow, 3, {}, ZONE_NAMES)}
 
-    found = members(HOME, 5, known, ZONE_NAMES)
+    found = place_members(HOME, 5, known, ZONE_NAMES)
 
     assert {each.name: each.address for each in found[:3]} == known
     assert [each.zone[-1] for each in found[3:]] == ["b", "c"]
@@ -388,10 +388,10 @@ def test_a_new_zone_moves_no_member() -> None:
 
 def test_a_member_leaves_a_zone_that_the_file_drops() -> None:
     """An address in no subnet of today is of no use; nobody else gets it meanwhile."""
-    known = {each.name: each.address for each in members(HOME, 3, {}, ZONE_NAMES)}
+    known = {each.name: each.address for each in place_members(HOME, 3, {}, ZONE_NAMES)}
     shrunk = RegionPlan(HOME.name, home=True, block=HOME.block, zones=ZONES[1:])
 
-    found = members(shrunk, 3, known, ZONE_NAMES)
+    found = place_members(shrunk, 3, known, ZONE_NAMES)
 
     assert found[0].zone == "us-west-2b"
     assert found[0].address not in known.values()

@@ -24,6 +24,7 @@ from bedplate.report.diagnostics import checks_page, defect_lines, error_lines, 
 from bedplate.report.graph import judgement_lines, stack_fault_lines, traced_fault_document
 from bedplate.report.nodes import apply_lines
 from bedplate.report.plan import named, roots, unheard_lines
+from bedplate.spec.fleet import Alarms
 from tests.conftest import Expect
 from tests.testlab.fleets.sketch import LANS, ZONES, catalog, group, sketch
 from tests.testlab.rehearsal.graphs import faults, resource
@@ -350,7 +351,7 @@ def test_tunnels_and_machines_are_worth_telling_somebody_of() -> None:
 def test_nothing_is_said_where_somebody_is_told_or_nothing_can_fail() -> None:
     """It is advice, not noise."""
     assert not list(unheard_lines(ALONE))
-    assert not list(unheard_lines(replace(SITED, alarms="infra@lab.example")))
+    assert not list(unheard_lines(replace(SITED, alarms=Alarms(email="infra@lab.example"))))
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "checks.md"

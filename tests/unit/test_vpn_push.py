@@ -28,6 +28,7 @@ from tests.testlab.fleets.variants import (
     lab_gateways,
     lab_node,
     site_of,
+    with_settings,
 )
 from tests.testlab.fleets.variants import WEST as VARIANTS_WEST
 from tests.testlab.run import page_text
@@ -185,7 +186,8 @@ def test_a_transit_gateway_is_to_tell_of_its_region_and_its_laptops() -> None:
 
 def test_other_sites_are_to_be_told_of_by_any_tunnel() -> None:
     """Each transit gateway leads to them all: one that tells is enough."""
-    attic = replace(SITE_SIDE_LAB.sites[0], name="attic", lan=SITE_SIDE_LAB.regions[0].zones[0].edge)
+    attic = with_settings(SITE_SIDE_LAB.sites[0], lan=SITE_SIDE_LAB.regions[0].zones[0].edge)
+    attic = replace(attic, name="attic")
 
     assert wanted(SITE_SIDE_LAB, GATE, 7).elsewhere == ()
     assert wanted(replace(SITE_SIDE_LAB, sites=(*SITE_SIDE_LAB.sites, attic)), GATE, 7).elsewhere == (attic.lan,)

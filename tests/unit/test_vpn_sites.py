@@ -9,7 +9,7 @@ from bedplate.plan import FleetPlan
 from bedplate.spec.sites import Dials
 from tests.conftest import Expect
 from tests.testlab.fakes.daemons import read_settings
-from tests.testlab.fleets.variants import SITE_SIDE_LAB, cellar, ends_of
+from tests.testlab.fleets.variants import SITE_SIDE_LAB, cellar, ends_of, with_gateways
 from tests.testlab.keys.authority import KEYS, keyed, random_keys
 from vpn.guard.guard import guard_text
 from vpn.sites.aws import Peer, joined, opens, site_gateway
@@ -115,7 +115,7 @@ def _whole(gateway: Gateway) -> str:
 
 
 def _with_site(dials: Dials) -> FleetPlan:
-    return replace(SITE_SIDE_LAB, sites=tuple(replace(site, dials=dials) for site in SITE_SIDE_LAB.sites))
+    return with_gateways(SITE_SIDE_LAB, dials=dials)
 
 
 def test_the_text_is_as_expected(expect: Expect) -> None:

@@ -31,7 +31,7 @@ def site_gateway(plan: FleetPlan, site: SitePlan, ends: AwsEnds, direct: tuple[T
     """Return a site's gateway; KeyError when AWS's ends of one of its connections are not told."""
     return Gateway(
         name=site.gateway,
-        address=site.machines[site.gateway],
+        address=site.machines[site.gateway].address,
         blocks=tuple(each.block for each in behind(plan, site.name)),
         elsewhere=_elsewhere(plan, site.name),
         tunnels=(*_tunnels(plan, site, ends), *direct),

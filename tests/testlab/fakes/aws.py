@@ -295,7 +295,7 @@ class StubbedSession:
 def stubbed_account(patch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
     """Give commands a session with prepared responses, all of which must be requested."""
     session = StubbedSession()
-    patch.setattr("bedplate.account.client.opened_session", lambda: session)
+    patch.setattr("bedplate.account.client.open_session", lambda: session)
     yield session
     session.assert_all_asked()
 

@@ -161,6 +161,19 @@ def direct_plan(text: str = TEXT, record: Record | None = None) -> FleetPlan:
     return plan_of_text(text, record or Record({}))
 
 
+def with_gateways(plan: FleetPlan, **settings: object) -> FleetPlan:
+    """Return the plan with these settings at the gateway of every site, such as `asn=65001`."""
+    return replace(
+        plan,
+        sites=tuple(with_settings(site, gateway=site.spec.gateway.model_copy(update=settings)) for site in plan.sites),
+    )
+
+
+def with_settings(site: SitePlan, **settings: object) -> SitePlan:
+    """Return a site with these keys of its entry in the fleet file replaced."""
+    return replace(site, spec=site.spec.model_copy(update=settings))
+
+
 def site_of(plan: FleetPlan, name: str) -> SitePlan:
     """Return a site of a plan."""
     return next(site for site in plan.sites if site.name == name)
