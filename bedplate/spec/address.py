@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from bedplate.spec.base import refusal, shown
+from bedplate.spec.base import invalid, shown
 
 _LEADING_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
 _PREFIX = re.compile(r"/(0|[1-9]|[12][0-9]|3[0-2])")
@@ -15,48 +15,48 @@ _ADDRESS_FIX = "write four numbers from 0 to 255, with dots between them"
 
 
 def check_block(value: object) -> IPv4Network:
-    """Return the block; a refusal proposes the canonical form wherever one can be meant."""
+    """Return the block; a invalid proposes the canonical form wherever one can be meant."""
     text = _text(value, "block", _BLOCK_FIX)
     if "/" not in text:
         message = f"{shown(text)} has no prefix length, so it would be a single address"
-        raise refusal("E211", message, "write the size after it, as in 10.64.0.0/10")
+        raise invalid("E211", message, "write the size after it, as in 10.64.0.0/10")
     meant = _meant(text)
     if meant is None:
-        raise refusal("E210", f"{shown(text)} is no IPv4 block", _BLOCK_FIX)
+        raise invalid("E210", f"{shown(text)} is no IPv4 block", _BLOCK_FIX)
     if text != str(meant):
-        raise refusal("E213", f"{text} is not in canonical form", f"write {meant.network}")
+        raise invalid("E213", f"{text} is not in canonical form", f"write {meant.network}")
     if meant.ip != meant.network.network_address:
-        raise refusal("E212", f"{text} has host bits set", f"write {meant.network}")
+        raise invalid("E212", f"{text} has host bits set", f"write {meant.network}")
     return meant.network
 
 
 def check_address(value: object) -> IPv4Address:
-    """Return the address; a refusal when it is anything but four decimal numbers."""
+    """Return the address; a invalid when it is anything but four decimal numbers."""
     text = _text(value, "address", _ADDRESS_FIX)
     try:
         return IPv4Address(text)
     except ValueError:
         message = f"{shown(text)} is no single IPv4 address"
-        raise refusal("E215", message, _ADDRESS_FIX) from None
+        raise invalid("E215", message, _ADDRESS_FIX) from None
 
 
 def check_prefix(value: object) -> int:
     """Return the number of leading bits of a size written as /22."""
     if not isinstance(value, str) or not _PREFIX.fullmatch(value):
         message = f"{shown(value)} is no size: a size is a prefix length from /0 to /32"
-        raise refusal("E216", message, "write a prefix length, as in /22")
+        raise invalid("E216", message, "write a prefix length, as in /22")
     return int(value[1:])
 
 
 def _text(value: object, noun: str, fix: str) -> str:
     """Return the value where it is a string of digits, dots and a slash, as an IPv4 address or block is."""
     if not isinstance(value, str):
-        raise refusal("E210", f"{shown(value)} is no {noun}: a string is wanted", fix)
+        raise invalid("E210", f"{shown(value)} is no {noun}: a string is wanted", fix)
     if ":" in value:
-        raise refusal("E214", f"{shown(value)} is IPv6; no key of this file takes IPv6 yet", fix)
+        raise invalid("E214", f"{shown(value)} is IPv6; no key of this file takes IPv6 yet", fix)
     if not re.fullmatch(r"[0-9./]+", value):
         message = f"{shown(value)} holds characters that no {noun} has: only 0-9, dots and a slash"
-        raise refusal("E213", message, fix)
+        raise invalid("E213", message, fix)
     return value
 
 

@@ -22,7 +22,7 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=False)
 
 
-def refusal(code: str, message: str, fix: str) -> PydanticCustomError:
+def invalid(code: str, message: str, fix: str) -> PydanticCustomError:
     """Return the error by which a validator refuses a value under a rule of the catalogue.
 
     `code` is the rule's (`E203`); `message` says what is wrong and why, `fix` the nearest right value.
@@ -73,15 +73,15 @@ class Syntax:
     reserved: frozenset[str] = frozenset()
 
     def check(self, word: str) -> str:
-        """Return the word; a refusal when it breaks the rule."""
+        """Return the word; a invalid when it breaks the rule."""
         if len(word) > self.limit:
             message = f"{self.noun} has {len(word)} characters; {self.why} allows {self.limit}"
-            raise refusal(self.code, message, f"shorten it, as in {self.example}")
+            raise invalid(self.code, message, f"shorten it, as in {self.example}")
         if word in self.reserved:
-            raise refusal(self.code, f"{self.noun} {word} is reserved", f"choose another, such as {self.example}")
+            raise invalid(self.code, f"{self.noun} {word} is reserved", f"choose another, such as {self.example}")
         if not re.fullmatch(self.pattern, word):
             message = f"{shown(word)} is no {self.noun}: it is written with {self.wanted}"
-            raise refusal(self.code, message, f"write {self.nearest(word)}")
+            raise invalid(self.code, message, f"write {self.nearest(word)}")
         return word
 
     def nearest(self, word: str) -> str:

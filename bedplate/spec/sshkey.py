@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from pydantic_core import PydanticCustomError
 
-from bedplate.spec.base import refusal
+from bedplate.spec.base import invalid
 
 SHORTEST_RSA = 3072
 EXAMPLE = "write one line such as: ssh-ed25519 AAAAC3... ada@laptop"
@@ -32,13 +32,13 @@ _TYPE = re.compile(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+")
 
 
 def check_key(line: str) -> str:
-    """Return the line; a refusal names what it is instead of a strong public key without options."""
+    """Return the line; a invalid names what it is instead of a strong public key without options."""
     if _PRIVATE.search(line):
-        raise refusal("E502", "this is a private key; it must never be in a fleet file", EXAMPLE)
+        raise invalid("E502", "this is a private key; it must never be in a fleet file", EXAMPLE)
     if len(line.strip().splitlines()) > 1:
-        raise refusal("E508", "there is more than one line here; each key is an item of the list", EXAMPLE)
+        raise invalid("E508", "there is more than one line here; each key is an item of the list", EXAMPLE)
     if not set(line) <= _PRINTABLE or line != line.strip():
-        raise refusal("E506", "a public key is one line of printable ASCII without spaces around it", EXAMPLE)
+        raise invalid("E506", "a public key is one line of printable ASCII without spaces around it", EXAMPLE)
     kind, _, rest = line.partition(" ")
     _check_kind(kind, line)
     _check_blob(kind, rest.partition(" ")[0])
@@ -50,16 +50,16 @@ def _check_kind(kind: str, line: str) -> None:
     if kind in _FIELDS:
         return
     if kind == "ssh-dss":
-        raise refusal(
+        raise invalid(
             "E509",
             "this is a DSA key, which OpenSSH no longer accepts",
             "make one with ssh-keygen -t ed25519",
         )
     if _TYPE.fullmatch(kind):
-        raise refusal("E509", f"{kind[:60]} is no accepted key type", f"use one of {', '.join(_FIELDS)}")
+        raise invalid("E509", f"{kind[:60]} is no accepted key type", f"use one of {', '.join(_FIELDS)}")
     if any(word in _FIELDS for word in line.split(" ")):
-        raise refusal("E507", "there are options before the key; bedplate writes its own", EXAMPLE)
-    raise refusal("E506", "this is no OpenSSH public key", EXAMPLE)
+        raise invalid("E507", "there are options before the key; bedplate writes its own", EXAMPLE)
+    raise invalid("E506", "this is no OpenSSH public key", EXAMPLE)
 
 
 def _check_blob(kind: str, text: str) -> None:
@@ -75,11 +75,11 @@ def _check_blob(kind: str, text: str) -> None:
     bits = int.from_bytes(fields[-1]).bit_length()
     if kind == "ssh-rsa" and bits < SHORTEST_RSA:
         message = f"this RSA key has {bits} bits; {SHORTEST_RSA} is the least"
-        raise refusal("E510", message, "make one with ssh-keygen -t ed25519")
+        raise invalid("E510", message, "make one with ssh-keygen -t ed25519")
 
 
 def _damaged(kind: str) -> PydanticCustomError:
-    return refusal(
+    return invalid(
         "E506", f"what follows {kind} is no key of that type: cut off or damaged", "copy the whole .pub file"
     )
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from bedplate.spec.base import Syntax, refusal, shown
+from bedplate.spec.base import Syntax, invalid, shown
 from bedplate.spec.sshkey import check_key
 
 LONGEST = 253
@@ -18,10 +18,10 @@ _DOMAIN_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def check_domain(domain: str) -> str:
-    """Return the domain; a refusal that says which rule of RFC 1123 it breaks."""
+    """Return the domain; a invalid that says which rule of RFC 1123 it breaks."""
     for broken, message in _faults(domain):
         if broken:
-            raise refusal("E414", message, "write it as lab.internal")
+            raise invalid("E414", message, "write it as lab.internal")
     return domain
 
 
@@ -45,13 +45,13 @@ _DAY_LENGTH, _MOMENT_LENGTH = len("2027-01-31"), len("2027-01-31T11:30:00Z")
 
 def _check_expiry(word: str) -> str:
     if word != PERMANENT and not _is_day(word):
-        raise refusal("E318", f"{shown(word)} is neither a day nor {PERMANENT}", f"write {_DAY}, or {PERMANENT}")
+        raise invalid("E318", f"{shown(word)} is neither a day nor {PERMANENT}", f"write {_DAY}, or {PERMANENT}")
     return word
 
 
 def _check_moment(word: str) -> str:
     if not _is_moment(word):
-        raise refusal("E318", f"{shown(word)} is no moment in UTC", f"write {_MOMENT}")
+        raise invalid("E318", f"{shown(word)} is no moment in UTC", f"write {_MOMENT}")
     return word
 
 
