@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from bedplate.catalog import Catalog, RegionFacts
-from bedplate.checks.catalogue import RULES
-from bedplate.checks.context import Declared, Evidence
+from bedplate.checks.catalogue import RULES, check_fleet
+from bedplate.checks.context import Context, Declared
 from bedplate.checks.diagnostics import Level
 from bedplate.checks.file import FILE_RULES
-from bedplate.checks.run import check_fleet
 from bedplate.spec import Fleet
 from tests.testlab.fleets.random import fleets, told
 
@@ -131,10 +130,10 @@ def fleet_of(names: tuple[str, ...]) -> Fleet:
 def test_a_thousand_regions_and_sites_are_checked_in_seconds() -> None:
     """All good, and found so; the time is the processor's, so that a busy machine does not count."""
     fleet = fleet_of(NAMES)
-    evidence = Evidence(fleet, CATALOG, Declared(fleet.model_dump(exclude_unset=True)), date(2026, 11, 21))
+    context = Context(fleet, CATALOG, Declared(fleet.model_dump(exclude_unset=True)), date(2026, 11, 21))
     start = time.process_time()
 
-    found = list(check_fleet(evidence))
+    found = list(check_fleet(context))
 
     assert found == []
     assert time.process_time() - start < 2.0

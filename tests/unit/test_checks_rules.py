@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.checks.context import Declared, Evidence
-from bedplate.checks.regions import check_room
+from bedplate.checks.context import Context, Declared
+from bedplate.checks.regions import check_addresses
 from bedplate.load import FleetFaults, examine, load_fleet
 from bedplate.plan import Record, plan_fleet
 from tests.conftest import DATA
@@ -192,7 +192,7 @@ def checks_room_told(*ladder: dict[str, Any], most: int) -> list[str]:
         groups={"train": group(*ladder, types=["p5.48xlarge"], nodes={"min": 0, "max": most})},
     )
     declared = Declared(fleet.model_dump(exclude_unset=True))
-    return [fault.code for fault in check_room(Evidence(fleet, load_catalog(), declared, date(2026, 11, 21)))]
+    return [fault.code for fault in check_addresses(Context(fleet, load_catalog(), declared, date(2026, 11, 21)))]
 
 
 def held(number: int, machines: int) -> dict[str, Any]:

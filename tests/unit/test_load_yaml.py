@@ -23,7 +23,7 @@ from bedplate.checks.diagnostics import Fault, Level
 from bedplate.errors import InputError
 from bedplate.load import FleetFaults, examine, load_fleet
 from bedplate.load.source import EPOCH, today
-from bedplate.load.yaml import Composer, Node, Place, Scalar, meaning_elsewhere, resolve
+from bedplate.load.yaml import Composer, Node, Place, Scalar, meaning_in_yaml_1_1, resolve
 
 
 def composed(text: str) -> Node:
@@ -68,7 +68,7 @@ def test_a_word_that_yaml_1_1_reads_differently_is_told(word: str) -> None:
 @pytest.mark.parametrize("word", ["note", "yes-man", "10.64.0.0/10", "192.168.40.1", "us-west-2", "8.20.30.40", "-"])
 def test_a_word_that_all_readers_agree_on_is_not_told(word: str) -> None:
     """Addresses and names stay unquoted."""
-    assert meaning_elsewhere(word) is None
+    assert meaning_in_yaml_1_1(word) is None
 
 
 def test_every_value_knows_where_it_stands() -> None:
@@ -76,10 +76,10 @@ def test_every_value_knows_where_it_stands() -> None:
     tree = composed("# one\n\u00f6re: {a: [1, two]}\n\nb:\n  - c: |\n      x\n      y\n")
     nodes = {node.key: node for node in tree.walk()}
 
-    assert nodes["'\\xf6re'.a"].named == Place(2, 7)
+    assert nodes["'\\xf6re'.a"].key_place == Place(2, 7)
     assert nodes["'\\xf6re'.a"].place == Place(2, 10)
-    assert nodes["'\\xf6re'.a.1"].told_at == Place(2, 14)
-    assert nodes["b.0.c"].named == Place(5, 5)
+    assert nodes["'\\xf6re'.a.1"].report_place == Place(2, 14)
+    assert nodes["b.0.c"].key_place == Place(5, 5)
     assert nodes["b.0.c"].value == "x\ny\n"
 
 
