@@ -95,8 +95,9 @@ format: $(READY)  ## Format every file and fix what ruff can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(READY)  ## Generate docs/checks.md and docs/updates.md
+docs: $(READY)  ## Generate docs/checks.md, docs/fleet-reference.md and docs/updates.md
 	$(BIN)/python -c 'from bedplate.report.diagnostics import checks_page; print(checks_page(), end="")' > docs/checks.md
+	$(BIN)/python -c 'from bedplate.report.reference import reference_page; print(reference_page(), end="")' > docs/fleet-reference.md
 	$(BIN)/python -c 'from bedplate.report.updates import updates_page; print(updates_page(), end="")' > docs/updates.md
 
 bench: $(READY)  ## Measure speed and memory (docs/benchmarks.md); needs root

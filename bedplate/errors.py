@@ -1,13 +1,13 @@
-"""What may go wrong in a way an operator can mend: each class is one exit status of the command line.
+"""Errors that an operator can fix: each class has its own exit code.
 
-Raised where the rule is known, caught once, in `bedplate.cli`. Never holds a secret value.
+`bedplate.cli` catches them and prints three lines. No error contains a secret.
 """
 
 from typing import ClassVar
 
 
 class BedplateError(Exception):
-    """A fault told to the operator in three lines: what, where, and what to change."""
+    """An error in three lines: the problem, its place, and the fix."""
 
     exit_code: ClassVar[int] = 1
 
@@ -19,30 +19,30 @@ class BedplateError(Exception):
 
 
 class InputError(BedplateError):
-    """What was asked for is wrong; nothing was done."""
+    """The input is invalid; the command did nothing."""
 
     exit_code = 2
 
 
 class ViolationError(BedplateError):
-    """A check found a violation, or what exists differs from what was declared."""
+    """A check found a violation, or the deployed resources differ from the declared ones."""
 
     exit_code = 3
 
 
 class MachineError(BedplateError):
-    """This machine lacks something: disk, a right, a program."""
+    """This machine lacks disk space, a permission or a program."""
 
     exit_code = 4
 
 
 class HeldError(BedplateError):
-    """Somebody else holds the lock."""
+    """Another process holds the lock."""
 
     exit_code = 5
 
 
 class PartError(BedplateError):
-    """Done in part; the message lists what is missing."""
+    """The command completed partially; the message lists the rest."""
 
     exit_code = 6

@@ -1,6 +1,6 @@
-"""One writer at a time: an exclusive hold on a file, with its holder's name in a file beside it.
+"""Exclusive locks on files (flock), with the name of the holder in a lock file in the same folder.
 
-The kernel keeps the hold (flock) and gives it up when the holder dies, so a hold is never stale on one host.
+The kernel releases a lock when its holder ends, so a lock is never stale on one host.
 """
 
 import fcntl
@@ -17,13 +17,13 @@ from pathlib import Path
 from bedplate.errors import HeldError
 from bedplate.writer import is_alive, told_plainly
 
-# A winner names itself right after it has won; a loser that comes in between looks again.
-_LOOKS, _PAUSE = 10, 0.02
+# A holder writes its name right after it gets the lock, so a process that fails to get it reads several times.
+_ATTEMPTS, _PAUSE = 10, 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a file: `since` is seconds of Unix time."""
+    """The process that holds a lock; `since` is Unix time."""
 
     user: str
     host: str
@@ -38,56 +38,56 @@ class Holder:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Hold `path` against every other writer while the block runs.
+    """Lock `path` for this process while the block runs.
 
-    Raises HeldError at once, naming the holder, when somebody else has it.
+    Raises HeldError with the name of the holder if another process has the lock; does not wait.
     """
-    beside = path.with_name(f".{path.name}.held")
-    with told_plainly(beside):
-        handle = _seized(beside, path)
+    lock_file = path.with_name(f".{path.name}.held")
+    with told_plainly(lock_file):
+        handle = _acquired(lock_file, path)
     try:
-        with told_plainly(beside):
-            _sign(handle)
+        with told_plainly(lock_file):
+            _write_holder(handle)
         yield
     finally:
-        # It goes while it is still held: whoever has opened it by then finds it gone and opens a new one.
+        # Deleted before the release: a process that has opened it finds it deleted, and opens a new one.
         with suppress(OSError):
-            beside.unlink()
+            lock_file.unlink()
         os.close(handle)
 
 
-def _seized(beside: Path, path: Path) -> int:
-    """Return a handle on the file beside, held by this process alone."""
+def _acquired(lock_file: Path, path: Path) -> int:
+    """Return a handle of the lock file, locked by this process."""
     while True:
         with ExitStack() as closing:
-            handle = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            handle = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             closing.callback(os.close, handle)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise _refusal(handle, path) from None
-            if _is_at(handle, beside):
+                raise _held_error(handle, path) from None
+            if _is_at(handle, lock_file):
                 closing.pop_all()
                 return handle
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    """Tell whether an open file still has that name."""
+    """Return whether an open file still has this path."""
     try:
         return os.path.samestat(os.fstat(handle), path.stat())
     except FileNotFoundError:
         return False
 
 
-def _refusal(handle: int, path: Path) -> HeldError:
+def _held_error(handle: int, path: Path) -> HeldError:
     return HeldError(
-        f"{path.name} is held by {_holder(handle) or 'somebody who has not signed yet'}",
+        f"{path.name} is locked by {_holder(handle) or 'an unknown process'}",
         where=str(path),
         fix="wait until that command has ended, then run yours again",
     )
 
 
-def _sign(handle: int) -> None:
+def _write_holder(handle: int) -> None:
     holder = Holder(
         user=login_name(),
         host=os.uname().nodename,
@@ -100,25 +100,25 @@ def _sign(handle: int) -> None:
 
 
 def login_name() -> str:
-    """Return who runs this, as others are told."""
+    """Return the name of the current user."""
     try:
         return getuser()
-    except (KeyError, OSError):  # a container may run as a number that no account has
+    except (KeyError, OSError):  # a container may run with a uid without an account
         return f"user {os.getuid()}"
 
 
 def _holder(handle: int) -> Holder | None:
-    for _ in range(_LOOKS):
-        holder = _signature(os.pread(handle, 4096, 0))
+    for _ in range(_ATTEMPTS):
+        holder = _parse_holder(os.pread(handle, 4096, 0))
         if holder is not None and (holder.host != os.uname().nodename or is_alive(holder.pid)):
             return holder
         time.sleep(_PAUSE)
     return None
 
 
-def _signature(text: bytes) -> Holder | None:
+def _parse_holder(text: bytes) -> Holder | None:
     try:
-        read = json.loads(text)
-        return Holder(read["user"], read["host"], int(read["pid"]), float(read["since"]), read["command"])
+        holder = json.loads(text)
+        return Holder(holder["user"], holder["host"], int(holder["pid"]), float(holder["since"]), holder["command"])
     except (ValueError, TypeError, KeyError):
         return None

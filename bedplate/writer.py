@@ -1,7 +1,7 @@
-"""Files written whole or not at all: temporary file, fsync, rename, fsync of the folder.
+"""Atomic writes: temporary file, fsync, rename, fsync of the folder.
 
-Never follows a symbolic link at the path, never takes the place of what is no file (a device would be gone for all of
-this machine's programs), and never leaves what it wrote looser than its mode for an instant.
+Never follows a symbolic link at the path, never replaces anything except a regular file (such as a device), and never
+gives the file more permissions than its mode, even for a moment.
 """
 
 import errno
@@ -15,37 +15,37 @@ from bedplate.errors import MachineError
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
-# What the machine may lack, and what to do about it.
-_LACKS: Mapping[int, tuple[str, str]] = {
-    errno.ENOSPC: ("the disk is full", "free some space and run it again"),
-    errno.EDQUOT: ("your disk quota is used up", "free some space and run it again"),
-    errno.EFBIG: ("the file would be larger than this process may write", "raise `ulimit -f`"),
-    errno.EROFS: ("the file system is read-only", "write to another folder, or mount it for writing"),
-    errno.EACCES: ("you have no right to it", "run it as its owner"),
-    errno.EPERM: ("you have no right to it", "run it as its owner"),
-    errno.ENOENT: ("the folder does not exist", "make the folder first"),
-    errno.ENOTDIR: ("a part of the path is no folder", "correct the path"),
-    errno.EISDIR: ("a folder has that name", "move the folder away"),
-    errno.ELOOP: ("a symbolic link stands in the way", "put the file itself there"),
-    errno.ENOLCK: ("the file system keeps no locks", "use a folder on a local disk"),
-    errno.EIO: ("the disk failed", "look at the kernel's log: `dmesg`"),
+# Message and fix of each error of the operating system.
+_ERRORS: Mapping[int, tuple[str, str]] = {
+    errno.ENOSPC: ("no space left on device", "free some disk space, then run it again"),
+    errno.EDQUOT: ("your disk quota is exceeded", "free some disk space, then run it again"),
+    errno.EFBIG: ("the file exceeds the size limit of this process", "raise `ulimit -f`"),
+    errno.EROFS: ("the file system is read-only", "use another folder, or mount it read-write"),
+    errno.EACCES: ("permission denied", "run it as the owner of the file"),
+    errno.EPERM: ("permission denied", "run it as the owner of the file"),
+    errno.ENOENT: ("the folder does not exist", "create the folder first"),
+    errno.ENOTDIR: ("a part of the path is not a folder", "correct the path"),
+    errno.EISDIR: ("it is a folder", "use another name, or move the folder"),
+    errno.ELOOP: ("it is a symbolic link", "replace the link by the file itself"),
+    errno.ENOLCK: ("the file system does not support locks", "use a folder on a local disk"),
+    errno.EIO: ("input/output error", "read the kernel log: `dmesg`"),
 }
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Put `data` at `path`: a reader sees the old content or the new one, even after a crash.
+    """Write `data` to `path`: a reader sees the old or the new content, even after a crash.
 
-    Raises MachineError where the machine refuses; the old file is then as it was. The umask narrows `mode`.
+    Raises MachineError if the operating system rejects the write; the old file is then unchanged. The umask applies.
     """
     write_together({path: data}, mode)
 
 
 def write_together(files: Mapping[Path, bytes], mode: int = 0o644) -> None:
-    """Put each content at its path, all of them filled before the first takes its name.
+    """Write several files: all temporary files are complete before the first is renamed.
 
-    What a machine refuses (a full disk, a right) it refuses before any old file is replaced; raises as `write_whole`.
+    So a full disk or a missing permission raises before any old file is replaced. Raises as `write_whole`.
     """
-    with _beside(files, mode) as temporaries:
+    with _temporary_files(files, mode) as temporaries:
         for path, temporary in temporaries.items():
             with told_plainly(path):
                 temporary.replace(path)
@@ -55,26 +55,26 @@ def write_together(files: Mapping[Path, bytes], mode: int = 0o644) -> None:
 
 
 def try_out(paths: Iterable[Path]) -> None:
-    """Raise as `write_whole` where one of the paths cannot be written; leave everything as it is."""
-    with _beside(dict.fromkeys(paths, b""), 0o600):
+    """Raise as `write_whole` if one of the paths cannot be written; change nothing."""
+    with _temporary_files(dict.fromkeys(paths, b""), 0o600):
         pass
 
 
 @contextmanager
 def told_plainly(path: Path, verb: str = "write") -> Iterator[None]:
-    """Turn what a machine may lack to read or write a file into a MachineError; let other errors through."""
+    """Convert operating system errors about reading or writing a file to MachineError; pass on other errors."""
     try:
         yield
     except OSError as error:
-        lack = _LACKS.get(error.errno or 0)
-        if lack is None:
+        known = _ERRORS.get(error.errno or 0)
+        if known is None:
             raise
-        what, fix = lack
-        raise MachineError(f"cannot {verb} {path.name}: {what}", where=str(path), fix=fix) from error
+        reason, fix = known
+        raise MachineError(f"cannot {verb} {path.name}: {reason}", where=str(path), fix=fix) from error
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process of this host exists, whoever owns it."""
+    """Return whether a process exists on this host, of any user."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -85,20 +85,20 @@ def is_alive(pid: int) -> bool:
 
 
 @contextmanager
-def _beside(files: Mapping[Path, bytes], mode: int) -> Iterator[dict[Path, Path]]:
-    """Fill a file beside each path; in the end none is left there that has not taken its name."""
+def _temporary_files(files: Mapping[Path, bytes], mode: int) -> Iterator[dict[Path, Path]]:
+    """Write a temporary file in the folder of each path; delete those that were not renamed at the end."""
     for path in files:
         with told_plainly(path):
-            _refuse_what_is_no_file(path)
-    mark = f"{_mark()}{os.getpid()}.{os.urandom(4).hex()}"
-    temporaries = {path: path.with_name(f".{path.name}{mark}") for path in files}
+            _check_regular_file(path)
+    suffix = f"{_suffix()}{os.getpid()}.{os.urandom(4).hex()}"
+    temporaries = {path: path.with_name(f".{path.name}{suffix}") for path in files}
     try:
         for folder, paths in _by_folder(files).items():
             with told_plainly(paths[0]):
-                _sweep(folder, {path.name for path in paths})
+                _remove_leftovers(folder, {path.name for path in paths})
         for path, data in files.items():
             with told_plainly(path):
-                _fill(temporaries[path], data, mode)
+                _write_new(temporaries[path], data, mode)
         yield temporaries
     finally:
         for temporary in temporaries.values():
@@ -106,7 +106,7 @@ def _beside(files: Mapping[Path, bytes], mode: int) -> Iterator[dict[Path, Path]
                 temporary.unlink()
 
 
-def _refuse_what_is_no_file(path: Path) -> None:
+def _check_regular_file(path: Path) -> None:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -114,15 +114,17 @@ def _refuse_what_is_no_file(path: Path) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(mode):
-        raise MachineError(f"cannot write {path.name}: it is no file", where=str(path), fix="name a file")
+        raise MachineError(
+            f"cannot write {path.name}: it is not a regular file", where=str(path), fix="use another name"
+        )
 
 
-def _fill(path: Path, data: bytes, mode: int) -> None:
+def _write_new(path: Path, data: bytes, mode: int) -> None:
     handle = os.open(path, _CREATE, mode)
     try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(handle, rest) :]
+        remaining = memoryview(data)
+        while remaining:
+            remaining = remaining[os.write(handle, remaining) :]
         os.fsync(handle)
     finally:
         os.close(handle)
@@ -143,16 +145,16 @@ def _by_folder(paths: Iterable[Path]) -> dict[Path, list[Path]]:
     return folders
 
 
-def _mark() -> str:
-    # The host is in it: on a shared disk a process number of another machine says nothing here.
+def _suffix() -> str:
+    # Contains the host: on a shared disk, process ids of another machine have no meaning here.
     return f".{os.uname().nodename}.tmp."
 
 
-def _sweep(folder: Path, names: Container[str]) -> None:
-    """Remove what writers that were killed have left beside files of these names."""
-    mark = _mark()
-    for left in folder.iterdir():
-        name, _, rest = left.name.removeprefix(".").partition(mark)
+def _remove_leftovers(folder: Path, names: Container[str]) -> None:
+    """Delete temporary files of killed writers for files of these names."""
+    suffix = _suffix()
+    for file in folder.iterdir():
+        name, _, rest = file.name.removeprefix(".").partition(suffix)
         pid = rest.partition(".")[0]
         if rest and name in names and pid.isdecimal() and not is_alive(int(pid)):
-            left.unlink(missing_ok=True)
+            file.unlink(missing_ok=True)

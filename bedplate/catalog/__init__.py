@@ -1,7 +1,7 @@
-"""Dated facts about AWS, with typed readers: regions, instance types, where they are offered, list prices.
+"""Dated facts about AWS, NVIDIA and Kubernetes: regions, instance types, offers, prices, quotas, drivers, versions.
 
-What changes when AWS changes lives in `data/`, one fact a line under its date and source, never in logic.
-What `bedplate catalog refresh` renews has its writer beside its reader: the form stays, a diff shows what AWS changed.
+The facts are in `data/`, one per line, with date and source. `bedplate catalog refresh` rewrites instance types, offers
+and prices in the same format, so that a diff shows what AWS has changed.
 """
 
 from bedplate.catalog.catalog import Catalog, load_catalog

@@ -1,4 +1,4 @@
-"""The catalogue as one value: built from the shipped data, or from a few facts in a test."""
+"""The catalogue: all facts as one value, read from the data files, and refreshed from answers of AWS."""
 
 import datetime as dt
 from collections.abc import Collection, Iterator, Mapping
@@ -37,10 +37,9 @@ from bedplate.writer import write_together
 class Catalog:
     """Dated facts about AWS.
 
-    `offers` holds zone letters by instance type and region, and may name a type that `types` lacks.
-    `prices` is USD an hour, on demand, in `price_region`; `rates` is USD an hour for what is no machine.
-    `drivers` are by branch, `chips` by the GPU's name, `releases` by Kubernetes' minor version: the day of its last
-    patch.
+    `offers` has zone letters by instance type and region, also for types that are not in `types`. `prices` has USD per
+    hour, on demand, in `price_region`; `rates` has USD per hour of other items. `drivers` is by branch, `chips` by name
+    of the GPU. `releases` has the end of support by minor version of Kubernetes.
     """
 
     regions: Mapping[str, RegionFacts]
@@ -58,15 +57,15 @@ class Catalog:
     time_zones: frozenset[str] = frozenset()
 
     def offered(self, type_name: str, region: str) -> tuple[str, ...]:
-        """Return the full names of the zones of `region` that offer the type."""
+        """Return the zones of a region that offer the type."""
         return tuple(region + letter for letter in self.offers.get(type_name, {}).get(region, ""))
 
     def regions_offering(self, type_name: str) -> tuple[str, ...]:
-        """Return the regions in which any zone offers the type, by name."""
+        """Return the regions that offer the type in at least one zone, by name."""
         return tuple(sorted(self.offers.get(type_name, {})))
 
     def price(self, type_name: str) -> float | None:
-        """Return the list price in USD an hour, or None when it is not known."""
+        """Return the list price in USD per hour; None if it is unknown."""
         return self.prices.get(type_name)
 
 
@@ -74,13 +73,13 @@ FOLDER = Path(__file__).parent / "data"
 
 
 def shipped(name: str) -> Sheet:
-    """Return one of the shipped sheets by the name of its file: regions, instances, offers, prices, drivers, ..."""
+    """Return a data file by its name: regions, instances, offers, prices, drivers, ..."""
     return read_sheet((FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
 
 
 @cache
 def load_catalog() -> Catalog:
-    """Return the shipped catalogue; its date is that of the instance types."""
+    """Return the catalogue of the data files, with the date of its instance types."""
     instances, prices = shipped("instances"), shipped("prices")
     return Catalog(
         regions=read_regions(shipped("regions").rows),
@@ -100,7 +99,7 @@ def load_catalog() -> Catalog:
 
 
 def ship(texts: Mapping[str, str]) -> None:
-    """Put new texts in the place of shipped sheets, by their names: all of them, or none where the machine refuses."""
+    """Replace data files by name, all or none."""
     write_together({FOLDER / f"{name}.txt": text.encode() for name, text in texts.items()})
 
 
@@ -108,19 +107,19 @@ RENEWED = ("instances", "offers", "prices")
 _TYPES = "EC2 DescribeInstanceTypes"
 _OFFERS = "EC2 DescribeInstanceTypeOfferings by availability zone"
 _PRICES = "AWS price list, GetProducts: on demand, Linux, shared tenancy"
-_NAMED = 3
+_MOST_NAMED = 3
 
 
-def rewritten(before: Mapping[str, Sheet], catalog: Catalog, asked: Collection[str], day: date) -> dict[str, str]:
-    """Return the text of each renewed file by its name; `before` are the sheets that it takes the place of."""
+def rewritten(before: Mapping[str, Sheet], catalog: Catalog, regions: Collection[str], day: date) -> dict[str, str]:
+    """Return the new text of each refreshed file by name; `before` has the old files, `regions` those that answered."""
     rows = {
         "instances": write_instances(catalog.types.values()),
         "offers": write_offers(catalog.offers),
         "prices": write_prices(catalog.prices),
     }
     sources = {
-        "instances": _TYPES + _where(before["instances"], catalog, asked),
-        "offers": _OFFERS + _where(before["offers"], catalog, asked),
+        "instances": _TYPES + _coverage(before["instances"], catalog, regions),
+        "offers": _OFFERS + _coverage(before["offers"], catalog, regions),
         "prices": _PRICES,
     }
     return {name: write_sheet(_heading(before[name], sources[name], day), rows[name]) for name in RENEWED}
@@ -130,20 +129,20 @@ def _heading(before: Sheet, source: str, day: date) -> dict[str, str]:
     return {**before.heading, "date": day.isoformat(), "source": source}
 
 
-def _where(before: Sheet, catalog: Catalog, asked: Collection[str]) -> str:
-    """Return which regions answered, and of when the others' facts are."""
-    named = ", ".join(sorted(asked)) if len(asked) <= _NAMED else f"{len(asked)} regions"
-    others = catalog.regions.keys() - set(asked)
-    return f", asked in {named}" + (f"; the others as of {before.heading['date']}" if others else "")
+def _coverage(before: Sheet, catalog: Catalog, regions: Collection[str]) -> str:
+    """Return which regions answered, and the date of the facts about other regions."""
+    names = ", ".join(sorted(regions)) if len(regions) <= _MOST_NAMED else f"{len(regions)} regions"
+    others = catalog.regions.keys() - set(regions)
+    return f", asked in {names}" + (f"; the others as of {before.heading['date']}" if others else "")
 
 
-# An answer that was cut short must not empty the catalogue.
+# An incomplete answer must not empty the catalogue.
 _MOST_DROPPED = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class RegionAnswer:
-    """What one region answered: facts of its types by name, and the letters of the zones that offer each."""
+    """The answer of one region: its types by name, and the letters of the zones that offer each."""
 
     types: Mapping[str, InstanceFacts]
     offers: Mapping[str, str]
@@ -151,7 +150,7 @@ class RegionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How many facts of a kind there were, and how many were added, changed or dropped."""
+    """The number of facts of one kind before, and how many were added, changed or dropped."""
 
     what: str
     before: int
@@ -161,46 +160,47 @@ class Change:
 
     @property
     def is_large(self) -> bool:
-        """Whether it drops more than a tenth of what was known."""
+        """Whether more than a tenth of the facts were dropped."""
         return self.dropped > self.before * _MOST_DROPPED
 
 
 def renewed(catalog: Catalog, answers: Mapping[str, RegionAnswer], prices: Mapping[str, float]) -> Catalog:
-    """Return the catalogue with what the asked regions answered; what only others could know stays."""
+    """Return the catalogue with the answers of some regions; facts of other regions are kept."""
     return replace(catalog, types=_types(catalog, answers), offers=_offers(catalog, answers), prices=prices)
 
 
 def changes(before: Catalog, after: Catalog) -> Iterator[Change]:
-    """Yield what differs, a line a kind of fact; offers are told region by region, for that is how they are asked."""
+    """Yield the changes of each kind of fact; for offers, of each region."""
     yield _change("instance types", before.types, after.types)
     yield _change("prices", before.prices, after.prices)
     for region in sorted({name for offered in before.offers.values() for name in offered} | before.regions.keys()):
-        one, other = _zones(before, region), _zones(after, region)
-        if one or other:
-            yield _change(f"offers in {region}", one, other)
+        old, new = _zones(before, region), _zones(after, region)
+        if old or new:
+            yield _change(f"offers in {region}", old, new)
 
 
-def check_whole(told: tuple[Change, ...]) -> None:
-    """Raise ViolationError where a change drops so much that the answer was more likely cut short."""
-    if large := [each for each in told if each.is_large]:
-        what = ", ".join(f"{each.dropped:,} of {each.before:,} {each.what}" for each in large)
+def check_whole(changes: tuple[Change, ...]) -> None:
+    """Raise ViolationError if a change drops so many facts that the answer is probably incomplete."""
+    if large := [change for change in changes if change.is_large]:
+        dropped = ", ".join(f"{change.dropped:,} of {change.before:,} {change.what}" for change in large)
         raise ViolationError(
-            f"nothing was written: AWS no longer tells of {what}", fix="ask again; if it is so, add --force"
+            f"nothing was written: the answer of AWS lacks {dropped}",
+            fix="run it again; if the answer stays the same, add --force",
         )
 
 
 def _types(catalog: Catalog, answers: Mapping[str, RegionAnswer]) -> dict[str, InstanceFacts]:
-    told = {name: facts for answer in answers.values() for name, facts in answer.types.items()}
+    answered = {name: facts for answer in answers.values() for name, facts in answer.types.items()}
     kept = {
         name: facts
         for name, facts in catalog.types.items()
-        if name not in told and not _might_tell(catalog, name) <= answers.keys()
+        if name not in answered and not _offering_regions(catalog, name) <= answers.keys()
     }
-    return kept | told
+    return kept | answered
 
 
-def _might_tell(catalog: Catalog, type_name: str) -> frozenset[str]:
-    """Return the regions that would have to be silent about a type before it counts as gone."""
+def _offering_regions(catalog: Catalog, type_name: str) -> frozenset[str]:
+    """Return the regions that must all omit a type before it is dropped: those that offer it, or else all."""
     return frozenset(catalog.offers.get(type_name, {})) or frozenset(catalog.regions)
 
 

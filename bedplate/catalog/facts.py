@@ -1,4 +1,4 @@
-"""What the catalogue knows about one region and about one instance type."""
+"""Facts about a region, and about an instance type with its GPUs and accelerators."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ Arch = Literal["x86_64", "arm64"]
 
 @dataclass(frozen=True, slots=True)
 class RegionFacts:
-    """One AWS region; `opt_in` where an account must enable it first, `place` as AWS names it."""
+    """One AWS region; `opt_in` if an account must enable it first; `place` is its location in AWS's words."""
 
     name: str
     zones: tuple[str, ...]
@@ -18,7 +18,7 @@ class RegionFacts:
 
 @dataclass(frozen=True, slots=True)
 class GpuFacts:
-    """The GPUs of a type; `count` is 0 where an instance gets a part of one, `memory_mib` is one GPU's."""
+    """The GPUs of a type; `count` is 0 for a part of a GPU; `memory_mib` is the memory of one GPU."""
 
     name: str
     count: int
@@ -28,7 +28,7 @@ class GpuFacts:
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorFacts:
-    """The accelerators of a type that are no GPUs, such as Trainium."""
+    """The accelerators of a type other than GPUs, such as Trainium."""
 
     name: str
     count: int
@@ -38,9 +38,8 @@ class AcceleratorFacts:
 class InstanceFacts:
     """One EC2 instance type.
 
-    A figure that the source does not state is 0; `hypervisor` is empty for bare metal. `interfaces_per_card`
-    has one entry a network card; `efa` is the most EFA interfaces an instance may have; `local_nvme_gb` sums
-    its disks.
+    A number that the source does not state is 0; `hypervisor` is empty for bare metal. `interfaces_per_card` has one
+    entry per network card; `efa` is the maximum of EFA interfaces; `local_nvme_gb` is the total of all local disks.
     """
 
     name: str
@@ -59,5 +58,5 @@ class InstanceFacts:
 
     @property
     def interfaces(self) -> int:
-        """The most network interfaces an instance may have."""
+        """The maximum number of network interfaces."""
         return sum(self.interfaces_per_card)

@@ -1,4 +1,4 @@
-"""The known word that a mistyped one was most likely meant to be."""
+"""Finds the known word that is most similar to a misspelt one."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -8,22 +8,22 @@ _SHORTLIST = 12
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
-    """Return the word nearest to `word`, or None when none is near; case and the order of `words` do not count."""
+    """Return the most similar of `words`, or None; case and order do not matter."""
     known = {other.lower(): other for other in words}
-    found = _nearest(word.lower(), tuple(sorted(known)))
-    return known[found] if found else None
+    match = _nearest(word.lower(), tuple(sorted(known)))
+    return known[match] if match else None
 
 
 @lru_cache(maxsize=256)
 def _nearest(word: str, words: tuple[str, ...]) -> str | None:
-    # difflib alone ranks p5.4xlarge above p5.48xlarge for p5.49xlarge, so it only makes the shortlist. Among
-    # equals the longest wins: people leave out letters more often than they add them.
-    near = get_close_matches(word, words, n=_SHORTLIST)
-    return min(near, key=lambda other: (edits(word, other), -len(other), other), default=None)
+    # difflib alone ranks p5.4xlarge above p5.48xlarge for p5.49xlarge, so it only selects candidates. Of equally good
+    # ones the longest wins: people omit letters more often than they add them.
+    candidates = get_close_matches(word, words, n=_SHORTLIST)
+    return min(candidates, key=lambda other: (edits(word, other), -len(other), other), default=None)
 
 
 def edits(one: str, other: str) -> int:
-    """Return how many slips part two words: a letter added, dropped, mistyped, or two neighbours swapped."""
+    """Return the edit distance of two words: letters added, removed or replaced, and neighbours swapped."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, letter in enumerate(one, start=1):

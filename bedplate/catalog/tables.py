@@ -1,4 +1,4 @@
-"""The form that all data files share: date, source and unit in `# key: value` lines, then one fact a line."""
+"""The data files: a heading of `# key: value` lines, then one fact per line; a reader and a writer for each kind."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,14 +14,14 @@ ABSENT = "-"
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """One data file: `heading` has at least `date` and `source`; rows are lines without their newline."""
+    """One data file: a heading with at least `date` and `source`, and rows without their newline."""
 
     heading: Mapping[str, str]
     rows: tuple[str, ...]
 
 
 def read_sheet(text: str) -> Sheet:
-    """Return the sheet that `text` holds; ValueError when a heading line has no value."""
+    """Return the sheet of a text; raise ValueError if a heading line has no value."""
     lines = text.splitlines()
     heading = [line for line in lines if line.startswith("#")]
     return Sheet(
@@ -31,7 +31,7 @@ def read_sheet(text: str) -> Sheet:
 
 
 def write_sheet(heading: Mapping[str, str], rows: Iterable[str]) -> str:
-    """Return the text of a data file; the rows keep their order."""
+    """Return the text of a data file, with the rows in the given order."""
     return "".join(f"{line}\n" for line in (*(f"# {key}: {heading[key]}" for key in heading), *rows))
 
 
@@ -57,17 +57,17 @@ def read_instances(rows: Iterable[str]) -> dict[str, InstanceFacts]:
     title, *body = rows
     if title != "\t".join(COLUMNS):
         raise ValueError(f"the columns must be {', '.join(COLUMNS)}")
-    facts = (_read_row(row) for row in body)
+    facts = (_read_instance(row) for row in body)
     return {instance.name: instance for instance in facts}
 
 
 def write_instances(types: Iterable[InstanceFacts]) -> tuple[str, ...]:
-    """Return the names of the columns, then one row an instance type, by name."""
+    """Return the row of column names, then one row per instance type, by name."""
     ordered = sorted(types, key=lambda instance: instance.name)
-    return ("\t".join(COLUMNS), *(_write_row(instance) for instance in ordered))
+    return ("\t".join(COLUMNS), *(_write_instance(instance) for instance in ordered))
 
 
-def _read_row(row: str) -> InstanceFacts:
+def _read_instance(row: str) -> InstanceFacts:
     cells = row.split("\t")
     name, arch, vcpus, memory, network, ebs, nvme, cards, ipv4, efa, gpu, accelerator, hypervisor = cells
     return InstanceFacts(
@@ -87,7 +87,7 @@ def _read_row(row: str) -> InstanceFacts:
     )
 
 
-def _write_row(instance: InstanceFacts) -> str:
+def _write_instance(instance: InstanceFacts) -> str:
     gpu, accelerator = instance.gpu, instance.accelerator
     cells: tuple[str | int, ...] = (
         instance.name,
@@ -126,15 +126,15 @@ def _read_accelerator(cell: str) -> AcceleratorFacts | None:
 
 
 def _read_cards(cell: str) -> tuple[int, ...]:
-    """Read `32x2` (32 cards of 2 interfaces), several runs parted by commas."""
+    """Return the interfaces per card: `32x2` is 32 cards with 2 interfaces; commas separate several of these."""
     if cell == ABSENT:
         return ()
     runs = (run.split("x") for run in cell.split(","))
-    return tuple(interfaces for count, each in runs for interfaces in [int(each)] * int(count))
+    return tuple(size for count, interfaces in runs for size in [int(interfaces)] * int(count))
 
 
 def _write_cards(cards: tuple[int, ...]) -> str:
-    return ",".join(f"{len(tuple(run))}x{each}" for each, run in groupby(cards))
+    return ",".join(f"{len(tuple(run))}x{interfaces}" for interfaces, run in groupby(cards))
 
 
 Offers = Mapping[str, Mapping[str, str]]
@@ -157,29 +157,29 @@ def read_offers(rows: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def write_offers(offers: Offers) -> tuple[str, ...]:
-    """Return the paragraphs of all families, by name."""
+    """Return the rows of all instance families, by name."""
     families: dict[str, list[str]] = defaultdict(list)
     for name in sorted(offers):
         family, _, size = name.partition(".")
         families[family].append(size)
-    return tuple(row for family in families for row in _paragraph(family, families[family], offers))
+    return tuple(row for family in families for row in _family_rows(family, families[family], offers))
 
 
-def _paragraph(family: str, sizes: list[str], offers: Offers) -> Iterator[str]:
+def _family_rows(family: str, sizes: list[str], offers: Offers) -> Iterator[str]:
     yield f"{family} {' '.join(sizes)}"
     for region in sorted({region for size in sizes for region in offers[f"{family}.{size}"]}):
-        for letters, alike in sorted(_by_letters(family, sizes, region, offers).items()):
-            named = "" if alike == sizes else " " + " ".join(alike)
-            yield f"  {region} {letters}{named}"
+        for letters, offered in sorted(_sizes_by_zones(family, sizes, region, offers).items()):
+            names = "" if offered == sizes else " " + " ".join(offered)
+            yield f"  {region} {letters}{names}"
 
 
-def _by_letters(family: str, sizes: list[str], region: str, offers: Offers) -> dict[str, list[str]]:
-    """Return the sizes of a family by the zones of `region` that offer them."""
-    found: dict[str, list[str]] = defaultdict(list)
+def _sizes_by_zones(family: str, sizes: list[str], region: str, offers: Offers) -> dict[str, list[str]]:
+    """Return the sizes of a family by the letters of the zones in a region that offer them."""
+    by_zones: dict[str, list[str]] = defaultdict(list)
     for size in sizes:
         if letters := offers[f"{family}.{size}"].get(region):
-            found[letters].append(size)
-    return found
+            by_zones[letters].append(size)
+    return by_zones
 
 
 def read_prices(rows: Iterable[str]) -> dict[str, float]:
@@ -189,7 +189,7 @@ def read_prices(rows: Iterable[str]) -> dict[str, float]:
 
 
 def write_prices(prices: Mapping[str, float]) -> tuple[str, ...]:
-    """Return one row an instance type, by name."""
+    """Return one row per instance type, by name."""
     return tuple(f"{name}\t{prices[name]}" for name in sorted(prices))
 
 
@@ -198,9 +198,9 @@ QUOTAS_COLUMNS = ("name", "service", "code", "default", "market", "families")
 
 @dataclass(frozen=True, slots=True)
 class QuotaFacts:
-    """One quota of a region: its name here, its service and code at AWS, and what a new account has.
+    """One quota of a region: its name in bedplate, service and code in AWS, and the default of a new account.
 
-    One that counts vCPUs says of which families of types, and in which market (`on-demand` or `spot`).
+    A quota of vCPUs has the instance families and the market (`on-demand` or `spot`) that it counts.
     """
 
     name: str
@@ -216,11 +216,11 @@ def read_quotas(rows: Iterable[str]) -> dict[str, QuotaFacts]:
     title, *body = rows
     if title != "\t".join(QUOTAS_COLUMNS):
         raise ValueError(f"the columns must be {', '.join(QUOTAS_COLUMNS)}")
-    facts = (_quotas_read_row(row) for row in body)
+    facts = (_read_quota(row) for row in body)
     return {quota.name: quota for quota in facts}
 
 
-def _quotas_read_row(row: str) -> QuotaFacts:
+def _read_quota(row: str) -> QuotaFacts:
     name, service, code, default, market, families = row.split("\t")
     return QuotaFacts(
         name=name,
@@ -232,12 +232,12 @@ def _quotas_read_row(row: str) -> QuotaFacts:
     )
 
 
-# What AWS's own calculator takes for a month: 365 days of 24 hours, by twelve.
+# A month in the AWS Pricing Calculator: 365 days of 24 hours, divided by twelve.
 HOURS_OF_MONTH = 730
 
 
 def read_rates(rows: Iterable[str]) -> dict[str, float]:
-    """Return USD an hour by what is paid for; a month is 730 hours."""
+    """Return USD per hour by billed item; a month has 730 hours."""
     cells = (row.split("\t") for row in rows)
     return {name: float(usd) / _hours(time) for name, time, usd in cells}
 
@@ -251,11 +251,11 @@ OPT_IN = "opt-in"
 
 def read_regions(rows: Iterable[str]) -> dict[str, RegionFacts]:
     """Return the regions by name."""
-    facts = (_regions_read_row(row) for row in rows)
+    facts = (_read_region(row) for row in rows)
     return {region.name: region for region in facts}
 
 
-def _regions_read_row(row: str) -> RegionFacts:
+def _read_region(row: str) -> RegionFacts:
     name, letters, access, place = row.split("\t")
     zones = tuple(name + letter for letter in letters)
     return RegionFacts(name=name, zones=zones, opt_in=access == OPT_IN, place=place)
@@ -265,7 +265,7 @@ UTC = "UTC"
 
 
 def read_time_zones(rows: Iterable[str]) -> frozenset[str]:
-    """Return the names of all time zones, UTC among them."""
+    """Return the names of all time zones, including UTC."""
     areas = (row.split(" ") for row in rows)
     return frozenset((UTC, *(f"{area}/{place}" for area, *places in areas for place in places)))
 
@@ -275,7 +275,7 @@ OPEN = "open"
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:
-    """A branch of NVIDIA's driver; `kernel` and `ends` are None where nobody has stated them."""
+    """A branch of NVIDIA's driver: its newest supported kernel and end of support, or None if not published."""
 
     branch: int
     kernel: tuple[int, int] | None = None
@@ -284,7 +284,7 @@ class DriverFacts:
 
 @dataclass(frozen=True, slots=True)
 class ChipFacts:
-    """A GPU by the name that EC2 has for it: `first` is the first branch that runs it, `open` its open modules."""
+    """A GPU by its name in EC2: `first` is the oldest branch that supports it, `open` whether open modules do."""
 
     name: str
     generation: str
@@ -293,18 +293,18 @@ class ChipFacts:
 
 
 def read_kernel(text: str) -> tuple[int, int]:
-    """Return a kernel series such as `6.17` in a form that compares."""
+    """Return a series such as `6.17` as two numbers."""
     major, _, minor = text.partition(".")
     return int(major), int(minor)
 
 
 def write_kernel(series: tuple[int, int]) -> str:
-    """Return a kernel series as it is written."""
+    """Return two numbers as a series such as `6.17`."""
     return f"{series[0]}.{series[1]}"
 
 
 def read_drivers(rows: Iterable[str]) -> dict[str, DriverFacts]:
-    """Return the branches by their numbers, as text."""
+    """Return the driver branches by number, as strings."""
     cells = (row.split("\t") for row in rows)
     return {
         branch: DriverFacts(
@@ -325,6 +325,6 @@ def read_chips(rows: Iterable[str]) -> dict[str, ChipFacts]:
 
 
 def read_releases(rows: Iterable[str]) -> dict[str, date]:
-    """Return the day on which each minor version of Kubernetes gets its last patch, oldest version first."""
+    """Return the end of support of each minor version of Kubernetes, oldest version first."""
     cells = (row.split("\t") for row in rows)
     return {version: date.fromisoformat(ends) for version, ends in cells}

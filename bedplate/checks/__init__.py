@@ -1,4 +1,5 @@
-"""The catalogue of rules: code, level, reason and fix, with a failing and a passing example of each in the tests.
+"""The checks of a fleet file: one module per topic, each with its rules, its check functions and their messages.
 
-Rules are pure functions over the spec, the plan and the catalogue; nothing here reads a file.
+A topic module defines `RULES` (code, name, reason, fix) and `CHECKS` (functions from a context to faults);
+`bedplate.checks.catalogue` collects them. Checks are pure functions of the fleet, its plan and facts about AWS.
 """

@@ -1,17 +1,17 @@
-"""The blocks that a file claims, and the ranges of the internet that nobody may claim."""
+"""Addresses: syntax, ranges that a fleet cannot use, overlaps, sizes, and the capacity of the supernet."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from bedplate.checks.context import Evidence
+from bedplate.checks.context import Context
 from bedplate.checks.diagnostics import Fault, Rule, fault
 from bedplate.spec import Fleet
 
-# What no host has, wherever it stands: the range, what it is for, and who says so.
+# Ranges without hosts, each with its purpose and source.
 NOBODYS: Mapping[IPv4Network, str] = {
-    IPv4Network(block): told
-    for block, told in {
+    IPv4Network(block): purpose
+    for block, purpose in {
         "0.0.0.0/8": "this network, RFC 791",
         "127.0.0.0/8": "loopback, RFC 1122",
         "169.254.0.0/16": "link-local, RFC 3927",
@@ -19,10 +19,10 @@ NOBODYS: Mapping[IPv4Network, str] = {
         "240.0.0.0/4": "reserved, RFC 1112",
     }.items()
 }
-# What hosts of a private network cannot use: those, and what is somebody else's.
+# Ranges that hosts of a private network cannot use.
 RESERVED: Mapping[IPv4Network, str] = dict(NOBODYS) | {
-    IPv4Network(block): told
-    for block, told in {
+    IPv4Network(block): purpose
+    for block, purpose in {
         "192.0.0.0/24": "protocol assignments, RFC 6890",
         "192.0.2.0/24": "documentation, RFC 5737",
         "192.88.99.0/24": "6to4 relays, RFC 7526",
@@ -38,101 +38,94 @@ DEFAULT_VPC = IPv4Network("172.31.0.0/16")
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """A block that the file names, and where; `exact` when the place has all of it, as the supernet has not."""
+class DeclaredBlock:
+    """A block in the file, with its key and owner; `exact` if the owner uses all of it, unlike the supernet."""
 
     key: str
-    noun: str
+    owner: str
     block: IPv4Network
     exact: bool = True
 
-    def meets(self, other: IPv4Network) -> bool:
-        """Tell whether the place would have addresses of the other block, whatever is allotted in it."""
+    def uses(self, other: IPv4Network) -> bool:
+        """Return whether the owner uses addresses of another block, whatever bedplate allocates in it."""
         return self.block.overlaps(other) if self.exact else self.block.subnet_of(other)
 
     def __str__(self) -> str:
-        return f"{self.noun} ({self.block})"
+        return f"{self.owner} ({self.block})"
 
 
-def claims(fleet: Fleet) -> Iterator[Claim]:
-    """Yield every block that the file names."""
-    yield Claim("network.supernet", "the supernet", fleet.network.supernet, exact=False)
+def declared_blocks(fleet: Fleet) -> Iterator[DeclaredBlock]:
+    """Yield every block that the file declares."""
+    yield DeclaredBlock("network.supernet", "the supernet", fleet.network.supernet, exact=False)
     for name, region in fleet.regions.items():
         if region.block is not None:
-            yield Claim(f"regions.{name}.block", name, region.block)
+            yield DeclaredBlock(f"regions.{name}.block", name, region.block)
     for name, site in fleet.sites.items():
-        yield Claim(f"sites.{name}.lan", name, site.lan)
+        yield DeclaredBlock(f"sites.{name}.lan", name, site.lan)
 
 
 LARGEST_VPC, SMALLEST_VPC = 16, 28
 
 
-def check_ranges(evidence: Evidence) -> Iterator[Fault]:
-    """Tell blocks of ranges that are somebody else's."""
-    for claim in claims(evidence.fleet):
-        reserved = next((block for block in RESERVED if claim.block.overlaps(block)), None)
+def check_ranges(context: Context) -> Iterator[Fault]:
+    """Yield faults of blocks in reserved, public or commonly used ranges."""
+    for declared in declared_blocks(context.fleet):
+        reserved = next((block for block in RESERVED if declared.block.overlaps(block)), None)
         if reserved:
-            message = f"{claim} takes in {reserved} ({RESERVED[reserved]})"
-            yield fault("E220", claim.key, message)
-        elif claim.block.overlaps(CARRIER):
-            yield fault("E222", claim.key, f"{claim} takes in addresses of {CARRIER} (RFC 6598)")
-        elif not any(claim.block.subnet_of(block) for block in PRIVATE):
-            yield fault("E221", claim.key, f"{claim} takes in public addresses")
-        yield from _shared(claim)
+            yield fault("E220", declared.key, f"{declared} overlaps {reserved} ({RESERVED[reserved]})")
+        elif declared.block.overlaps(CARRIER):
+            yield fault("E222", declared.key, f"{declared} overlaps {CARRIER} (RFC 6598)")
+        elif not any(declared.block.subnet_of(block) for block in PRIVATE):
+            yield fault("E221", declared.key, f"{declared} contains public addresses")
+        if declared.uses(DOCKER):
+            yield fault("E224", declared.key, f"{declared} overlaps {DOCKER}, Docker's bridge on every node")
+        if declared.uses(DEFAULT_VPC):
+            yield fault("W223", declared.key, f"{declared} overlaps {DEFAULT_VPC}, the default VPC of every account")
 
 
-def _shared(claim: Claim) -> Iterator[Fault]:
-    """Tell private ranges that every node or account has already."""
-    if claim.meets(DOCKER):
-        yield fault("E224", claim.key, f"{claim} takes in {DOCKER}, docker's own on every node")
-    if claim.meets(DEFAULT_VPC):
-        yield fault("W223", claim.key, f"{claim} takes in {DEFAULT_VPC}, every account's default VPC")
-
-
-def check_overlaps(evidence: Evidence) -> Iterator[Fault]:
-    """Tell each declared block that lies in or around an earlier one; one pass over the blocks in order."""
+def check_overlaps(context: Context) -> Iterator[Fault]:
+    """Yield a fault for each declared block that overlaps an earlier one in address order."""
     blocks = sorted(
-        (claim for claim in claims(evidence.fleet) if claim.exact),
-        key=lambda claim: (claim.block.network_address, claim.block.prefixlen),
+        (declared for declared in declared_blocks(context.fleet) if declared.exact),
+        key=lambda declared: (declared.block.network_address, declared.block.prefixlen),
     )
-    widest: Claim | None = None
-    for claim in blocks:
-        if widest and claim.block.subnet_of(widest.block):
-            message = f"{claim} overlaps {widest}: they share {claim.block}"
-            yield fault("E226", claim.key, message)
+    widest: DeclaredBlock | None = None
+    for declared in blocks:
+        if widest and declared.block.subnet_of(widest.block):
+            yield fault("E226", declared.key, f"{declared} overlaps {widest}: both contain {declared.block}")
         else:
-            widest = claim
+            widest = declared
 
 
-def check_sizes(evidence: Evidence) -> Iterator[Fault]:
-    """Tell sizes that AWS, Kubernetes or OpenVPN would refuse, or that are no part of the supernet."""
-    fleet = evidence.fleet
+def check_sizes(context: Context) -> Iterator[Fault]:
+    """Yield faults of sizes that AWS, Kubernetes or OpenVPN reject, or that the supernet cannot hold."""
+    fleet = context.fleet
     for name, region in fleet.regions.items():
         if region.block is not None:
-            yield from _vpc_size(f"regions.{name}.block", region.block.prefixlen)
-    yield from _vpc_size("network.region_size", fleet.network.region_size)
-    for key, size, low, high in _sizes(evidence):
+            yield from _check_vpc_size(f"regions.{name}.block", region.block.prefixlen)
+    yield from _check_vpc_size("network.region_size", fleet.network.region_size)
+    for key, size, low, high in _sizes(context):
         least = max(low, fleet.network.supernet.prefixlen + 1)
         if least > high:
-            message = f"{fleet.network.supernet} has no room for it: even /{high}, the smallest, is all of it or more"
-            yield fault("E227", key, message, f"a supernet of /{high - 1} or wider")
+            message = f"the supernet {fleet.network.supernet} is too small: the block needs at least a /{high}"
+            yield fault("E227", key, message, f"write a supernet of /{high - 1} or larger")
         elif not least <= size <= high:
-            message = f"/{size} is out of range here: from /{least} to /{high}"
+            message = f"/{size} is out of range: it must be /{least} to /{high}"
             yield fault("E227", key, message, f"write /{min(max(size, least), high)}")
 
 
-def _vpc_size(key: str, size: int) -> Iterator[Fault]:
+def _check_vpc_size(key: str, size: int) -> Iterator[Fault]:
     if not LARGEST_VPC <= size <= SMALLEST_VPC:
-        message = f"/{size} is no size of a VPC: AWS takes /{LARGEST_VPC} to /{SMALLEST_VPC}"
+        message = f"a VPC cannot have /{size}: AWS allows /{LARGEST_VPC} to /{SMALLEST_VPC}"
         yield fault("E225", key, message, f"write /{min(max(size, LARGEST_VPC), 20)}")
 
 
-def _sizes(evidence: Evidence) -> Iterator[tuple[str, int, int, int]]:
-    """Yield key, size, and the largest and smallest that its user takes.
+def _sizes(context: Context) -> Iterator[tuple[str, int, int, int]]:
+    """Yield key, size, and the largest and smallest allowed size.
 
-    Kubernetes gives each node a /24 of the pods and takes at most a /12 of services; OpenVPN takes /16 to /29.
+    Kubernetes gives each node a /24 of the pod block, and allows at most a /12 of services; OpenVPN allows /16 to /29.
     """
-    kubernetes, vpn = evidence.fleet.kubernetes, evidence.fleet.vpn
+    kubernetes, vpn = context.fleet.kubernetes, context.fleet.vpn
     if kubernetes:
         yield "kubernetes.services", kubernetes.services, 12, 24
         if kubernetes.pods is not None:
@@ -143,67 +136,66 @@ def _sizes(evidence: Evidence) -> Iterator[tuple[str, int, int, int]]:
 
 _VPC = "Amazon VPC, VPC CIDR blocks"
 _IANA = "IANA IPv4 Special-Purpose Address Registry"
+_BLOCK = "write four numbers and a prefix length, such as 10.64.0.0/10"
 
-ADDRESS_RULES = (
-    Rule(
-        "E210",
-        "not-a-block",
-        "A block is four numbers and a prefix length.",
-        "write four numbers and a size, as in 10.64.0.0/10",
-    ),
-    Rule("E211", "no-prefix", "Without its size a block is one address.", "write its prefix length"),
-    Rule("E212", "host-bits", "A block starts at its own first address.", "write the block's first address"),
-    Rule(
-        "E213",
-        "not-canonical",
-        "Tools read other forms differently.",
-        "write four numbers and a size, as in 10.64.0.0/10",
-    ),
-    Rule("E214", "ipv6", "The plan of addresses is IPv4.", "write an IPv4 value"),
+CHECKS = (check_ranges, check_overlaps, check_sizes)
+RULES = (
+    Rule("E210", "not-a-block", "A block is four numbers and a prefix length.", _BLOCK),
+    Rule("E211", "no-prefix", "A block needs a prefix length.", "add the prefix length"),
+    Rule("E212", "host-bits", "A block starts at its network address.", "write the network address"),
+    Rule("E213", "not-canonical", "Programs read other forms differently.", _BLOCK),
+    Rule("E214", "ipv6", "bedplate allocates IPv4 addresses only.", "write an IPv4 value"),
     Rule(
         "E215",
         "not-an-address",
         "An address is four numbers from 0 to 255.",
-        "write four numbers from 0 to 255, with dots between them",
+        "write four numbers from 0 to 255, separated by dots",
     ),
-    Rule("E216", "not-a-size", "A size is a prefix length.", "write a prefix length, as in /22"),
-    Rule("E220", "reserved-block", "Hosts cannot use these addresses.", "use a block of 10.0.0.0/8", _IANA),
+    Rule("E216", "not-a-size", "A size is a prefix length.", "write a prefix length, such as /22"),
+    Rule("E220", "reserved-block", "Hosts cannot use these addresses.", "write a block of 10.0.0.0/8", _IANA),
     Rule(
         "E221",
         "public-block",
-        "Traffic to these addresses' owners would stay inside.",
-        "use a block of 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16 (RFC 1918)",
+        "Traffic to the owners of these addresses would stay in the fleet.",
+        "write a block of 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16 (RFC 1918)",
         "RFC 1918",
         allowable=True,
     ),
     Rule(
         "E222",
         "carrier-block",
-        "Providers and AWS services use 100.64.0.0/10 themselves.",
-        "use a block of 10.0.0.0/8",
+        "Internet providers and AWS services use 100.64.0.0/10.",
+        "write a block of 10.0.0.0/8",
         "RFC 6598",
         allowable=True,
     ),
     Rule(
         "W223",
         "default-vpc-block",
-        "Every account's default VPC has it, so they cannot be joined.",
-        "choose another",
+        "The default VPC of every account has this block, so it cannot be peered.",
+        "write another block",
         _VPC,
     ),
-    Rule("E224", "docker-block", "Docker's bridge has 172.17.0.0/16 on every node.", "choose another block"),
+    Rule("E224", "docker-block", "Docker's bridge uses 172.17.0.0/16 on every node.", "write another block"),
     Rule(
         "E225",
         "vpc-size",
-        "A VPC's block is from /16 to /28; bedplate's zones need /20.",
-        "choose /16 to /20",
+        "A VPC has /16 to /28, and the zones of a region need /20.",
+        "write /16 to /20",
         _VPC,
     ),
-    Rule("E226", "overlap", "An address must mean one machine.", "give one of them another block"),
+    Rule("E226", "overlap", "An address must belong to one machine.", "write another block for one of the two"),
     Rule(
         "E227",
         "pool-size",
-        "A size must leave room for hosts, and room for the rest.",
+        "A block must hold its hosts and fit into the supernet.",
         "write a size within the limits",
     ),
+    Rule("E230", "supernet-exhausted", "Every allocated block is in the supernet.", "declare a larger supernet"),
+    Rule("E231", "renumbers-block", "The addresses of deployed resources cannot change.", "keep the recorded size"),
+    Rule("E232", "touches-recorded-block", "Two places cannot share addresses.", "declare another block"),
+    Rule("E233", "outside-supernet", "Every recorded block is in the supernet.", "keep the recorded supernet"),
+    Rule("E234", "subnets-do-not-fit", "Each zone needs an edge and a node subnet.", "declare a larger block"),
+    Rule("E235", "zone-slots-exhausted", "A region has addresses for seven zones.", "use zones that it had before"),
+    Rule("E236", "tunnels-exhausted", "Each tunnel needs its own /30.", "declare fewer sites or regions"),
 )

@@ -1,50 +1,72 @@
-"""The catalogue: every rule by its code, and the one way to make a fault of it.
+"""The catalogue of rules and checks, collected from the topic modules.
 
-Tables only, one for each part of the fleet file: E0 the file, E1 shape, E2 network and sites, E3 groups, E4
-names and storage, E5 people and secrets, E6 format, image, Kubernetes and VPN, E7 exceptions, E8 cost. W rules
-warn.
+Codes: E0 the file, E1 shape, E2 network and sites, E3 groups, E4 names and storage, E5 people and secrets, E6 format,
+image, Kubernetes and VPN, E7 exceptions, E8 cost. Codes that start with W are warnings.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from types import MappingProxyType
+from typing import Protocol
 
-from bedplate.checks.addresses import ADDRESS_RULES
-from bedplate.checks.cluster import EXCEPTION_RULES, FORMAT_RULES, KUBERNETES_RULES, VPN_RULES
-from bedplate.checks.diagnostics import Rule
-from bedplate.checks.file import FILE_RULES, SHAPE_RULES
-from bedplate.checks.groups import GROUP_RULES
-from bedplate.checks.images import IMAGE_RULES
-from bedplate.checks.ladders import LADDER_RULES
-from bedplate.checks.lifetimes import BUDGET_RULES, LIFE_RULES
-from bedplate.checks.names import NAME_RULES
-from bedplate.checks.people import PERSON_RULES, SECRET_RULES
-from bedplate.checks.regions import NETWORK_RULES
-from bedplate.checks.sites import SITE_RULES
-from bedplate.checks.storage import STORAGE_RULES
-
-__all__ = ["RULES", "Rule", "applying"]
-
-# Rules of every file, then by the key of the file that they are about.
-_ALWAYS = (
-    *(*FILE_RULES, *SHAPE_RULES, *NETWORK_RULES, *ADDRESS_RULES),
-    *(*NAME_RULES, *SECRET_RULES, *FORMAT_RULES, *IMAGE_RULES),
+from bedplate.checks import (
+    addresses,
+    cluster,
+    exceptions,
+    file,
+    groups,
+    images,
+    ladders,
+    lifetimes,
+    names,
+    people,
+    regions,
+    sites,
+    storage,
 )
-_ABOUT = {
-    "sites": SITE_RULES,
-    "groups": (*GROUP_RULES, *LADDER_RULES, *LIFE_RULES),
-    "storage": STORAGE_RULES,
-    "people": PERSON_RULES,
-    "kubernetes": KUBERNETES_RULES,
-    "vpn": VPN_RULES,
-    "budget": BUDGET_RULES,
-    "allow": EXCEPTION_RULES,
-}
+from bedplate.checks.context import Context
+from bedplate.checks.diagnostics import Fault, Rule
 
-RULES: Mapping[str, Rule] = MappingProxyType(
-    {rule.code: rule for table in (_ALWAYS, *_ABOUT.values()) for rule in table}
+__all__ = ["RULES", "Rule", "check_fleet", "count_rules"]
+
+
+class Topic(Protocol):
+    """A topic module."""
+
+    @property
+    def RULES(self) -> tuple[Rule, ...]:  # noqa: N802  # a module's constant
+        """The rules of the topic."""
+
+    @property
+    def CHECKS(self) -> tuple[Callable[[Context], Iterator[Fault]], ...]:  # noqa: N802  # a module's constant
+        """The functions that find violations; other rules are checked while the file is read or planned."""
+
+
+TOPICS: tuple[Topic, ...] = (
+    file,
+    addresses,
+    regions,
+    sites,
+    groups,
+    ladders,
+    lifetimes,
+    names,
+    images,
+    storage,
+    people,
+    cluster,
+    exceptions,
 )
 
+RULES: Mapping[str, Rule] = MappingProxyType({rule.code: rule for topic in TOPICS for rule in topic.RULES})
 
-def applying(keys: Container[str]) -> int:
-    """Return how many rules apply to a file with these keys at its top."""
-    return len(_ALWAYS) + sum(len(table) for key, table in _ABOUT.items() if key in keys)
+
+def check_fleet(context: Context) -> Iterator[Fault]:
+    """Yield every fault that the checks find, including allowed ones."""
+    for topic in TOPICS:
+        for check in topic.CHECKS:
+            yield from check(context)
+
+
+def count_rules(sections: Container[str]) -> int:
+    """Return how many rules apply to a file with these top-level keys."""
+    return sum(not rule.section or rule.section in sections for rule in RULES.values())

@@ -1,137 +1,95 @@
-"""Kubernetes and the VPN: a cluster where there are workers, and gateways in places that exist."""
+"""The cluster and laptop gateways: workers, control plane, and the places of gateways."""
 
 from collections.abc import Iterator
 
-from bedplate.checks.context import Evidence, repeated
-from bedplate.checks.diagnostics import Fault, Rule, fault
-from bedplate.checks.groups import unknown_type
-from bedplate.checks.ladders import undeclared_region
-from bedplate.checks.storage import undeclared_site
+from bedplate.checks.context import Context, repeated
+from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.checks.groups import check_known_type
+from bedplate.checks.ladders import check_declared_region
+from bedplate.checks.storage import check_declared_site
 from bedplate.spec.sites import Use
 
 LEAST_VCPUS, LEAST_MEMORY_MIB = 2, 2048
 
 
-def check_workers(evidence: Evidence) -> Iterator[Fault]:
-    """Tell workers that have no cluster to join."""
-    if "kubernetes" in evidence.declared.raw:
+def check_workers(context: Context) -> Iterator[Fault]:
+    """Yield faults of workers in a fleet without a cluster."""
+    if "kubernetes" in context.declared.raw:
         return
-    fleet = evidence.fleet
+    fleet = context.fleet
     uses = [(f"groups.{name}.use", group.use) for name, group in fleet.groups.items()]
-    for site, place in fleet.sites.items():
-        uses += [(f"sites.{site}.machines.{name}.use", it.use) for name, it in place.machines.items() if it.use]
+    for site_name, site in fleet.sites.items():
+        machines = site.machines.items()
+        uses += [(f"sites.{site_name}.machines.{name}.use", machine.use) for name, machine in machines if machine.use]
     for key, use in uses:
         if use is Use.KUBERNETES:
-            yield fault("E602", key, "there is no cluster for this worker")
+            yield fault("E602", key, "the file has no kubernetes section for this worker")
 
 
-def check_control_plane(evidence: Evidence) -> Iterator[Fault]:
-    """Tell a control plane that cannot keep its quorum, or run at all."""
-    if evidence.fleet.kubernetes is None:
+def check_control_plane(context: Context) -> Iterator[Fault]:
+    """Yield faults of the number and type of the control plane's machines."""
+    if context.fleet.kubernetes is None:
         return
-    plane, key = evidence.fleet.kubernetes.control_plane, "kubernetes.control_plane"
+    plane, key = context.fleet.kubernetes.control_plane, "kubernetes.control_plane"
     if plane.count % 2 == 0:
-        message = f"{plane.count} machines survive no more failures than {plane.count - 1}"
+        message = f"{plane.count} machines tolerate no more failures than {plane.count - 1}"
         yield fault("E603", f"{key}.count", message, f"write {plane.count - 1} or {plane.count + 1}")
-    yield from unknown_type(evidence.catalog, f"{key}.type", plane.type)
-    facts = evidence.catalog.types.get(plane.type)
+    yield from check_known_type(context.catalog, f"{key}.type", plane.type)
+    facts = context.catalog.types.get(plane.type)
     if facts and (facts.vcpus < LEAST_VCPUS or facts.memory_mib < LEAST_MEMORY_MIB):
         message = f"{plane.type} has {facts.vcpus} vCPUs and {facts.memory_mib} MiB"
         yield fault("E604", f"{key}.type", message)
-    yield from _home_offer(evidence, f"{key}.type", plane.type)
+    yield from _check_home_offer(context, f"{key}.type", plane.type)
 
 
-def check_laptops(evidence: Evidence) -> Iterator[Fault]:
-    """Tell laptop gateways without one place of their own."""
-    laptops = evidence.fleet.vpn.laptops if evidence.fleet.vpn else None
+def check_laptop_gateways(context: Context) -> Iterator[Fault]:
+    """Yield faults of laptop gateways without a place, or with a place that has one already."""
+    laptops = context.fleet.vpn.laptops if context.fleet.vpn else None
     gateways = enumerate(laptops.gateways if laptops else ())
-    places = tuple((f"vpn.laptops.gateways.{index}", gateway) for index, gateway in gateways)
-    for key, gateway in places:
+    keyed = tuple((f"vpn.laptops.gateways.{index}", gateway) for index, gateway in gateways)
+    for key, gateway in keyed:
         if (gateway.region is None) == (gateway.site is None):
-            seen = "neither" if gateway.region is None else "both"
-            yield fault("E608", key, f"one of region and site is wanted, not {seen}")
+            message = "the gateway has no place" if gateway.region is None else "the gateway has a region and a site"
+            yield fault("E608", key, message)
         if gateway.region:
-            yield from undeclared_region(evidence, f"{key}.region", gateway.region)
+            yield from check_declared_region(context, f"{key}.region", gateway.region)
         if gateway.site:
-            yield from undeclared_site(evidence, f"{key}.site", gateway.site)
-    for key, gateway, _ in repeated(places):
-        yield fault("E609", key, f"{gateway.region or gateway.site} has a gateway already")
+            yield from check_declared_site(context, f"{key}.site", gateway.site)
+    for key, gateway, _ in repeated(keyed):
+        yield fault("E609", key, f"{gateway.region or gateway.site} already has a gateway")
 
 
-def _home_offer(evidence: Evidence, key: str, kind: str) -> Iterator[Fault]:
-    """Tell a control plane of a type that the home region does not offer."""
-    home = next((name for name, region in evidence.fleet.regions.items() if region.home), None)
-    catalog = evidence.catalog
-    if home and home in catalog.regions and kind in catalog.types and not catalog.offered(kind, home):
-        yield fault("E302", key, f"the home region {home} does not offer {kind}")
+def _check_home_offer(context: Context, key: str, type_name: str) -> Iterator[Fault]:
+    """Yield a fault if the home region does not offer the control plane's type."""
+    home = next((name for name, region in context.fleet.regions.items() if region.home), None)
+    catalog = context.catalog
+    if home and home in catalog.regions and type_name in catalog.types and not catalog.offered(type_name, home):
+        yield fault("E302", key, f"the home region {home} does not offer {type_name}")
 
 
-FORMAT_RULES = (
-    Rule("E601", "other-format", "Another format's keys may mean other things.", "write `version: 1`"),
-    Rule("E602", "no-cluster", "Workers need a cluster to join.", "add the kubernetes section, or use ssh"),
-)
-
-KUBERNETES_RULES = (
-    Rule(
-        "E603",
-        "even-control-plane",
-        "An even number survives no more than one less.",
-        "use 1, 3, 5 or 7",
-        "etcd FAQ",
+CHECKS = (check_workers, check_control_plane, check_laptop_gateways)
+RULES = (
+    Rule("E602", "no-cluster", "Workers need a cluster.", "add the kubernetes section, or write use: ssh"),
+    *about(
+        "kubernetes",
+        Rule(
+            "E603",
+            "even-control-plane",
+            "etcd's quorum gains nothing from an even number of machines.",
+            "write 1, 3, 5 or 7",
+            "etcd FAQ",
+        ),
+        Rule(
+            "E604",
+            "small-control-plane",
+            "An API server and etcd need 2 vCPUs and 2 GiB.",
+            "write a larger type, such as m7i.xlarge",
+            "kubeadm",
+        ),
     ),
-    Rule(
-        "E604",
-        "small-control-plane",
-        "An API server and etcd need 2 vCPUs and 2 GiB.",
-        "choose m7i.xlarge",
-        "kubeadm",
+    *about(
+        "vpn",
+        Rule("E608", "gateway-place", "A gateway has one place.", "write either region or site"),
+        Rule("E609", "duplicate-gateway", "A place needs only one gateway.", "delete one of the two"),
     ),
-    Rule("E605", "cluster-version", "A minor version is what kubeadm installs.", "write it as '1.36'"),
-    Rule(
-        "E615",
-        "unreleased-version",
-        "Kubernetes has no such version yet, as far as the catalogue knows.",
-        "write one that is out",
-        "kubernetes.io/releases",
-        allowable=True,
-    ),
-    Rule(
-        "W616",
-        "version-ended",
-        "What Kubernetes no longer mends stays broken.",
-        "write a version that is mended",
-        "kubernetes.io/releases",
-        allowable=True,
-    ),
-)
-
-VPN_RULES = (
-    Rule("E608", "gateway-place", "A gateway stands in one place.", "give one of region and site"),
-    Rule("E609", "gateway-repeated", "A second gateway in one place adds nothing.", "delete one of them"),
-    Rule(
-        "E618",
-        "certificate-name-too-long",
-        "A gateway proves itself by its whole name in the domain.",
-        "shorten the domain",
-        "X.520; RFC 5280, appendix A.1",
-    ),
-)
-
-EXCEPTION_RULES = (
-    Rule(
-        "E701",
-        "unknown-rule",
-        "There is no rule of that code.",
-        "`bedplate check --explain all` lists them",
-        at_key=True,
-    ),
-    Rule(
-        "E702",
-        "rule-not-allowable",
-        "Breaking this rule breaks the fleet.",
-        "mend what it tells",
-        at_key=True,
-    ),
-    Rule("W703", "unused-exception", "The file breaks no such rule.", "delete it", at_key=True),
-    Rule("E704", "no-reason", "An exception without its reason cannot be judged.", "write why"),
 )

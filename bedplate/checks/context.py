@@ -1,4 +1,4 @@
-"""What the checks look at: a fleet, the catalogue, the names that the file declares, and the day."""
+"""The input of every check: a fleet, the catalogue, the keys that the file declares, and the date."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,36 +10,38 @@ from bedplate.plan.planner import group_pools
 from bedplate.plan.pools import PoolPlan
 from bedplate.spec import Fleet
 
+ValueT = TypeVar("ValueT", bound=Hashable)
+
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The file as it was written, parts that the models refused included.
+    """The file's content, including parts that the models rejected.
 
-    A reference to a part with a fault of its own is no fault: so references are looked up here, not in the fleet.
+    A reference to a rejected part is not a second error, so checks look up references here and not in the fleet.
     """
 
     raw: Mapping[str, object]
 
     def names(self, *path: str) -> frozenset[str]:
-        """Return the keys of the mapping, or the words of the list, that stands at the path."""
-        found: object = self.raw
+        """Return the keys of the mapping, or the strings of the list, at a path."""
+        value: object = self.raw
         for name in path:
-            found = _below(found, name)
-        if not isinstance(found, Mapping | tuple):
+            value = _child(value, name)
+        if not isinstance(value, Mapping | tuple):
             return frozenset()
-        return frozenset(name for name in found if isinstance(name, str))
+        return frozenset(name for name in value if isinstance(name, str))
 
-    def says(self, key: str, name: str) -> bool:
-        """Tell whether the mapping at a dotted path has a key, were it with a value that the models refused."""
+    def has(self, key: str, name: str) -> bool:
+        """Return whether the mapping at a dotted path has a key, even with a rejected value."""
         return name in self.names(*key.split("."))
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class Context:
     """One fleet to check.
 
-    `declared` holds at least what the fleet holds; `lost` names the top keys under which the models refused something;
-    `today` is the day in UTC on which it is checked.
+    `declared` holds at least the content of the fleet; `lost` names the top-level keys with a rejected part; `today` is
+    the date in UTC.
     """
 
     fleet: Fleet
@@ -48,23 +50,20 @@ class Evidence:
     today: date
     lost: frozenset[str] = frozenset()
 
-    def is_whole(self, part: str) -> bool:
-        """Tell whether the fleet has all that the file says under that top key."""
-        return part not in self.lost
+    def is_whole(self, section: str) -> bool:
+        """Return whether the models accepted everything under a top-level key."""
+        return section not in self.lost
 
 
-def _below(value: object, name: str) -> object:
-    """Return the value of a mapping by its key, or of a list by its index; None where there is none."""
+def _child(value: object, name: str) -> object:
+    """Return the value of a mapping's key or of a list's index; None if it does not exist."""
     if isinstance(value, tuple):
         return value[int(name)] if name.isdecimal() and int(name) < len(value) else None
     return value.get(name) if isinstance(value, Mapping) else None
 
 
-ValueT = TypeVar("ValueT", bound=Hashable)
-
-
 def repeated(pairs: Iterable[tuple[str, ValueT]]) -> Iterator[tuple[str, ValueT, str]]:
-    """Yield key, value and the key that had the value first, for each value that comes again."""
+    """Yield the key and value of each duplicate, and the key that had the value first."""
     firsts: dict[ValueT, str] = {}
     for key, value in pairs:
         first = firsts.setdefault(value, key)
@@ -72,11 +71,17 @@ def repeated(pairs: Iterable[tuple[str, ValueT]]) -> Iterator[tuple[str, ValueT,
             yield key, value, first
 
 
-def planned_pools(evidence: Evidence) -> Mapping[str, tuple[PoolPlan, ...]]:
-    """Return the pools of each group whose rungs all lie in regions of the fleet; of the others none can be planned."""
-    fleet = evidence.fleet
+def one_of(names: Iterable[str]) -> str:
+    """Return the fix `write one of a, b`; empty if there are no names."""
+    ordered = sorted(names)
+    return f"write one of {', '.join(ordered)}" if ordered else ""
+
+
+def planned_pools(context: Context) -> Mapping[str, tuple[PoolPlan, ...]]:
+    """Return the pools of each group whose rungs are all in regions of the fleet; other groups cannot be planned."""
+    fleet = context.fleet
     return {
-        name: tuple(group_pools(name, group, fleet, evidence.catalog))
+        name: tuple(group_pools(name, group, fleet, context.catalog))
         for name, group in fleet.groups.items()
         if all(rung.region in fleet.regions for rung in group.ladder)
     }

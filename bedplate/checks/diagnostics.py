@@ -1,6 +1,6 @@
-"""One thing that is wrong with a fleet file: where, what, why, and the nearest right value."""
+"""Rules and faults: what must hold in a fleet file, and one violation with its position, message and fix."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -13,7 +13,10 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault; `key` is the dotted path (`regions.us-east-1.zones.0`), `line` and `column` count from 1."""
+    """One violation of a rule.
+
+    `key` is the dotted path (`regions.us-east-1.zones.0`); `line` and `column` start at 1.
+    """
 
     code: str
     level: Level
@@ -26,8 +29,8 @@ class Fault:
 
 
 def fault(code: str, key: str, message: str, fix: str = "") -> Fault:
-    """Return a fault under the rule of that code; without a `fix`, the rule's own."""
-    from bedplate.checks.catalogue import RULES  # noqa: PLC0415  # a valid file needs no table of rules: it costs 20 ms
+    """Return a fault of the rule with this code; without a `fix`, with the rule's own."""
+    from bedplate.checks.catalogue import RULES  # noqa: PLC0415  # the catalogue imports this module
 
     rule = RULES[code]
     return Fault(code, rule.level, key, message, fix or rule.fix)
@@ -35,11 +38,11 @@ def fault(code: str, key: str, message: str, fix: str = "") -> Fault:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What must hold, why, and what to do where it does not.
+    """One requirement, with its reason and the general fix of a violation.
 
-    `source` names who says so, where it is not bedplate. A fleet may break an `allowable` rule by naming it
-    under `allow`, with the reason. `at_key`: the fault is told at the key, even where its value is one word.
-    `late`: the file alone does not show whether it is broken, a plan and its lock do.
+    `source` names the specification, if it is not bedplate's own. `allowable`: a fleet may violate the rule if it names
+    it under `allow`, with a reason. `at_key`: a fault is reported at the key, even if its value is a scalar. `late`:
+    the rule needs a plan and its lock. `section` is the top-level key that the rule is about; empty: every file.
     """
 
     code: str
@@ -51,8 +54,14 @@ class Rule:
     at_key: bool = False
     warns: bool = False
     late: bool = False
+    section: str = ""
 
     @property
     def level(self) -> Level:
-        """Rules of codes that start with W only warn, and so do those that say so."""
+        """The level of the rule's faults: a warning for codes that start with W, and for rules with `warns`."""
         return Level.WARNING if self.warns or self.code.startswith("W") else Level.ERROR
+
+
+def about(section: str, *rules: Rule) -> tuple[Rule, ...]:
+    """Return rules that apply only to files with this top-level key."""
+    return tuple(replace(rule, section=section) for rule in rules)

@@ -1,98 +1,87 @@
-"""E0: the file as a file, and its YAML."""
+"""The file itself: how it is opened and decoded, its YAML, its keys and types of values, its format, and its lock.
 
-from bedplate.checks.diagnostics import Rule
+`bedplate.load` reports these faults while it reads the file.
+"""
+
+from collections.abc import Callable, Iterator
+
+from bedplate.checks.context import Context
+from bedplate.checks.diagnostics import Fault, Rule
 
 _YAML = "YAML 1.2.2, yaml.org/spec"
 
 FILE_RULES = (
-    Rule(
-        "E001",
-        "missing-file",
-        "There is nothing to read.",
-        "give the path of a fleet file, such as examples/minimal.yaml",
-    ),
-    Rule("E002", "not-a-file", "A FIFO or a device may hang its reader for ever.", "give the path of a file"),
+    Rule("E001", "missing-file", "The file does not exist.", "give the path of a fleet file"),
+    Rule("E002", "not-a-file", "Reading a FIFO or a device can block forever.", "give the path of a regular file"),
     Rule(
         "E003",
-        "file-elsewhere",
-        "A link out of its folder is not what was reviewed and committed.",
-        "put the file itself there",
+        "link-outside-folder",
+        "A link target outside the folder is not reviewed and committed with it.",
+        "replace the link by the file itself",
     ),
     Rule(
         "E004",
         "file-too-large",
-        "A fleet of 1,000 regions takes a tenth of 1 MiB; more is an accident.",
-        "give a fleet file, or declare less in it",
+        "A fleet of 1,000 regions takes a tenth of 1 MiB; a larger file is a mistake.",
+        "check the path, or reduce the file",
     ),
-    Rule("E005", "unreadable-file", "The system refuses to open it.", "mend its path or its rights"),
-    Rule(
-        "E006",
-        "not-utf8",
-        "Other encodings are guessed differently by every reader.",
-        "save it as UTF-8, no BOM",
-    ),
+    Rule("E005", "unreadable-file", "The operating system cannot open the file.", "correct the path or permissions"),
+    Rule("E006", "not-utf8", "Programs guess other encodings differently.", "save the file as UTF-8 without BOM"),
     Rule(
         "E007",
         "control-character",
-        "Unseen characters end up in names and configuration.",
-        "delete it",
+        "Invisible characters would end up in names and configuration files.",
+        "delete the character",
         _YAML,
     ),
-    Rule("E008", "empty-file", "There is no fleet in it.", "start from examples/minimal.yaml"),
-    Rule("E009", "many-documents", "One file is one fleet.", "keep one document: delete what follows ---"),
-    Rule("E010", "yaml-syntax", "It cannot be read beyond this place.", "mend the YAML at this place", _YAML),
-    Rule(
-        "E011",
-        "too-deep",
-        "No key of a fleet lies deeper than 32 levels.",
-        "close the brackets, or check the indent",
-    ),
-    Rule("E012", "too-many-values", "A file of more than 30,000 values is an accident.", "declare less in it"),
-    Rule("E013", "too-many-aliases", "Aliases can multiply to any size.", "write the values out"),
-    Rule("E014", "nested-alias", "An alias inside an anchored value multiplies.", "write the inner value out"),
-    Rule("E015", "recursive-alias", "A value cannot hold itself.", "write the value out"),
-    Rule("E016", "tag", "Tags ask a reader to make other things of a value than it says.", "delete the tag"),
-    Rule("E017", "merge-key", "Merge keys are no part of YAML 1.2.", "write the keys out", _YAML),
+    Rule("E008", "empty-file", "The file declares no fleet.", "copy examples/minimal.yaml"),
+    Rule("E009", "many-documents", "A file holds one fleet.", "delete the second document, from its ---"),
+    Rule("E010", "yaml-syntax", "The parser cannot read further.", "correct the YAML syntax here", _YAML),
+    Rule("E011", "too-deep", "No key of a fleet has more than 32 levels.", "check the brackets and the indentation"),
+    Rule("E012", "too-many-values", "A file with more than 30,000 values is a mistake.", "reduce the file"),
+    Rule("E013", "too-many-aliases", "Aliases can expand to any size.", "write the values out"),
+    Rule("E014", "nested-alias", "Aliases inside anchored values can expand to any size.", "write the value out"),
+    Rule("E015", "recursive-alias", "A value cannot contain itself.", "write the value out"),
+    Rule("E016", "tag", "A tag changes the type of a value.", "delete the tag"),
+    Rule("E017", "merge-key", "YAML 1.2 has no merge keys.", "write the keys out", _YAML),
     Rule(
         "E018",
         "duplicate-key",
-        "Readers differ in which of the two counts.",
-        "delete one of them",
+        "YAML parsers differ in which value they use.",
+        "delete one of the two",
         _YAML,
         at_key=True,
     ),
-    Rule("E019", "key-not-text", "Every key of a fleet file is text.", "quote the key", at_key=True),
-    Rule("E020", "too-many-faults", "More faults than anybody reads.", "mend those above, then check again"),
-    Rule("E021", "unknown-alias", "Nothing is anchored by that name before it.", "write the value out"),
-    Rule("E022", "yaml-directive", "The file is read as YAML 1.2, whatever it says.", "delete the % line"),
+    Rule("E019", "key-not-text", "Every key of a fleet file is a string.", "quote the key", at_key=True),
+    Rule("E020", "too-many-faults", "The report ends after 100 faults.", "fix those above, then check again"),
+    Rule("E021", "unknown-alias", "An alias needs an anchor before it.", "write the value out"),
+    Rule("E022", "yaml-directive", "bedplate always reads YAML 1.2.", "delete the line that starts with %"),
 )
 
-
-SHAPE_RULES = (
+RULES = (
+    *FILE_RULES,
     Rule(
         "E101",
         "unknown-key",
-        "A misspelt key would be ignored in silence.",
+        "bedplate would ignore a misspelt key.",
         "delete it; `bedplate schema` lists the keys",
         at_key=True,
     ),
-    Rule("E102", "missing-key", "There is no good default for it.", "add the key"),
-    Rule(
-        "E103",
-        "wrong-type",
-        "A value of another type is never guessed at.",
-        "write a value of the type wanted",
-    ),
-    Rule("E104", "null-value", "A key without a value says nothing.", "give it a value, or delete the key"),
-    Rule("E105", "unknown-word", "Only the listed words mean something here.", "write one of the listed words"),
-    Rule("E106", "bad-identifier", "AWS writes its identifiers in one way.", "write it as AWS does", "EC2 API"),
-    Rule("E107", "out-of-range", "AWS or bedplate sets a limit here.", "write a number within the limits"),
-    Rule("E108", "empty-list", "With nothing in it, it means nothing.", "list at least one, or delete the key"),
+    Rule("E102", "missing-key", "The key is required.", "add the key"),
+    Rule("E103", "wrong-type", "bedplate does not convert types.", "write a value of the required type"),
+    Rule("E104", "null-value", "A key needs a value.", "write a value, or delete the key"),
+    Rule("E105", "unknown-word", "The key takes only the listed words.", "write one of the listed words"),
+    Rule("E106", "bad-identifier", "AWS and Linux define the form of their identifiers.", "correct it", "EC2 API"),
+    Rule("E107", "out-of-range", "AWS or bedplate sets a limit.", "write a number within the limits"),
+    Rule("E108", "empty-list", "The list needs at least one entry.", "add an entry, or delete the key"),
     Rule(
         "E110",
         "ambiguous-word",
-        "YAML 1.1 and 1.2 read this unquoted word differently.",
-        "quote it, or write what is meant",
+        "YAML 1.1 and YAML 1.2 read this unquoted word differently.",
+        "quote it",
         "yaml.org/type",
     ),
+    Rule("E290", "unusable-lock", "Without the recorded blocks, new ones could overlap them.", "restore it from git"),
+    Rule("E601", "other-format", "Keys can mean something else in another format.", "write `version: 1`"),
 )
+CHECKS: tuple[Callable[[Context], Iterator[Fault]], ...] = ()

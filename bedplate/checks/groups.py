@@ -1,317 +1,344 @@
-"""Groups: numbers that make sense, names that fit, and types that AWS has."""
+"""Groups: instance types, numbers of machines, labels and taints, root volumes, and tags."""
 
 from collections.abc import Iterator
 
 from bedplate.catalog import Catalog, InstanceFacts
 from bedplate.catalog.nearest import nearest
-from bedplate.checks.context import Evidence, planned_pools, repeated
-from bedplate.checks.diagnostics import Fault, Rule, fault
+from bedplate.checks.context import Context, planned_pools, repeated
+from bedplate.checks.diagnostics import Fault, Rule, about, fault
 from bedplate.plan.pools import PoolPlan, interfaces
 from bedplate.plan.registration import LABEL, from_zero_tags, pool_registration
 from bedplate.spec.groups import Group, Market
 from bedplate.spec.sites import Use
 
 
-def check_groups(evidence: Evidence) -> Iterator[Fault]:
-    """Tell what is wrong with the types and numbers of each group."""
-    for name, group in evidence.fleet.groups.items():
+def check_groups(context: Context) -> Iterator[Fault]:
+    """Yield faults of the types and numbers of each group."""
+    for name, group in context.fleet.groups.items():
         key = f"groups.{name}"
-        yield from _numbers(key, group)
-        types = tuple((f"{key}.types.{index}", kind) for index, kind in enumerate(group.types))
-        for place, kind, _ in repeated(types):
-            yield fault("E313", place, f"{kind} is listed twice")
-        for place, kind in types:
-            yield from unknown_type(evidence.catalog, place, kind)
+        yield from _check_numbers(key, group)
+        types = tuple((f"{key}.types.{index}", type_name) for index, type_name in enumerate(group.types))
+        for place, type_name, _ in repeated(types):
+            yield fault("E313", place, f"{type_name} is listed twice")
+        for place, type_name in types:
+            yield from check_known_type(context.catalog, place, type_name)
 
 
-def unknown_type(catalog: Catalog, key: str, kind: str) -> Iterator[Fault]:
-    """Tell an instance type that the catalogue does not know."""
-    if kind not in catalog.types:
-        # Few people mistype the first letter, and a thousand types take long to compare.
-        near = nearest(kind, [name for name in catalog.types if name[0] == kind[0]])
-        fix = f"write {near} ({described(catalog.types[near])})" if near else ""
-        yield fault("E301", key, f"{kind} is no EC2 instance type", fix)
+def check_known_type(catalog: Catalog, key: str, type_name: str) -> Iterator[Fault]:
+    """Yield a fault if the catalogue does not have an instance type."""
+    if type_name not in catalog.types:
+        # Comparing with all of a thousand types takes long, and the first letter is rarely wrong.
+        near = nearest(type_name, [name for name in catalog.types if name[0] == type_name[0]])
+        fix = f"write {near} ({hardware(catalog.types[near])})" if near else ""
+        yield fault("E301", key, f"EC2 has no instance type {type_name}", fix)
 
 
-def described(facts: InstanceFacts) -> str:
-    """Return what an operator knows a type by: its GPUs, else its processors and memory."""
+def hardware(facts: InstanceFacts) -> str:
+    """Return a short description of a type: its GPUs, or its CPUs and memory."""
     if facts.gpu and facts.gpu.count:
         return f"{facts.gpu.count} x {facts.gpu.name.upper()}"
     return f"{facts.vcpus} vCPUs, {facts.memory_mib // 1024} GiB"
 
 
 def known_types(catalog: Catalog, group: Group) -> tuple[tuple[int, InstanceFacts], ...]:
-    """Return the types of a group that the catalogue knows, each with its place in the list."""
-    return tuple((i, catalog.types[name]) for i, name in enumerate(group.types) if name in catalog.types)
+    """Return the group's types that the catalogue has, each with its index in the list."""
+    return tuple((index, catalog.types[name]) for index, name in enumerate(group.types) if name in catalog.types)
 
 
 def has_gpus(catalog: Catalog, group: Group) -> bool:
-    """Tell whether a group's machines have GPUs, as far as the catalogue knows."""
+    """Return whether any known type of a group has GPUs."""
     return any(facts.gpu for _, facts in known_types(catalog, group))
 
 
-def _numbers(key: str, group: Group) -> Iterator[Fault]:
+def _check_numbers(key: str, group: Group) -> Iterator[Fault]:
     low, high = group.nodes.min, group.nodes.max
     if low > high:
-        message = f"the minimum, {low}, is above the maximum, {high}"
+        message = f"`max` ({high}) is smaller than `min` ({low})"
         yield fault("E304", f"{key}.nodes.min", message, f"write max: {low}, or a smaller min")
     elif high == 0:
-        yield fault("W316", f"{key}.nodes.max", "the group may never have a machine")
+        yield fault("W316", f"{key}.nodes.max", "the group has no machines: its maximum is 0")
 
 
-def check_kinds(evidence: Evidence) -> Iterator[Fault]:
-    """Tell types that differ from the first that is known, that lack the fabric, or that nothing can be like."""
-    for name, group in evidence.fleet.groups.items():
-        key, known = f"groups.{name}", known_types(evidence.catalog, group)
+def check_types(context: Context) -> Iterator[Fault]:
+    """Yield faults of types that differ from the first known type, lack EFA or conflict with `similar`."""
+    for name, group in context.fleet.groups.items():
+        key, known = f"groups.{name}", known_types(context.catalog, group)
         for index, facts in known:
-            yield from _unlike(f"{key}.types.{index}", facts, known[0][1], group)
-            yield from _alone(evidence.catalog, f"{key}.types.{index}", facts, group)
-        yield from _similar(key, group, tuple(facts for _, facts in known))
+            yield from _check_same_hardware(f"{key}.types.{index}", facts, known[0][1], group)
+            yield from _check_accelerators(context.catalog, f"{key}.types.{index}", facts, group)
+        yield from _check_similar(key, group, tuple(facts for _, facts in known))
 
 
-def kind_of(facts: InstanceFacts) -> str:
-    """Return what a type is at its broadest: with GPUs or without, and its architecture."""
+def hardware_kind(facts: InstanceFacts) -> str:
+    """Return the coarse kind of a type: GPU or CPU, and architecture."""
     return f"{'a GPU' if facts.gpu else 'a CPU'} type of {facts.arch}"
 
 
-def gpus(facts: InstanceFacts) -> int:
-    """Return how many whole GPUs a type has."""
+def full_gpus(facts: InstanceFacts) -> int:
+    """Return the number of whole GPUs of a type."""
     return facts.gpu.count if facts.gpu else 0
 
 
-def _unlike(key: str, facts: InstanceFacts, first: InstanceFacts, group: Group) -> Iterator[Fault]:
-    """Tell how a type differs from the first, at its broadest: what follows from that is not told beside it."""
-    if kind_of(facts) != kind_of(first):
-        message = f"{facts.name} is {kind_of(facts)}; {first.name} is {kind_of(first)}"
+def _check_same_hardware(key: str, facts: InstanceFacts, first: InstanceFacts, group: Group) -> Iterator[Fault]:
+    """Yield a fault for the coarsest difference of a type to the first one."""
+    if hardware_kind(facts) != hardware_kind(first):
+        message = f"{facts.name} is {hardware_kind(facts)}; {first.name} is {hardware_kind(first)}"
         yield fault("E305", key, message)
-    elif gpus(facts) != gpus(first):
-        message = f"{facts.name} has {_counted(gpus(facts))}; {first.name} has {_counted(gpus(first))}"
+    elif full_gpus(facts) != full_gpus(first):
+        message = f"{facts.name} has {_gpu_count(facts)}; {first.name} has {_gpu_count(first)}"
         yield fault("E322", key, message)
     elif facts.efa and first.efa and interfaces(facts, group.fabric) != interfaces(first, group.fabric):
-        message = (
-            f"{facts.name} has {facts.efa} EFA on {_cards(facts)}; {first.name} has {first.efa} on {_cards(first)}"
-        )
+        message = f"{facts.name} has {_efa_layout(facts)}; {first.name} has {_efa_layout(first)}"
         yield fault("E323", key, message)
 
 
-def _alone(catalog: Catalog, key: str, facts: InstanceFacts, group: Group) -> Iterator[Fault]:
+def _check_accelerators(catalog: Catalog, key: str, facts: InstanceFacts, group: Group) -> Iterator[Fault]:
     if group.fabric and not facts.efa:
-        yield fault("E306", key, f"{facts.name} has no EFA", _size_with_fabric(catalog, facts))
-    if _is_foreign(facts):
-        yield fault("W317", key, f"{facts.name} has accelerators that are not NVIDIA's")
+        yield fault("E306", key, f"{facts.name} has no EFA", _size_with_efa(catalog, facts))
+    if _has_other_accelerators(facts):
+        yield fault("W317", key, f"{facts.name} has accelerators of another vendor than NVIDIA")
 
 
-def _size_with_fabric(catalog: Catalog, facts: InstanceFacts) -> str:
-    """Return the size of the same family nearest to a type's that has EFA, as a fix; nothing where none has."""
+def _size_with_efa(catalog: Catalog, facts: InstanceFacts) -> str:
+    """Return the nearest size of the same family with EFA, as a fix; empty if the family has none."""
     family = facts.name.partition(".")[0] + "."
     sizes = [other for name, other in catalog.types.items() if name.startswith(family) and other.efa]
     near = min(sizes, key=lambda other: (abs(other.vcpus - facts.vcpus), other.name), default=None)
-    return f"write {near.name}, or drop fabric" if near else ""
+    return f"write {near.name}, or delete fabric" if near else ""
 
 
-def _is_foreign(facts: InstanceFacts) -> bool:
+def _has_other_accelerators(facts: InstanceFacts) -> bool:
     return facts.accelerator is not None or (facts.gpu is not None and facts.gpu.manufacturer.lower() != "nvidia")
 
 
-def _similar(key: str, group: Group, known: tuple[InstanceFacts, ...]) -> Iterator[Fault]:
+def _check_similar(key: str, group: Group, known: tuple[InstanceFacts, ...]) -> Iterator[Fault]:
     if not group.similar:
         return
     reserved = any(rung.market in (Market.RESERVATION, Market.CAPACITY_BLOCK) for rung in group.ladder)
-    reasons = {
-        "types with GPUs or other accelerators": any(facts.gpu or facts.accelerator for facts in known),
+    conflicts = {
+        "GPU or accelerator instance types": any(facts.gpu or facts.accelerator for facts in known),
         "a fabric": group.fabric is not None,
-        "a reservation, which holds one type": reserved,
-        "types that the catalogue does not know": len(known) < len(group.types),
+        "a reservation or capacity block": reserved,
+        "instance types that the catalogue does not have": len(known) < len(group.types),
     }
-    for reason in (reason for reason, applies in reasons.items() if applies):
-        yield fault("E324", f"{key}.similar", f"nothing is chosen by likeness to {reason}")
-        return
+    conflict = next((name for name, applies in conflicts.items() if applies), None)
+    if conflict:
+        yield fault("E324", f"{key}.similar", f"`similar: true` cannot be used with {conflict}")
 
 
-def _counted(count: int) -> str:
+def _gpu_count(facts: InstanceFacts) -> str:
+    count = full_gpus(facts)
     return f"{count} GPU" if count == 1 else f"{count} GPUs" if count else "a part of a GPU"
 
 
-def _cards(facts: InstanceFacts) -> str:
-    count = len(facts.interfaces_per_card)
-    return f"{count} network card" if count == 1 else f"{count} network cards"
+def _efa_layout(facts: InstanceFacts) -> str:
+    cards = len(facts.interfaces_per_card)
+    return f"{facts.efa} EFA on {cards} network card{'' if cards == 1 else 's'}"
 
 
-# Kubernetes keeps both domains and all below them; the others are those of labels and taints that bedplate gives.
-_KEPT = ("kubernetes.io", "k8s.io")
-_OURS = ("bedplate", "k8s.amazonaws.com", "vpc.amazonaws.com", "nvidia.com", "amd.com", "aws.amazon.com")
+# Kubernetes reserves both domains with all below them; bedplate sets the labels and taints of the others.
+_KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
+_BEDPLATE_DOMAINS = ("bedplate", "k8s.amazonaws.com", "vpc.amazonaws.com", "nvidia.com", "amd.com", "aws.amazon.com")
 
 
-def check_labels(evidence: Evidence) -> Iterator[Fault]:
-    """Tell labels and taints that nobody reads, that are somebody else's, or that come twice."""
-    for name, group in evidence.fleet.groups.items():
+def check_labels(context: Context) -> Iterator[Fault]:
+    """Yield faults of unused, reserved and duplicate labels and taints."""
+    for name, group in context.fleet.groups.items():
         key = f"groups.{name}"
         if group.use is not Use.KUBERNETES:
-            yield from _unread(key, group)
+            for field, value in (("labels", group.labels), ("taints", group.taints)):
+                if value:
+                    yield fault("E338", f"{key}.{field}", f"a group with use: {group.use} cannot have {field}")
             continue
-        for place, mark in marks(key, group):
-            yield from _domain(place, mark)
-        yield from _again(key, group)
+        for place, name_in_cluster in label_keys(key, group):
+            yield from _check_label_domain(place, name_in_cluster)
+        yield from _check_duplicate_taints(key, group)
 
 
-def marks(key: str, group: Group) -> Iterator[tuple[str, str]]:
-    """Yield the keys of labels and of taints, with where they stand."""
+def label_keys(key: str, group: Group) -> Iterator[tuple[str, str]]:
+    """Yield the place in the file and the key of each label and taint."""
     for label in group.labels:
         yield f"{key}.labels.{label}", label
     for index, taint in enumerate(group.taints):
         yield f"{key}.taints.{index}", taint.partition(":")[0].partition("=")[0]
 
 
-def _again(key: str, group: Group) -> Iterator[Fault]:
+def _check_duplicate_taints(key: str, group: Group) -> Iterator[Fault]:
     taints = enumerate(taint.rpartition(":") for taint in group.taints)
     keyed = ((f"{key}.taints.{index}", (name.partition("=")[0], effect)) for index, (name, _, effect) in taints)
-    for place, (mark, effect), first in repeated(keyed):
-        yield fault("E351", place, f"{mark} is a taint for {effect} already, as number {_number(first)}")
+    for place, (name, effect), first in repeated(keyed):
+        number = int(first.rpartition(".")[2]) + 1
+        yield fault("E351", place, f"taint {number} already has the key {name} with the effect {effect}")
 
 
-def _unread(key: str, group: Group) -> Iterator[Fault]:
-    for name, given in (("labels", group.labels), ("taints", group.taints)):
-        if given:
-            yield fault("E338", f"{key}.{name}", f"machines of use {group.use} join no cluster that reads {name}")
-
-
-def _domain(place: str, mark: str) -> Iterator[Fault]:
-    domain, slash, _ = mark.rpartition("/")
+def _check_label_domain(place: str, label: str) -> Iterator[Fault]:
+    domain, slash, _ = label.rpartition("/")
     if not slash:
         return
-    if any(domain == kept or domain.endswith(f".{kept}") for kept in _KEPT):
-        yield fault("E337", place, f"Kubernetes keeps {domain} to itself")
-    elif domain in _OURS:
-        yield fault("E337", place, f"bedplate gives what is in {domain}")
+    if any(domain == reserved or domain.endswith(f".{reserved}") for reserved in _KUBERNETES_DOMAINS):
+        yield fault("E337", place, f"Kubernetes reserves the domain {domain}")
+    elif domain in _BEDPLATE_DOMAINS:
+        yield fault("E337", place, f"bedplate or a driver sets labels in the domain {domain}")
 
 
-def _number(key: str) -> int:
-    return int(key.rpartition(".")[2]) + 1
+# Amazon EBS user guide, General Purpose SSD volumes: 3,000 IOPS at any size, then 500 per GiB; 0.25 MiB/s per IOPS.
+FREE_IOPS, IOPS_PER_GIB, IOPS_PER_MIB = 3000, 500, 4
 
 
-# Amazon EBS user guide, General Purpose SSD volumes: 3,000 operations whatever the size, then 500 a
-# GiB; and a quarter of a MiB/s an operation.
-FREE_IOPS, IOPS_A_GIB, IOPS_A_MIB = 3000, 500, 4
-
-
-def check_volumes(evidence: Evidence) -> Iterator[Fault]:
-    """Tell root volumes that AWS would refuse, or that the image does not fit on."""
-    image = evidence.fleet.image.disk
-    for name, group in evidence.fleet.groups.items():
-        yield from _speed(f"groups.{name}", group)
+def check_volumes(context: Context) -> Iterator[Fault]:
+    """Yield faults of root volumes that AWS rejects, or that are smaller than the image."""
+    image = context.fleet.image.disk
+    for name, group in context.fleet.groups.items():
+        yield from _check_volume_speed(f"groups.{name}", group)
         if group.disk < image:
-            message = f"{group.disk} GiB are less than the image's {image}"
+            message = f"the disk of {group.disk} GiB is smaller than the image of {image} GiB"
             yield fault("E336", f"groups.{name}.disk", message, f"write disk: {image} or more")
 
 
-def _speed(key: str, group: Group) -> Iterator[Fault]:
-    most = max(FREE_IOPS, IOPS_A_GIB * group.disk)
-    if group.disk_iops > most:
-        message = f"{group.disk_iops} operations a second are more than {group.disk} GiB give: {most}"
-        yield fault("E334", f"{key}.disk_iops", message, f"write {most}, or disk: {-(-group.disk_iops // IOPS_A_GIB)}")
-    if group.disk_throughput * IOPS_A_MIB > group.disk_iops:
-        least = group.disk_throughput * IOPS_A_MIB
-        message = f"{group.disk_throughput} MiB/s need {least} operations a second; there are {group.disk_iops}"
-        yield fault("E335", f"{key}.disk_throughput", message, f"write disk_iops: {least}, or a smaller throughput")
+def _check_volume_speed(key: str, group: Group) -> Iterator[Fault]:
+    most_iops = max(FREE_IOPS, IOPS_PER_GIB * group.disk)
+    if group.disk_iops > most_iops:
+        message = f"a disk of {group.disk} GiB has at most {most_iops} IOPS, not {group.disk_iops}"
+        fix = f"write disk_iops: {most_iops}, or disk: {-(-group.disk_iops // IOPS_PER_GIB)}"
+        yield fault("E334", f"{key}.disk_iops", message, fix)
+    least_iops = group.disk_throughput * IOPS_PER_MIB
+    if least_iops > group.disk_iops:
+        message = f"{group.disk_throughput} MiB/s need {least_iops} IOPS; the disk has {group.disk_iops}"
+        fix = f"write disk_iops: {least_iops}, or a smaller disk_throughput"
+        yield fault("E335", f"{key}.disk_throughput", message, fix)
 
 
 # AWS tag naming limits and EC2 Auto Scaling quotas.
 MOST_TAGS, LONGEST_KEY = 50, 128
-# What every machine of a pool is tagged with: fleet, stack, owner, name, group, pool, use, expiry.
+# Tags of every machine of a pool: fleet, stack, owner, name, group, pool, use, expiry.
 NODE_TAGS = 8
 
 
-def check_tags(evidence: Evidence) -> Iterator[Fault]:
-    """Tell workers whose labels and taints would be too long or too many as tags."""
-    for name, pools in planned_pools(evidence).items():
-        key, group = f"groups.{name}", evidence.fleet.groups[name]
+def check_tags(context: Context) -> Iterator[Fault]:
+    """Yield faults of labels and taints that exceed the limits of AWS tags."""
+    for name, pools in planned_pools(context).items():
+        key, group = f"groups.{name}", context.fleet.groups[name]
         if group.use is not Use.KUBERNETES:
             continue
-        yield from _long(marks(key, group))
-        count = max((tag_count(evidence.fleet.name, pool, evidence.catalog) for pool in pools), default=0)
+        for place, label in label_keys(key, group):
+            if len(LABEL + label) > LONGEST_KEY:
+                message = f"{label} has {len(label)} characters; an AWS tag allows {LONGEST_KEY - len(LABEL)}"
+                yield fault("E339", place, message)
+        count = max((tag_count(context.fleet.name, pool, context.catalog) for pool in pools), default=0)
         if count > MOST_TAGS:
             place = f"{key}.labels" if group.labels else f"{key}.taints"
-            yield fault("E339", place, f"its pools would have {count} tags; AWS takes {MOST_TAGS}")
+            yield fault("E339", place, f"the group's pools would have {count} tags; AWS allows {MOST_TAGS}")
 
 
 def tag_count(fleet: str, pool: PoolPlan, catalog: Catalog) -> int:
-    """Return how many tags a pool of workers has, were it to expire."""
+    """Return the number of tags of a pool of workers with an expiry."""
     return NODE_TAGS + len(from_zero_tags(fleet, pool_registration(pool, catalog)))
 
 
-def _long(named: Iterator[tuple[str, str]]) -> Iterator[Fault]:
-    for place, mark in named:
-        if len(LABEL + mark) > LONGEST_KEY:
-            message = f"{mark} has {len(mark)} characters; as a tag it may have {LONGEST_KEY - len(LABEL)}"
-            yield fault("E339", place, message)
+_EBS = "Amazon EBS user guide, General Purpose SSD volumes"
 
-
-GROUP_RULES = (
+CHECKS = (check_groups, check_types, check_volumes, check_labels, check_tags)
+RULES = about(
+    "groups",
     Rule(
         "E301",
         "unknown-instance-type",
-        "AWS has no such type, as far as the catalogue knows.",
+        "The catalogue has no such instance type.",
         "write an EC2 instance type",
         "EC2 DescribeInstanceTypes",
         allowable=True,
     ),
-    Rule("E304", "min-above-max", "A group cannot keep more than it may have.", "raise max or lower min"),
-    Rule("E305", "mixed-kinds", "Types of a group must serve equally well.", "make a group of each kind"),
+    Rule("E304", "min-above-max", "The minimum cannot exceed the maximum.", "raise max or lower min"),
+    Rule(
+        "E305", "mixed-hardware", "The types of a group must be interchangeable.", "make a group per kind of hardware"
+    ),
     Rule(
         "E306",
-        "type-without-fabric",
-        "Fabric efa needs types with EFA.",
-        "choose a type with EFA, or drop fabric",
+        "type-without-efa",
+        "`fabric: efa` needs instance types with EFA.",
+        "write a type with EFA, or delete fabric",
         "EC2 DescribeInstanceTypes",
     ),
-    Rule("E313", "type-twice", "Naming it again changes nothing.", "delete one of them"),
-    Rule("W316", "group-of-none", "A group of at most no machines does nothing.", "raise max, or delete the group"),
+    Rule("E313", "duplicate-type", "A second entry has no effect.", "delete one of the two"),
+    Rule("W316", "empty-group", "A group with a maximum of 0 has no effect.", "raise max, or delete the group"),
     Rule(
         "W317",
         "not-nvidia",
-        "The image's driver is NVIDIA's; these accelerators would lie idle.",
-        "choose another type",
+        "The image has only NVIDIA's driver, so other accelerators cannot be used.",
+        "write a type with NVIDIA GPUs",
         "EC2 DescribeInstanceTypes",
+    ),
+    Rule(
+        "E320",
+        "label-syntax",
+        "Kubernetes rejects other labels.",
+        "write it as lab.example/team: vision",
+        "Kubernetes, Labels and Selectors",
+    ),
+    Rule(
+        "E321",
+        "taint-syntax",
+        "Kubernetes rejects other taints.",
+        "write it as team=vision:NoSchedule",
+        "Kubernetes, Taints and Tolerations",
     ),
     Rule(
         "E322",
         "mixed-gpu-counts",
-        "A job asks for a number of GPUs, and whoever starts machines for it must know how many come.",
-        "make a group of each number",
+        "A job requests a number of GPUs, so all machines of a group need the same number.",
+        "make a group per number of GPUs",
     ),
     Rule(
         "E323",
-        "mixed-layouts",
-        "All types of a group start from one list of network interfaces.",
-        "make a group of each layout",
+        "mixed-network-cards",
+        "All types of a group share one list of network interfaces.",
+        "make a group per layout of network cards",
         "EC2 API, launch template network interfaces",
     ),
     Rule(
         "E324",
-        "nothing-similar",
-        "Likeness is judged by CPUs and memory alone.",
+        "similar-not-applicable",
+        "AWS selects similar types only by CPUs and memory.",
         "delete similar",
         "EC2 API, InstanceRequirements",
     ),
-    Rule(
-        "E334",
-        "disk-iops",
-        "A gp3 volume gives 500 operations a second for each GiB.",
-        "raise disk, or lower disk_iops",
-        "Amazon EBS user guide, General Purpose SSD volumes",
-    ),
+    Rule("E334", "disk-iops", "A gp3 volume has 500 IOPS per GiB.", "raise disk, or lower disk_iops", _EBS),
     Rule(
         "E335",
         "disk-throughput",
-        "A gp3 volume gives a quarter of a MiB/s for each operation.",
+        "A gp3 volume has 0.25 MiB/s per IOPS.",
         "raise disk_iops, or lower disk_throughput",
-        "Amazon EBS user guide, General Purpose SSD volumes",
+        _EBS,
     ),
     Rule(
         "E336",
         "disk-below-image",
-        "EC2 starts no machine whose root volume is smaller than its image.",
+        "EC2 requires a root volume of at least the size of the image.",
         "raise disk",
         "EC2 API, EbsBlockDevice",
+    ),
+    Rule(
+        "E337",
+        "reserved-label",
+        "Kubernetes, drivers or bedplate set the labels and taints of these domains.",
+        "use a domain of your own, such as lab.example",
+        "Kubernetes, NodeRestriction",
+    ),
+    Rule(
+        "E338", "unused-label", "Only Kubernetes nodes have labels and taints.", "delete them, or write use: kubernetes"
+    ),
+    Rule(
+        "E339",
+        "too-many-tags",
+        "Labels and taints are also tags of Auto Scaling groups, for scaling from zero.",
+        "shorten or delete some labels or taints",
+        "AWS tag naming limits; EC2 Auto Scaling quotas",
+    ),
+    Rule(
+        "E351",
+        "duplicate-taint",
+        "A node has one taint per key and effect.",
+        "delete one of the two",
+        "Kubernetes, Taints and Tolerations",
     ),
 )

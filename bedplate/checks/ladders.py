@@ -1,88 +1,89 @@
-"""Ladders: rungs in places that the file declares, each of them worth trying after those before it."""
+"""Ladders: declared regions and zones, useful rungs, offered types, and reservations."""
 
 from collections.abc import Iterator
 from itertools import islice
 
 from bedplate.catalog import Catalog, InstanceFacts
 from bedplate.catalog.nearest import nearest
-from bedplate.checks.context import Evidence, repeated
-from bedplate.checks.diagnostics import Fault, Rule, fault
-from bedplate.checks.groups import gpus, kind_of
+from bedplate.checks.context import Context, one_of, repeated
+from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.checks.groups import full_gpus, hardware_kind
 from bedplate.checks.lifetimes import is_past
 from bedplate.spec.groups import Fabric, Group, Market, Rung
 
-Rungs = tuple[tuple[str, Rung], ...]
+KeyedRungs = tuple[tuple[str, Rung], ...]
 
 
-def check_ladders(evidence: Evidence) -> Iterator[Fault]:
-    """Tell what is wrong with the place of each rung of each group."""
-    for name, group in evidence.fleet.groups.items():
-        rungs = rungs_of(name, group)
+def check_ladders(context: Context) -> Iterator[Fault]:
+    """Yield faults of the region and zone of each rung, and of rungs that are never used."""
+    for name, group in context.fleet.groups.items():
+        rungs = keyed_rungs(name, group)
         for key, rung in rungs:
-            yield from undeclared_region(evidence, f"{key}.region", rung.region)
-            yield from _zone(evidence, key, rung)
-        yield from _again(rungs)
-        yield from _covered(group, rungs)
+            yield from check_declared_region(context, f"{key}.region", rung.region)
+            yield from _check_zone(context, key, rung)
+        yield from _check_duplicates(rungs)
+        yield from _check_unreachable(group, rungs)
 
 
-def rungs_of(name: str, group: Group) -> Rungs:
+def keyed_rungs(name: str, group: Group) -> KeyedRungs:
     """Return the rungs of a group, each with its key."""
     return tuple((f"groups.{name}.ladder.{index}", rung) for index, rung in enumerate(group.ladder))
 
 
-def undeclared_region(evidence: Evidence, key: str, region: str) -> Iterator[Fault]:
-    """Tell a region that the file uses without declaring it; where the declaration is misspelt, that one is told."""
-    regions = evidence.declared.names("regions")
-    if region not in regions and not _is_meant(evidence, region):
+def check_declared_region(context: Context, key: str, region: str) -> Iterator[Fault]:
+    """Yield a fault if the file does not declare a region; a misspelt declaration is reported by itself."""
+    regions = context.declared.names("regions")
+    if region not in regions and not _is_misspelt_declaration(context, region):
         near = nearest(region, regions)
-        yield fault("E309", key, f"{region} is no region of this file", f"write {near}" if near else "")
+        yield fault("E309", key, f"the file has no region {region}", f"write {near}" if near else "")
 
 
-def _is_meant(evidence: Evidence, region: str) -> bool:
-    """Tell whether a name that the file declares, and AWS does not have, was meant to be that region."""
-    known = evidence.catalog.regions
-    near = nearest(region, evidence.declared.names("regions") - known.keys())
+def _is_misspelt_declaration(context: Context, region: str) -> bool:
+    """Return whether a declared region that AWS does not have is most likely this one."""
+    known = context.catalog.regions
+    near = nearest(region, context.declared.names("regions") - known.keys())
     return near is not None and nearest(near, known) == region
 
 
-def _zone(evidence: Evidence, key: str, rung: Rung) -> Iterator[Fault]:
-    zones = evidence.declared.names("regions", rung.region, "zones")
+def _check_zone(context: Context, key: str, rung: Rung) -> Iterator[Fault]:
+    zones = context.declared.names("regions", rung.region, "zones")
     if rung.zone is None or not zones or rung.zone in zones:
         return
     if not rung.zone.startswith(rung.region):
-        yield fault("E203", f"{key}.zone", f"{rung.zone} is no zone of {rung.region}")
+        yield fault("E203", f"{key}.zone", f"{rung.zone} is not a zone of {rung.region}", one_of(zones))
     else:
-        message = f"{rung.region} does not list {rung.zone}"
-        yield fault("E310", f"{key}.zone", message, f"list it, or write one of {', '.join(sorted(zones))}")
+        message = f"regions.{rung.region} does not list {rung.zone}"
+        yield fault("E310", f"{key}.zone", message, f"list it there, or {one_of(zones)}")
 
 
-def _again(rungs: Rungs) -> Iterator[Fault]:
-    """Tell two rungs that would be one Auto Scaling group, whatever else they say."""
-    same = dict(rungs)
-    pools = ((key, (rung.region, rung.zone, rung.market, rung.reservation)) for key, rung in rungs)
-    for key, _, first in repeated(pools):
-        but = "" if same[key] == same[first] else ", but for what it says beside place and market"
-        yield fault("E308", key, f"rung {_number(key)} is the same as rung {_number(first)}{but}")
+def _check_duplicates(rungs: KeyedRungs) -> Iterator[Fault]:
+    """Yield a fault for each rung that would be the same Auto Scaling group as an earlier one."""
+    by_key = dict(rungs)
+    for key, _, first in repeated((key, rung.source) for key, rung in rungs):
+        message = f"rungs {_number(first)} and {_number(key)} are the same"
+        if by_key[key] != by_key[first]:
+            message = f"rungs {_number(first)} and {_number(key)} have the same place and market"
+        yield fault("E308", key, message)
 
 
-def _covered(group: Group, rungs: Rungs) -> Iterator[Fault]:
-    """Tell a rung of one zone that comes after one of its whole region, and rungs after enough is reserved."""
+def _check_unreachable(group: Group, rungs: KeyedRungs) -> Iterator[Fault]:
+    """Yield faults of a zone after its whole region, and of rungs after a sufficient reservation."""
     for index, (key, rung) in enumerate(rungs):
         for other, earlier in rungs[:index]:
             if rung.zone and _covers(earlier, rung):
-                yield fault("E340", key, f"rung {_number(other)} has tried all of {rung.region}, {rung.zone} included")
+                yield fault("E340", key, f"rung {_number(other)} already covers all zones of {rung.region}")
                 break
             if earlier.reserved and not earlier.ends and earlier.reserved >= group.nodes.max > 0:
-                message = f"rung {_number(other)} holds {earlier.reserved} machines; the group never has more than "
+                message = f"rung {_number(other)} has {earlier.reserved} reserved machines; the group's maximum is "
                 yield fault("W341", key, f"{message}{group.nodes.max}")
                 break
 
 
 def _covers(earlier: Rung, later: Rung) -> bool:
-    """Tell whether a rung takes all that a later one could, in its region and at its price."""
-    alike = (earlier.region, earlier.market, earlier.zone) == (later.region, later.market, None)
-    dearer = earlier.max_price is not None and (later.max_price is None or later.max_price > earlier.max_price)
-    return alike and earlier.reservation is None and not dearer
+    """Return whether a rung gets all capacity that a later one could get, in its region and at its price."""
+    is_same_market = (earlier.region, earlier.market, earlier.zone) == (later.region, later.market, None)
+    pays_more = earlier.max_price is not None and (later.max_price is None or later.max_price > earlier.max_price)
+    return is_same_market and earlier.reservation is None and not pays_more
 
 
 def _number(key: str) -> int:
@@ -92,301 +93,287 @@ def _number(key: str) -> int:
 RESERVED = (Market.RESERVATION, Market.CAPACITY_BLOCK)
 
 
-def check_markets(evidence: Evidence) -> Iterator[Fault]:
-    """Tell what each rung lacks for its market, and what its market has no use for."""
-    for name, group in evidence.fleet.groups.items():
-        for key, rung in rungs_of(name, group):
-            yield from _idle(key, rung)
-            yield from _spot(key, rung, group)
+def check_markets(context: Context) -> Iterator[Fault]:
+    """Yield faults of keys that a rung's market needs or does not use."""
+    for name, group in context.fleet.groups.items():
+        for key, rung in keyed_rungs(name, group):
+            yield from _check_unused_keys(key, rung)
+            if rung.market is Market.SPOT and group.fabric is Fabric.EFA:
+                yield fault("W325", key, "a job on several machines fails when AWS interrupts one of them")
             if rung.market in RESERVED:
-                yield from _incomplete(evidence, key, rung)
+                yield from _check_reservation_keys(context, key, rung)
             if rung.market is Market.CAPACITY_BLOCK:
-                yield from _end(evidence, key, rung)
+                yield from _check_end(context, key, rung)
 
 
-def _idle(key: str, rung: Rung) -> Iterator[Fault]:
-    """Tell keys that the rung's market does not use."""
-    if rung.market not in RESERVED and rung.reservation:
-        yield fault("E312", f"{key}.reservation", f"{rung.reservation} is not used by market {rung.market}")
-    if rung.market not in RESERVED and rung.reserved:
-        yield fault(
-            "E312", f"{key}.reserved", f"nothing is reserved by market {rung.market}", "set market, or delete it"
-        )
+def _check_unused_keys(key: str, rung: Rung) -> Iterator[Fault]:
+    for name, value in (("reservation", rung.reservation), ("reserved", rung.reserved)):
+        if rung.market not in RESERVED and value:
+            fix = f"write market: reservation or capacity-block, or delete {name}"
+            yield fault("E312", f"{key}.{name}", f"market {rung.market} does not use {name}", fix)
     if rung.market is not Market.SPOT and rung.max_price is not None:
-        yield fault("E326", f"{key}.max_price", f"market {rung.market} takes no price")
+        yield fault("E326", f"{key}.max_price", f"market {rung.market} does not use max_price")
     if rung.market is not Market.CAPACITY_BLOCK and rung.ends:
-        yield fault("E327", f"{key}.ends", f"market {rung.market} does not end")
+        yield fault("E327", f"{key}.ends", f"market {rung.market} does not use ends")
 
 
-def _spot(key: str, rung: Rung, group: Group) -> Iterator[Fault]:
-    if rung.market is Market.SPOT and group.fabric is Fabric.EFA:
-        yield fault("W325", key, "a job over several of these machines ends when AWS takes one of them back")
-
-
-def _incomplete(evidence: Evidence, key: str, rung: Rung) -> Iterator[Fault]:
+def _check_reservation_keys(context: Context, key: str, rung: Rung) -> Iterator[Fault]:
     for name, value in (("reservation", rung.reservation), ("zone", rung.zone)):
-        if value is None and not evidence.declared.says(key, name):
-            yield fault("E311", f"{key}.{name}", f"market {rung.market} needs the {name}", f"add {name}")
+        if value is None and not context.declared.has(key, name):
+            yield fault("E311", f"{key}.{name}", f"market {rung.market} requires {name}", f"add {name}")
 
 
-def _end(evidence: Evidence, key: str, rung: Rung) -> Iterator[Fault]:
-    if rung.ends and is_past(rung.ends, evidence.today):
-        message = f"the block ended on {rung.ends[:10]}; today is {evidence.today}"
-        yield fault("E329", f"{key}.ends", message, "delete the rung, or name a block that has not ended")
-    elif rung.ends is None and not evidence.declared.says(key, "ends"):
-        yield fault("W328", f"{key}.ends", "nobody says when the block ends", "add ends: '2027-01-31T11:30:00Z'")
+def _check_end(context: Context, key: str, rung: Rung) -> Iterator[Fault]:
+    if rung.ends and is_past(rung.ends, context.today):
+        message = f"the block ended on {rung.ends[:10]}; today is {context.today}"
+        yield fault("E329", f"{key}.ends", message, "delete the rung, or write the id and end of another block")
+    elif rung.ends is None and not context.declared.has(key, "ends"):
+        yield fault("W328", f"{key}.ends", "the end of the capacity block is missing")
 
 
-_MOST_NAMED = 2
+_MOST_ALTERNATIVES = 2
 
 
-def check_offers(evidence: Evidence) -> Iterator[Fault]:
-    """Tell rungs on which no type of the group can be had, and the nearest that can."""
-    for name, group in evidence.fleet.groups.items():
-        known = [evidence.catalog.types[kind] for kind in group.types if kind in evidence.catalog.types]
+def check_offers(context: Context) -> Iterator[Fault]:
+    """Yield faults of rungs that offer none of the group's types, with alternatives."""
+    for name, group in context.fleet.groups.items():
+        known = [context.catalog.types[type_name] for type_name in group.types if type_name in context.catalog.types]
         if len(known) == len(group.types):
-            yield from _ladder(evidence, f"groups.{name}", group, known)
+            yield from _check_ladder_offers(context, f"groups.{name}", group, known)
 
 
-def _ladder(evidence: Evidence, key: str, group: Group, known: list[InstanceFacts]) -> Iterator[Fault]:
+def _check_ladder_offers(context: Context, key: str, group: Group, known: list[InstanceFacts]) -> Iterator[Fault]:
     for index, rung in enumerate(group.ladder):
-        wanted = _wanted_zones(evidence, rung)
-        offered = {zone for facts in known for zone in evidence.catalog.offered(facts.name, rung.region)}
-        if wanted and offered.isdisjoint(wanted):
-            message = f"{', '.join(sorted(wanted))} do not offer {' or '.join(facts.name for facts in known)}"
-            yield fault("E302", f"{key}.ladder.{index}", message, _fix(evidence.catalog, group, known, offered, wanted))
+        zones = _usable_zones(context, rung)
+        offered = {zone for facts in known for zone in context.catalog.offered(facts.name, rung.region)}
+        if zones and offered.isdisjoint(zones):
+            verb = "does" if len(zones) == 1 else "do"
+            types = " or ".join(facts.name for facts in known)
+            message = f"{', '.join(sorted(zones))} {verb} not offer {types}"
+            yield fault(
+                "E302", f"{key}.ladder.{index}", message, _offer_fix(context.catalog, group, known, offered, zones)
+            )
 
 
-def _wanted_zones(evidence: Evidence, rung: Rung) -> frozenset[str]:
-    """Return the zones that a rung may use; none where region or zone is faulty itself."""
-    region = evidence.fleet.regions.get(rung.region)
-    if region is None or rung.region not in evidence.catalog.regions:
+def _usable_zones(context: Context, rung: Rung) -> frozenset[str]:
+    """Return the zones that a rung may use; empty if its region or zone is invalid."""
+    region = context.fleet.regions.get(rung.region)
+    if region is None or rung.region not in context.catalog.regions:
         return frozenset()
     return frozenset(zone for zone in region.zones if rung.zone in (None, zone))
 
 
-def _fix(catalog: Catalog, group: Group, known: list[InstanceFacts], offered: set[str], wanted: frozenset[str]) -> str:
-    ways = []
+def _offer_fix(
+    catalog: Catalog, group: Group, known: list[InstanceFacts], offered: set[str], zones: frozenset[str]
+) -> str:
+    fixes = []
     if offered:
-        ways.append(f"use {', '.join(sorted(offered))}")
-    if near := tuple(islice(_alternatives(catalog, known[0], wanted, fabric=group.fabric is not None), _MOST_NAMED)):
-        ways.append(f"write {' or '.join(near)}")
+        fixes.append(f"use {', '.join(sorted(offered))}")
+    similar = _similar_types(catalog, known[0], zones, fabric=group.fabric is not None)
+    if near := tuple(islice(similar, _MOST_ALTERNATIVES)):
+        fixes.append(f"write {' or '.join(near)}")
     regions = sorted({region for facts in known for region in catalog.regions_offering(facts.name)})
     if regions and not offered:
-        ways.append(f"use one of {', '.join(regions)}")
-    return ", or ".join(ways)
+        fixes.append(f"use one of {', '.join(regions)}")
+    return ", or ".join(fixes)
 
 
-def _alternatives(catalog: Catalog, facts: InstanceFacts, zones: frozenset[str], *, fabric: bool) -> Iterator[str]:
-    """Yield the types of the same kind that one of the zones offers, the likest first."""
-    alike = [
+def _similar_types(catalog: Catalog, facts: InstanceFacts, zones: frozenset[str], *, fabric: bool) -> Iterator[str]:
+    """Yield the types of the same kind that one of the zones offers, the most similar first."""
+    candidates = [
         other
         for other in catalog.types.values()
-        if kind_of(other) == kind_of(facts) and gpus(other) == gpus(facts) and (other.efa or not fabric)
+        if hardware_kind(other) == hardware_kind(facts)
+        and full_gpus(other) == full_gpus(facts)
+        and (other.efa or not fabric)
     ]
-    for other in sorted(alike, key=lambda other: _distance(facts, other)):
-        if not zones.isdisjoint(
-            zone for name in {zone[:-1] for zone in zones} for zone in catalog.offered(other.name, name)
-        ):
+    regions = {zone[:-1] for zone in zones}
+    for other in sorted(candidates, key=lambda other: _distance(facts, other)):
+        if not zones.isdisjoint(zone for region in regions for zone in catalog.offered(other.name, region)):
             yield other.name
 
 
 def _distance(facts: InstanceFacts, other: InstanceFacts) -> tuple[int, int, int, str]:
-    mine, theirs = (one.gpu.memory_mib if one.gpu else 0 for one in (facts, other))
+    mine, theirs = (item.gpu.memory_mib if item.gpu else 0 for item in (facts, other))
     return abs(theirs - mine), abs(other.vcpus - facts.vcpus), abs(other.memory_mib - facts.memory_mib), other.name
 
 
-# Amazon EC2 user guide, Capacity Blocks for ML: instances of one block, and the types that are sold.
+# Amazon EC2 user guide, Capacity Blocks for ML: instances of one block, and the types that AWS sells.
 MOST_OF_BLOCK = 64
 BLOCK_FAMILIES = frozenset(
     {"p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300", "p6e-gb200", "p6e-gb300", "trn1", "trn2"}
 )
 
 
-def check_reservations(evidence: Evidence) -> Iterator[Fault]:
-    """Tell reservations that are said to be of two zones, two types or two sizes."""
+def check_reservations(context: Context) -> Iterator[Fault]:
+    """Yield faults of a reservation that appears with two zones, two types or two sizes."""
     zones: dict[str, str] = {}
     sizes: dict[str, int] = {}
     types: dict[str, str] = {}
-    for name, group in evidence.fleet.groups.items():
-        for key, rung in rungs_of(name, group):
-            ident = rung.reservation
-            if ident is None or rung.market not in RESERVED:
+    for name, group in context.fleet.groups.items():
+        for key, rung in keyed_rungs(name, group):
+            reservation = rung.reservation
+            if reservation is None or rung.market not in RESERVED:
                 continue
-            if rung.zone and zones.setdefault(ident, rung.zone) != rung.zone:
-                yield fault("E315", f"{key}.zone", f"{ident} is in {zones[ident]} elsewhere in this file")
-            if rung.reserved and sizes.setdefault(ident, rung.reserved) != rung.reserved:
-                message = f"{ident} holds {sizes[ident]} machines elsewhere in this file"
-                yield fault("E345", f"{key}.reserved", message, f"write {sizes[ident]} in both, or correct the other")
-            if types.setdefault(ident, group.types[0]) != group.types[0]:
-                yield fault("E345", f"{key}.reservation", f"{ident} is of {types[ident]} elsewhere in this file")
+            if rung.zone and zones.setdefault(reservation, rung.zone) != rung.zone:
+                message = f"{reservation} is in {zones[reservation]} elsewhere in this file"
+                yield fault("E315", f"{key}.zone", message)
+            if rung.reserved and sizes.setdefault(reservation, rung.reserved) != rung.reserved:
+                message = f"{reservation} has {sizes[reservation]} machines elsewhere in this file"
+                fix = f"write {sizes[reservation]} in both, or correct the other"
+                yield fault("E345", f"{key}.reserved", message, fix)
+            if types.setdefault(reservation, group.types[0]) != group.types[0]:
+                message = f"{reservation} has type {types[reservation]} elsewhere in this file"
+                yield fault("E345", f"{key}.reservation", message)
 
 
-def check_blocks(evidence: Evidence) -> Iterator[Fault]:
-    """Tell groups and rungs that a reservation or a block cannot serve."""
-    for name, group in evidence.fleet.groups.items():
-        for key, rung in rungs_of(name, group):
+def check_capacity(context: Context) -> Iterator[Fault]:
+    """Yield faults of groups and rungs that their reservations or capacity blocks cannot serve."""
+    for name, group in context.fleet.groups.items():
+        rungs = keyed_rungs(name, group)
+        for key, rung in rungs:
             if rung.market in RESERVED and len(group.types) > 1:
-                yield fault("E344", key, f"it would have to hold {' and '.join(group.types)}")
+                message = f"one reservation cannot hold {len(group.types)} types: {', '.join(group.types)}"
+                yield fault("E344", key, message)
             if rung.market is Market.CAPACITY_BLOCK:
-                yield from _block(key, rung, group)
-        yield from _never_filled(f"groups.{name}", group, rungs_of(name, group))
+                yield from _check_block(key, rung, group)
+        yield from _check_maximum(f"groups.{name}", group, rungs)
 
 
-def holds(rung: Rung) -> int | None:
-    """Return how many machines a rung can hold by what it is; None where nothing limits it."""
+def rung_capacity(rung: Rung) -> int | None:
+    """Return the most machines that a rung can hold; None if it has no limit."""
     if rung.market not in RESERVED:
         return None
     return rung.reserved or (MOST_OF_BLOCK if rung.market is Market.CAPACITY_BLOCK else None)
 
 
-def _block(key: str, rung: Rung, group: Group) -> Iterator[Fault]:
+def _check_block(key: str, rung: Rung, group: Group) -> Iterator[Fault]:
     if rung.reserved and rung.reserved > MOST_OF_BLOCK:
-        yield fault("E346", f"{key}.reserved", f"{rung.reserved} machines are more than a block has")
-    for kind in group.types:
-        if kind.partition(".")[0] not in BLOCK_FAMILIES:
-            yield fault("E347", key, f"AWS sells no capacity blocks of {kind}")
+        message = f"a capacity block has at most {MOST_OF_BLOCK} machines, not {rung.reserved}"
+        yield fault("E346", f"{key}.reserved", message)
+    for type_name in group.types:
+        if type_name.partition(".")[0] not in BLOCK_FAMILIES:
+            yield fault("E347", key, f"AWS does not sell capacity blocks of {type_name}")
 
 
-def _never_filled(key: str, group: Group, rungs: Rungs) -> Iterator[Fault]:
-    """Tell a maximum that all rungs together cannot hold; where one is without a limit there is none."""
-    limits = [holds(rung) for _, rung in rungs]
+def _check_maximum(key: str, group: Group, rungs: KeyedRungs) -> Iterator[Fault]:
+    """Yield a fault if all rungs have a limit and cannot hold the maximum together."""
+    limits = [rung_capacity(rung) for _, rung in rungs]
     known = [limit for limit in limits if limit is not None]
     if len(known) == len(limits) and sum(known) < group.nodes.max:
-        message = f"all rungs together hold {sum(known)} machines; the maximum is {group.nodes.max}"
+        message = f"all rungs together have {sum(known)} machines; the maximum is {group.nodes.max}"
         yield fault("W352", f"{key}.nodes.max", message, f"write max: {sum(known)}, or add a rung")
 
 
-LADDER_RULES = (
+_BLOCKS = "Amazon EC2 user guide, Capacity Blocks for ML"
+_RESERVATIONS = "Amazon EC2 user guide, capacity reservations"
+
+CHECKS = (check_ladders, check_offers, check_markets, check_reservations, check_capacity)
+RULES = about(
+    "groups",
     Rule(
         "E302",
         "type-not-offered",
-        "The place does not offer the type.",
-        "choose another",
+        "AWS does not offer the type in these zones.",
+        "use another type or region",
         "EC2 DescribeInstanceTypeOfferings",
         allowable=True,
     ),
-    Rule("E308", "rung-twice", "A second try of the same place and market finds the same.", "delete one of them"),
+    Rule("E308", "duplicate-rung", "The same place and market have the same capacity.", "delete one of the two"),
     Rule(
         "E309",
         "undeclared-region",
-        "Nothing is built in a region that the file does not declare.",
+        "bedplate creates resources only in declared regions.",
         "declare it under regions",
     ),
     Rule(
         "E310",
         "undeclared-zone",
-        "A zone that the region does not list has no subnet.",
+        "Only listed zones get a subnet.",
         "list it in the region's zones",
     ),
-    Rule("E311", "reservation-incomplete", "A reservation is an id in one zone.", "give both reservation and zone"),
-    Rule("E312", "reservation-unused", "Only reserved markets use a reservation.", "set market, or delete the id"),
-    Rule("E315", "reservation-zones", "A reservation lies in one zone.", "name the zone that it lies in"),
+    Rule("E311", "incomplete-reservation", "A reservation is an id in one zone.", "write both reservation and zone"),
+    Rule(
+        "E312",
+        "unused-reservation",
+        "Only the markets reservation and capacity-block use it.",
+        "write one of these markets, or delete the key",
+    ),
+    Rule("E315", "reservation-zones", "A reservation is in one zone.", "write the zone of the reservation"),
     Rule(
         "W325",
         "spot-fabric",
-        "A job over several machines ends with the first that is interrupted.",
-        "use it for jobs that save and resume, or delete the rung",
+        "A job on several machines fails with the first interruption.",
+        "use it for jobs with checkpoints, or delete the rung",
         "Amazon EC2 user guide, spot best practices",
         allowable=True,
     ),
     Rule(
         "E326",
         "price-without-spot",
-        "Only spot is bought at a price of one's own.",
-        "write market: spot, or delete max_price",
+        "Only spot instances have a maximum price.",
+        "write `market: spot`, or delete max_price",
         "EC2 API, SpotMarketOptions",
     ),
     Rule(
         "E327",
         "end-without-block",
-        "Only capacity blocks end.",
-        "write market: capacity-block, or delete ends",
-        "Amazon EC2 user guide, Capacity Blocks for ML",
+        "Only capacity blocks have an end.",
+        "write `market: capacity-block`, or delete ends",
+        _BLOCKS,
     ),
     Rule(
         "W328",
         "block-without-end",
-        "AWS ends the machines half an hour before the block does; bedplate cannot empty the pool in time.",
-        "add ends, as AWS tells it of the block",
-        "Amazon EC2 user guide, Capacity Blocks for ML",
+        "AWS terminates the machines 30 minutes before the end; bedplate cannot empty the pool in time.",
+        "add ends with the end that AWS shows, such as '2027-01-31T11:30:00Z'",
+        _BLOCKS,
     ),
-    Rule("E340", "rung-covered", "An earlier rung has looked there already.", "put the zone first, or delete the rung"),
+    Rule(
+        "E340",
+        "covered-rung",
+        "An earlier rung has already tried this zone.",
+        "put this rung first, or delete it",
+    ),
     Rule(
         "W341",
-        "rung-never-reached",
-        "An earlier rung holds all that the group may have.",
+        "unreachable-rung",
+        "An earlier rung already holds the maximum of the group.",
         "delete the rung, or raise max",
-    ),
-    Rule(
-        "E342",
-        "region-out-of-reach",
-        "Workers speak to the control plane all the time.",
-        "write interconnect: transit or peering, give both regions a gateway of laptops, or keep to the home region",
-    ),
-    Rule(
-        "E343",
-        "minimum-does-not-fit",
-        "The first pool keeps the minimum, and AWS would never fill it.",
-        "lower min, or put a rung with more room first",
     ),
     Rule(
         "E344",
         "reservation-of-types",
-        "A reservation holds machines of one type.",
-        "make a group of the type that it holds",
-        "Amazon EC2 user guide, capacity reservations",
+        "A reservation has one instance type.",
+        "make a group with the reserved type only",
+        _RESERVATIONS,
     ),
     Rule(
         "E345",
         "reservation-differs",
-        "A reservation is of one type and one size.",
-        "name the reservation that is meant",
-        "Amazon EC2 user guide, capacity reservations",
+        "A reservation has one type and one size.",
+        "correct the id of the reservation",
+        _RESERVATIONS,
     ),
     Rule(
         "E346",
         "block-size",
         "A capacity block has at most 64 machines.",
-        "buy several blocks, and make each a rung",
-        "Amazon EC2 user guide, Capacity Blocks for ML",
+        "buy several blocks, and write a rung for each",
+        _BLOCKS,
     ),
     Rule(
         "E347",
         "no-blocks-of-type",
-        "AWS sells capacity blocks of a few types alone.",
-        "write market: reservation, or another type",
-        "Amazon EC2 user guide, Capacity Blocks for ML",
+        "AWS sells capacity blocks of a few families only.",
+        "write `market: reservation`, or another type",
+        _BLOCKS,
         allowable=True,
     ),
     Rule(
-        "E348",
-        "subnet-too-small",
-        "A machine without an address does not start, however much capacity AWS has.",
-        "declare a larger block or region_size, list more zones, or lower the maximums",
-        "Amazon VPC user guide, subnet sizing",
-        allowable=True,
+        "W352",
+        "unreachable-maximum",
+        "All rungs are reserved, so no other capacity exists.",
+        "lower max, or add a rung",
     ),
-    Rule(
-        "E349",
-        "no-image",
-        "Once images are baked, machines without one would start bare among the others.",
-        "copy or bake one there, and record it in fleet.lock",
-        allowable=True,
-        late=True,
-    ),
-    Rule(
-        "E350",
-        "name-too-long",
-        "Pools are named after group, place and market, with the fleet's name before them.",
-        "shorten the group's name",
-        "EC2 API, CreateLaunchTemplate",
-    ),
-    Rule(
-        "E353",
-        "name-of-control-plane",
-        "Machines of the control plane have these names already.",
-        "give the group another name",
-    ),
-    Rule("W352", "maximum-never-reached", "What is reserved is all that there is.", "lower max, or add a rung"),
 )

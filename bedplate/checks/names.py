@@ -1,10 +1,10 @@
-"""Names that are made from the file's words: within what AWS and DNS take, once all prefixes stand before them."""
+"""Names: their syntax, and the limits of AWS, DNS and certificates for names that bedplate builds from them."""
 
 from collections.abc import Iterator
 
-from bedplate.checks.context import Evidence
-from bedplate.checks.diagnostics import Fault, Rule, fault
-from bedplate.checks.ladders import rungs_of
+from bedplate.checks.context import Context
+from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.checks.ladders import keyed_rungs
 from bedplate.plan.fleet import member_name
 from bedplate.plan.laptops import NAME_PREFIX
 from bedplate.plan.nodes import SITE_END
@@ -14,84 +14,88 @@ from bedplate.spec.network import TunnelAuth
 from bedplate.spec.sites import Use
 from bedplate.spec.text import LONGEST
 
-# Amazon EC2 API reference, CreateLaunchTemplate; an Auto Scaling group's may have 255.
+# Amazon EC2 API reference, CreateLaunchTemplate; an Auto Scaling group allows 255.
 LONGEST_TEMPLATE = 128
 
 
-def check_names(evidence: Evidence) -> Iterator[Fault]:
-    """Tell groups whose pools or machines would have names that are too long, or somebody else's."""
-    fleet = evidence.fleet
-    yield from _taken(fleet)
+def check_names(context: Context) -> Iterator[Fault]:
+    """Yield faults of groups whose pools or machines would have names that are too long or already used."""
+    fleet = context.fleet
+    yield from _check_control_plane_names(fleet)
     for name, group in fleet.groups.items():
-        for key, rung in rungs_of(name, group):
-            # A pool of one zone is named after it: one letter more than the region.
+        for key, rung in keyed_rungs(name, group):
+            # The name of a pool of one zone contains the zone, one letter longer than the region.
             place = rung.zone or f"{rung.region}a"
-            pool = f"{fleet.name}-{pool_name(name, rung, place)}"
-            if len(pool) > LONGEST_TEMPLATE:
-                message = f"the launch template {pool[:20]}... has {len(pool)} characters; EC2 takes {LONGEST_TEMPLATE}"
+            template = f"{fleet.name}-{pool_name(name, rung, place)}"
+            if len(template) > LONGEST_TEMPLATE:
+                message = (
+                    f"the launch template {template[:20]}... has {len(template)} characters; "
+                    f"EC2 allows {LONGEST_TEMPLATE}"
+                )
                 yield fault("E350", key, message)
             host = f"{name}-{group.nodes.max}.{rung.region}.{fleet.domain}"
             if group.use is Use.SSH and len(host) > LONGEST:
-                message = f"full names of its machines have {len(host)} characters; RFC 1123 allows {LONGEST}"
+                message = f"the full name of a machine has {len(host)} characters; RFC 1123 allows {LONGEST}"
                 yield fault("E248", f"groups.{name}", message)
                 break
 
 
-def _taken(fleet: Fleet) -> Iterator[Fault]:
-    """Tell groups that people log in to whose machines would be called like those of the control plane."""
+def _check_control_plane_names(fleet: Fleet) -> Iterator[Fault]:
+    """Yield faults of SSH groups whose machines would have the names of the control plane."""
     home = next((name for name, region in fleet.regions.items() if region.home), "")
     first = member_name(1, home)
     for name, group in fleet.groups.items() if fleet.kubernetes else ():
-        places = {rung.region for rung in group.ladder}
-        if group.use is Use.SSH and home in places and f"{name}-1.{home}" == first:
-            yield fault("E353", f"groups.{name}", f"{first} is a machine of the control plane")
+        regions = {rung.region for rung in group.ladder}
+        if group.use is Use.SSH and home in regions and f"{name}-1.{home}" == first:
+            yield fault("E353", f"groups.{name}", f"{first} is already a machine of the control plane")
 
 
 # RFC 5280, appendix A.1: ub-common-name.
 LONGEST_COMMON_NAME = 64
 
 
-def check_certified(evidence: Evidence) -> Iterator[Fault]:
-    """Tell gateways to which no certificate could be issued, for the length of their names."""
-    for key, name in (*_of_laptops(evidence.fleet), *_of_sites(evidence.fleet)):
+def check_certificate_names(context: Context) -> Iterator[Fault]:
+    """Yield faults of gateways whose names are too long for a certificate."""
+    for key, name in (*_laptop_gateways(context.fleet), *_site_gateways(context.fleet)):
         if len(name) > LONGEST_COMMON_NAME:
-            message = f"its certificate's name has {len(name)} characters; X.520 allows {LONGEST_COMMON_NAME}"
+            message = f"the name of its certificate has {len(name)} characters; X.520 allows {LONGEST_COMMON_NAME}"
             yield fault("E618", key, message, f"shorten the domain by {len(name) - LONGEST_COMMON_NAME}")
 
 
-def _of_laptops(fleet: Fleet) -> Iterator[tuple[str, str]]:
-    """Yield the key and the name of each gateway of laptops; one that joins regions has another, no longer."""
+def _laptop_gateways(fleet: Fleet) -> Iterator[tuple[str, str]]:
+    """Yield key and certificate name of each laptop gateway; its name for tunnels between regions is not longer."""
     laptops = fleet.vpn.laptops if fleet.vpn else None
     for index, gateway in enumerate(laptops.gateways if laptops else ()):
         place = gateway.region or gateway.site
         yield f"vpn.laptops.gateways.{index}", f"{NAME_PREFIX}{place}.{fleet.domain}"
 
 
-def _of_sites(fleet: Fleet) -> Iterator[tuple[str, str]]:
-    """Yield the key and the name of each site that is joined to another by certificates."""
+def _site_gateways(fleet: Fleet) -> Iterator[tuple[str, str]]:
+    """Yield key and certificate name of each site with a tunnel to another site, if tunnels use certificates."""
     if not fleet.vpn or fleet.vpn.tunnels.auth is not TunnelAuth.CERTIFICATES:
         return
-    named = {other for site in fleet.sites.values() for other in site.gateway.joins}
+    listed = {other for site in fleet.sites.values() for other in site.gateway.joins}
     for name, site in fleet.sites.items():
-        if site.gateway.joins or name in named:
+        if site.gateway.joins or name in listed:
             yield f"sites.{name}.gateway", f"{SITE_END}.{name}.{fleet.domain}"
 
 
-NAME_RULES = (
-    Rule("E410", "fleet-name", "It is the start of every resource's name.", "write it as lab"),
+CHECKS = (check_names, check_certificate_names)
+RULES = (
+    Rule("E410", "fleet-name", "The names of all resources start with it.", "write it as lab"),
     Rule("E411", "bad-name", "It becomes part of names in AWS and DNS.", "write it as train"),
     Rule(
         "E412",
         "account-id",
-        "Commands refuse to act in another account.",
+        "Commands refuse to run in another account.",
         "write the twelve digits, quoted",
         "AWS IAM",
     ),
     Rule(
         "E413",
         "owner",
-        "It is a tag's value on everything.",
-        "write an address or a team",
+        "It is a tag of every resource.",
+        "write an e-mail address or a team",
         "AWS tag naming limits",
     ),
     Rule(
@@ -101,5 +105,31 @@ NAME_RULES = (
         "write it as lab.internal",
         "RFC 1123, RFC 6761, RFC 6762",
     ),
-    Rule("E415", "host-name", "It is one label of a name in DNS.", "write it as titan-01", "RFC 1123"),
+    Rule("E415", "host-name", "It is one label of a DNS name.", "write it as titan-01", "RFC 1123"),
+    *about(
+        "groups",
+        Rule(
+            "E350",
+            "name-too-long",
+            "The name of a pool contains fleet, group, place and market.",
+            "shorten the name of the group",
+            "EC2 API, CreateLaunchTemplate",
+        ),
+        Rule(
+            "E353",
+            "control-plane-name",
+            "Machines of the control plane already have these names.",
+            "rename the group",
+        ),
+    ),
+    *about(
+        "vpn",
+        Rule(
+            "E618",
+            "certificate-name-too-long",
+            "The certificate of a gateway contains its full name.",
+            "shorten the domain",
+            "X.520; RFC 5280, appendix A.1",
+        ),
+    ),
 )

@@ -1,13 +1,13 @@
-"""Regions and their zones: known to AWS, open to the account, and one of them the home."""
+"""Regions and zones, the connections of regions, VPC endpoints, and the addresses that groups need in each zone."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from bedplate.catalog import Catalog, RegionFacts
 from bedplate.catalog.nearest import nearest
-from bedplate.checks.context import Evidence, planned_pools, repeated
-from bedplate.checks.diagnostics import Fault, Rule, fault
-from bedplate.checks.ladders import holds, rungs_of
+from bedplate.checks.context import Context, one_of, planned_pools, repeated
+from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.checks.ladders import keyed_rungs, rung_capacity
 from bedplate.plan.fleet import FIXED_PREFIX
 from bedplate.plan.planner import endpoint_services
 from bedplate.plan.pools import PoolPlan, addresses_per_node
@@ -18,203 +18,204 @@ from bedplate.spec.network import Interconnect, Region
 from bedplate.spec.sites import EfsStore, Use
 
 
-def check_regions(evidence: Evidence) -> Iterator[Fault]:
-    """Tell regions and zones that AWS does not have, or not for this account."""
-    for name, region in evidence.fleet.regions.items():
+def check_regions(context: Context) -> Iterator[Fault]:
+    """Yield faults of regions and zones that do not exist, or that the account must enable first."""
+    for name, region in context.fleet.regions.items():
         key = f"regions.{name}"
-        facts = evidence.catalog.regions.get(name)
+        facts = context.catalog.regions.get(name)
         if facts is None:
-            near = nearest(name, evidence.catalog.regions)
-            yield fault("E201", key, f"{name} is no AWS region", f"write {near}" if near else "")
+            near = nearest(name, context.catalog.regions)
+            yield fault("E201", key, f"AWS has no region {name}", f"write {near}" if near else "")
         elif facts.opt_in:
-            yield fault("E204", key, f"{name} is closed to an account until it is enabled")
-        yield from _zones(name, region, facts)
+            yield fault("E204", key, f"{name} is disabled until the account enables it")
+        yield from _check_zones(name, region, facts)
 
 
-def check_home(evidence: Evidence) -> Iterator[Fault]:
-    """Tell when no region is the home, or more than one."""
-    homes = tuple(name for name, region in evidence.fleet.regions.items() if region.home)
-    if not homes and evidence.is_whole("regions"):
-        first = next(iter(evidence.fleet.regions))
-        yield fault("E206", "regions", "no region is the home", f"write `home: true` in one, such as {first}")
+def check_home(context: Context) -> Iterator[Fault]:
+    """Yield faults if there is no home region, or more than one."""
+    homes = tuple(name for name, region in context.fleet.regions.items() if region.home)
+    if not homes and context.is_whole("regions"):
+        first = next(iter(context.fleet.regions))
+        yield fault("E206", "regions", "no region is the home region", f"write `home: true` in one, such as {first}")
     for name in homes[1:]:
-        message = f"{name} is a second home region, beside {homes[0]}"
+        message = f"two home regions: {homes[0]} and {name}"
         yield fault("E206", f"regions.{name}.home", message, "delete `home: true` in one of them")
 
 
-def _zones(name: str, region: Region, facts: RegionFacts | None) -> Iterator[Fault]:
+def _check_zones(name: str, region: Region, facts: RegionFacts | None) -> Iterator[Fault]:
     for index, zone in enumerate(region.zones):
         key = f"regions.{name}.zones.{index}"
         if zone in region.zones[:index]:
             yield fault("E205", key, f"{zone} is listed twice")
         elif not zone.startswith(name):
-            fix = f"write one of {', '.join(facts.zones)}" if facts else ""
-            yield fault("E203", key, f"{zone} is no zone of {name}", fix)
+            yield fault("E203", key, f"{zone} is not a zone of {name}", one_of(facts.zones) if facts else "")
         elif facts and zone not in facts.zones:
-            fix = f"write one of {', '.join(facts.zones)}"
-            yield fault("E202", key, f"{name} has no zone {zone}", fix)
+            yield fault("E202", key, f"{name} has no zone {zone}", one_of(facts.zones))
 
 
-def check_interconnect(evidence: Evidence) -> Iterator[Fault]:
-    """Tell what goes missing without transit gateways: pools of laptops, and regions that nothing leads to."""
-    fleet = evidence.fleet
-    told: list[str] = []
+def check_interconnect(context: Context) -> Iterator[Fault]:
+    """Yield a warning about connections that are missing without transit gateways."""
+    fleet = context.fleet
+    limits: list[str] = []
     if fleet.network.interconnect is Interconnect.PEERING:
-        told += _across_peerings(fleet)
+        limits += _unpeered_pools(fleet)
     if fleet.network.interconnect is Interconnect.NONE:
-        told += _alone(fleet)
+        limits += _isolated_regions(fleet)
     if fleet.network.interconnect is not Interconnect.TRANSIT:
-        told += _laptops_and_sites(fleet)
-    if told:
-        yield fault("W208", "network.interconnect", "; ".join(told))
+        limits += _laptops_without_sites(fleet)
+    if limits:
+        yield fault("W208", "network.interconnect", "; ".join(limits))
 
 
-def check_out_of_reach(evidence: Evidence) -> Iterator[Fault]:
-    """Tell workers in regions from which nothing leads to the control plane."""
-    fleet = evidence.fleet
+def check_control_plane_access(context: Context) -> Iterator[Fault]:
+    """Yield faults of workers in regions without a connection to the control plane."""
+    fleet = context.fleet
     home = next((name for name, region in fleet.regions.items() if region.home), None)
     if fleet.network.interconnect is not Interconnect.NONE or home is None:
         return
     for name, group in fleet.groups.items():
-        for key, rung in rungs_of(name, group):
-            if group.use is Use.KUBERNETES and rung.region in fleet.regions and not _meet(fleet, rung.region, home):
-                message = f"nothing leads from {rung.region} to the control plane in {home}"
+        for key, rung in keyed_rungs(name, group):
+            region = rung.region
+            if group.use is Use.KUBERNETES and region in fleet.regions and not _are_connected(fleet, region, home):
+                message = f"{region} has no connection to the control plane in {home}"
                 yield fault("E342", f"{key}.region", message)
 
 
-def _gateways(fleet: Fleet) -> Iterator[str]:
-    """Yield the regions that have a laptop gateway."""
+def _gateway_regions(fleet: Fleet) -> Iterator[str]:
+    """Yield the regions with a laptop gateway."""
     laptops = fleet.vpn.laptops if fleet.vpn else None
     yield from (gateway.region for gateway in (laptops.gateways if laptops else ()) if gateway.region)
 
 
-def _meet(fleet: Fleet, region: str, home: str) -> bool:
-    """Tell whether two regions are one, or both have a gateway, which joins them."""
-    return region == home or {region, home} <= set(_gateways(fleet))
+def _are_connected(fleet: Fleet, region: str, home: str) -> bool:
+    """Return whether two regions are the same, or connected by a laptop gateway in each."""
+    return region == home or {region, home} <= set(_gateway_regions(fleet))
 
 
-def _alone(fleet: Fleet) -> Iterator[str]:
-    """Tell of regions that stay alone where somebody may think that gateways join them."""
-    joined = tuple(_gateways(fleet))
-    alone = [name for name in fleet.regions if name not in joined]
-    if joined and alone:
-        others = f"gateways join {' and '.join(joined)}" if len(joined) > 1 else f"one in {joined[0]} joins nothing"
-        yield f"nothing leads from {' or '.join(alone)} to another region, without a gateway of laptops: {others}"
+def _isolated_regions(fleet: Fleet) -> Iterator[str]:
+    """Yield a message about regions without a laptop gateway, if other regions have one."""
+    connected = tuple(_gateway_regions(fleet))
+    isolated = [name for name in fleet.regions if name not in connected]
+    if connected and isolated:
+        verb = "have" if len(isolated) > 1 else "has"
+        yield f"{' and '.join(isolated)} {verb} no connection to other regions: only laptop gateways connect regions"
 
 
-def _across_peerings(fleet: Fleet) -> Iterator[str]:
+def _unpeered_pools(fleet: Fleet) -> Iterator[str]:
     if len(fleet.regions) > 1:
-        for where in _gateways(fleet):
-            yield f"laptops at the gateway in {where} reach {where} alone: no pool crosses a peering"
+        for region in _gateway_regions(fleet):
+            yield f"laptops at the gateway in {region} reach only {region}: VPC peering does not route their addresses"
 
 
-def _laptops_and_sites(fleet: Fleet) -> Iterator[str]:
-    for where in _gateways(fleet) if fleet.sites else ():
+def _laptops_without_sites(fleet: Fleet) -> Iterator[str]:
+    for region in _gateway_regions(fleet) if fleet.sites else ():
         sites = " and ".join(sorted(fleet.sites))
-        why = "a virtual private gateway leads to the region's own block, not to a pool behind it"
-        yield f"laptops at the gateway in {where} and {sites} do not reach each other: {why}"
+        reason = "a virtual private gateway routes only the block of its VPC"
+        yield f"laptops at the gateway in {region} cannot reach {sites}: {reason}"
 
 
-def check_endpoints(evidence: Evidence) -> Iterator[Fault]:
-    """Tell services that are listed more than once."""
-    asked = enumerate(evidence.fleet.network.endpoints)
-    for key, endpoint, _ in repeated((f"network.endpoints.{index}", each) for index, each in asked):
+def check_endpoints(context: Context) -> Iterator[Fault]:
+    """Yield faults of VPC endpoints that are listed twice."""
+    endpoints = enumerate(context.fleet.network.endpoints)
+    for key, endpoint, _ in repeated((f"network.endpoints.{index}", endpoint) for index, endpoint in endpoints):
         yield fault("E209", key, f"{endpoint.value} is listed twice")
 
 
-# What AWS keeps of every subnet (Amazon VPC user guide, subnet sizing), and what stands there beside machines:
-# the interfaces of resolvers.
+# Addresses that AWS reserves in every subnet (Amazon VPC user guide, subnet sizing), and interfaces of resolvers.
 _AWS, _RESOLVERS = 5, 4
 
 
-def check_room(evidence: Evidence) -> Iterator[Fault]:
-    """Tell regions whose subnets cannot hold what groups may have there, and minimums that the first pool cannot."""
-    ladders = planned_pools(evidence)
+def check_addresses(context: Context) -> Iterator[Fault]:
+    """Yield faults of subnets that are smaller than their groups, and of minimums that the first pool cannot hold."""
+    ladders = planned_pools(context)
     for name, pools in ladders.items():
-        yield from _first(evidence, f"groups.{name}", evidence.fleet.groups[name], pools)
-    wanted = _wanted(ladders, evidence.catalog)
-    for region in evidence.fleet.regions:
-        room = zone_room(evidence, region)
-        zones = {zone: groups for (place, zone), groups in wanted.items() if place == region}
-        if zones and room is not None:
-            yield from _crowded(region, zones, room)
+        yield from _check_minimum(context, f"groups.{name}", context.fleet.groups[name], pools)
+    demand = _demand(ladders, context.catalog)
+    for region in context.fleet.regions:
+        capacity = zone_capacity(context, region)
+        zones = {zone: groups for (place, zone), groups in demand.items() if place == region}
+        if zones and capacity is not None:
+            yield from _check_zone_capacity(region, zones, capacity)
 
 
-def zone_room(evidence: Evidence, region: str) -> int | None:
-    """Return how many addresses machines may have in one zone; None where the region's block is no good itself."""
-    fleet = evidence.fleet
+def zone_capacity(context: Context, region: str) -> int | None:
+    """Return the number of addresses for machines in one zone; None if the size of the region is invalid."""
+    fleet = context.fleet
     block = fleet.regions[region].block
     prefix = block.prefixlen if block else fleet.network.region_size
     if not REGION_WIDEST <= prefix <= REGION_NARROWEST:
         return None
-    systems = sum(isinstance(store, EfsStore) and store.region == region for store in fleet.storage.values())
-    others = _RESOLVERS + systems + len(endpoint_services(fleet))
+    file_systems = sum(isinstance(store, EfsStore) and store.region == region for store in fleet.storage.values())
+    others = _RESOLVERS + file_systems + len(endpoint_services(fleet))
     return block_size(prefix + NODES_BITS) - _AWS - block_size(FIXED_PREFIX) - others
 
 
-def _first(evidence: Evidence, key: str, group: Group, pools: tuple[PoolPlan, ...]) -> Iterator[Fault]:
-    """Tell a minimum that the first pool, which keeps all of it, cannot hold."""
+def _check_minimum(context: Context, key: str, group: Group, pools: tuple[PoolPlan, ...]) -> Iterator[Fault]:
+    """Yield a fault if the first pool, which holds all of the minimum, is too small for it."""
     if not pools or not pools[0].zones:
         return
-    room = zone_room(evidence, pools[0].region)
-    limits = [] if room is None else [room * len(pools[0].zones) // _addresses(pools[0], evidence.catalog)]
-    limits += [limit for limit in [holds(group.ladder[0])] if limit is not None]
+    capacity = zone_capacity(context, pools[0].region)
+    limits = [] if capacity is None else [capacity * len(pools[0].zones) // _node_addresses(pools[0], context.catalog)]
+    limits += [limit for limit in [rung_capacity(group.ladder[0])] if limit is not None]
     if limits and group.nodes.min > min(limits):
-        message = f"the first pool keeps the minimum, {group.nodes.min}, and can hold {min(limits)}"
-        yield fault(
-            "E343", f"{key}.nodes.min", message, f"write min: {min(limits)}, or put a rung with more room first"
-        )
+        message = f"the first pool must hold the minimum, {group.nodes.min}, but has capacity for {min(limits)}"
+        yield fault("E343", f"{key}.nodes.min", message, f"write min: {min(limits)}, or put a larger rung first")
 
 
-def _addresses(pool: PoolPlan, catalog: Catalog) -> int:
+def _node_addresses(pool: PoolPlan, catalog: Catalog) -> int:
     return max(addresses_per_node(catalog.types.get(name), pool.fabric) for name in pool.types)
 
 
-def _wanted(
+def _demand(
     ladders: Mapping[str, tuple[PoolPlan, ...]], catalog: Catalog
 ) -> Mapping[tuple[str, str], Mapping[str, int]]:
-    """Return how many addresses each group may take in each region and zone, wherever its machines find capacity."""
-    wanted: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    """Return how many addresses each group may need, by region and zone."""
+    demand: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for name, pools in ladders.items():
         for place in dict.fromkeys((pool.region, zone) for pool in pools for zone in pool.zones):
-            wanted[place][name] = _fullest([pool for pool in pools if place in _places(pool)], catalog)
-    return wanted
+            local = [pool for pool in pools if pool.region == place[0] and place[1] in pool.zones]
+            demand[place][name] = _worst_case(local, catalog)
+    return demand
 
 
-def _places(pool: PoolPlan) -> tuple[tuple[str, str], ...]:
-    return tuple((pool.region, zone) for zone in pool.zones)
+def _worst_case(pools: list[PoolPlan], catalog: Catalog) -> int:
+    """Return the most addresses that one group may need in one zone: pools with no other zone are filled first.
 
-
-def _fullest(pools: list[PoolPlan], catalog: Catalog) -> int:
-    """Return the addresses of one group in one zone at the worst: first the pools that have no other zone.
-
-    A pool of several zones spreads evenly, and all together hold no more machines than the group may have.
+    A pool of several zones spreads evenly, and all pools together hold at most the maximum of the group.
     """
     left, addresses = pools[0].most, 0
     for pool in sorted(pools, key=lambda pool: len(pool.zones)):
         machines = min(pool.max, left)
         left -= machines
-        addresses += -(-machines // len(pool.zones)) * _addresses(pool, catalog)
+        addresses += -(-machines // len(pool.zones)) * _node_addresses(pool, catalog)
     return addresses
 
 
-def _crowded(region: str, zones: Mapping[str, Mapping[str, int]], room: int) -> Iterator[Fault]:
-    """Tell the zone that lacks most, once for a region."""
+def _check_zone_capacity(region: str, zones: Mapping[str, Mapping[str, int]], capacity: int) -> Iterator[Fault]:
+    """Yield a fault for the fullest zone of a region."""
     zone = max(zones, key=lambda name: (sum(zones[name].values()), name))
     total = sum(zones[zone].values())
-    if total > room:
-        most = sorted(zones[zone].items(), key=lambda item: (-item[1], item[0]))
-        shares = ", ".join(f"{name} {count}" for name, count in most)
-        message = f"{zone} has {room} addresses for machines; its groups may take {total}: {shares}"
+    if total > capacity:
+        groups = sorted(zones[zone].items(), key=lambda item: (-item[1], item[0]))
+        shares = ", ".join(f"{name} {count}" for name, count in groups)
+        message = f"{zone} has {capacity} addresses for machines, but its groups may need {total}: {shares}"
         yield fault("E348", f"regions.{region}", message)
 
 
-NETWORK_RULES = (
+CHECKS = (
+    check_regions,
+    check_home,
+    check_interconnect,
+    check_endpoints,
+    check_control_plane_access,
+    check_addresses,
+)
+RULES = (
     Rule(
         "E201",
         "unknown-region",
-        "AWS has no such region, as far as the catalogue knows.",
-        "write an AWS region's name",
+        "The catalogue has no such AWS region.",
+        "write the name of an AWS region",
         "EC2 DescribeRegions",
         allowable=True,
         at_key=True,
@@ -222,44 +223,59 @@ NETWORK_RULES = (
     Rule(
         "E202",
         "unknown-zone",
-        "The region has no such zone for new accounts; local zones are not supported.",
-        "write one of the region's zones",
+        "New accounts have no such zone in the region; bedplate does not support local zones.",
+        "write a zone of the region",
         "EC2 DescribeAvailabilityZones",
         allowable=True,
     ),
-    Rule("E203", "zone-elsewhere", "A zone belongs to one region.", "write a zone of this region"),
+    Rule("E203", "zone-of-other-region", "A zone belongs to one region.", "write a zone of this region"),
     Rule(
         "E204",
         "opt-in-region",
-        "An account must enable this region before anything can be made in it.",
-        "enable it, then allow E204 with the date; or choose another region",
+        "An account must enable this region before it can create resources there.",
+        "enable it and allow E204 with the date, or use another region",
         "AWS General Reference, enabling regions",
         allowable=True,
         at_key=True,
     ),
-    Rule("E205", "zone-twice", "Each zone gets one edge and one node subnet.", "delete one of them"),
+    Rule("E205", "duplicate-zone", "Each zone gets one edge and one node subnet.", "delete one of the two"),
     Rule(
         "E206",
         "home-region",
-        "One region holds what the fleet has once.",
+        "Exactly one region holds the shared resources.",
         "write `home: true` in exactly one region",
     ),
     Rule(
         "W208",
-        "carries-less",
-        "Peerings and virtual private gateways lead to their VPCs' own blocks alone, and gateways of laptops to the "
-        "regions that have one.",
-        "write `interconnect: transit`, or give each region a gateway of laptops where it is none",
+        "limited-routing",
+        "VPC peering and virtual private gateways route only the blocks of their VPCs. "
+        "Laptop gateways connect only regions that have one.",
+        "write `interconnect: transit`, or with `none` a laptop gateway in each region",
         "Amazon VPC peering guide, limitations; AWS Site-to-Site VPN user guide, virtual private gateways",
         allowable=True,
     ),
-    Rule("E209", "endpoint-twice", "A service has one endpoint a region.", "delete one of them"),
-    Rule("E230", "supernet-exhausted", "Every block lies in the supernet.", "declare a larger supernet"),
-    Rule("E231", "renumbers-block", "Blocks in use never move.", "keep the size that is recorded"),
-    Rule("E232", "touches-recorded-block", "Two places cannot share addresses.", "declare another block"),
-    Rule("E233", "outside-supernet", "Recorded blocks lie in the supernet.", "keep the recorded supernet"),
-    Rule("E234", "subnets-do-not-fit", "Each zone needs an edge and a node subnet.", "declare a larger block"),
-    Rule("E235", "zone-slots-exhausted", "A region has room for seven zones.", "use zones that it had before"),
-    Rule("E236", "tunnels-exhausted", "Each tunnel needs its own /30.", "declare fewer sites or regions"),
-    Rule("E290", "unusable-lock", "What is recorded must be known before more is.", "restore it from its history"),
+    Rule("E209", "duplicate-endpoint", "A service has one endpoint per region.", "delete one of the two"),
+    *about(
+        "groups",
+        Rule(
+            "E342",
+            "no-control-plane-access",
+            "Workers need a permanent connection to the control plane.",
+            "write `interconnect: transit` or `peering`, add a laptop gateway in both regions, or use the home region",
+        ),
+        Rule(
+            "E343",
+            "minimum-does-not-fit",
+            "The first pool must hold all machines of the minimum.",
+            "lower min, or put a larger rung first",
+        ),
+        Rule(
+            "E348",
+            "subnet-too-small",
+            "A machine without a free address cannot start.",
+            "declare a larger block or region_size, list more zones, or lower the maximums",
+            "Amazon VPC user guide, subnet sizing",
+            allowable=True,
+        ),
+    ),
 )

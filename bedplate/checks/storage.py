@@ -1,22 +1,22 @@
-"""Mounts beside each other: one place has each path once, no mount lies in another, and none hides an export."""
+"""Storage: regions, buckets, exports, and mount points that do not conflict."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bedplate.checks.context import Evidence, repeated
-from bedplate.checks.diagnostics import Fault, Rule, fault
-from bedplate.checks.ladders import undeclared_region
+from bedplate.checks.context import Context, one_of, repeated
+from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.checks.ladders import check_declared_region
 from bedplate.plan.pools import bucket_name
 from bedplate.spec.sites import EfsStore, NfsStore, S3Store
 
-# Every machine of the cloud mounts every store of the cloud, whatever the regions of both are.
+# Every cloud machine mounts every EFS store, whatever their regions.
 _CLOUD = "the cloud"
 
 
 @dataclass(frozen=True, slots=True)
 class _Mount:
-    """Where one store is mounted: `place` is the cloud or a site, `machine` the one that exports and mounts nothing."""
+    """The mount of one store: `place` is the cloud or a site; `machine` exports `export` and does not mount it."""
 
     store: str
     place: str
@@ -26,42 +26,42 @@ class _Mount:
 
     @property
     def key(self) -> str:
-        """The key that says where."""
+        """The key of the mount point."""
         return f"storage.{self.store}.mount"
 
 
-def check_mounts(evidence: Evidence) -> Iterator[Fault]:
-    """Tell mounts of one place that are in each other's way, and two exports of one folder."""
-    mounts = tuple(_mounts(evidence))
-    for key, (place, path), first in repeated((each.key, (each.place, each.path)) for each in mounts):
-        yield fault("E403", key, f"{path} in {place} is the mount point of {first.split('.')[1]} too")
-    exports = (each for each in mounts if each.export)
-    folders = ((f"storage.{each.store}.export", (each.place, each.machine, each.export)) for each in exports)
+def check_mounts(context: Context) -> Iterator[Fault]:
+    """Yield faults of conflicting mount points in one place, and of folders that two stores export."""
+    mounts = tuple(_mounts(context))
+    for key, (place, path), first in repeated((mount.key, (mount.place, mount.path)) for mount in mounts):
+        yield fault("E403", key, f"{path} in {place} is already the mount point of {first.split('.')[1]}")
+    exports = (mount for mount in mounts if mount.export)
+    folders = ((f"storage.{mount.store}.export", (mount.place, mount.machine, mount.export)) for mount in exports)
     for key, (_, machine, folder), first in repeated(folders):
-        yield fault("E409", key, f"{folder} of {machine} is exported for {first.split('.')[1]} too")
+        yield fault("E409", key, f"{machine} already exports {folder} for {first.split('.')[1]}")
     for mount in mounts:
-        yield from _nested(mount, [other for other in mounts if other.place == mount.place])
+        yield from _check_nesting(mount, [other for other in mounts if other.place == mount.place])
 
 
-def lies_in(path: str, folder: str) -> bool:
-    """Say whether a path is a folder or lies below it."""
+def is_within(path: str, folder: str) -> bool:
+    """Return whether a path is a folder or is below it."""
     return f"{path}/".startswith(f"{folder}/")
 
 
-def _mounts(evidence: Evidence) -> Iterator[_Mount]:
-    for name, store in evidence.fleet.storage.items():
+def _mounts(context: Context) -> Iterator[_Mount]:
+    for name, store in context.fleet.storage.items():
         if isinstance(store, EfsStore):
             yield _Mount(name, _CLOUD, store.mount)
         elif isinstance(store, NfsStore):
             yield _Mount(name, store.site, store.mount, store.machine, store.export)
 
 
-def _nested(mount: _Mount, beside: Sequence[_Mount]) -> Iterator[Fault]:
-    """Tell a mount that lies in another, or that hides what a machine of its site exports."""
-    for other in beside:
-        if mount.path != other.path and lies_in(mount.path, other.path):
-            yield fault("E416", mount.key, f"{mount.path} lies in {other.path}, the mount point of {other.store}")
-        elif other.export and other.machine != mount.machine and lies_in(other.export, mount.path):
+def _check_nesting(mount: _Mount, others: Sequence[_Mount]) -> Iterator[Fault]:
+    """Yield a fault if a mount is below another, or hides a folder that a machine of its site exports."""
+    for other in others:
+        if mount.path != other.path and is_within(mount.path, other.path):
+            yield fault("E416", mount.key, f"{mount.path} is below {other.path}, the mount point of {other.store}")
+        elif other.export and other.machine != mount.machine and is_within(other.export, mount.path):
             yield fault("E416", mount.key, f"{mount.path} hides {other.export}, which {other.machine} exports")
 
 
@@ -72,98 +72,103 @@ _SYSTEM = frozenset(
     {"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "root", "run", "sbin", "scratch", "snap"}
     | {"sys", "tmp", "usr", "var"}
 )
-# What the roles install there is reached by what lies in /usr/local.
-_OURS = ("/opt/bedplate-aws", "/opt/uv")
+# Roles install programs there that /usr/local links to.
+_BEDPLATE_FOLDERS = ("/opt/bedplate-aws", "/opt/uv")
 
 
-def check_stores(evidence: Evidence) -> Iterator[Fault]:
-    """Tell what is wrong within each store."""
-    for name, store in evidence.fleet.storage.items():
+def check_stores(context: Context) -> Iterator[Fault]:
+    """Yield faults within each store."""
+    for name, store in context.fleet.storage.items():
         key = f"storage.{name}"
         match store:
             case EfsStore():
-                yield from undeclared_region(evidence, f"{key}.region", store.region)
-                yield from _system_path(f"{key}.mount", store.mount)
+                yield from check_declared_region(context, f"{key}.region", store.region)
+                yield from _check_path(f"{key}.mount", store.mount)
             case S3Store():
-                yield from _buckets(evidence, name, store)
-                yield from _readers(evidence, name, store)
+                yield from _check_buckets(context, name, store)
+                yield from _check_readers(context, name, store)
             case NfsStore():
-                yield from _export(evidence, key, store)
-                yield from _system_path(f"{key}.mount", store.mount)
-                yield from _system_path(f"{key}.export", store.export)
+                yield from _check_export(context, key, store)
+                yield from _check_path(f"{key}.mount", store.mount)
+                yield from _check_path(f"{key}.export", store.export)
 
 
-def undeclared_site(evidence: Evidence, key: str, site: str) -> Iterator[Fault]:
-    """Tell a site that the file uses without declaring it."""
-    sites = evidence.declared.names("sites")
+def check_declared_site(context: Context, key: str, site: str) -> Iterator[Fault]:
+    """Yield a fault if the file does not declare a site."""
+    sites = context.declared.names("sites")
     if site not in sites:
-        fix = f"write one of {', '.join(sorted(sites))}" if sites else ""
-        yield fault("E406", key, f"{site} is no site of this file", fix)
+        yield fault("E406", key, f"the file has no site {site}", one_of(sites))
 
 
-def _buckets(evidence: Evidence, name: str, store: S3Store) -> Iterator[Fault]:
-    fleet = evidence.fleet
+def _check_buckets(context: Context, name: str, store: S3Store) -> Iterator[Fault]:
+    fleet = context.fleet
     regions = tuple((f"storage.{name}.regions.{index}", region) for index, region in enumerate(store.regions))
     for key, region, _ in repeated(regions):
         yield fault("E408", key, f"{region} is listed twice")
     for key, region in regions:
-        yield from undeclared_region(evidence, key, region)
-    names = [bucket_name(fleet.name, name, fleet.account, region) for region in store.regions]
-    longest = max(names, key=len)
+        yield from check_declared_region(context, key, region)
+    buckets = [bucket_name(fleet.name, name, fleet.account, region) for region in store.regions]
+    longest = max(buckets, key=len)
     if len(longest) > LONGEST_BUCKET:
-        message = f"the bucket {longest} has {len(longest)} characters; S3 allows {LONGEST_BUCKET}"
-        yield fault("E401", f"storage.{name}", message, "shorten the store's name or the fleet's")
+        message = f"the bucket name {longest} has {len(longest)} characters; S3 allows {LONGEST_BUCKET}"
+        yield fault("E401", f"storage.{name}", message, "shorten the name of the store or of the fleet")
     elif _RESERVED.search(longest):
-        yield fault("E401", f"storage.{name}", f"S3 keeps names like {longest} to itself")
+        yield fault("E401", f"storage.{name}", f"S3 reserves bucket names like {longest}")
 
 
-def _readers(evidence: Evidence, name: str, store: S3Store) -> Iterator[Fault]:
+def _check_readers(context: Context, name: str, store: S3Store) -> Iterator[Fault]:
     for index, reader in enumerate(store.readers):
         account = reader.split(":")[4]
-        if account != evidence.fleet.account:
+        if account != context.fleet.account:
             yield fault("E405", f"storage.{name}.readers.{index}", f"{reader} is a role of another account, {account}")
 
 
-def _export(evidence: Evidence, key: str, store: NfsStore) -> Iterator[Fault]:
-    yield from undeclared_site(evidence, f"{key}.site", store.site)
-    machines = evidence.declared.names("sites", store.site, "machines")
-    if store.site in evidence.declared.names("sites") and store.machine not in machines:
-        fix = f"write one of {', '.join(sorted(machines))}" if machines else ""
-        yield fault("E407", f"{key}.machine", f"{store.site} has no machine {store.machine}", fix)
+def _check_export(context: Context, key: str, store: NfsStore) -> Iterator[Fault]:
+    yield from check_declared_site(context, f"{key}.site", store.site)
+    machines = context.declared.names("sites", store.site, "machines")
+    if store.site in context.declared.names("sites") and store.machine not in machines:
+        yield fault("E407", f"{key}.machine", f"{store.site} has no machine {store.machine}", one_of(machines))
 
 
-def _system_path(key: str, path: str) -> Iterator[Fault]:
-    if path.split("/")[1] in _SYSTEM or any(lies_in(path, own) or lies_in(own, path) for own in _OURS):
-        yield fault("E404", key, f"{path} belongs to the system")
+def _check_path(key: str, path: str) -> Iterator[Fault]:
+    if path.split("/")[1] in _SYSTEM or any(is_within(path, own) or is_within(own, path) for own in _BEDPLATE_FOLDERS):
+        yield fault("E404", key, f"the operating system or bedplate uses {path}")
 
 
-STORAGE_RULES = (
+CHECKS = (check_stores, check_mounts)
+RULES = about(
+    "storage",
     Rule(
         "E401",
         "bucket-name",
-        "S3 would refuse the bucket's name.",
+        "S3 would reject the name of the bucket.",
         "rename the store",
         "Amazon S3, bucket naming rules",
         at_key=True,
     ),
-    Rule("E402", "bad-path", "Paths end up in fstab and exports, unquoted.", "write a plain absolute path"),
-    Rule("E403", "mount-twice", "One mount hides the other.", "mount one of them elsewhere"),
-    Rule("E404", "system-path", "A mount there hides what the node needs to run.", "mount it elsewhere"),
+    Rule(
+        "E402",
+        "bad-path",
+        "fstab and exports contain the path without quotes.",
+        "write an absolute path of plain characters",
+    ),
+    Rule("E403", "duplicate-mount", "One mount hides the other.", "use another mount point for one of the two"),
+    Rule("E404", "system-path", "A mount there hides files that the node needs.", "write another path, such as /data"),
     Rule(
         "E405",
-        "reader-elsewhere",
-        "Another account's role would need the bucket and its key to allow it: an exemption is not enough.",
-        "name a role of the fleet's account, and let the other account's people take it on",
+        "reader-of-other-account",
+        "A role of another account also needs permission in the policies of the bucket and its key.",
+        "write a role of the fleet's account that people of the other account may assume",
         "Amazon S3 user guide, cross-account access",
     ),
-    Rule("E406", "unknown-site", "The file declares no such site.", "declare it under sites"),
-    Rule("E407", "unknown-machine", "The site has no such machine.", "declare it in the site's machines"),
-    Rule("E408", "region-twice", "A store has one bucket a region.", "delete one of them"),
-    Rule("E409", "export-twice", "Two stores would share one folder.", "export another folder"),
+    Rule("E406", "unknown-site", "The site must be declared in this file.", "declare it under sites"),
+    Rule("E407", "unknown-machine", "The machine must be declared at the site.", "declare it in the site's machines"),
+    Rule("E408", "duplicate-region", "A store has one bucket per region.", "delete one of the two"),
+    Rule("E409", "duplicate-export", "Two stores cannot share a folder.", "write another folder for one of the two"),
     Rule(
         "E416",
-        "mount-within",
-        "A mount waits for the one that it lies in, and hides what lies in it.",
-        "mount it elsewhere",
+        "nested-mount",
+        "A nested mount waits for the outer one, and hides files in it.",
+        "write a mount point outside it",
     ),
 )

@@ -175,9 +175,9 @@ def diff(fleet2: After, fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False)
 
 def schema() -> int:
     """Print the fleet file's JSON Schema, for editors."""
-    from bedplate.report.plan import schema_document
+    from bedplate.spec.schema import fleet_schema
 
-    show_document(schema_document())
+    show_document(fleet_schema())
     return 0
 
 

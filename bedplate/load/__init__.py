@@ -1,6 +1,6 @@
-"""The fleet file as it is read: safely, with the position of every key, and with all of its faults in one pass.
+"""Reads the fleet file: safely, with the position of every key, and with all faults in one pass.
 
-The one door to the file. Nothing here writes, starts a process or speaks to AWS.
+All access to the fleet file goes through this package. It writes nothing, starts no process and does not call AWS.
 """
 
 from importlib import import_module
@@ -13,7 +13,7 @@ __all__ = ["FleetFaults", "Loaded", "examine", "load_fleet"]
 
 
 def __getattr__(name: str) -> object:
-    # The models of a whole fleet take a quarter of a second to load, and who asks for a name alone needs none.
+    # Importing the models takes a quarter of a second, and commands that only need names do without them.
     if name not in __all__:
         raise AttributeError(name)
     return getattr(import_module("bedplate.load.fleet"), name)

@@ -1,4 +1,4 @@
-"""The two questions about a fleet file: which fleet is it, and what is wrong with it."""
+"""Reads a fleet file into a fleet and its faults; and reads only names of people, gateways and pools."""
 
 import json
 from bisect import bisect_right
@@ -9,14 +9,14 @@ from itertools import accumulate, islice
 from pathlib import Path
 
 from bedplate.catalog import Catalog
-from bedplate.checks.catalogue import RULES, applying
-from bedplate.checks.context import Declared, Evidence
+from bedplate.checks.catalogue import RULES, check_fleet, count_rules
+from bedplate.checks.context import Context, Declared
 from bedplate.checks.diagnostics import Fault, Level, fault
+from bedplate.checks.exceptions import without_allowed
 from bedplate.checks.images import check_images
 from bedplate.checks.people import Secret, secrets_in
-from bedplate.checks.run import check_fleet, excused
 from bedplate.errors import InputError
-from bedplate.load.model import Modelling, model, standing
+from bedplate.load.model import Modelling, current_keys, model
 from bedplate.load.source import read_source, today
 from bedplate.load.yaml import MOST_FAULTS, Composer, Node, Place, Unreadable, place_after
 from bedplate.plan import FleetPlan
@@ -26,71 +26,73 @@ from bedplate.spec import Fleet
 from bedplate.spec.base import shown
 
 HIDDEN = "(hidden)"
-_SECRET = frozenset({"E501", "E502"})
+_SECRET_CODES = frozenset({"E501", "E502"})
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """A key or a value of the file; `text` is the whole of it, `secret` the part that must not be told."""
+class SecretText:
+    """A key, value or comment with a secret: its whole text, the secret part of it, and the fault."""
 
     text: str
     secret: str
-    told: Fault
+    fault: Fault
 
 
-def secret_words(text: str, tree: Node | None, most: int) -> tuple[Word, ...]:
-    """Return at most so many words that hold a secret: keys and values of the tree, then comments of the text."""
-    inside = tuple(islice(_in_tree(tree), most)) if tree else ()
-    known = {word.secret for word in inside}
-    return (*inside, *(word for word in islice(_in_text(text), most) if word.secret not in known))
+def find_secrets(text: str, tree: Node | None, most: int) -> tuple[SecretText, ...]:
+    """Return at most `most` secrets in the keys and values of the tree, then in the rest of the text."""
+    in_tree = tuple(islice(_secrets_in_tree(tree), most)) if tree else ()
+    known = {item.secret for item in in_tree}
+    return (*in_tree, *(item for item in islice(_secrets_in_text(text), most) if item.secret not in known))
 
 
-def cover(told: Fault, words: tuple[Word, ...]) -> Fault:
-    """Return the fault without any of the secrets in its key, its message or its fix."""
-    rule = RULES[told.code]
-    if told.code not in _SECRET and any(told.key == word.told.key for word in words if word.told.key):
-        told = replace(told, message=f"{HIDDEN} breaks the rule {rule.name}", fix=rule.fix)
-    texts = [told.key, told.message, told.fix]
-    for word in words:
-        for form in (shown(word.text), word.text, shown(word.secret), word.secret):
+def redact(fault: Fault, secrets: tuple[SecretText, ...]) -> Fault:
+    """Return the fault without any of the secrets in its key, message and fix."""
+    rule = RULES[fault.code]
+    has_secret = any(fault.key == item.fault.key for item in secrets if item.fault.key)
+    if fault.code not in _SECRET_CODES and has_secret:
+        fault = replace(fault, message=f"{HIDDEN} violates the rule {rule.name}", fix=rule.fix)
+    texts = [fault.key, fault.message, fault.fix]
+    for item in secrets:
+        for form in (shown(item.text), item.text, shown(item.secret), item.secret):
             texts = [text.replace(form, HIDDEN) for text in texts]
-    return replace(told, key=texts[0], message=texts[1], fix=texts[2])
+    return replace(fault, key=texts[0], message=texts[1], fix=texts[2])
 
 
-def _in_tree(tree: Node) -> Iterator[Word]:
-    """Look through all keys and values at once: one after the other, a large file would take seconds."""
-    spots = tuple(_spots(tree))
-    starts = tuple(accumulate((len(text) + 1 for text, _, _ in spots), initial=0))
-    joined = "\n".join(text for text, _, _ in spots)
+def _secrets_in_tree(tree: Node) -> Iterator[SecretText]:
+    """Search all keys and values at once: one search per value takes seconds in a large file."""
+    texts = tuple(_texts(tree))
+    starts = tuple(accumulate((len(text) + 1 for text, _, _ in texts), initial=0))
+    joined = "\n".join(text for text, _, _ in texts)
     for secret in secrets_in(joined):
-        text, key, place = spots[bisect_right(starts, secret.start) - 1]
-        yield Word(text, joined[secret.start : secret.end], place.of(_fault(secret, key)))
+        text, key, place = texts[bisect_right(starts, secret.start) - 1]
+        yield SecretText(text, joined[secret.start : secret.end], place.of(_secret_fault(secret, key)))
 
 
-def _spots(tree: Node) -> Iterator[tuple[str, str, Place]]:
+def _texts(tree: Node) -> Iterator[tuple[str, str, Place]]:
+    """Yield every string of the tree, with its key and place."""
     for node in tree.walk():
         if isinstance(node.value, str):
             yield node.value, node.key, node.place
         for name, child in zip(node.names, node.children, strict=True):
             if isinstance(name, str):
-                yield name, child.key, child.named
+                yield name, child.key, child.key_place
 
 
-def _in_text(text: str) -> Iterator[Word]:
+def _secrets_in_text(text: str) -> Iterator[SecretText]:
     for secret in secrets_in(text):
-        found = text[secret.start : secret.end]
-        yield Word(found, found, place_after(text[: secret.start]).of(_fault(secret, "")))
+        part = text[secret.start : secret.end]
+        yield SecretText(part, part, place_after(text[: secret.start]).of(_secret_fault(secret, "")))
 
 
-def _fault(secret: Secret, key: str) -> Fault:
+def _secret_fault(secret: Secret, key: str) -> Fault:
     return fault(secret.code, key, f"this looks like {secret.kind}")
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A file's faults in its order, and the fleet, if any could be made of it.
+    """The result of reading a file: its faults in the order of the file, and the fleet, if there is one.
 
-    `nodes` are the values of the file by their keys in the fleet, which differ where a list has lost an item.
+    `nodes` maps the keys of the fleet to values of the file; the indices differ if an item of a list was rejected.
     """
 
     path: Path
@@ -100,20 +102,20 @@ class Reading:
 
     @property
     def has_errors(self) -> bool:
-        """Whether the file is refused."""
-        return any(told.level is Level.ERROR for told in self.faults)
+        """Whether any fault is an error."""
+        return any(fault.level is Level.ERROR for fault in self.faults)
 
-    def placed(self, told: Fault) -> Fault:
-        """Return a fault of the fleet with its place in the file: of its key, or the nearest above that is there."""
-        key = self._nearest(told.key)
+    def placed(self, fault: Fault) -> Fault:
+        """Return a fault of the fleet with its position in the file: of its key, or of the nearest key above it."""
+        key = self._nearest(fault.key)
         node = self.nodes[key]
-        place = node.named if RULES[told.code].at_key else node.told_at
-        return replace(place.of(told), key=node.key + told.key.removeprefix(key), file=str(self.path))
+        place = node.key_place if RULES[fault.code].at_key else node.report_place
+        return replace(place.of(fault), key=node.key + fault.key.removeprefix(key), file=str(self.path))
 
     def where(self, key: str) -> str:
-        """Return `lab.yaml:57:9 groups.train`: where a key stands, or the nearest above that is there."""
+        """Return the position of a key, or of the nearest key above it: `lab.yaml:57:9 groups.train`."""
         node = self.nodes[self._nearest(key)]
-        return f"{self.path}:{node.told_at.line}:{node.told_at.column} {node.key}"
+        return f"{self.path}:{node.report_place.line}:{node.report_place.column} {node.key}"
 
     def _nearest(self, key: str) -> str:
         while key not in self.nodes:
@@ -122,11 +124,11 @@ class Reading:
 
 
 def read_fleet(path: Path, catalog: Catalog) -> Reading:
-    """Return the reading of a file; a file that cannot be read is one with faults."""
+    """Return the reading of a file; a file that cannot be read has one fault."""
     try:
         text = read_source(path)
-    except Unreadable as stop:
-        return Reading(path, (replace(stop.fault, file=str(path)),), {})
+    except Unreadable as error:
+        return Reading(path, (replace(error.fault, file=str(path)),), {})
     return _read_text(path, text, catalog)
 
 
@@ -134,34 +136,35 @@ def _read_text(path: Path, text: str, catalog: Catalog) -> Reading:
     composer = Composer(text)
     try:
         tree = composer.compose()
-    except Unreadable as stop:
-        faults = (*composer.faults, stop.fault)
-        return Reading(path, tuple(_covered(path, text, None, faults)), {})
+    except Unreadable as error:
+        faults = (*composer.faults, error.fault)
+        return Reading(path, tuple(_reported(path, text, None, faults)), {})
     modelling = model(tree, composer.faults)
-    reading = Reading(path, (), dict(standing(modelling.tree)), modelling.fleet)
-    found = map(reading.placed, islice(_checked(tree, modelling, catalog), MOST_FAULTS + 1))
-    return replace(reading, faults=tuple(_covered(path, text, tree, (*modelling.faults, *found))))
+    reading = Reading(path, (), dict(current_keys(modelling.tree)), modelling.fleet)
+    checked = map(reading.placed, islice(_check(tree, modelling, catalog), MOST_FAULTS + 1))
+    return replace(reading, faults=tuple(_reported(path, text, tree, (*modelling.faults, *checked))))
 
 
-def _checked(tree: Node, modelling: Modelling, catalog: Catalog) -> Iterator[Fault]:
-    """Yield what the checks find in the fleet that is left of a tree, and what the file does not allow of it."""
+def _check(tree: Node, modelling: Modelling, catalog: Catalog) -> Iterator[Fault]:
+    """Yield the faults that the checks find in the accepted part of a file, and that the file does not allow."""
     if modelling.fleet:
-        evidence = Evidence(modelling.fleet, catalog, Declared(tree.plain_mapping()), today(), modelling.lost)
-        stand_ins = modelling.stand_ins
-        found = (told for told in check_fleet(evidence) if told.key.partition(".")[0] not in stand_ins)
-        yield from excused(found, modelling.fleet.allow, is_whole=not modelling.lost)
+        declared = Declared(tree.plain_mapping())
+        context = Context(modelling.fleet, catalog, declared, today(), modelling.lost)
+        placeholders = modelling.placeholders
+        faults = (fault for fault in check_fleet(context) if fault.key.partition(".")[0] not in placeholders)
+        yield from without_allowed(faults, modelling.fleet.allow, RULES, is_whole=not modelling.lost)
 
 
-def _covered(path: Path, text: str, tree: Node | None, faults: Iterable[Fault]) -> Iterator[Fault]:
-    """Yield the faults in the order of the file, each once, without secrets, and not more than anybody reads."""
-    words = secret_words(text, tree, MOST_FAULTS)
-    once = {(told.code, told.key): told for told in reversed([*(word.told for word in words), *faults])}
-    ordered = sorted(once.values(), key=lambda told: (told.line, told.column, told.code))
-    for told in ordered[:MOST_FAULTS]:
-        yield replace(cover(told, words), file=str(path))
+def _reported(path: Path, text: str, tree: Node | None, faults: Iterable[Fault]) -> Iterator[Fault]:
+    """Yield the faults in the order of the file: no duplicates, no secrets, and at most MOST_FAULTS."""
+    secrets = find_secrets(text, tree, MOST_FAULTS)
+    unique = {(fault.code, fault.key): fault for fault in reversed([*(item.fault for item in secrets), *faults])}
+    ordered = sorted(unique.values(), key=lambda fault: (fault.line, fault.column, fault.code))
+    for each in ordered[:MOST_FAULTS]:
+        yield replace(redact(each, secrets), file=str(path))
     if len(ordered) > MOST_FAULTS:
         last = ordered[MOST_FAULTS]
-        message = f"there are more faults than {MOST_FAULTS}"
+        message = f"the file has more than {MOST_FAULTS} faults"
         yield replace(fault("E020", "", message), file=str(path), line=last.line, column=last.column)
 
 
@@ -170,7 +173,7 @@ _NO_RECORD = Record({})
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A fleet that passed its checks; `faults` are warnings."""
+    """A fleet without errors; `faults` are its warnings."""
 
     fleet: Fleet
     faults: tuple[Fault, ...]
@@ -180,79 +183,84 @@ class Loaded:
     @property
     def rules(self) -> int:
         """How many rules of the catalogue apply to the file."""
-        return applying(self.reading.nodes)
+        return count_rules(self.reading.nodes)
 
     def placed(self, refused: Iterable[PlanFault]) -> tuple[Fault, ...]:
-        """Return what the plan refuses as faults of the file."""
+        """Return faults of the plan as faults of the file."""
         return _placed(self.reading, refused)
 
     def judge(self, plan: FleetPlan, catalog: Catalog) -> FleetPlan:
-        """Return the plan; FleetFaults when it shows, beside its lock, what the file alone did not."""
-        found = _late(self.reading, self.fleet, plan, catalog)
-        if found:
-            raise FleetFaults(found)
+        """Return the plan; raise FleetFaults if the plan and its lock violate a rule."""
+        faults = _plan_faults(self.reading, self.fleet, plan, catalog)
+        if faults:
+            raise FleetFaults(faults)
         return plan
 
 
 class FleetFaults(InputError):
-    """A fleet file with errors; nothing was done. `faults` holds its warnings too."""
+    """The fleet file has errors, so the command did nothing; `faults` includes its warnings."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults = tuple(faults)
-        errors = [told for told in self.faults if told.level is Level.ERROR]
-        also = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        errors = [fault for fault in self.faults if fault.level is Level.ERROR]
+        others = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         first = errors[0]
         where = f"{first.file}:{first.line}:{first.column} {first.key}"
-        super().__init__(f"{first.code} {first.message}{also}", where=where, fix=first.fix)
+        super().__init__(f"{first.code} {first.message}{others}", where=where, fix=first.fix)
 
 
 def load_fleet(path: Path, catalog: Catalog, part: str | None = None) -> Loaded:
-    """Return the fleet of a file; FleetFaults holds all that is wrong with it.
+    """Return the fleet of a file; raise FleetFaults with all faults if there is an error.
 
-    With a `part` of the fleet (`shared`, a region or `links`), groups that have expired in other parts are no fault.
+    With a `part` of the fleet (`shared`, a region or `links`), expired groups of other parts are not an error.
     """
     reading = read_fleet(path, catalog)
     if part is not None:
-        reading = replace(reading, faults=tuple(told for told in reading.faults if _is_about(told, reading, part)))
+        relevant = tuple(fault for fault in reading.faults if _concerns(fault, reading, part))
+        reading = replace(reading, faults=relevant)
     if reading.fleet is None or reading.has_errors:
         raise FleetFaults(reading.faults)
     return Loaded(reading.fleet, reading.faults, path, reading)
 
 
 def examine(path: Path, catalog: Catalog, record: Record = _NO_RECORD) -> tuple[Fault, ...]:
-    """Return all that is wrong with a file, in its order; what the plan refuses too, once all else is right."""
+    """Return all faults of a file in its order; without errors, also those of its plan."""
     reading = read_fleet(path, catalog)
     if reading.fleet is None or reading.has_errors:
         return reading.faults
     try:
         plan = plan_fleet(reading.fleet, record, catalog)
-    except PlanFaults as refusal:
-        return (*reading.faults, *_placed(reading, refusal.faults))
-    return (*reading.faults, *_late(reading, reading.fleet, plan, catalog))
+    except PlanFaults as error:
+        return (*reading.faults, *_placed(reading, error.faults))
+    return (*reading.faults, *_plan_faults(reading, reading.fleet, plan, catalog))
 
 
-def _is_about(told: Fault, reading: Reading, part: str) -> bool:
-    """Return False for the expiry of a group that has no pool in that part of the fleet."""
-    if told.code != "E329" or reading.fleet is None:
+def _concerns(fault: Fault, reading: Reading, part: str) -> bool:
+    """Return False for an expired group without a pool in that part of the fleet."""
+    if fault.code != "E329" or reading.fleet is None:
         return True
-    group = reading.fleet.groups[told.key.split(".")[1]]
+    group = reading.fleet.groups[fault.key.split(".")[1]]
     return any(rung.region == part for rung in group.ladder)
 
 
-def _late(reading: Reading, fleet: Fleet, plan: FleetPlan, catalog: Catalog) -> tuple[Fault, ...]:
-    """Return what a plan shows to be wrong, but what the file allows; each key once, in the order of the file."""
-    found = {told.key: told for told in check_images(plan, catalog) if told.code not in fleet.allow}
-    return tuple(sorted(map(reading.placed, found.values()), key=lambda one: (one.line, one.column)))
+def _plan_faults(reading: Reading, fleet: Fleet, plan: FleetPlan, catalog: Catalog) -> tuple[Fault, ...]:
+    """Return the faults of a plan that the file does not allow, one per key, in the order of the file."""
+    faults = {fault.key: fault for fault in check_images(plan, catalog) if fault.code not in fleet.allow}
+    return _in_order(map(reading.placed, faults.values()))
 
 
 def _placed(reading: Reading, refused: Iterable[PlanFault]) -> tuple[Fault, ...]:
-    told = (fault(each.code, each.key, each.message, each.fix) for each in refused)
-    return tuple(sorted(map(reading.placed, told), key=lambda one: (one.line, one.column)))
+    faults = (fault(each.code, each.key, each.message, each.fix) for each in refused)
+    return _in_order(map(reading.placed, faults))
+
+
+def _in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    return tuple(sorted(faults, key=lambda fault: (fault.line, fault.column)))
 
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """The name of a fleet, those of its people, and the places of their laptops' gateways."""
+    """The name of a fleet, its people, and the region or site of each laptop gateway."""
 
     fleet: str
     people: tuple[str, ...]
@@ -260,7 +268,7 @@ class Users:
 
 
 def read_users(path: Path) -> Users | None:
-    """Return who uses the fleet of a file, or None where the file is not one that can be read so far."""
+    """Return the users of the fleet in a file; None if the file cannot be read that far."""
     try:
         composer = Composer(read_source(path))
         tree = composer.compose()
@@ -269,26 +277,23 @@ def read_users(path: Path) -> Users | None:
     fleet, people = tree.child("name"), tree.child("people")
     if composer.faults or fleet is None or not isinstance(fleet.value, str):
         return None
-    return Users(fleet.value, _names(people), tuple(_gateways(tree)))
+    names = tuple(people.value) if people is not None and isinstance(people.value, dict) else ()
+    return Users(fleet.value, names, tuple(_gateway_places(tree)))
 
 
-def _names(people: Node | None) -> tuple[str, ...]:
-    return tuple(people.value) if people is not None and isinstance(people.value, dict) else ()
-
-
-def _gateways(tree: Node) -> Iterator[str]:
-    """Yield the place of each gateway, as far as the file says one."""
-    below: Node | None = tree
+def _gateway_places(tree: Node) -> Iterator[str]:
+    """Yield the region or site of each laptop gateway."""
+    node: Node | None = tree
     for key in ("vpn", "laptops", "gateways"):
-        below = below.child(key) if below else None
-    for gateway in below.children if below else ():
+        node = node.child(key) if node else None
+    for gateway in node.children if node else ():
         place = gateway.child("region") or gateway.child("site")
         if place is not None and isinstance(place.value, str):
             yield place.value
 
 
 def read_pools(lock: Path, places: Iterable[str]) -> tuple[IPv4Network, ...]:
-    """Return the pool of each of these places, or none where one of them is not known."""
+    """Return the recorded laptop pool of each place; empty if one of them is not recorded."""
     try:
         blocks = json.loads(read_source(lock))["blocks"]
         return tuple(IPv4Network(str(blocks[f"pool/{place}"])) for place in places)

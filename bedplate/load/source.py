@@ -1,4 +1,4 @@
-"""The text of a fleet file: opened without ever hanging, bounded, and decoded strictly."""
+"""Reads the text of a fleet file without blocking, up to a size limit, as strict UTF-8; and the current date."""
 
 import os
 import re
@@ -17,44 +17,44 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-_MARKS = {b"\xef\xbb\xbf": "a byte order mark", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
-# What YAML 1.2 does not call printable (production 1), line ends of YAML 1.1, marks of order and direction.
-_UNSEEN = re.compile(
+_BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "a byte order mark", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+# Not printable in YAML 1.2 (production 1), line ends of YAML 1.1, and bidirectional controls.
+_INVISIBLE = re.compile(
     "[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u2028-\u202e\u2066-\u2069\ufeff]"
 )
 _START = Place(1, 1)
 
 
 def read_source(path: Path) -> str:
-    """Return the text of the file; Unreadable says why it was not read."""
+    """Return the text of the file; raise Unreadable with the fault otherwise."""
     try:
         _check_kind(path.stat(), path)
         _check_link(path)
         return _decode(_read(path))
     except FileNotFoundError:
-        raise _at_start("E001", f"there is no file {path}") from None
+        raise _at_start("E001", f"{path} does not exist") from None
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "no path is like that"
-        raise _at_start("E005", f"{str(path)!r} cannot be read: {reason}") from None
+        reason = getattr(error, "strerror", None) or "invalid path"
+        raise _at_start("E005", f"cannot read {str(path)!r}: {reason}") from None
 
 
 def _check_kind(status: os.stat_result, path: Path) -> None:
     kind = stat.S_IFMT(status.st_mode)
     if kind != stat.S_IFREG:
-        raise _at_start("E002", f"{path} is {_KINDS.get(kind, 'something else')}, not a file")
+        raise _at_start("E002", f"{path} is {_KINDS.get(kind, 'a special file')}, not a file")
     if status.st_size > LARGEST:
-        raise _at_start("E004", f"{path} has {status.st_size:,} bytes; {LARGEST:,} is the most")
+        raise _at_start("E004", f"{path} has {status.st_size:,} bytes; the limit is {LARGEST:,}")
 
 
 def _check_link(path: Path) -> None:
-    """Refuse a link out of the folder in which it lies: what is checked must be what is committed."""
+    """Refuse a link to another folder: the checked content must be the committed content."""
     folder = path.parent.resolve()
     if path.is_symlink() and not path.resolve().is_relative_to(folder):
-        raise _at_start("E003", f"{path} is a link that leaves {folder}")
+        raise _at_start("E003", f"{path} is a link to a file outside {folder}")
 
 
 def _read(path: Path) -> bytes:
-    """Read at most one byte more than is allowed: the file may have changed since it was looked at."""
+    """Read at most one byte more than allowed: the file may have changed since the check of its size."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         _check_kind(os.fstat(file.fileno()), path)
         data = file.read(LARGEST + 1)
@@ -68,8 +68,8 @@ def _at_start(code: str, message: str) -> Unreadable:
 
 
 def _decode(data: bytes) -> str:
-    """Return the text, which must be UTF-8 and hold only what YAML calls printable."""
-    mark = next((name for start, name in _MARKS.items() if data.startswith(start)), None)
+    """Return the text of UTF-8 data with printable characters only."""
+    mark = next((name for start, name in _BYTE_ORDER_MARKS.items() if data.startswith(start)), None)
     if mark:
         raise Unreadable("E006", f"the file starts with {mark}", _START)
     try:
@@ -77,23 +77,24 @@ def _decode(data: bytes) -> str:
     except UnicodeDecodeError as error:
         place = place_after(data[: error.start].decode())
         raise Unreadable("E006", f"byte {error.start:,} of the file is not UTF-8", place) from None
-    unseen = _UNSEEN.search(text)
-    if unseen:
-        message = f"the file holds the character U+{ord(unseen[0]):04X}"
-        raise Unreadable("E007", message, place_after(text[: unseen.start()]))
+    match = _INVISIBLE.search(text)
+    if match:
+        message = f"the file contains the character U+{ord(match[0]):04X}"
+        raise Unreadable("E007", message, place_after(text[: match.start()]))
     return text
 
 
-# How builds are told to act as of a moment: https://reproducible-builds.org/specs/source-date-epoch/, read 2026-11.
+# https://reproducible-builds.org/specs/source-date-epoch/, read 2026-11.
 EPOCH = "SOURCE_DATE_EPOCH"
 
 
 def today() -> date:
-    """Return the day in UTC, or that of SOURCE_DATE_EPOCH where it is set; InputError when that is no moment."""
-    told = os.environ.get(EPOCH)
-    if told is None:
+    """Return the date in UTC, or that of SOURCE_DATE_EPOCH; raise InputError if its value is invalid."""
+    seconds = os.environ.get(EPOCH)
+    if seconds is None:
         return datetime.now(UTC).date()
     try:
-        return datetime.fromtimestamp(int(told), UTC).date()
+        return datetime.fromtimestamp(int(seconds), UTC).date()
     except (ValueError, OverflowError, OSError):
-        raise InputError(f"{EPOCH} is no number of seconds since 1970", fix=f"unset {EPOCH}") from None
+        message = f"{EPOCH} must be a number of seconds since 1970"
+        raise InputError(message, fix=f"correct or unset {EPOCH}") from None

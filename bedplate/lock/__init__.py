@@ -1,6 +1,6 @@
-"""fleet.lock: the file beside the fleet file that remembers every block and image, and the hold of its one writer.
+"""fleet.lock: the file next to the fleet file that records all allocated blocks, addresses, ids and images.
 
-A lock that is not exactly what bedplate writes is refused, never repaired and never acted on.
+A lock that differs from the format that bedplate writes is rejected, never repaired.
 """
 
 from bedplate.hold import held

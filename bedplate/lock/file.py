@@ -1,4 +1,4 @@
-"""fleet.lock as a file: read strictly, and changed only under the hold."""
+"""Reads fleet.lock, and changes it under an exclusive lock."""
 
 import os
 import stat
@@ -23,23 +23,23 @@ _LARGEST = 16 * 1024 * 1024  # a thousand regions of six zones and a site take o
 
 
 class LockRefused(InputError):
-    """A lock that is not whole, not of this fleet, or not of this version; `fault` says so in its place."""
+    """The lock is damaged, of another fleet or of another version; `fault` has the position."""
 
     def __init__(self, path: Path, error: NotALockError) -> None:
-        told = fault("E290", "", f"{path.name} is refused: {error.what}", error.fix)
-        self.fault = replace(told, file=str(path), line=error.line, column=error.column)
-        super().__init__(told.message, where=str(path), fix=told.fix)
+        unusable = fault("E290", "", f"cannot use {path.name}: {error.what}", error.fix)
+        self.fault = replace(unusable, file=str(path), line=error.line, column=error.column)
+        super().__init__(unusable.message, where=str(path), fix=unusable.fix)
 
 
 def lock_path(fleet_file: Path) -> Path:
-    """Return where the lock of a fleet file lies: beside it."""
+    """Return the path of a fleet file's lock, in the same folder."""
     return fleet_file.with_name(_NAME)
 
 
 def read_lock(path: Path, fleet: str) -> Record:
-    """Return what the lock holds; nothing where there is no lock yet.
+    """Return the content of the lock; empty if there is no lock yet.
 
-    Raises LockRefused for anything but the lock of this fleet.
+    Raises LockRefused for a file that is not the lock of this fleet.
     """
     if not os.path.lexists(path):
         return Record({})
@@ -52,115 +52,112 @@ def read_lock(path: Path, fleet: str) -> Record:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A plan that was recorded, and the blocks that were given back before it."""
+    """A recorded plan, and the blocks that were released before."""
 
     plan: FleetPlan
     released: Mapping[str, IPv4Network]
 
 
 def record_plan(path: Path, fleet: Fleet, catalog: Catalog, *, release_of: tuple[str, ...] = ()) -> Recorded:
-    """Plan the fleet once more under the hold, write its lock, and return what was recorded.
+    """Plan the fleet again under the lock, write fleet.lock, and return the plan.
 
-    The lock is read again under the hold, so what another writer has recorded since is kept. `release_of`
-    names the paths to give back first. Raises HeldError while somebody else writes, PlanFaults as planning does.
+    The file is read again, so records of other writers are kept. The blocks of the paths in `release_of` are released
+    first. Raises HeldError if another process writes, PlanFaults if planning fails.
     """
     with held(path):
-        known = read_lock(path, fleet.name)
-        # Each is released from what the lock holds, so that one may name what another takes along.
-        left = [release(known, each, fleet).blocks for each in release_of]
-        gone = {name: block for name, block in known.blocks.items() if any(name not in blocks for blocks in left)}
-        plan = plan_fleet(fleet, known.without(gone), catalog)
-        _rewritten(path, fleet.name, known, plan.recorded())
-        return Recorded(plan, gone)
+        record = read_lock(path, fleet.name)
+        # Each is released from the whole record, so that a path may also be part of another one.
+        kept = [release(record, released_path, fleet).blocks for released_path in release_of]
+        released = {name: block for name, block in record.blocks.items() if any(name not in blocks for blocks in kept)}
+        plan = plan_fleet(fleet, record.without(released), catalog)
+        _update(path, fleet.name, record, plan.recorded())
+        return Recorded(plan, released)
 
 
 def record_images(path: Path, fleet: str, images: Mapping[str, str]) -> Record:
-    """Record images of places that have none yet, and return what the lock holds now.
+    """Record images of regions and architectures without one, and return the new record.
 
-    The lock is read again under the hold: an image that another writer has recorded since stays. HeldError while
-    somebody else writes.
+    Raises HeldError if another process writes. An image that another process has recorded since is kept.
     """
     with held(path):
-        known = read_lock(path, fleet)
-        return _rewritten(path, fleet, known, known.with_images({**images, **known.images}))
+        record = read_lock(path, fleet)
+        return _update(path, fleet, record, record.with_images({**images, **record.images}))
 
 
 def renew_images(path: Path, fleet: str, images: Mapping[str, str]) -> Record:
-    """Record images in place of those that the lock holds, and return what it holds now; raises as `record_images`."""
+    """Replace recorded images, and return the new record. Raises as `record_images`."""
     with held(path):
-        known = read_lock(path, fleet)
-        return _rewritten(path, fleet, known, known.with_images(images))
+        record = read_lock(path, fleet)
+        return _update(path, fleet, record, record.with_images(images))
 
 
 def record_doors(
     path: Path, fleet: str, gateways: Mapping[str, IPv4Address], resolvers: Mapping[str, tuple[IPv4Address, ...]]
 ) -> Record:
-    """Record where laptops dial and ask for names, region by region, and return what the lock holds now.
-
-    Raises as `record_images`.
-    """
+    """Record laptop gateways and DNS resolvers by region, and return the new record. Raises as `record_images`."""
     with held(path):
-        known = read_lock(path, fleet)
-        return _rewritten(path, fleet, known, known.with_doors(gateways, resolvers))
+        record = read_lock(path, fleet)
+        return _update(path, fleet, record, record.with_doors(gateways, resolvers))
 
 
-def record_host_keys(  # noqa: PLR0913  what is known of one machine
+def record_host_keys(  # noqa: PLR0913  all facts about one machine
     path: Path, fleet: str, machine: str, keys: tuple[str, ...], instance: str | None = None, *, replace_known: bool
 ) -> Record:
-    """Record the host keys of a machine, and return what the lock holds now; raises as `record_images`.
+    """Record the host keys of a machine and its EC2 instance, and return the new record. Raises as `record_images`.
 
-    `instance` is the EC2 instance that has them.
-    InputError where other keys are recorded and are not to be replaced: another writer may have done so since.
+    Raises InputError if other keys are recorded and `replace_known` is false.
     """
     with held(path):
-        known = read_lock(path, fleet)
-        before = known.host_keys.get(machine)
+        record = read_lock(path, fleet)
+        before = record.host_keys.get(machine)
         if before and before != keys and not replace_known:
-            fix = "where the machine was made anew, add --replace"
-            raise InputError(f"another host key of {machine} is recorded", where=str(path), fix=fix)
-        return _rewritten(path, fleet, known, known.with_host_keys(machine, keys, instance))
+            fix = "if the machine was reinstalled, add --replace"
+            raise InputError(f"{machine} has another recorded host key", where=str(path), fix=fix)
+        return _update(path, fleet, record, record.with_host_keys(machine, keys, instance))
 
 
-def _rewritten(path: Path, fleet: str, known: Record, record: Record) -> Record:
-    """Write the lock where it is to hold something else than is known; only for the holder."""
-    if record != known:
-        write_whole(path, lock_text(fleet, record).encode())
-    return record
+def _update(path: Path, fleet: str, old: Record, new: Record) -> Record:
+    """Write the lock if the record differs; only under the lock of `held`."""
+    if new != old:
+        write_whole(path, lock_text(fleet, new).encode())
+    return new
 
 
 def _text(path: Path) -> str:
     if path.is_symlink() and not path.exists():
-        raise NotALockError(f"it is a link to nothing: {path.readlink()} is not there", "put the file itself there")
-    # A pipe would block an ordinary open for ever.
+        raise NotALockError(
+            f"it is a link to {path.readlink()}, which does not exist", "replace the link by the file itself"
+        )
+    # A blocking open of a FIFO would wait forever.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as stream:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise NotALockError("it is no ordinary file", "move it away")
+            raise NotALockError("it is not a regular file", "move it away")
         if status.st_size > _LARGEST:
-            raise NotALockError(f"it has {status.st_size:,} bytes; no lock is that large")
+            raise NotALockError(f"it has {status.st_size:,} bytes; the limit is {_LARGEST:,}")
         try:
             return stream.read(_LARGEST + 1).decode()
         except UnicodeDecodeError as error:
-            raise NotALockError(f"it is no text: {error}") from None
+            raise NotALockError(f"it is not UTF-8: {error}") from None
 
 
-# Of a file that has no lock yet, all is missing: the plan lists it.
-_TOLD = 8
+# Without a lock, everything is missing; `bedplate plan` lists it.
+_MOST_NAMES = 8
 
 
 def refuse_unrecorded(plan: FleetPlan, fleet_file: Path) -> None:
-    """Raise InputError where a node would get a block, an address, a user's or a group's id that the lock lacks."""
+    """Raise InputError if the plan has blocks, addresses or ids of people and groups that are not in the lock."""
     refuse_names((*plan.news, *plan.new_addresses, *plan.new_people, *plan.new_groups), fleet_file)
 
 
 def refuse_names(names: Iterable[str], fleet_file: Path) -> None:
-    """Raise InputError that names the first of these, where there are any, and says how they are recorded."""
+    """Raise InputError if there are unrecorded names."""
     missing = tuple(names)
     if missing:
-        more = (f"and {len(missing) - _TOLD} more",) if len(missing) > _TOLD else ()
+        more = (f"and {len(missing) - _MOST_NAMES} more",) if len(missing) > _MOST_NAMES else ()
         raise InputError(
-            f"not recorded in {lock_path(fleet_file).name}: {', '.join((*missing[:_TOLD], *more))}",
+            f"not recorded in {lock_path(fleet_file).name}: {', '.join((*missing[:_MOST_NAMES], *more))}",
             where=str(fleet_file),
             fix=f"run `bedplate plan --write {quote(str(fleet_file))}` first, and commit the lock",
         )

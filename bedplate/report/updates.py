@@ -46,12 +46,7 @@ def _table(rows: tuple[Policy, ...]) -> Iterator[str]:
     yield "| key | event | effect | what is touched | instead |"
     yield "| --- | --- | --- | --- | --- |"
     for row in rows:
-        yield f"| `{row.key}` | {row.event.value} | {effect_told(row)} | {row.does} | {row.way} |"
-
-
-def effect_told(policy: Policy) -> str:
-    """Return the effect of a policy, and where it is another."""
-    return f"{policy.effect.value}; free where it grows" if policy.grows else policy.effect.value
+        yield f"| `{row.key}` | {row.event.value} | {row.summary} | {row.does} | {row.way} |"
 
 
 _LONGEST = 32

@@ -1,7 +1,7 @@
-"""What an operator may ask for: frozen models of the fleet file, one noun a module.
+"""The models of the fleet file: frozen pydantic models, one module per group of sections.
 
-Nothing here reads a file, knows an AWS region or allots an address. A value that exists has the right shape and
-the right syntax; whether it makes sense beside the others is asked in `bedplate.checks`.
+Nothing here reads a file, knows an AWS region or allocates an address. A model ensures types and syntax of its values;
+`bedplate.checks` compares values with each other and with facts about AWS.
 """
 
 from importlib import import_module
@@ -14,7 +14,7 @@ __all__ = ["Fleet"]
 
 
 def __getattr__(name: str) -> object:
-    # The models take a quarter of a second to load; what else is here, syntax and words, is there at once.
+    # Importing the models takes a quarter of a second; the other modules of this package do not need them.
     if name not in __all__:
         raise AttributeError(name)
     return getattr(import_module("bedplate.spec.fleet"), name)

@@ -1,4 +1,4 @@
-"""The base of every model of the fleet file, and how a model refuses a value."""
+"""The base class of the models, validation errors with code and fix, and the syntax of words."""
 
 import re
 from collections.abc import Mapping
@@ -12,21 +12,18 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
-# A mapping nobody can change: frozen models would otherwise still hold a plain dict.
+# Read-only mapping: a frozen model could otherwise contain a mutable dict.
 Table = Annotated[Mapping[KeyT, ValueT], AfterValidator(MappingProxyType), PlainSerializer(dict, return_type=dict)]
 
 
 class Spec(BaseModel):
-    """Frozen, closed to unknown keys, and strict: a string is never taken for a number."""
+    """Base of all models: frozen, without unknown keys, and strict (a string is never converted to a number)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=False)
 
 
-def refusal(code: str, message: str, fix: str) -> PydanticCustomError:
-    """Return the error by which a validator refuses a value under a rule of the catalogue.
-
-    `code` is the rule's (`E203`); `message` says what is wrong and why, `fix` the nearest right value.
-    """
+def invalid(code: str, message: str, fix: str) -> PydanticCustomError:
+    """Return the validation error for a violated rule: its code (`E203`), a message and a fix."""
     return PydanticCustomError(code, "{message}", {"message": message, "fix": fix})
 
 
@@ -35,9 +32,9 @@ _PLAIN = re.compile(r"[!-~]+")
 
 
 def shown(value: object) -> str:
-    """Return `value` for a message: bare where it is one plain word, else quoted and escaped, cut at 60 characters.
+    """Return a value for a message: a plain word as it is, other text quoted and escaped, at most 60 characters.
 
-    A mapping or a list is only named as one.
+    Mappings and lists become "a mapping" and "a list".
     """
     if isinstance(value, dict):
         return "a mapping"
@@ -57,49 +54,53 @@ _NOT_A_LABEL = re.compile(r"[^a-z0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """What a word must look like: used in `Annotated[str, Syntax(...)]`.
+    """The syntax of a word, for `Annotated[str, Syntax(...)]`.
 
-    `pattern` must match the whole word; `wanted` says the same in English and reads on after "it is written with";
-    `limit` is in characters, `why` names who set it; `reserved` words are refused although they match.
+    `pattern` must match the whole word; `form` describes it in English, after "use". `limit` is in characters and set
+    by `limited_by`. `reserved` words are rejected although they match.
     """
 
     code: str
     noun: str
     pattern: str
-    wanted: str
+    form: str
     example: str
     limit: int = 255
-    why: str = "bedplate"
+    limited_by: str = "bedplate"
     reserved: frozenset[str] = frozenset()
 
     def check(self, word: str) -> str:
-        """Return the word; a refusal when it breaks the rule."""
+        """Return the word; raise a validation error if it violates the syntax."""
         if len(word) > self.limit:
-            message = f"{self.noun} has {len(word)} characters; {self.why} allows {self.limit}"
-            raise refusal(self.code, message, f"shorten it, as in {self.example}")
+            message = f"the {self.noun} has {len(word)} characters; {self.limited_by} allows {self.limit}"
+            raise invalid(self.code, message, f"shorten it to at most {self.limit} characters")
         if word in self.reserved:
-            raise refusal(self.code, f"{self.noun} {word} is reserved", f"choose another, such as {self.example}")
+            raise invalid(self.code, f"{self.noun} {word} is reserved", f"use another, such as {self.example}")
         if not re.fullmatch(self.pattern, word):
-            message = f"{shown(word)} is no {self.noun}: it is written with {self.wanted}"
-            raise refusal(self.code, message, f"write {self.nearest(word)}")
+            message = f"invalid {self.noun} {shown(word)}: use {self.form}"
+            near = self.nearest(word)
+            raise invalid(self.code, message, f"write {near}" if near else f"write it in the form {self.example}")
         return word
 
-    def nearest(self, word: str) -> str:
-        """Return the word as a label, in lower case and hyphens, or as a path; the example where neither is right."""
+    def nearest(self, word: str) -> str | None:
+        """Return the word as a lower-case label, as a path, or up to an invalid character; None if none is valid."""
         label = _NOT_A_LABEL.sub("-", word.lower()).strip("-")
         path = "/" + "/".join(part for part in word.split("/") if part)
-        candidates = (label, path) if "/" in word else (label,)
-        return next((near for near in candidates if self._is_good(near)), self.example)
+        near = next((text for text in (label, path if "/" in word else "") if self._is_valid(text)), None)
+        if near is None and self.example.startswith("'"):
+            start = re.match(f"({self.pattern})(?![0-9])", word)
+            return f"'{start[0]}'" if start else None
+        return near
 
-    def _is_good(self, word: str) -> bool:
+    def _is_valid(self, word: str) -> bool:
         return bool(re.fullmatch(self.pattern, word)) and word not in self.reserved
 
     def __get_pydantic_core_schema__(self, source: type[str], handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Check the word after pydantic has seen that it is a string."""
+        """Return the schema of pydantic: check the word once it is known to be a string."""
         return core_schema.no_info_after_validator_function(self.check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Tell editors the pattern, the limit and the example."""
+        """Return the JSON Schema with pattern, limit and example."""
         return handler(schema) | {
             "pattern": f"^{self.pattern}$",
             "maxLength": self.limit,

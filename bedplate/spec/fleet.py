@@ -1,13 +1,32 @@
-"""The whole fleet: the single input of every bedplate command."""
+"""The root model of the fleet file, and its smaller sections: people, Kubernetes, budget, alarms and identity."""
 
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
 from bedplate.spec.address import Prefix
-from bedplate.spec.base import Spec, Table, refusal, shown
+from bedplate.spec.base import Spec, Table, invalid, shown
 from bedplate.spec.groups import Group, Image
 from bedplate.spec.network import Network, Region, Vpn
+from bedplate.spec.policy import (
+    ADDED,
+    BOTH,
+    CHANGED,
+    EVERY,
+    MOVE_DATA,
+    NEW_FLEET,
+    RELEASE,
+    REMOVED,
+    Effect,
+    entries,
+    free,
+    new_nodes,
+    on_edit,
+    refused,
+    replaces,
+    rolling,
+    shrinks,
+)
 from bedplate.spec.sites import Site, Store
 from bedplate.spec.text import (
     AccountId,
@@ -25,43 +44,64 @@ from bedplate.spec.text import (
     UserName,
 )
 
+_ACCOUNTS = "accounts: existing nodes at their next apply, new cloud nodes at boot"
+
 
 class Alarms(Spec):
-    """Somebody to tell: the alarms stand without, but ring in AWS's console alone."""
+    """The recipient of alarms; without one, alarms show only in the AWS console."""
 
     email: Email = Field(
         title="E-mail address",
-        description="Who is told when an alarm rings and when it is over; AWS first asks, by mail, once a region.",
+        description="Receives an e-mail when an alarm starts or ends. AWS asks for confirmation, once per region.",
+        json_schema_extra=on_edit(free("the recipient; alarms do not change")),
     )
 
 
 class Budget(Spec):
-    """A monthly limit: nothing is stopped when it is reached, somebody is told."""
+    """A monthly limit with notifications; AWS stops nothing when it is reached."""
 
-    monthly: int = Field(ge=1, le=100_000_000, title="Monthly limit", description="US dollars a month.")
-    email: Email = Field(title="E-mail address", description="Who is told, at 80 % spent and when 100 % is foreseen.")
+    monthly: int = Field(
+        ge=1,
+        le=100_000_000,
+        title="Monthly limit",
+        description="US dollars per month.",
+        json_schema_extra=on_edit(free("the budget and its notifications")),
+    )
+    email: Email = Field(
+        title="E-mail address",
+        description="Receives an e-mail at 80 % of the limit, and when the forecast reaches 100 %.",
+        json_schema_extra=on_edit(free("the budget and its notifications")),
+    )
 
 
 class Identity(Spec):
-    """The roles of nodes: what they may do is derived, and this bounds it."""
+    """Limits of the IAM roles of nodes; bedplate derives their permissions."""
 
     permissions_boundary: PolicyArn | None = Field(
         default=None,
         title="Permissions boundary",
-        description="A managed policy of the account, set on every role that bedplate makes; some accounts demand one.",
+        description="ARN of a managed policy that bedplate sets on every role it creates. Some accounts require one.",
+        json_schema_extra=on_edit(free("the boundary of all roles, at once", *EVERY)),
     )
 
 
 class ControlPlane(Spec):
-    """The machines that run the API servers and etcd, in the home region."""
+    """The machines in the home region that run the API servers and etcd."""
 
-    type: InstanceType = Field(title="Instance type", description="EC2 instance type of each machine.")
+    type: InstanceType = Field(
+        title="Instance type",
+        description="EC2 instance type of each machine.",
+        json_schema_extra=on_edit(new_nodes("each machine, when it is next replaced")),
+    )
     count: int = Field(
         default=3,
         ge=1,
         le=7,
         title="Count",
-        description="How many machines: an odd number, for etcd's quorum.",
+        description="Number of machines. It must be odd for etcd's quorum.",
+        json_schema_extra=on_edit(
+            shrinks("the machines with the highest numbers; etcd's volumes are protected", Effect.REFUSED, MOVE_DATA)
+        ),
     )
 
 
@@ -69,16 +109,27 @@ class Kubernetes(Spec):
     """Version, control plane and address space of the cluster."""
 
     version: KubernetesVersion = Field(
-        title="Version", description="Minor version, quoted: 1.36 is a number, '1.36' a version."
+        title="Version",
+        description="Minor version, quoted: YAML reads 1.36 as a number.",
+        json_schema_extra=on_edit(free("nothing in AWS; roles upgrade the nodes")),
     )
-    control_plane: ControlPlane = Field(title="Control plane", description="The machines that run it.")
+    control_plane: ControlPlane = Field(
+        title="Control plane", description="Number and type of the control plane's machines."
+    )
     pods: Prefix | None = Field(
         default=None,
         title="Pod block size",
-        description="Prefix length for pods; left out, an eighth of the supernet.",
+        description="Prefix length of the block for pods. Default: an eighth of the supernet.",
+        json_schema_extra=on_edit(
+            refused("the pod addresses would change", RELEASE, CHANGED, ADDED),
+            free("nothing: the recorded block stays", REMOVED),
+        ),
     )
     services: Prefix = Field(
-        default=20, title="Service block size", description="Prefix length of the block for services."
+        default=20,
+        title="Service block size",
+        description="Prefix length of the block for services.",
+        json_schema_extra=on_edit(refused("the service addresses would change", RELEASE)),
     )
 
 
@@ -86,72 +137,136 @@ VERSION = 1
 
 
 def check_version(value: object) -> object:
-    """Return the version; a refusal says how to migrate from an older or to a newer one."""
+    """Return the format version; raise a validation error for any other than the current one."""
     if type(value) is not int:
-        raise refusal("E601", f"{shown(value)} is no format version: a whole number is wanted", "write 1")
+        raise invalid("E601", f"format version {shown(value)} is not an integer", f"write {VERSION}")
     if value > VERSION:
-        message = f"the file is of format {value}; this bedplate reads format {VERSION}"
-        raise refusal("E601", message, "update bedplate; its CHANGELOG says what the newer format changed")
+        message = f"the file has format {value}; this bedplate reads format {VERSION}"
+        raise invalid("E601", message, f"update bedplate; its CHANGELOG describes format {value}")
     if value < VERSION:
-        message = f"there never was a format {value}; this bedplate reads format {VERSION}"
-        raise refusal("E601", message, "compare the file with examples/minimal.yaml, then write 1")
+        message = f"format {value} does not exist; this bedplate reads format {VERSION}"
+        raise invalid("E601", message, f"compare the file with examples/minimal.yaml, then write {VERSION}")
     return value
 
 
 class Person(Spec):
-    """An account on every node."""
+    """A user account on every node."""
 
-    admin: bool = Field(default=False, title="Administrator", description="May become root by sudo.")
+    admin: bool = Field(
+        default=False,
+        title="Administrator",
+        description="May become root with sudo.",
+        json_schema_extra=on_edit(free(_ACCOUNTS)),
+    )
     keys: tuple[SshKey, ...] = Field(
-        min_length=1, title="SSH keys", description="Public keys, one line each, without options."
+        min_length=1,
+        title="SSH keys",
+        description="SSH public keys, one line each, without options.",
+        json_schema_extra=on_edit(free(_ACCOUNTS, *EVERY)),
     )
     groups: tuple[GroupName, ...] = Field(
         default=(),
         title="Groups",
-        description="Groups of the fleet that they belong to, beside their own; made by being named.",
+        description="Additional Linux groups of this person. A group exists if at least one person lists it.",
+        json_schema_extra=on_edit(free("group membership, at the next apply; a group keeps its id", *EVERY)),
     )
 
 
 class Fleet(Spec):
-    """A deep-learning lab's infrastructure."""
+    """The infrastructure of a deep-learning lab."""
 
     version: Annotated[Literal[1], BeforeValidator(check_version)] = Field(
-        title="Format version", description="Version of this file's format: 1."
+        title="Format version",
+        description="Version of the file format: 1.",
+        json_schema_extra=on_edit(refused("it defines the meaning of all keys", "keep it, and update bedplate")),
     )
-    name: FleetName = Field(title="Fleet name", description="Prefix of every resource's name.")
+    name: FleetName = Field(
+        title="Fleet name",
+        description="Prefix of the names of all resources.",
+        json_schema_extra=on_edit(refused("the lock, the stacks and all names belong to the old fleet", NEW_FLEET)),
+    )
     account: AccountId = Field(
         title="AWS account",
-        description="Twelve digits, quoted; every command refuses to act in another account.",
+        description="Twelve digits, quoted. Every command refuses to run in another account.",
+        json_schema_extra=on_edit(refused("the stacks may act in the old account only", NEW_FLEET)),
     )
-    owner: Owner = Field(title="Owner", description="Who answers for it; tagged on everything.")
+    owner: Owner = Field(
+        title="Owner",
+        description="Contact for the fleet, as a tag on every resource.",
+        json_schema_extra=on_edit(rolling("all tags; new tags make a new version of each launch template")),
+    )
     domain: DomainName = Field(
-        title="Domain", description="Private DNS zone; a node is <node>.<region or site>.<domain>."
+        title="Domain",
+        description="Private DNS zone. A node is <node>.<region or site>.<domain>.",
+        json_schema_extra=on_edit(replaces("the private zone and every name in it")),
     )
-    network: Network = Field(title="Network", description="Address space, interconnection and egress.")
+    network: Network = Field(title="Network", description="Address space, connections between regions, and egress.")
     regions: Table[RegionName, Region] = Field(
-        min_length=1, title="Regions", description="AWS regions by name; exactly one is the home."
+        min_length=1,
+        title="Regions",
+        description="AWS regions by name. Exactly one is the home region.",
+        json_schema_extra=on_edit(entries("a region; no other is affected", "everything in the region except data")),
     )
     sites: Table[Slug, Site] = Field(
-        default_factory=dict, validate_default=True, title="Sites", description="Rooms of physical machines."
+        default_factory=dict,
+        validate_default=True,
+        title="Sites",
+        description="Locations with physical machines, by name.",
+        json_schema_extra=on_edit(
+            entries("VPN connections; no other is affected", "its VPN connections and their keys")
+        ),
     )
     groups: Table[Slug, Group] = Field(
         default_factory=dict,
         validate_default=True,
         title="Groups",
-        description="Cloud machines, a kind a group.",
+        description="Groups of equal cloud machines, by name.",
+        json_schema_extra=on_edit(entries("its pools", "its pools and their machines")),
     )
     storage: Table[Slug, Store] = Field(
-        default_factory=dict, validate_default=True, title="Storage", description="Shared storage by name."
+        default_factory=dict,
+        validate_default=True,
+        title="Storage",
+        description="Shared storage, by name.",
+        json_schema_extra=on_edit(
+            free("the new store", ADDED), refused("stores with data are protected", MOVE_DATA, REMOVED)
+        ),
     )
-    vpn: Vpn | None = Field(default=None, title="VPN", description="How laptops join, and gateways each other.")
+    vpn: Vpn | None = Field(
+        default=None,
+        title="VPN",
+        description="VPN gateways for laptops, and tunnels between the fleet's gateways.",
+        json_schema_extra=on_edit(entries("gateways", "gateways and the address pools of laptops")),
+    )
     people: Table[UserName, Person] = Field(
-        default_factory=dict, validate_default=True, title="People", description="Accounts by user name."
+        default_factory=dict,
+        validate_default=True,
+        title="People",
+        description="User accounts, by user name.",
+        json_schema_extra=on_edit(free(_ACCOUNTS, *BOTH)),
     )
-    kubernetes: Kubernetes | None = Field(default=None, title="Kubernetes", description="The fleet's cluster.")
-    budget: Budget | None = Field(default=None, title="Budget", description="What a month may cost, and who is told.")
-    alarms: Alarms | None = Field(default=None, title="Alarms", description="Who is told when an alarm rings.")
+    kubernetes: Kubernetes | None = Field(
+        default=None,
+        title="Kubernetes",
+        description="The Kubernetes cluster of the fleet.",
+        json_schema_extra=on_edit(
+            free("the control plane", ADDED), refused("etcd's volumes are protected", MOVE_DATA, REMOVED)
+        ),
+    )
+    budget: Budget | None = Field(
+        default=None,
+        title="Budget",
+        description="A monthly limit, and the recipient of its notifications.",
+        json_schema_extra=on_edit(free("the budget and its notifications", *BOTH)),
+    )
+    alarms: Alarms | None = Field(
+        default=None,
+        title="Alarms",
+        description="The recipient of alarms.",
+        json_schema_extra=on_edit(free("the recipient; alarms do not change", *BOTH)),
+    )
     identity: Identity = Field(
-        default_factory=Identity, title="Identity", description="What bounds the roles of nodes."
+        default_factory=Identity, title="Identity", description="Limits of the IAM roles of nodes."
     )
     image: Image = Field(
         default_factory=Image, title="Image", description="The machine image that cloud nodes start from."
@@ -160,5 +275,6 @@ class Fleet(Spec):
         default_factory=dict,
         validate_default=True,
         title="Allowed exceptions",
-        description="Rules that this fleet may break, by code, each with the reason.",
+        description="Rules that this fleet may violate, by code, each with its reason.",
+        json_schema_extra=on_edit(free("which checks fail; no resource")),
     )

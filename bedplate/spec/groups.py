@@ -1,4 +1,4 @@
-"""The hours in which the machines of a group run."""
+"""The sections of the fleet file about groups of cloud machines: schedule, ladder, disks, and the machine image."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -6,6 +6,20 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bedplate.spec.base import Spec, Syntax, Table
+from bedplate.spec.policy import (
+    ADDED,
+    BOTH,
+    CHANGED,
+    EVERY,
+    REMOVED,
+    entries,
+    free,
+    on_edit,
+    removes,
+    replaces,
+    rolling,
+    shrinks,
+)
 from bedplate.spec.sites import Use
 from bedplate.spec.text import (
     DriverBranch,
@@ -34,7 +48,7 @@ Weekdays = Annotated[
         "E319", "list of weekdays", rf"{_DAY}(-{_DAY}|(,{_DAY})*)", "MON to SUN, with a hyphen or commas", "MON-FRI"
     ),
 ]
-# Auto Scaling takes names of the IANA database; which of them exist is the catalogue's to know.
+# Auto Scaling takes names of the IANA database; the catalogue lists them.
 TimeZone = Annotated[
     str,
     Syntax(
@@ -47,18 +61,43 @@ TimeZone = Annotated[
     ),
 ]
 
+_TIMES = "the start and stop times"
+
 
 class Schedule(Spec):
-    """When a group's machines start in the morning and stop in the evening; what stops loses its root volume."""
+    """Daily start and stop times of a group's machines; a stopped machine loses its root volume."""
 
-    start: Clock = Field(title="Start", description="Time of day, quoted, at which the group's minimum is started.")
-    stop: Clock = Field(title="Stop", description="Time of day, quoted, at which all of the group's machines end.")
-    days: Weekdays = Field(default="MON-FRI", title="Weekdays", description="The days on which they start.")
-    zone: TimeZone = Field(default="UTC", title="Time zone", description="Time zone of both times of day.")
+    start: Clock = Field(
+        title="Start",
+        description="Time of day, quoted, at which the minimum number of machines starts.",
+        json_schema_extra=on_edit(free(_TIMES)),
+    )
+    stop: Clock = Field(
+        title="Stop",
+        description="Time of day, quoted, at which all machines of the group are terminated.",
+        json_schema_extra=on_edit(free(_TIMES)),
+    )
+    days: Weekdays = Field(
+        default="MON-FRI",
+        title="Weekdays",
+        description="Days on which machines start.",
+        json_schema_extra=on_edit(free(_TIMES)),
+    )
+    zone: TimeZone = Field(
+        default="UTC",
+        title="Time zone",
+        description="Time zone of both times.",
+        json_schema_extra=on_edit(free(_TIMES)),
+    )
 
 
-# What one mixed instances policy may name. Source: Auto Scaling API reference, LaunchTemplate (overrides), 2026-11.
+# Auto Scaling API reference, LaunchTemplate: overrides of one mixed instances policy, 2026-11.
 MOST_TYPES = 40
+
+_POOL_MAXIMUM = "the maximum of its pool; AWS terminates machines above it"
+_ANOTHER_POOL = "the old pool and its machines; a new pool is created"
+_NEXT_IMAGE = "the next image build; running machines stay"
+_REGISTRATION = "tags; nodes register them at boot"
 
 
 class Market(StrEnum):
@@ -71,44 +110,68 @@ class Market(StrEnum):
 
 
 class Fabric(StrEnum):
-    """The network between the machines of a multi-node job."""
+    """The low-latency network between the machines of a multi-node job."""
 
     EFA = "efa"
 
 
 class Nodes(Spec):
-    """How many machines a group may have, over all its rungs."""
+    """The number of machines of a group, over all rungs."""
 
-    min: int = Field(ge=0, le=5000, title="Minimum", description="Machines kept at all times.")
-    max: int = Field(ge=0, le=5000, title="Maximum", description="Machines never exceeded, over all rungs.")
+    min: int = Field(
+        ge=0,
+        le=5000,
+        title="Minimum",
+        description="Machines that always run.",
+        json_schema_extra=on_edit(free("how many machines always run")),
+    )
+    max: int = Field(
+        ge=0,
+        le=5000,
+        title="Maximum",
+        description="Most machines of the group, over all rungs.",
+        json_schema_extra=on_edit(shrinks("the maximum of the group; AWS terminates machines above it")),
+    )
 
 
 class Rung(Spec):
-    """One place where capacity may come from."""
+    """One source of capacity."""
 
-    region: RegionName = Field(title="Region", description="A region of this file.")
+    region: RegionName = Field(
+        title="Region",
+        description="A region of this file.",
+        json_schema_extra=on_edit(replaces(_ANOTHER_POOL)),
+    )
     market: Market = Field(
         default=Market.ON_DEMAND,
         strict=False,
         title="Market",
-        description="on-demand, spot, reservation or capacity-block.",
+        description="How its machines are bought.",
+        json_schema_extra=on_edit(replaces(_ANOTHER_POOL)),
     )
     reservation: ReservationId | None = Field(
         default=None,
         title="Reservation",
-        description="Id of the capacity reservation or block (cr-...), with market reservation or capacity-block.",
+        description="Id of the capacity reservation or capacity block (cr-...), for those two markets.",
+        json_schema_extra=on_edit(replaces(_ANOTHER_POOL, *EVERY)),
     )
     zone: ZoneName | None = Field(
         default=None,
         title="Zone",
-        description="One zone of the region; required with a reservation or block, whose zone it is.",
+        description="One zone of the region. Required for a reservation or capacity block: the zone of that.",
+        json_schema_extra=on_edit(replaces(_ANOTHER_POOL, *EVERY)),
     )
     reserved: int | None = Field(
         default=None,
         ge=1,
         le=5000,
         title="Reserved machines",
-        description="How many machines the reservation or block holds: its pool grows no further.",
+        description="Machines in the reservation or capacity block: the maximum of the pool.",
+        json_schema_extra=on_edit(
+            shrinks(_POOL_MAXIMUM),
+            removes("machines of its pool above this number", ADDED),
+            free("the maximum of its pool", REMOVED),
+        ),
     )
     max_price: float | None = Field(
         default=None,
@@ -116,92 +179,152 @@ class Rung(Spec):
         le=1000,
         strict=False,
         title="Maximum price",
-        description="With market spot: USD an hour that a machine may cost; left out, the price on demand.",
+        description="For market spot: highest price in USD per hour. Default: the on-demand price.",
+        json_schema_extra=on_edit(rolling("the maximum spot price", *EVERY)),
     )
     ends: Moment | None = Field(
         default=None,
         title="End",
-        description="With market capacity-block: when the block ends; the pool is emptied an hour before.",
+        description="For market capacity-block: the end of the block. The pool is emptied an hour before.",
+        json_schema_extra=on_edit(free("when the pool is emptied", *EVERY)),
     )
 
     @property
     def source(self) -> tuple[str, ...]:
-        """Where its capacity comes from: a rung that differs in nothing else is the same pool."""
+        """The capacity it uses: rungs with the same source are the same pool."""
         return (self.region, self.market.value, self.reservation or "", self.zone or "")
 
 
 class Group(Spec):
-    """Machines of one kind, and the ladder of capacity that they grow over."""
+    """Equal machines, and the ladder of capacity that they start on."""
 
-    use: Use = Field(strict=False, title="Use", description="ssh: people log in; kubernetes: workers.")
+    use: Use = Field(
+        strict=False,
+        title="Use",
+        description="ssh (people log in) or kubernetes (workers).",
+        json_schema_extra=on_edit(rolling("the role of the machines")),
+    )
     types: tuple[InstanceType, ...] = Field(
         min_length=1,
         max_length=MOST_TYPES,
         title="Instance types",
-        description="EC2 instance types that serve equally well.",
+        description="EC2 instance types that are equally suitable.",
+        json_schema_extra=on_edit(rolling("the instance types", *EVERY)),
     )
-    nodes: Nodes = Field(title="Nodes", description="How many machines, over all rungs.")
+    nodes: Nodes = Field(title="Nodes", description="Number of machines, over all rungs.")
     similar: bool = Field(
         default=False,
-        title="Similar types too",
-        description="Also any type with no fewer CPUs and no less memory than the smallest named, and no more than "
-        "the largest.",
+        title="Similar types",
+        description="Whether to use any type with CPUs and memory between the smallest and the largest listed type.",
+        json_schema_extra=on_edit(rolling("the possible instance types")),
     )
-    disk: int = Field(default=100, ge=8, le=16384, title="Root disk", description="Size of the root volume in GiB.")
+    disk: int = Field(
+        default=100,
+        ge=8,
+        le=16384,
+        title="Root disk",
+        description="Size of the root volume in GiB.",
+        json_schema_extra=on_edit(rolling("the root volume")),
+    )
     disk_throughput: int = Field(
-        default=125, ge=125, le=1000, title="Disk throughput", description="Throughput of the root volume in MiB/s."
+        default=125,
+        ge=125,
+        le=1000,
+        title="Disk throughput",
+        description="Throughput of the root volume in MiB/s.",
+        json_schema_extra=on_edit(rolling("the root volume")),
     )
     disk_iops: int = Field(
-        default=3000, ge=3000, le=16000, title="Disk IOPS", description="Operations a second of the root volume."
+        default=3000,
+        ge=3000,
+        le=16000,
+        title="Disk IOPS",
+        description="I/O operations per second of the root volume.",
+        json_schema_extra=on_edit(rolling("the root volume")),
     )
     fabric: Fabric | None = Field(
         default=None,
         strict=False,
         title="Fabric",
-        description="efa: all network cards, one zone a pool, a placement group where AWS allows one.",
+        description="efa: all network cards, one zone per pool, and a placement group where AWS supports one.",
+        json_schema_extra=on_edit(replaces("its pools: a fabric has one pool per zone", *EVERY)),
     )
     ladder: tuple[Rung, ...] = Field(
-        min_length=1, title="Ladder", description="Where capacity is looked for, in this order."
+        min_length=1,
+        title="Ladder",
+        description="Where to look for capacity, in this order.",
+        json_schema_extra=on_edit(
+            free("the order of the search, and which pool holds the minimum", CHANGED),
+            entries("a pool", "its pool and the machines in it"),
+        ),
     )
     labels: Table[LabelKey, LabelValue] = Field(
         default_factory=dict,
         validate_default=True,
         title="Labels",
-        description="Labels of its Kubernetes nodes, beside those that bedplate gives.",
+        description="Labels of its Kubernetes nodes, in addition to bedplate's own.",
+        json_schema_extra=on_edit(free(_REGISTRATION)),
     )
     taints: tuple[Taint, ...] = Field(
-        default=(), title="Taints", description="Taints of its Kubernetes nodes, as key=value:NoSchedule."
+        default=(),
+        title="Taints",
+        description="Taints of its Kubernetes nodes, as key=value:NoSchedule.",
+        json_schema_extra=on_edit(free(_REGISTRATION, *EVERY)),
     )
     owner: Owner | None = Field(
-        default=None, title="Owner", description="Who answers for these machines; left out, the fleet's owner."
+        default=None,
+        title="Owner",
+        description="Contact for these machines. Default: the fleet's owner.",
+        json_schema_extra=on_edit(rolling("tags of machines", *EVERY)),
     )
     expires: Expiry | None = Field(
         default=None,
         title="Expiry",
-        description="The day, quoted, after which they are not wanted any more and end, or permanent.",
+        description="Last day of these machines, quoted, or permanent. They are terminated after that day.",
+        json_schema_extra=on_edit(
+            rolling("tags and end of machines; after that day run `pulumi up --refresh`", *EVERY)
+        ),
     )
     schedule: Schedule | None = Field(
-        default=None, title="Schedule", description="The hours in which they run; left out, always."
+        default=None,
+        title="Schedule",
+        description="Daily start and stop times. Default: machines run all day.",
+        json_schema_extra=on_edit(free(_TIMES, *BOTH)),
     )
 
 
 class Image(Spec):
-    """The base system, and what is baked on it; what is left out is not judged."""
+    """The contents of the machine image."""
 
     base: Literal["ubuntu-24.04"] = Field(
-        default="ubuntu-24.04", title="Base system", description="The Ubuntu release that images start from."
+        default="ubuntu-24.04",
+        title="Base system",
+        description="Ubuntu release of the image.",
+        json_schema_extra=on_edit(free(_NEXT_IMAGE)),
     )
     driver: DriverBranch = Field(
-        default="580", title="Driver branch", description="NVIDIA driver branch, quoted, such as '580'."
+        default="580",
+        title="Driver branch",
+        description="NVIDIA driver branch, quoted, such as '580'.",
+        json_schema_extra=on_edit(free(_NEXT_IMAGE)),
     )
     disk: int = Field(
-        default=8, ge=8, le=16384, title="Size", description="GiB that it takes: no group's root volume is smaller."
+        default=8,
+        ge=8,
+        le=16384,
+        title="Size",
+        description="Size of the image in GiB: the minimum for every group's root volume.",
+        json_schema_extra=on_edit(free("checks of disk sizes; no machine")),
     )
     kernel: KernelSeries | None = Field(
-        default=None, title="Kernel", description="Series of the kernel on it, quoted, such as '6.8'."
+        default=None,
+        title="Kernel",
+        description="Kernel series of the image, quoted, such as '6.8'. Default: not checked.",
+        json_schema_extra=on_edit(free(_NEXT_IMAGE, *EVERY)),
     )
     kubernetes: KubernetesVersion | None = Field(
         default=None,
-        title="Kubernetes on it",
-        description="Minor version of the kubelet on it, quoted; left out, the cluster's.",
+        title="Kubernetes version",
+        description="Minor version of the image's kubelet, quoted. Default: the cluster's version.",
+        json_schema_extra=on_edit(free(_NEXT_IMAGE, *EVERY)),
     )

@@ -1,4 +1,4 @@
-"""The JSON Schema of the fleet file, for editors and for naming the keys that a mapping may have."""
+"""The JSON Schema of the fleet file: for editors, for the reference page, and to list the keys of a mapping."""
 
 from functools import cache
 from typing import Any
@@ -12,49 +12,55 @@ Schema = dict[str, Any]
 
 @cache
 def fleet_schema() -> Schema:
-    """Return the schema: a title and a description for every key, with defaults, words and limits."""
+    """Return the schema, with title, description, default, limits and effects of edits of every key."""
     schema = Fleet.model_json_schema()
-    return {"$schema": DIALECT} | {name: _tidy(part) for name, part in schema.items()}
+    return {"$schema": DIALECT} | {name: _simplified(part) for name, part in schema.items()}
 
 
 def keys_at(path: tuple[str | int, ...], kind: object = None) -> tuple[str, ...]:
-    """Return the keys that the mapping at `path` may have; `kind` chooses among kinds of storage."""
+    """Return the keys that the mapping at `path` may have; `kind` selects the kind of store."""
     schema = fleet_schema()
     for part in path:
-        schema = _below(_resolved(schema, kind), part)
+        schema = _child(_resolved(schema, kind), part)
     return tuple(_resolved(schema, kind).get("properties", ()))
 
 
-def _tidy(part: object) -> object:
-    """Return the part as an editor should read it: null is no value, and a table's keys are all of one form."""
+def _simplified(part: object) -> object:
+    """Return a part without null as a type, with one pattern for the keys of a table, and prefix lengths as text."""
     if isinstance(part, list | tuple):
-        return [_tidy(item) for item in part]
+        return [_simplified(item) for item in part]
     if not isinstance(part, dict):
         return part
-    tidy: Schema = {name: _tidy(item) for name, item in part.items() if (name, item) != ("default", None)}
-    choices = tidy.pop("anyOf", None)
+    simplified: Schema = {name: _simplified(item) for name, item in part.items() if (name, item) != ("default", None)}
+    choices = simplified.pop("anyOf", None)
     if choices is not None:
-        tidy = choices[0] | tidy
-    for pattern, item in tidy.pop("patternProperties", {}).items():
-        tidy["additionalProperties"] = item
-        tidy["propertyNames"]["pattern"] = pattern
-    return tidy
+        simplified = choices[0] | simplified
+    if simplified.get("type") == "string" and isinstance(simplified.get("default"), int):
+        simplified["default"] = f"/{simplified['default']}"
+    for pattern, item in simplified.pop("patternProperties", {}).items():
+        simplified["additionalProperties"] = item
+        simplified["propertyNames"]["pattern"] = pattern
+    return simplified
 
 
-def _below(schema: Schema, part: str | int) -> Schema:
+def _child(schema: Schema, part: str | int) -> Schema:
+    """Return the schema of a key or of the items of a list; empty if there is none."""
     if isinstance(part, int):
-        found = schema.get("items", {})
+        child = schema.get("items", {})
     else:
-        found = schema.get("properties", {}).get(part, schema.get("additionalProperties"))
-    return found if isinstance(found, dict) else {}
+        child = schema.get("properties", {}).get(part, schema.get("additionalProperties"))
+    return child if isinstance(child, dict) else {}
 
 
 def _resolved(schema: Schema, kind: object) -> Schema:
-    """Return the schema that a reference names, and of a choice by kind the chosen one."""
+    """Return the schema behind a reference, or the alternative for a kind of store."""
     if "discriminator" in schema:
         kinds = schema["discriminator"]["mapping"]
         schema = {"$ref": kinds[kind]} if kind in kinds else {}
-    if "$ref" in schema:
-        found: Schema = fleet_schema()["$defs"][schema["$ref"].rpartition("/")[2]]
-        return found
-    return schema
+    return definition(schema["$ref"]) if "$ref" in schema else schema
+
+
+def definition(reference: str) -> Schema:
+    """Return the model behind a `$ref` of the schema."""
+    model: Schema = fleet_schema()["$defs"][reference.rpartition("/")[2]]
+    return model

@@ -1,4 +1,4 @@
-"""A room of physical machines, and the gateway by which it joins the fleet."""
+"""The sections of the fleet file about physical sites and shared storage."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -7,112 +7,178 @@ from pydantic import Field
 
 from bedplate.spec.address import Address, Block
 from bedplate.spec.base import Spec, Table
+from bedplate.spec.policy import (
+    ADDED,
+    BOTH,
+    CHANGED,
+    EVERY,
+    MOVE_DATA,
+    RELEASE,
+    REMOVED,
+    entries,
+    free,
+    on_edit,
+    refused,
+    replaces,
+)
 from bedplate.spec.text import DiskName, DomainName, HostLabel, MountPath, RegionName, RoleArn, Slug
 
-# Route 53 Resolver takes no more targets in a rule (Route 53 quotas, 2026-11).
+# Route 53 quotas, targets per resolver rule, 2026-11.
 MOST_SERVERS = 6
+
+_CUSTOMER_GATEWAY = "the customer gateway; tunnels are down while AWS replaces it"
+_NEXT_APPLY = "the machine, at its next apply"
+_NFS_MOUNT = "the mount on nodes, at their next apply"
+_DATA = "stores with data are protected"
 
 
 class Use(StrEnum):
-    """What a machine is for."""
+    """What a machine is used for."""
 
     SSH = "ssh"
     KUBERNETES = "kubernetes"
 
 
 class Dials(StrEnum):
-    """Which end of a tunnel opens it; the other waits, or both would build it at once."""
+    """Which end opens a tunnel; the other end waits."""
 
     SITE = "site"
     AWS = "aws"
 
 
 class Gpus(Spec):
-    """The GPUs in a physical machine."""
+    """The GPUs of a physical machine."""
 
-    model: Slug = Field(title="GPU model", description="Model of the GPUs, such as titan-x or a100.")
-    count: int = Field(ge=1, le=16, title="Number of GPUs", description="How many GPUs the machine holds.")
+    model: Slug = Field(
+        title="GPU model",
+        description="Model of the GPUs, such as titan-x or a100.",
+        json_schema_extra=on_edit(free(_NEXT_APPLY)),
+    )
+    count: int = Field(
+        ge=1,
+        le=16,
+        title="Number of GPUs",
+        description="Number of GPUs in the machine.",
+        json_schema_extra=on_edit(free(_NEXT_APPLY)),
+    )
 
 
 class Machine(Spec):
     """A physical machine on a site's LAN."""
 
-    address: Address = Field(title="Address", description="Its fixed IPv4 address on the site's LAN.")
-    gpus: Gpus | None = Field(default=None, title="GPUs", description="Its GPUs, where it has any.")
+    address: Address = Field(
+        title="Address",
+        description="Fixed IPv4 address on the site's LAN.",
+        json_schema_extra=on_edit(free("its DNS name; firewalls of other nodes, at their next apply")),
+    )
+    gpus: Gpus | None = Field(
+        default=None,
+        title="GPUs",
+        description="Model and number of GPUs, if it has any.",
+        json_schema_extra=on_edit(free(_NEXT_APPLY, *BOTH)),
+    )
     use: Use | None = Field(
         default=None,
         strict=False,
         title="Use",
-        description="ssh: people log in for ad-hoc work; kubernetes: a worker; left out: it serves the site.",
+        description="ssh (people log in), kubernetes (a worker), or left out (a server of the site).",
+        json_schema_extra=on_edit(free("the machine and the firewalls of its peers, at their next apply", *EVERY)),
     )
     scratch: tuple[DiskName, ...] = Field(
         default=(),
         title="Scratch",
-        description="Disks for work that may be lost, as one at /scratch; only blank ones are ever written to.",
+        description="Disks for one volume at /scratch, for data that may be lost. bedplate formats blank disks only.",
+        json_schema_extra=on_edit(free("the volume, at the next apply; mounted disks stay until a reboot", *EVERY)),
     )
 
 
 class Gateway(Spec):
-    """The machine at which a site's tunnels end: an AWS customer gateway."""
+    """The end of a site's tunnels: an AWS customer gateway."""
 
-    machine: HostLabel = Field(title="Machine", description="Name of the site's machine that is the gateway.")
-    public: Address = Field(title="Public address", description="The gateway's fixed public IPv4 address.")
+    machine: HostLabel = Field(
+        title="Machine",
+        description="Name of the site's machine that is the gateway.",
+        json_schema_extra=on_edit(replaces(_CUSTOMER_GATEWAY)),
+    )
+    public: Address = Field(
+        title="Public address",
+        description="Fixed public IPv4 address of the gateway.",
+        json_schema_extra=on_edit(replaces(_CUSTOMER_GATEWAY)),
+    )
     asn: int = Field(
         ge=1,
         le=4294967294,
         title="ASN",
-        description="The site's BGP autonomous system number; AWS's own side is 64512.",
+        description="BGP autonomous system number of the site. AWS's side is 64512.",
+        json_schema_extra=on_edit(replaces(_CUSTOMER_GATEWAY)),
     )
     dials: Dials = Field(
         default=Dials.SITE,
         strict=False,
-        title="Who dials",
-        description="Who opens the tunnels: site (the gateway, which may then sit behind address translation) or aws.",
+        title="Tunnel initiator",
+        description="Which end opens the tunnels: site (the gateway, which may then be behind NAT) or aws.",
+        json_schema_extra=on_edit(free("tunnel options; each tunnel is down for minutes, one after the other")),
     )
     behind_nat: bool = Field(
         default=False,
-        title="Behind address translation",
-        description="It stands behind translation that hands it nobody's first packet: it dials, and is never dialled.",
+        title="Behind NAT",
+        description="Whether NAT blocks incoming connections to the gateway: it opens all tunnels itself.",
+        json_schema_extra=on_edit(free("which of two gateways opens their tunnel, after `bedplate vpn tunnels`")),
     )
     joins: tuple[Slug, ...] = Field(
         default=(),
-        title="Joined sites",
-        description="Other sites to which this gateway has a tunnel of its own, not by AWS; said at either of the two.",
+        title="Connected sites",
+        description="Other sites with a direct tunnel to this gateway, not through AWS. List it at one of the two.",
+        json_schema_extra=on_edit(
+            free("nothing: the order has no meaning", CHANGED),
+            free("nothing in AWS; `bedplate vpn tunnels` adds or removes the tunnel", *BOTH),
+        ),
     )
 
 
 class NameServers(Spec):
-    """Who knows the names of a site's own domain: the fleet's regions ask there."""
+    """The name servers of a site's own domain; the fleet's regions forward queries to them."""
 
-    domain: DomainName = Field(title="Domain", description="The site's own domain; all names under it are asked there.")
+    domain: DomainName = Field(
+        title="Domain",
+        description="The site's own domain. Regions forward all names in it.",
+        json_schema_extra=on_edit(replaces("the forwarding rule")),
+    )
     servers: tuple[Address, ...] = Field(
         min_length=1,
         max_length=MOST_SERVERS,
         title="Servers",
-        description="Addresses on the site's LAN that answer for the domain, over UDP and TCP on port 53.",
+        description="Addresses on the site's LAN that answer for the domain, on UDP and TCP port 53.",
+        json_schema_extra=on_edit(free("the targets of the forwarding rule", *EVERY)),
     )
 
 
 class Site(Spec):
-    """A LAN that exists already, its gateway and its machines."""
+    """An existing LAN with a gateway and machines."""
 
-    lan: Block = Field(title="LAN", description="The site's own block; nothing that is allotted may touch it.")
-    gateway: Gateway = Field(title="Gateway", description="Where the site's tunnels to the regions end.")
+    lan: Block = Field(
+        title="LAN",
+        description="The site's own block. No allocated block may overlap it.",
+        json_schema_extra=on_edit(refused("the lock records the old block of the site", RELEASE)),
+    )
+    gateway: Gateway = Field(title="Gateway", description="The end of the site's tunnels to the regions.")
     machines: Table[HostLabel, Machine] = Field(
         default_factory=dict,
         validate_default=True,
         title="Machines",
-        description="The site's machines by host name.",
+        description="The site's machines, by host name.",
+        json_schema_extra=on_edit(free("its DNS name; firewalls of other nodes, at their next apply", *BOTH)),
     )
     dns: NameServers | None = Field(
         default=None,
         title="Name servers",
-        description="A domain of the site's own, which every region then asks the site's servers for.",
+        description="A domain that the site's own name servers answer for.",
+        json_schema_extra=on_edit(entries("forwarding", "forwarding: regions no longer resolve the site's domain")),
     )
 
 
 class Clients(StrEnum):
-    """Who may mount the export of a site's machine."""
+    """Which machines may mount an NFS export."""
 
     MACHINES = "machines"
     LAN = "lan"
@@ -121,46 +187,93 @@ class Clients(StrEnum):
 class EfsStore(Spec):
     """An EFS file system, mounted by the fleet's nodes."""
 
-    kind: Literal["efs"] = Field(title="Kind", description="efs: a file system in one region.")
-    region: RegionName = Field(title="Region", description="The region that holds the data.")
-    mount: MountPath = Field(title="Mount point", description="Where cloud nodes mount it.")
+    kind: Literal["efs"] = Field(
+        title="Kind",
+        description="efs: a file system in one region.",
+        json_schema_extra=on_edit(refused(_DATA, MOVE_DATA)),
+    )
+    region: RegionName = Field(
+        title="Region",
+        description="Region of the data.",
+        json_schema_extra=on_edit(refused(_DATA, MOVE_DATA)),
+    )
+    mount: MountPath = Field(
+        title="Mount point",
+        description="Mount point on cloud nodes.",
+        json_schema_extra=on_edit(free(_NFS_MOUNT)),
+    )
 
 
 class S3Store(Spec):
-    """One S3 bucket in each listed region."""
+    """An S3 bucket in each listed region."""
 
-    kind: Literal["s3"] = Field(title="Kind", description="s3: object storage, one bucket a region.")
+    kind: Literal["s3"] = Field(
+        title="Kind",
+        description="s3: object storage, one bucket per region.",
+        json_schema_extra=on_edit(refused(_DATA, MOVE_DATA)),
+    )
     regions: tuple[RegionName, ...] = Field(
-        min_length=1, title="Regions", description="Regions that hold a bucket; the first is the source."
+        min_length=1,
+        title="Regions",
+        description="Regions with a bucket. The first holds the source of the copies.",
+        json_schema_extra=on_edit(
+            replaces("which bucket is the source; replication restarts", CHANGED),
+            free("a bucket with copies", ADDED),
+            refused(_DATA, MOVE_DATA, REMOVED),
+        ),
     )
     expire_days: int | None = Field(
         default=None,
         ge=1,
         le=36500,
         title="Expiry",
-        description="Days after which an object is deleted; left out, objects are kept.",
+        description="Days until an object is deleted. Default: never.",
+        json_schema_extra=on_edit(free("older objects are deleted within a day", *EVERY)),
     )
     readers: tuple[RoleArn, ...] = Field(
         default=(),
         title="Readers",
-        description="Roles of this account that may read beside the fleet's nodes, where their own policies let them.",
+        description="Roles of this account that may read, in addition to the fleet's nodes. Their own policies must "
+        "allow it too.",
+        json_schema_extra=on_edit(free("additional readers, at once", *EVERY)),
     )
 
 
 class NfsStore(Spec):
-    """A folder that a site's machine exports over NFS."""
+    """A folder that a machine of a site exports over NFS."""
 
-    kind: Literal["nfs"] = Field(title="Kind", description="nfs: an export of a physical machine.")
-    site: Slug = Field(title="Site", description="A site of this file.")
-    machine: HostLabel = Field(title="Machine", description="The site's machine that exports it.")
-    export: MountPath = Field(title="Export", description="The folder on that machine.")
-    mount: MountPath = Field(title="Mount point", description="Where the site's machines mount it.")
+    kind: Literal["nfs"] = Field(
+        title="Kind",
+        description="nfs: an export of a physical machine.",
+        json_schema_extra=on_edit(refused(_DATA, MOVE_DATA)),
+    )
+    site: Slug = Field(
+        title="Site",
+        description="A site of this file.",
+        json_schema_extra=on_edit(free(_NFS_MOUNT)),
+    )
+    machine: HostLabel = Field(
+        title="Machine",
+        description="The site's machine that exports the folder.",
+        json_schema_extra=on_edit(free(_NFS_MOUNT)),
+    )
+    export: MountPath = Field(
+        title="Export",
+        description="The exported folder on that machine.",
+        json_schema_extra=on_edit(free(_NFS_MOUNT)),
+    )
+    mount: MountPath = Field(
+        title="Mount point",
+        description="Mount point on the site's machines.",
+        json_schema_extra=on_edit(free(_NFS_MOUNT)),
+    )
     clients: Clients = Field(
         default=Clients.MACHINES,
         strict=False,
         title="Clients",
-        description="Who may mount it: machines (those of the site that have a use) or lan (every address on the LAN; "
-        "root there can act as any user except root).",
+        description="Hosts that may mount it: machines (the site's machines with a `use`) or lan (every address on the "
+        "LAN; root there can act as any user except root).",
+        json_schema_extra=on_edit(free("the exports of the file server, at its next apply")),
     )
 
 

@@ -1,6 +1,6 @@
-"""SSH public keys: one line of a type, a blob and a comment. Never repeats in a message what a key holds.
+"""SSH public keys: one line with type, base64 data and comment. No message contains the key's data.
 
-The blob is read as RFC 4253 section 6.6 and RFC 5656 lay it out: fields, each with its length in four bytes before it.
+The data has the format of RFC 4253 section 6.6 and RFC 5656: fields, each after its length in four bytes.
 """
 
 import re
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 from pydantic_core import PydanticCustomError
 
-from bedplate.spec.base import refusal
+from bedplate.spec.base import invalid
 
 SHORTEST_RSA = 3072
-EXAMPLE = "write one line such as: ssh-ed25519 AAAAC3... ada@laptop"
-# How many fields a blob of each accepted type has, its own name included.
+EXAMPLE = "write the line of the .pub file, such as: ssh-ed25519 AAAAC3... ada@laptop"
+# Number of fields of each accepted type, including the name of the type.
 _FIELDS = {
     "ssh-ed25519": 2,
     "ssh-rsa": 3,
@@ -25,6 +25,7 @@ _FIELDS = {
     "sk-ssh-ed25519@openssh.com": 3,
     "sk-ecdsa-sha2-nistp256@openssh.com": 4,
 }
+_NEW_KEY = "create a key with ssh-keygen -t ed25519"
 _ED25519_BYTES = 32
 _PRINTABLE = frozenset(string.printable) - frozenset(string.whitespace) | {" "}
 _PRIVATE = re.compile(r"-----BEGIN|PRIVATE KEY|PuTTY-User-Key-File")
@@ -32,13 +33,13 @@ _TYPE = re.compile(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+")
 
 
 def check_key(line: str) -> str:
-    """Return the line; a refusal names what it is instead of a strong public key without options."""
+    """Return the line; raise a validation error unless it is a strong public key without options."""
     if _PRIVATE.search(line):
-        raise refusal("E502", "this is a private key; it must never be in a fleet file", EXAMPLE)
+        raise invalid("E502", "this is a private key, which must not be in a fleet file", EXAMPLE)
     if len(line.strip().splitlines()) > 1:
-        raise refusal("E508", "there is more than one line here; each key is an item of the list", EXAMPLE)
+        raise invalid("E508", "the key has more than one line", EXAMPLE)
     if not set(line) <= _PRINTABLE or line != line.strip():
-        raise refusal("E506", "a public key is one line of printable ASCII without spaces around it", EXAMPLE)
+        raise invalid("E506", "the key has characters other than printable ASCII, or surrounding spaces", EXAMPLE)
     kind, _, rest = line.partition(" ")
     _check_kind(kind, line)
     _check_blob(kind, rest.partition(" ")[0])
@@ -46,24 +47,20 @@ def check_key(line: str) -> str:
 
 
 def _check_kind(kind: str, line: str) -> None:
-    """Refuse a line whose first word is no accepted type."""
+    """Raise a validation error unless the first word is an accepted key type."""
     if kind in _FIELDS:
         return
     if kind == "ssh-dss":
-        raise refusal(
-            "E509",
-            "this is a DSA key, which OpenSSH no longer accepts",
-            "make one with ssh-keygen -t ed25519",
-        )
+        raise invalid("E509", "OpenSSH no longer accepts DSA keys", _NEW_KEY)
     if _TYPE.fullmatch(kind):
-        raise refusal("E509", f"{kind[:60]} is no accepted key type", f"use one of {', '.join(_FIELDS)}")
+        raise invalid("E509", f"{kind[:60]} is not an accepted key type", f"use one of {', '.join(_FIELDS)}")
     if any(word in _FIELDS for word in line.split(" ")):
-        raise refusal("E507", "there are options before the key; bedplate writes its own", EXAMPLE)
-    raise refusal("E506", "this is no OpenSSH public key", EXAMPLE)
+        raise invalid("E507", "the key has options before its type", EXAMPLE)
+    raise invalid("E506", "this is not an OpenSSH public key", EXAMPLE)
 
 
 def _check_blob(kind: str, text: str) -> None:
-    """Refuse a blob that is damaged, of another type than the line says, or weak."""
+    """Raise a validation error if the data is damaged, of another type than the line, or a weak key."""
     try:
         fields = tuple(_fields(b64decode(text, validate=True)))
     except (Base64Error, EOFError):
@@ -74,18 +71,16 @@ def _check_blob(kind: str, text: str) -> None:
         raise _damaged(kind)
     bits = int.from_bytes(fields[-1]).bit_length()
     if kind == "ssh-rsa" and bits < SHORTEST_RSA:
-        message = f"this RSA key has {bits} bits; {SHORTEST_RSA} is the least"
-        raise refusal("E510", message, "make one with ssh-keygen -t ed25519")
+        message = f"this RSA key has {bits} bits, at least {SHORTEST_RSA} required"
+        raise invalid("E510", message, _NEW_KEY)
 
 
 def _damaged(kind: str) -> PydanticCustomError:
-    return refusal(
-        "E506", f"what follows {kind} is no key of that type: cut off or damaged", "copy the whole .pub file"
-    )
+    return invalid("E506", f"the data after {kind} is incomplete or damaged", "copy the whole line of the .pub file")
 
 
 def _fields(blob: bytes) -> Iterator[bytes]:
-    """Yield the length-prefixed fields; EOFError when the blob ends inside one."""
+    """Yield the length-prefixed fields; raise EOFError if the data ends inside one."""
     start = 0
     while start < len(blob):
         end = start + 4 + int.from_bytes(blob[start : start + 4])

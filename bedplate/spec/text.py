@@ -1,7 +1,7 @@
-"""Names and words as the fleet file writes them, each with the syntax that its use demands.
+"""Types for the words of the fleet file: names, identifiers, dates, versions, labels and paths, with their syntax.
 
-Sources: RFC 1123 section 2.1 for host names, AWS's naming rules for tags, `useradd` for user names, EC2's
-identifiers as the API returns them.
+Sources: RFC 1123 section 2.1 for host names, AWS's naming rules for tags, `useradd` for user names, and the EC2 API for
+its identifiers.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from bedplate.spec.base import Syntax, refusal, shown
+from bedplate.spec.base import Syntax, invalid, shown
 from bedplate.spec.sshkey import check_key
 
 LONGEST = 253
@@ -18,22 +18,22 @@ _DOMAIN_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def check_domain(domain: str) -> str:
-    """Return the domain; a refusal that says which rule of RFC 1123 it breaks."""
-    for broken, message in _faults(domain):
-        if broken:
-            raise refusal("E414", message, "write it as lab.internal")
+    """Return the domain; raise a validation error with the violated rule of RFC 1123."""
+    for is_violated, message in _domain_rules(domain):
+        if is_violated:
+            raise invalid("E414", message, "write a domain such as lab.internal")
     return domain
 
 
-def _faults(domain: str) -> tuple[tuple[bool, str], ...]:
+def _domain_rules(domain: str) -> tuple[tuple[bool, str], ...]:
     labels = domain.split(".")
     bad = next((label for label in labels if not _DOMAIN_LABEL.fullmatch(label)), None)
     return (
         (len(domain) > LONGEST, f"the domain has {len(domain)} characters; RFC 1123 allows {LONGEST}"),
         (bad == "", f"{shown(domain)} has an empty label"),
-        (bad is not None, f"{shown(bad)} is no DNS label: 1 to 63 of a-z, 0-9 and inner hyphens (RFC 1123)"),
-        (len(labels) == 1, f"{shown(domain)} is a single label; a domain has at least two"),
-        (labels[-1].isdecimal(), f"{shown(domain)} ends in digits alone, so it reads as an address"),
+        (bad is not None, f"invalid DNS label {shown(bad)}: use 1 to 63 of a-z, 0-9 and inner hyphens (RFC 1123)"),
+        (len(labels) == 1, f"{shown(domain)} has one label, at least two required"),
+        (labels[-1].isdecimal(), f"the last label of {shown(domain)} has only digits, like an address"),
         (labels[-1] in ("localhost", "local"), f".{labels[-1]} is reserved (RFC 6761, RFC 6762)"),
     )
 
@@ -45,13 +45,15 @@ _DAY_LENGTH, _MOMENT_LENGTH = len("2027-01-31"), len("2027-01-31T11:30:00Z")
 
 def _check_expiry(word: str) -> str:
     if word != PERMANENT and not _is_day(word):
-        raise refusal("E318", f"{shown(word)} is neither a day nor {PERMANENT}", f"write {_DAY}, or {PERMANENT}")
+        raise invalid(
+            "E318", f"{shown(word)} is neither a date nor {PERMANENT}", f"write a date such as {_DAY}, or {PERMANENT}"
+        )
     return word
 
 
 def _check_moment(word: str) -> str:
     if not _is_moment(word):
-        raise refusal("E318", f"{shown(word)} is no moment in UTC", f"write {_MOMENT}")
+        raise invalid("E318", f"{shown(word)} is not a time in UTC", f"write a time such as {_MOMENT}")
     return word
 
 
@@ -71,13 +73,13 @@ def _is_moment(word: str) -> bool:
     return len(word) == _MOMENT_LENGTH and word.isascii() and word[10] == "T" and word.endswith("Z")
 
 
-# The day after which machines are not wanted any more, or `permanent`.
+# The last day of a group, or `permanent`.
 Expiry = Annotated[
     str,
     AfterValidator(_check_expiry),
     WithJsonSchema({"type": "string", "examples": ["2027-01-31", PERMANENT]}),
 ]
-# A moment in UTC, to the second.
+# A time in UTC with seconds.
 Moment = Annotated[
     str,
     AfterValidator(_check_moment),
@@ -87,16 +89,16 @@ Moment = Annotated[
 
 _KUBERNETES_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_KUBERNETES_NAME}"
-_LABEL_HOW = "letters, digits and inner -_. up to 63, before it a domain and a slash at will"
+_LABEL_FORM = "letters, digits and inner -_. (at most 63), optionally after a domain and a slash"
 # Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/, "Syntax and character set".
-LabelKey = Annotated[str, Syntax("E320", "label key", _LABEL_KEY, _LABEL_HOW, "lab.example/team", 317, "Kubernetes")]
+LabelKey = Annotated[str, Syntax("E320", "label key", _LABEL_KEY, _LABEL_FORM, "lab.example/team", 317, "Kubernetes")]
 LabelValue = Annotated[
     str,
     Syntax(
         "E320",
         "label value",
         f"({_KUBERNETES_NAME})?",
-        "letters, digits and inner -_. up to 63",
+        "letters, digits and inner -_. (at most 63)",
         "vision",
         63,
         "Kubernetes",
@@ -123,7 +125,7 @@ KernelSeries = Annotated[
 ]
 
 
-# Words to a line: Debian's and Ubuntu's base system and its packages; logins and groups of cloud images; services.
+# Users and groups of Debian and Ubuntu, of cloud images, and of services.
 _NAMES = (
     "root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats nobody",
     "messagebus syslog uuidd tcpdump sshd landscape pollinate lxd chrony dnsmasq",
@@ -142,26 +144,26 @@ _LABEL_WORDS = "a-z, 0-9 and inner hyphens"
 _REGION = r"[a-z]{2}(-[a-z]+)+-[0-9]+"
 _NODE = r"/[A-Za-z0-9_-][A-Za-z0-9._-]*"
 
-# Prefix of every resource's name: short, so that what AWS limits to 63 or 64 characters still fits.
+# Prefix of every resource's name; short because AWS limits some names to 63 or 64 characters.
 FleetName = Annotated[
     str,
     Syntax(
         "E410",
         "fleet name",
         r"(?!aws|ssm)[a-z]([a-z0-9-]*[a-z0-9])",
-        "a-z, 0-9 and inner hyphens, a letter first, but not aws or ssm (SSM keeps such parameters)",
+        "a-z, 0-9 and inner hyphens, starting with a letter, but not with aws or ssm (SSM reserves them)",
         "lab",
         20,
     ),
 ]
-# A word of the file that becomes part of names in AWS and in DNS: a group, a site, a store.
+# The name of a group, site or store; it becomes part of names in AWS and DNS.
 Slug = Annotated[
     str,
     Syntax(
         "E411",
         "name",
         r"[a-z]([a-z0-9-]*[a-z0-9])?",
-        "a-z, 0-9 and inner hyphens, a letter first",
+        "a-z, 0-9 and inner hyphens, starting with a letter",
         "train",
         32,
     ),
@@ -179,14 +181,14 @@ Owner = Annotated[
         "an AWS tag",
     ),
 ]
-# One label of a host name. `laptops` is how the pool behind a gateway is called, as in `bedplate reach laptops.cellar`.
+# One label of a host name. `laptops` is the name of a gateway's pool, as in `bedplate reach laptops.cellar`.
 HostLabel = Annotated[
     str,
     Syntax(
         "E415",
         "host name",
         f"(?![0-9]+$){_LABEL}",
-        f"{_LABEL_WORDS}, not digits alone (RFC 1123)",
+        f"{_LABEL_WORDS}, but not only digits (RFC 1123)",
         "titan-01",
         63,
         "RFC 1123",
@@ -248,7 +250,7 @@ RoleArn = Annotated[
         "E106",
         "ARN of a role",
         r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]+",
-        "arn:aws:iam::, the account, :role/ and the role's name, patterns excluded",
+        "arn:aws:iam::, the account, :role/ and the role's name, without wildcards",
         "arn:aws:iam::111122223333:role/analyst",
         2048,
         "AWS",
@@ -260,20 +262,20 @@ MountPath = Annotated[
         "E402",
         "path",
         f"({_NODE})+",
-        "a leading slash and parts of letters, digits, ., _ and -, none of them starting with a dot",
+        "an absolute path of letters, digits, ., _ and -, without a dot at the start of a part",
         "/data",
         255,
         "Linux",
     ),
 ]
-# A name that stays with the disk, or with the slot that it sits in; the letters are those that udev leaves in names.
+# A name that belongs to the disk or to its slot; these are the characters that udev allows in names.
 DiskName = Annotated[
     str,
     Syntax(
         "E106",
         "disk",
         r"/dev/disk/by-(id|path)/[A-Za-z0-9#+.:=@_-]+",
-        "/dev/disk/by-id/ or /dev/disk/by-path/ and the name there, for sda is another disk at the next boot",
+        "a path in /dev/disk/by-id or /dev/disk/by-path, because names like sda change at boot",
         "/dev/disk/by-id/nvme-SAMSUNG_MZQL23T8HCLS_S64HNE0T300123",
         255,
         "Linux",
@@ -285,21 +287,21 @@ UserName = Annotated[
         "E503",
         "user name",
         r"[a-z_][a-z0-9_-]*",
-        "a-z, 0-9, _ and -, a letter or _ first",
+        "a-z, 0-9, _ and -, starting with a letter or _",
         "ada",
         32,
         "Linux",
         RESERVED_USERS,
     ),
 ]
-# A group of people: one number space with nobody else, so a group may be called neither like a person nor a system's.
+# A Linux group of people; it cannot have the name of a person or of a system group.
 GroupName = Annotated[
     str,
     Syntax(
         "E513",
         "group name",
         r"[a-z_][a-z0-9_-]*",
-        "a-z, 0-9, _ and -, a letter or _ first",
+        "a-z, 0-9, _ and -, starting with a letter or _",
         "vision",
         32,
         "Linux",

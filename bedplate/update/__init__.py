@@ -1,5 +1,5 @@
-"""What an edit of the fleet file does to a fleet that lives: every key's promise, and the edits between two files.
+"""The effect of an edit of the fleet file on a deployed fleet: the policy of every key, and the edits of two files.
 
-Pure: two fleets in, edits with their effects out. Nothing here plans, reads a file or talks to AWS; that the
-promises are kept is held by tests, which rehearse an edit of every key.
+Pure functions: nothing here plans, reads a file or calls AWS. `tests/labs/test_update_promises.py` rehearses an edit
+of every key and compares the result with its policy.
 """

@@ -41,7 +41,7 @@ def test_a_full_disk_leaves_the_old_file(disk: Path) -> None:
 
     assert (done.returncode, done.stderr) == (
         4,
-        "cannot write ca.key: the disk is full; free some space and run it again\n",
+        "cannot write ca.key: no space left on device; free some disk space, then run it again\n",
     )
     assert (disk / "ca.key").read_bytes() == OLD
     assert {file.name for file in disk.iterdir()} == {"ca.key", "ballast"}

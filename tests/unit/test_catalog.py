@@ -1,4 +1,4 @@
-"""The catalogue as a value, and the one that is shipped."""
+"""The catalogue: its facts, similar words, data files, agreement with moto, and refreshing."""
 
 import gzip
 import json
@@ -50,12 +50,12 @@ SHEETS = ("drivers", "gpus", "instances", "kubernetes", "offers", "prices", "reg
 
 @pytest.fixture
 def catalog() -> Catalog:
-    """Give the shipped catalogue."""
+    """Return the catalogue of the data files."""
     return load_catalog()
 
 
 def test_a_catalogue_is_built_from_a_few_facts() -> None:
-    """Tests and benchmarks make their own world: no file is needed for it."""
+    """Tests and benchmarks need no data files."""
     region = RegionFacts(name="xx-test-1", zones=("xx-test-1a", "xx-test-1b"), opt_in=False)
     machine = InstanceFacts(name="m9.large", arch="arm64", vcpus=2, memory_mib=8192)
 
@@ -71,8 +71,8 @@ def test_a_catalogue_is_built_from_a_few_facts() -> None:
     assert catalog.price("m9.large") == 0.5
 
 
-def test_what_is_not_known_is_empty_not_an_error(catalog: Catalog) -> None:
-    """Checks ask about names an operator typed, so an unknown one must not crash them."""
+def test_unknown_names_have_no_offers_and_no_price(catalog: Catalog) -> None:
+    """Checks pass names from the fleet file, which may be misspelt."""
     assert catalog.offered("p5.48xlarge", "us-moon-1") == ()
     assert catalog.offered("p5.49xlarge", "us-east-1") == ()
     assert catalog.regions_offering("p5.49xlarge") == ()
@@ -80,13 +80,13 @@ def test_what_is_not_known_is_empty_not_an_error(catalog: Catalog) -> None:
 
 
 def test_offers_are_full_zone_names_in_order(catalog: Catalog) -> None:
-    """A zone is named as AWS names it, so that it can be compared with the fleet file's."""
+    """They have the form of AWS and of the fleet file."""
     assert catalog.offered("g6.4xlarge", "us-west-2") == tuple(f"us-west-2{letter}" for letter in "abcd")
 
 
 @pytest.mark.parametrize("name", SHEETS)
-def test_every_sheet_says_when_whence_and_in_what_unit(name: str) -> None:
-    """A dated fact without its date and source cannot be judged."""
+def test_every_data_file_has_date_source_and_unit(name: str) -> None:
+    """Facts about AWS change, so readers need their date and source."""
     heading = shipped(name).heading
 
     assert re.fullmatch(r"20\d\d(-\d\d-\d\d)?", heading["date"])
@@ -95,13 +95,13 @@ def test_every_sheet_says_when_whence_and_in_what_unit(name: str) -> None:
 
 
 def test_the_catalogue_carries_the_dates_of_its_facts(catalog: Catalog) -> None:
-    """Whoever reads a price is told of which day and region it is."""
+    """Reports show the date and region of a price."""
     assert catalog.date == "2026-08-06"
     assert (catalog.price_date, catalog.price_region) == ("2026-07-20", "us-east-1")
 
 
 def test_every_region_is_well_formed(catalog: Catalog) -> None:
-    """A region has two zones at least, in order, each named after it, and a place."""
+    """A region has a location and at least two zones, sorted and named after the region."""
     for name, region in catalog.regions.items():
         assert REGION_NAME.fullmatch(name)
         assert region.place
@@ -111,7 +111,7 @@ def test_every_region_is_well_formed(catalog: Catalog) -> None:
 
 
 def test_every_instance_type_is_well_formed(catalog: Catalog) -> None:
-    """Figures are positive, and cards hold what the type holds in all."""
+    """Numbers are positive, and a type has no more EFA interfaces than interfaces."""
     for name, instance in catalog.types.items():
         assert TYPE_NAME.fullmatch(name)
         assert instance.arch in {"x86_64", "arm64"}
@@ -122,7 +122,7 @@ def test_every_instance_type_is_well_formed(catalog: Catalog) -> None:
 
 
 def test_every_offer_is_in_a_known_zone(catalog: Catalog) -> None:
-    """An offer outside the listed zones would place a pool where no subnet can be."""
+    """A pool in another zone would have no subnet."""
     for name, regions in catalog.offers.items():
         assert TYPE_NAME.fullmatch(name)
         for region in regions:
@@ -130,14 +130,14 @@ def test_every_offer_is_in_a_known_zone(catalog: Catalog) -> None:
 
 
 def test_every_price_is_of_a_type_and_plausible(catalog: Catalog) -> None:
-    """A price is USD an hour: below 0.003 or above 500 it would be in another unit."""
+    """A price below 0.003 or above 500 would not be USD per hour."""
     for name, price in catalog.prices.items():
         assert TYPE_NAME.fullmatch(name)
         assert 0.003 < price < 500
 
 
 def test_bare_metal_sizes_have_no_hypervisor(catalog: Catalog) -> None:
-    """What starts slowly and cannot be resized is told by the hypervisor alone."""
+    """The catalogue marks bare metal by an empty hypervisor."""
     metal = {name for name in catalog.types if ".metal" in name}
 
     assert metal
@@ -145,25 +145,25 @@ def test_bare_metal_sizes_have_no_hypervisor(catalog: Catalog) -> None:
 
 
 def test_reading_the_catalogue_is_quick() -> None:
-    """Every command reads it: 40 ms of a core at full speed is the most it may take."""
-    taken = []
-    for _ in range(3):  # the collector of a large test process may look in between
+    """Every command reads it, so it may take at most 40 ms of a fast core."""
+    seconds = []
+    for _ in range(3):  # the garbage collector may run during one of them
         start = process_time()
         load_catalog.__wrapped__()
-        taken.append(process_time() - start)
+        seconds.append(process_time() - start)
 
-    assert min(taken) < 0.04 * pace()
+    assert min(seconds) < 0.04 * pace()
 
 
 def test_every_nvidia_gpu_of_ec2_has_its_generation(catalog: Catalog) -> None:
-    """A GPU that the driver's table lacks would be judged by nobody."""
+    """Otherwise no check compares it with the driver branch."""
     gpus = {facts.gpu.name for facts in catalog.types.values() if facts.gpu and facts.gpu.manufacturer == "nvidia"}
 
     assert gpus <= set(catalog.chips)
 
 
-def test_the_newest_branch_that_is_mended_runs_every_gpu_with_open_modules(catalog: Catalog) -> None:
-    """Whatever type is wanted, there is a branch to write."""
+def test_the_newest_branch_supports_every_gpu_with_open_modules(catalog: Catalog) -> None:
+    """Only Volta has no open kernel modules."""
     newest = max(facts.branch for facts in catalog.drivers.values())
 
     assert all(chip.first <= newest for chip in catalog.chips.values())
@@ -171,8 +171,8 @@ def test_the_newest_branch_that_is_mended_runs_every_gpu_with_open_modules(catal
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Zurich", "America/Argentina/Buenos_Aires", "Etc/GMT+9"])
-def test_a_time_zone_is_known_by_its_whole_name(catalog: Catalog, zone: str) -> None:
-    """Areas within areas too."""
+def test_time_zones_have_their_full_name(catalog: Catalog, zone: str) -> None:
+    """Including those with two slashes."""
     assert zone in catalog.time_zones
 
 
@@ -191,8 +191,8 @@ REGIONS = load_catalog().regions
         ("m5large", "m5.large"),
     ],
 )
-def test_an_instance_type_is_found(typed: str, meant: str) -> None:
-    """Slips of the hand lead to the type that was meant, not to another size of it."""
+def test_the_nearest_instance_type_is_found(typed: str, meant: str) -> None:
+    """A misspelt size does not lead to another size."""
     assert nearest(typed, TYPES) == meant
 
 
@@ -205,24 +205,24 @@ def test_an_instance_type_is_found(typed: str, meant: str) -> None:
         ("useast1", "us-east-1"),
     ],
 )
-def test_a_region_is_found(typed: str, meant: str) -> None:
-    """Swapped, dropped and replaced letters all count as one slip."""
+def test_the_nearest_region_is_found(typed: str, meant: str) -> None:
+    """Letters may be swapped, omitted or replaced."""
     assert nearest(typed, REGIONS) == meant
 
 
 @pytest.mark.parametrize("typed", ["", "zzz", "atlantis", "é" * 200])
-def test_nothing_near_is_nothing(typed: str) -> None:
-    """A far-fetched suggestion is worse than none."""
+def test_a_very_different_word_has_no_nearest_word(typed: str) -> None:
+    """No suggestion is better than a wrong one."""
     assert nearest(typed, REGIONS) is None
 
 
 def test_the_order_of_the_words_does_not_matter() -> None:
-    """Messages are compared from run to run, so ties always fall the same way."""
+    """The same input always gives the same suggestion."""
     assert nearest("node", ["nods", "nodd"]) == nearest("node", ["nodd", "nods"]) == "nodd"
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "slips"),
+    ("word", "other", "distance"),
     [
         ("", "", 0),
         ("abc", "abc", 0),
@@ -232,9 +232,9 @@ def test_the_order_of_the_words_does_not_matter() -> None:
         ("kitten", "sitting", 3),
     ],
 )
-def test_slips_are_counted(one: str, other: str, slips: int) -> None:
-    """A letter added, dropped or mistyped is one slip, and so are two that swapped places."""
-    assert edits(one, other) == edits(other, one) == slips
+def test_the_edit_distance_counts_letters(word: str, other: str, distance: int) -> None:
+    """One letter added, removed or replaced, or two neighbours swapped, count 1."""
+    assert edits(word, other) == edits(other, word) == distance
 
 
 REWRITTEN = {
@@ -243,7 +243,7 @@ REWRITTEN = {
     "prices": lambda rows: write_prices(read_prices(rows)),
 }
 
-CATALOG_TEXT_TYPES = (
+SAMPLE_TYPES = (
     InstanceFacts(name="a9.metal", arch="arm64", vcpus=64, memory_mib=131072, hypervisor=""),
     InstanceFacts(
         name="p9.48xlarge",
@@ -262,33 +262,33 @@ CATALOG_TEXT_TYPES = (
 
 
 @pytest.mark.parametrize("name", sorted(REWRITTEN))
-def test_the_shipped_files_are_as_their_writer_leaves_them(name: str) -> None:
-    """A refresh then changes the lines that AWS changed, and no others."""
+def test_the_data_files_have_the_format_of_their_writer(name: str) -> None:
+    """So a refresh changes only lines that AWS has changed."""
     sheet = shipped(name)
 
     assert write_sheet(sheet.heading, REWRITTEN[name](sheet.rows)) == (FOLDER / f"{name}.txt").read_text()
 
 
-def test_instance_types_read_back() -> None:
-    """Unstated figures, bare metal, uneven cards, GPUs and accelerators all survive the text."""
-    assert tuple(read_instances(write_instances(CATALOG_TEXT_TYPES)).values()) == CATALOG_TEXT_TYPES
+def test_written_instance_types_are_read_unchanged() -> None:
+    """With missing numbers, bare metal, different network cards, GPUs and accelerators."""
+    assert tuple(read_instances(write_instances(SAMPLE_TYPES)).values()) == SAMPLE_TYPES
 
 
-def test_equal_cards_are_told_as_one_run() -> None:
-    """32 cards alike are four characters, not a line of their own."""
-    row = write_instances(CATALOG_TEXT_TYPES)[2]
+def test_equal_network_cards_are_written_as_a_count() -> None:
+    """32 cards with 2 interfaces are `32x2`."""
+    row = write_instances(SAMPLE_TYPES)[2]
 
     assert "\t1x1,2x2\t" in row
 
 
-def test_other_columns_are_refused() -> None:
-    """Cells are known by their place, so a file with other columns must not be read at all."""
+def test_other_columns_are_rejected() -> None:
+    """Cells are identified by position only."""
     with pytest.raises(ValueError, match="the columns must be type, arch"):
         read_instances(["type\tvcpus", "m5.large\t2"])
 
 
-def test_a_family_alike_is_one_row_a_region() -> None:
-    """Only sizes that differ are named, so that a diff is as short as what AWS changed."""
+def test_a_family_with_equal_offers_has_one_row_per_region() -> None:
+    """Sizes are named only if they differ, which keeps diffs short."""
     offers = {
         "g9.large": {"xx-north-1": "ab", "xx-south-1": "a"},
         "g9.metal": {"xx-north-1": "ab", "xx-south-1": "c"},
@@ -307,15 +307,15 @@ def test_a_family_alike_is_one_row_a_region() -> None:
     assert read_offers(rows) == offers
 
 
-def test_prices_read_back_to_the_last_digit() -> None:
-    """A price is not rounded on its way through the file."""
+def test_written_prices_are_read_unchanged() -> None:
+    """Prices are not rounded."""
     prices = {"m9.large": 0.0042, "p9.48xlarge": 113.93287}
 
     assert read_prices(write_prices(prices)) == prices
 
 
-def test_a_heading_may_hold_colons() -> None:
-    """Sources are prose and addresses, both of which have colons in them."""
+def test_a_heading_may_contain_colons() -> None:
+    """Sources are text and URLs."""
     heading = {"date": "2026-01-01", "source": "zones: https://example.com"}
 
     sheet = read_sheet(write_sheet(heading, ["a\t1"]))
@@ -325,17 +325,17 @@ def test_a_heading_may_hold_colons() -> None:
 
 RESOURCES = Path(moto.ec2.__file__).parent / "resources"
 
-# Zones in which moto offers types although it does not list them: AWS shows them to some accounts only.
+# Zones with offers in moto that it does not list, because AWS shows them only to some accounts.
 UNLISTED_ZONES = {"eu-west-2d"}
 
-# What our source does not state yet, and moto does.
+# Types without facts or network cards in our source.
 WITHOUT_FACTS = ("mac", "r9g.", "r9gd.", "t8i.", "trn2.3xlarge", "trn2u.")
 WITHOUT_CARDS = ("hpc6", "hpc7a", "hpc8", "trn2.48xlarge")
 
-# Two cards in moto's recording, one in our source; as many interfaces in all. None of them is a GPU type.
+# Two cards in moto, one in our source, with the same number of interfaces. None of them is a GPU type.
 CARDS_DIFFER = {"i7ie.48xlarge", "i7ie.metal-48xl", "i8ge.48xlarge", "i8ge.metal-48xl"}
 
-# What AWS sells and moto has never recorded: the simulation refuses these.
+# Types that moto does not have: the simulation rejects them.
 UNKNOWN_TO_MOTO = {f"g4ad.{size}" for size in ("xlarge", "2xlarge", "4xlarge", "8xlarge", "16xlarge")}
 
 
@@ -353,19 +353,19 @@ def _cards(theirs: dict[str, Any]) -> tuple[int, ...]:
 
 
 FIGURES: dict[str, tuple[Callable[[InstanceFacts], object], Callable[[dict[str, Any]], object]]] = {
-    "vcpus": (lambda ours: ours.vcpus, lambda theirs: theirs["VCpuInfo"]["DefaultVCpus"]),
-    "memory": (lambda ours: ours.memory_mib, lambda theirs: theirs["MemoryInfo"]["SizeInMiB"]),
-    "arch": (lambda ours: ours.arch, lambda theirs: theirs["ProcessorInfo"]["SupportedArchitectures"][-1]),
-    "hypervisor": (lambda ours: ours.hypervisor, lambda theirs: theirs.get("Hypervisor", "")),
+    "vcpus": (lambda facts: facts.vcpus, lambda theirs: theirs["VCpuInfo"]["DefaultVCpus"]),
+    "memory": (lambda facts: facts.memory_mib, lambda theirs: theirs["MemoryInfo"]["SizeInMiB"]),
+    "arch": (lambda facts: facts.arch, lambda theirs: theirs["ProcessorInfo"]["SupportedArchitectures"][-1]),
+    "hypervisor": (lambda facts: facts.hypervisor, lambda theirs: theirs.get("Hypervisor", "")),
     "efa": (
-        lambda ours: ours.efa,
+        lambda facts: facts.efa,
         lambda theirs: theirs["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
     ),
     "gpus": (
-        lambda ours: ours.gpu and (ours.gpu.count, ours.gpu.memory_mib, ours.gpu.manufacturer),
+        lambda facts: facts.gpu and (facts.gpu.count, facts.gpu.memory_mib, facts.gpu.manufacturer),
         _gpus,
     ),
-    "cards": (lambda ours: ours.interfaces_per_card, _cards),
+    "cards": (lambda facts: facts.interfaces_per_card, _cards),
 }
 
 
@@ -382,8 +382,8 @@ def _offers(region: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("figure", FIGURES)
-def test_instance_types_agree(figure: str) -> None:
-    """A figure that two sources tell differently is wrong in one of them."""
+def test_instance_types_agree_with_moto(figure: str) -> None:
+    """If two sources differ, one of them is wrong."""
     ours, theirs = FIGURES[figure]
     recorded = _recorded("instance_types")
     known = load_catalog().types.keys() & recorded.keys()
@@ -393,8 +393,8 @@ def test_instance_types_agree(figure: str) -> None:
     assert differing == (CARDS_DIFFER if figure == "cards" else set())
 
 
-def test_both_know_the_same_instance_types() -> None:
-    """A type that one source lacks is listed above with the reason."""
+def test_moto_has_the_same_instance_types() -> None:
+    """Exceptions are listed above."""
     ours, theirs = set(load_catalog().types), set(_recorded("instance_types"))
 
     assert ours - theirs == UNKNOWN_TO_MOTO
@@ -402,8 +402,8 @@ def test_both_know_the_same_instance_types() -> None:
 
 
 @pytest.mark.parametrize("region", load_catalog().regions)
-def test_offers_agree(region: str) -> None:
-    """The simulation must refuse a type exactly where the plan says it is not offered."""
+def test_offers_agree_with_moto(region: str) -> None:
+    """The simulation must reject the same types as the plan."""
     catalog = load_catalog()
 
     ours = {name: set(catalog.offered(name, region)) for name in catalog.offers}
@@ -412,8 +412,8 @@ def test_offers_agree(region: str) -> None:
 
 
 @pytest.mark.parametrize("region", load_catalog().regions)
-def test_zones_agree(region: str) -> None:
-    """A zone that the simulation does not have cannot hold a subnet there."""
+def test_zones_agree_with_moto(region: str) -> None:
+    """The simulation creates subnets only in zones that it has."""
     theirs = {zone.name for zone in RegionsAndZonesBackend.zones[region]}
 
     assert set(load_catalog().regions[region].zones) - UNLISTED_ZONES == theirs
@@ -434,8 +434,8 @@ KNOWN = Catalog(
 )
 
 
-def test_a_region_that_was_asked_tells_all_of_its_offers() -> None:
-    """Zones come and go; the other region's stay as they were."""
+def test_an_answer_replaces_all_offers_of_its_region() -> None:
+    """Offers of other regions are kept."""
     answer = RegionAnswer({"a9.large": _facts("a9.large")}, {"a9.large": "bc", "d9.large": "a"})
 
     offers = renewed(KNOWN, {NORTH: answer}, {}).offers
@@ -444,18 +444,18 @@ def test_a_region_that_was_asked_tells_all_of_its_offers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "gone"),
+    ("regions", "dropped"),
     [((SOUTH,), set()), ((NORTH,), {"b9.large"}), ((NORTH, SOUTH), {"a9.large", "b9.large", "c9.large"})],
 )
-def test_a_type_goes_when_nobody_is_left_who_might_tell_of_it(asked: tuple[str, ...], gone: set[str]) -> None:
-    """A region that was not asked may still have it; one that nobody offers needs the silence of all."""
-    silent = dict.fromkeys(asked, RegionAnswer({}, {}))
+def test_a_type_is_dropped_if_all_its_regions_omit_it(regions: tuple[str, ...], dropped: set[str]) -> None:
+    """A type without offers is dropped if all regions omit it."""
+    answers = dict.fromkeys(regions, RegionAnswer({}, {}))
 
-    assert KNOWN.types.keys() - renewed(KNOWN, silent, {}).types.keys() == gone
+    assert KNOWN.types.keys() - renewed(KNOWN, answers, {}).types.keys() == dropped
 
 
 def test_changes_are_counted() -> None:
-    """Offers region by region, types and prices over all."""
+    """Offers by region, types and prices in total."""
     answer = RegionAnswer({"a9.large": _facts("a9.large", 4), "d9.large": _facts("d9.large")}, {"a9.large": "ab"})
 
     after = renewed(KNOWN, {NORTH: answer}, {"a9.large": 2.0, "d9.large": 1.0})
@@ -469,21 +469,21 @@ def test_changes_are_counted() -> None:
 
 
 @pytest.mark.parametrize(("dropped", "is_large"), [(0, False), (10, False), (11, True), (100, True)])
-def test_more_than_a_tenth_gone_is_not_believed(dropped: int, is_large: bool) -> None:  # noqa: FBT001  the rule's two sides
-    """An answer that was cut short looks like that."""
+def test_a_change_that_drops_more_than_a_tenth_is_large(dropped: int, *, is_large: bool) -> None:
+    """The answer of AWS was probably incomplete."""
     assert Change("prices", 100, 500, 500, dropped).is_large is is_large
 
 
-def test_a_cut_answer_names_what_would_be_lost() -> None:
-    """And how to insist, in case AWS did drop it."""
-    with pytest.raises(ViolationError, match=f"20 of 100 offers in {NORTH}") as refused:
+def test_an_incomplete_answer_is_an_error() -> None:
+    """The fix is to try again, or to add --force."""
+    with pytest.raises(ViolationError, match=f"20 of 100 offers in {NORTH}") as error:
         check_whole((Change("prices", 100, 0, 0, 0), Change(f"offers in {NORTH}", 100, 0, 0, 20)))
 
-    assert "--force" in refused.value.fix
+    assert "--force" in error.value.fix
 
 
-def test_the_same_facts_make_the_same_rows() -> None:
-    """A refresh without news changes the headings alone."""
+def test_a_refresh_without_changes_changes_only_headings() -> None:
+    """The rows of all files stay the same."""
     before = {name: shipped(name) for name in RENEWED}
     catalog = load_catalog()
 
@@ -496,16 +496,16 @@ def test_the_same_facts_make_the_same_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "source"),
+    ("regions", "source"),
     [
         ((NORTH,), f"EC2 DescribeInstanceTypes, asked in {NORTH}; the others as of 2026"),
         ((SOUTH, NORTH), f"EC2 DescribeInstanceTypes, asked in {NORTH}, {SOUTH}"),
     ],
 )
-def test_the_heading_says_who_was_asked(asked: tuple[str, ...], source: str) -> None:
-    """A date of today must not cover facts of last year."""
+def test_the_heading_names_the_regions_that_answered(regions: tuple[str, ...], source: str) -> None:
+    """The facts of other regions keep their date."""
     old = Sheet({"date": "2026", "source": "elsewhere", "unit": "letters"}, ())
 
-    text = rewritten(dict.fromkeys(RENEWED, old), replace(KNOWN, offers={}), asked, date(2027, 1, 2))["instances"]
+    text = rewritten(dict.fromkeys(RENEWED, old), replace(KNOWN, offers={}), regions, date(2027, 1, 2))["instances"]
 
     assert f"# source: {source}\n# unit: letters\n" in text

@@ -1,4 +1,4 @@
-"""Every rule of the catalogue has an example that breaks it and one beside it that does not."""
+"""The checks of a fleet file: every rule has an example that violates it, and most have a valid counterpart."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,15 +24,14 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     for path in sorted((FLEETS / "rules").glob("*.yaml"))
     for code, example in YAML(typ="safe").load(path).items()
 }
-# Rules whose examples are no edit of a text: files that cannot be opened or are too long (test_load_source,
-# test_load_limits), strong and weak RSA keys (test_spec_sshkey), what the plan refuses (test_plan_faults), and
-# a lock that is none (test_cli_check), or that lacks an image (test_checks_image).
+# Rules without an example: unreadable or too large files (test_load_yaml), weak RSA keys (test_spec), faults of the
+# plan (test_plan_faults), a damaged lock (test_cli_check), and a lock without an image (test_checks_rules).
 _FILES = {"E001", "E002", "E003", "E004", "E005", "E006", "E012", "E013", "E020"}
 ELSEWHERE = {*_FILES, "E290", "E349", "E510", *PLAN_RULES}
 
 
 def edited(edit: Edit) -> str:
-    """Return the base fleet after the edit, which must change something."""
+    """Return the base fleet after an edit, which must apply."""
     text = BASE
     for old, new in edit.items():
         assert old in text
@@ -42,7 +41,7 @@ def edited(edit: Edit) -> str:
 
 @pytest.fixture
 def faults_of(tmp_path: Path) -> FaultsOf:
-    """Give the question what is wrong with an edit of the base fleet."""
+    """Return a function that checks the base fleet after an edit."""
 
     def faults(edit: Edit) -> tuple[Fault, ...]:
         path = tmp_path / "fleet.yaml"
@@ -53,70 +52,69 @@ def faults_of(tmp_path: Path) -> FaultsOf:
 
 
 @pytest.mark.parametrize("code", EXAMPLES)
-def test_the_edit_that_breaks_a_rule_is_told_at_its_key(code: str, faults_of: FaultsOf) -> None:
-    """The planted defect is found, at the key where it stands, in words that name it."""
+def test_a_violation_is_reported_at_its_key(code: str, faults_of: FaultsOf) -> None:
+    """The fault has the key, the message and the level of the rule, and a fix."""
     example = EXAMPLES[code]
 
-    found = {told.key: told for told in faults_of(example["bad"]) if told.code == code}
+    by_key = {fault.key: fault for fault in faults_of(example["bad"]) if fault.code == code}
 
-    assert example["key"] in found
-    assert example["says"] in found[example["key"]].message
-    assert found[example["key"]].level is RULES[code].level
-    assert found[example["key"]].fix
+    assert example["key"] in by_key
+    assert example["says"] in by_key[example["key"]].message
+    assert by_key[example["key"]].level is RULES[code].level
+    assert by_key[example["key"]].fix
 
 
 @pytest.mark.parametrize("code", [code for code in EXAMPLES if "good" in EXAMPLES[code]])
-def test_the_nearest_right_edit_is_accepted(code: str, faults_of: FaultsOf) -> None:
-    """The good twin of a defect passes every check."""
-    found = faults_of(EXAMPLES[code]["good"])
+def test_the_valid_counterpart_is_accepted(code: str, faults_of: FaultsOf) -> None:
+    """A similar edit that does not violate the rule has no error."""
+    faults = faults_of(EXAMPLES[code]["good"])
 
-    assert [told for told in found if told.level is Level.ERROR or told.code == code] == []
+    assert [fault for fault in faults if fault.level is Level.ERROR or fault.code == code] == []
 
 
 def test_the_base_fleet_has_no_fault(faults_of: FaultsOf) -> None:
-    """What the examples are edits of is itself the good twin of every rule."""
+    """Every fault of an example comes from its edit."""
     assert faults_of({"version: 1": "version: 1"}) == ()
 
 
 def test_every_rule_has_an_example() -> None:
-    """A rule that nothing was seen to break, or that is not in the catalogue, is no rule."""
+    """A new rule needs an example in tests/data/fleets/rules."""
     assert set(EXAMPLES) | ELSEWHERE == set(RULES)
     assert set(EXAMPLES).isdisjoint(ELSEWHERE)
 
 
-CHECKS_DETAILS_BASE = (Path(__file__).parents[1] / "data" / "fleets" / "base.yaml").read_text(encoding="utf-8")
 _HELD = "reservation: cr-0123456789abcdef0, zone: us-west-2b"
 _SITE_RUNG = "{region: us-east-1, market: on-demand}"
 _DOOR = "[192.168.60.1]"
 _SEVEN = f"[{', '.join(f'192.168.60.{host}' for host in range(1, 8))}]"
 
-# By what it shows: the edit of the base fleet, and the codes and keys that it must give.
+# By case: the edit of the base fleet, and the codes and keys of its faults.
 EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     "two homes": ("us-east-1: {zones", "us-east-1: {home: true, zones", [("E206", "regions.us-east-1.home")]),
-    "a rung in a zone elsewhere": (
+    "a rung in a zone of another region": (
         "market: on-demand}", "market: on-demand, zone: us-west-2a}", [("E203", "groups.train.ladder.1.zone")],
     ),
     "a control plane not offered at home": (
         "type: m7i.xlarge", "type: m4.xlarge", [],
     ),
-    "a control plane of no type": ("type: m7i.xlarge", "type: m7i.huge", [("E301", "kubernetes.control_plane.type")]),
-    "a bucket name that S3 keeps": ("  data:", "  data--x-s3:", []),
-    "a fleet name that S3 keeps": ("name: lab", "name: xn--lab", [("E401", "storage.data")]),
+    "a misspelt control plane": ("type: m7i.xlarge", "type: m7i.huge", [("E301", "kubernetes.control_plane.type")]),
+    "a bucket name that S3 reserves": ("  data:", "  data--x-s3:", []),
+    "a fleet name that S3 reserves": ("name: lab", "name: xn--lab", [("E401", "storage.data")]),
     "services larger than Kubernetes takes": ("services: /20", "services: /11", [("E227", "kubernetes.services")]),
     "pods larger than the supernet": ("services: /20", "pods: /9", [("E227", "kubernetes.pods")]),
-    "a supernet with no room for services": ("10.64.0.0/10", "10.64.0.0/24",
+    "a supernet that is too small for services": ("10.64.0.0/10", "10.64.0.0/24",
                                              [("E227", "vpn.laptops.pool"), ("E227", "kubernetes.services")]),
     "a region as large as the supernet": ("region_size: /16", "region_size: /9", [("E225", "network.region_size")]),
-    "a gateway in no place": ("{site: cellar}]", "{}]", [("E608", "vpn.laptops.gateways.1")]),
-    "a gateway on no site": ("{site: cellar}]", "{site: moon}]", [("E406", "vpn.laptops.gateways.1.site")]),
+    "a gateway without a place": ("{site: cellar}]", "{}]", [("E608", "vpn.laptops.gateways.1")]),
+    "a gateway at an undeclared site": ("{site: cellar}]", "{site: moon}]", [("E406", "vpn.laptops.gateways.1.site")]),
     "a store in no region": ("efs, region: us-west-2", "efs, region: eu-west-3", [("E309", "storage.home.region")]),
     "a region in capitals": ("  us-east-1: {zones", "  US-EAST-1: {zones", [("E106", "regions.US-EAST-1")]),
     "a misspelt region": ("  us-east-1: {zones: [us-east-1a, us-east-1b]", "  us-esat-1: {zones: [us-esat-1a]",
                           [("E201", "regions.us-esat-1")]),
-    "a site with a transit gateway's number": ("asn: 65011", "asn: 4200000001", [("E244", "sites.attic.gateway.asn")]),
-    "a site that waits for AWS to dial": ("asn: 65011", "asn: 65011, dials: aws", []),
+    "a site with a transit gateway's ASN": ("asn: 65011", "asn: 4200000001", [("E244", "sites.attic.gateway.asn")]),
+    "a site that AWS dials": ("asn: 65011", "asn: 65011, dials: aws", []),
     "a site in the supernet": ("192.168.60.", "10.70.0.", []),
-    "a site's domain beside the fleet's": (
+    "a site's domain next to the fleet's": (
         "  attic:\n", f"  attic:\n    dns: {{domain: lab.example, servers: {_DOOR}}}\n", [],
     ),
     "a site's domain that is the fleet's": (
@@ -139,36 +137,36 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         "  attic:\n", "  attic:\n    dns: {domain: attic.example, servers: [192.168.60.255]}\n",
         [("E241", "sites.attic.dns.servers.0")],
     ),
-    "a site without any name server": (
+    "a site without a name server": (
         "  attic:\n", "  attic:\n    dns: {domain: attic.example, servers: []}\n",
         [("E108", "sites.attic.dns.servers")],
     ),
-    "more name servers than a rule takes": (
+    "more name servers than a resolver rule allows": (
         "  attic:\n", f"  attic:\n    dns: {{domain: attic.example, servers: {_SEVEN}}}\n",
         [("E107", "sites.attic.dns.servers")],
     ),
-    "an endpoint of a service that bedplate makes none of": (
+    "an endpoint of an unsupported service": (
         "egress: shared", "egress: shared, endpoints: [s3]", [("E105", "network.endpoints.0")],
     ),
-    "readers by a pattern": (
+    "readers with a wildcard": (
         "expire_days: 365", "expire_days: 365, readers: ['arn:aws:iam::111122223333:role/*']",
         [("E106", "storage.data.readers.0")],
     ),
-    "sites of one LAN": ("192.168.60.", "192.168.41.", [("E226", "sites.attic.lan")]),
+    "two sites with one LAN": ("192.168.60.", "192.168.41.", [("E226", "sites.attic.lan")]),
     "the whole internet": ("10.64.0.0/10", "0.0.0.0/0", [("E220", "network.supernet")]),
-    "a supernet with docker's range": ("10.64.0.0/10", "172.16.0.0/12", []),
+    "a supernet that contains Docker's range": ("10.64.0.0/10", "172.16.0.0/12", []),
     "an ARM type among others": ("[g6.4xlarge]", "[g6.4xlarge, g5g.4xlarge]", [("E305", "groups.bench.types.1")]),
     "a worker without a group": ("use: kubernetes}", "use: ssh}", []),
-    "a reservation given twice alike": (
+    "the same reservation in two rungs": (
         _SITE_RUNG,
         f"{{region: us-west-2, market: capacity-block, {_HELD}, ends: '2027-01-31T11:30:00Z'}}", [],
     ),
-    "a rung of another price": (
+    "two rungs that differ only in price": (
         "[{region: us-west-2}, {region: us-east-1}]",
         "[{region: us-west-2, market: spot}, {region: us-west-2, market: spot, max_price: 2}]",
         [("E308", "groups.bench.ladder.1")],
     ),
-    "a zone at a better price than its region's": (
+    "a zone with a higher price than its region": (
         "[{region: us-west-2}, {region: us-east-1}]",
         "[{region: us-west-2, market: spot, max_price: 1}, {region: us-west-2, market: spot, zone: us-west-2a}]", [],
     ),
@@ -177,32 +175,34 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         "{region: us-west-2, market: reservation, reservation: cr-0123456789abcdef0, zone: us-west-2b}]",
         [("E345", "groups.train.ladder.0.reservation")],
     ),
-    "a size of nothing": (_SITE_RUNG, "{region: us-east-1, reserved: 4}", [("E312", "groups.train.ladder.1.reserved")]),
+    "reserved without a reservation": (
+        _SITE_RUNG, "{region: us-east-1, reserved: 4}", [("E312", "groups.train.ladder.1.reserved")],
+    ),
     "a block that has ended": (
         "market: reservation,", "market: capacity-block, ends: '2026-11-20T11:30:00Z',",
         [("E329", "groups.train.ladder.0.ends")],
     ),
-    "a block that ends badly": (
+    "a block with an invalid end": (
         "market: reservation,", "market: capacity-block, ends: tomorrow,", [("E318", "groups.train.ladder.0.ends")],
     ),
-    "an expiry that is none": (
+    "an invalid expiry": (
         "expires: permanent", "expires: never", [("E318", "groups.bench.expires")],
     ),
-    "likeness on a fabric": (
+    "similar types on a fabric": (
         "fabric: efa", "fabric: efa\n    similar: true", [("E324", "groups.train.similar")],
     ),
     "a part of a GPU": ("[g6.4xlarge]", "[g6f.4xlarge, g6.4xlarge]",
                         [("E322", "groups.bench.types.1")]),
-    "as many as the subnets hold": (
+    "as many machines as the subnets hold": (
         "nodes: {min: 1, max: 8}", "nodes: {min: 1000, max: 1000}", [],
     ),
-    "a maximum that nothing holds": (
+    "a maximum above all reservations": (
         f"{_HELD}}}\n      - {_SITE_RUNG}\n", f"{_HELD}, reserved: 4}}\n",
         [("W352", "groups.train.nodes.max")],
     ),
-    "hours for machines on a fabric": ("fabric: efa", "schedule: {start: '07:00', stop: '20:00'}\n    fabric: efa",
+    "a schedule on a fabric": ("fabric: efa", "schedule: {start: '07:00', stop: '20:00'}\n    fabric: efa",
                                        [("E331", "groups.train.schedule")]),
-    "hours in place of an expiry": (
+    "a schedule instead of an expiry": (
         "expires: permanent", "schedule: {start: '07:00', stop: '20:00', zone: UTC}", [],
     ),
     "a label of the drivers": (
@@ -213,23 +213,23 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         "fabric: efa", "fabric: efa\n    taints: ['node.kubernetes.io/x:NoSchedule']",
         [("E337", "groups.train.taints.0")],
     ),
-    "taints on machines for people": (
+    "taints on SSH machines": (
         "disk: 500", "taints: ['x:NoSchedule']", [("E338", "groups.bench.taints")],
     ),
-    "more labels than tags": (
+    "more labels than AWS allows tags": (
         "fabric: efa", f"fabric: efa\n    labels: {{{', '.join(f'k{n}: v' for n in range(29))}}}",
         [("E339", "groups.train.labels")],
     ),
-    "as many labels as tags": (
+    "as many labels as AWS allows tags": (
         "fabric: efa", f"fabric: efa\n    labels: {{{', '.join(f'k{n}: v' for n in range(28))}}}", [],
     ),
-    "a driver for no GPU": ('driver: "580"', "driver: '595'", []),
+    "a newer driver branch": ('driver: "580"', "driver: '595'", []),
     "a kubelet four versions behind": (
         "base: ubuntu-24.04", "base: ubuntu-24.04, kubernetes: '1.32'",
         [("E607", "image.kubernetes"), ("W616", "image.kubernetes")],
     ),
-    "a version before the catalogue's first": ('"1.36"', "'1.20'", [("W616", "kubernetes.version")]),
-    "a domain that leaves no room for machines": (
+    "a version older than the catalogue": ('"1.36"', "'1.20'", [("W616", "kubernetes.version")]),
+    "a domain that is too long for host names": (
         "domain: lab.internal", f"domain: {'.'.join(['a' * 59] * 4)}",
         [("E248", "groups.bench"), ("E618", "vpn.laptops.gateways.0"), ("E618", "vpn.laptops.gateways.1")],
     ),
@@ -240,48 +240,43 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", EDITS)
-def test_an_edit_gives_exactly_its_faults(what: str, tmp_path: Path) -> None:
-    """No fault more, none less."""
-    old, new, faults = EDITS[what]
-    path = tmp_path / "fleet.yaml"
-    assert old in CHECKS_DETAILS_BASE
-    path.write_text(CHECKS_DETAILS_BASE.replace(old, new), encoding="utf-8")
+@pytest.mark.parametrize("case", EDITS)
+def test_an_edit_has_exactly_these_faults(case: str, faults_of: FaultsOf) -> None:
+    """No check reports a consequence of another fault."""
+    old, new, expected = EDITS[case]
 
-    found = examine(path, load_catalog())
-
-    assert [(told.code, told.key) for told in found] == faults
+    assert [(fault.code, fault.key) for fault in faults_of({old: new})] == expected
 
 
 @pytest.mark.parametrize(
-    ("own", "cellar", "told"),
+    ("fleet_domain", "cellar", "message"),
     [
-        ("lab.corp.example", "corp.example", "the fleet's own domain lab.corp.example lies in corp.example"),
-        ("lab.internal", "attic.example", "attic.example is the domain of cellar too"),
+        ("lab.corp.example", "corp.example", "the fleet's domain lab.corp.example is within corp.example"),
+        ("lab.internal", "attic.example", "attic.example is also the domain of cellar"),
         ("lab.internal", "sub.attic.example", ""),
     ],
 )
-def test_a_domain_is_asked_of_one_place(own: str, cellar: str, told: str, tmp_path: Path) -> None:
-    """A site's domain takes in neither the fleet's nor another site's; one below another is asked by itself."""
+def test_domains_of_sites_do_not_overlap(fleet_domain: str, cellar: str, message: str, tmp_path: Path) -> None:
+    """A site's domain is neither the fleet's nor another site's; a subdomain of another site is allowed."""
     path = tmp_path / "fleet.yaml"
-    text = CHECKS_DETAILS_BASE.replace("domain: lab.internal", f"domain: {own}")
+    text = BASE.replace("domain: lab.internal", f"domain: {fleet_domain}")
     for site, domain, server in (("cellar", cellar, "192.168.40.1"), ("attic", "attic.example", "192.168.60.1")):
         text = text.replace(f"  {site}:\n", f"  {site}:\n    dns: {{domain: {domain}, servers: [{server}]}}\n")
     path.write_text(text, encoding="utf-8")
 
-    found = examine(path, load_catalog())
+    faults = examine(path, load_catalog())
 
-    assert [(fault.code, fault.message) for fault in found] == ([("E249", told)] if told else [])
+    assert [(fault.code, fault.message) for fault in faults] == ([("E249", message)] if message else [])
 
 
-# By what it shows: the edit of the base fleet, the code, and the way out that its first fault names.
-WAYS = {
-    "a size without the fabric": ("[p5.48xlarge]", "[g6.4xlarge]", "E306", "write g6.8xlarge, or drop fabric"),
+# By case: the edit of the base fleet, the code of a fault, and its fix.
+FIXES = {
+    "a size without the fabric": ("[p5.48xlarge]", "[g6.4xlarge]", "E306", "write g6.8xlarge, or delete fabric"),
     "a type that the zones lack": (
         "[p5.48xlarge]", "[p6-b200.48xlarge]", "E302",
         "use us-east-1c, or write p5en.48xlarge or g7e.48xlarge",
     ),
-    "a branch that is mended no more": ('"580"', "'570'", "W614", "write '580', mended until 2028-08-31"),
+    "an unsupported driver branch": ('"580"', "'570'", "W614", "write '580', supported until 2028-08-31"),
     "a time zone of another spelling": (
         "expires: permanent", "schedule: {start: '07:00', stop: '20:00', zone: Europe/Zuerich}", "E333",
         "write Europe/Zurich",
@@ -289,55 +284,46 @@ WAYS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", WAYS)
-def test_the_way_out_is_named(what: str, tmp_path: Path) -> None:
-    """What can be typed instead, or where it can be had."""
-    old, new, code, fix = WAYS[what]
-    path = tmp_path / "fleet.yaml"
-    assert old in CHECKS_DETAILS_BASE
-    path.write_text(CHECKS_DETAILS_BASE.replace(old, new), encoding="utf-8")
+@pytest.mark.parametrize("case", FIXES)
+def test_the_fix_has_a_valid_value(case: str, faults_of: FaultsOf) -> None:
+    """It names the nearest valid value, or the place that offers the type."""
+    old, new, code, fix = FIXES[case]
 
-    found = next(told for told in examine(path, load_catalog()) if told.code == code)
+    fault = next(fault for fault in faults_of({old: new}) if fault.code == code)
 
-    assert found.fix == fix
+    assert fault.fix == fix
 
 
-PEERING = "laptops at the gateway in us-west-2 reach us-west-2 alone"
-ALONE = "nothing leads from us-east-1 to another region, without a gateway of laptops"
-NO_POOL = "laptops at the gateway in us-west-2 and attic and cellar do not reach each other"
+PEERING = "laptops at the gateway in us-west-2 reach only us-west-2"
+ISOLATED = "us-east-1 has no connection to other regions"
+NO_SITES = "laptops at the gateway in us-west-2 cannot reach attic and cellar"
 
 
 @pytest.mark.parametrize(
-    ("interconnect", "told"), [("peering", [PEERING, NO_POOL]), ("none", [ALONE, NO_POOL]), ("transit", [])]
+    ("interconnect", "limits"), [("peering", [PEERING, NO_SITES]), ("none", [ISOLATED, NO_SITES]), ("transit", [])]
 )
-def test_what_goes_missing_without_transit_is_told_whole(interconnect: str, told: list[str], tmp_path: Path) -> None:
-    """Between regions, and between a region's laptops and the sites; from site to site a private gateway leads too."""
-    path = tmp_path / "fleet.yaml"
-    path.write_text(CHECKS_DETAILS_BASE.replace("egress: shared", f"interconnect: {interconnect}"), encoding="utf-8")
+def test_all_limits_without_transit_are_reported(interconnect: str, limits: list[str], faults_of: FaultsOf) -> None:
+    """One warning lists missing connections between regions, and between laptops and sites."""
+    faults = faults_of({"egress: shared": f"interconnect: {interconnect}"})
 
-    messages = [fault.message for fault in examine(path, load_catalog()) if fault.code == "W208"]
-
-    assert [part.split(":")[0] for message in messages for part in message.split("; ")] == told
+    messages = [fault.message for fault in faults if fault.code == "W208"]
+    assert [part.split(":")[0] for message in messages for part in message.split("; ")] == limits
 
 
-_BOTH = ("[{region: us-west-2}, {site: cellar}]", "[{region: us-west-2}, {region: us-east-1}, {site: cellar}]")
+_TWO_GATEWAYS = {"[{region: us-west-2}, {site: cellar}]": "[{region: us-west-2}, {region: us-east-1}, {site: cellar}]"}
 
 
-@pytest.mark.parametrize(("gateways", "codes"), [(_BOTH, {"W208"}), (("", ""), {"W208", "E342"})], ids=["two", "one"])
-def test_gateways_join_the_regions_that_have_one(gateways: tuple[str, str], codes: set[str], tmp_path: Path) -> None:
-    """Workers reach a control plane by them, and nobody is told that such a region stays alone; one joins nothing."""
-    path = tmp_path / "fleet.yaml"
-    path.write_text(
-        CHECKS_DETAILS_BASE.replace("egress: shared", "interconnect: none").replace(*gateways), encoding="utf-8"
-    )
+@pytest.mark.parametrize(("gateways", "codes"), [(_TWO_GATEWAYS, {"W208"}), ({}, {"W208", "E342"})], ids=["two", "one"])
+def test_laptop_gateways_connect_their_regions(gateways: Edit, codes: set[str], faults_of: FaultsOf) -> None:
+    """With a gateway in both regions, workers reach the control plane; with one gateway they do not."""
+    faults = faults_of({"egress: shared": "interconnect: none", **gateways})
 
-    found = [fault for fault in examine(path, load_catalog()) if fault.code in {"W208", "E342"}]
-
-    assert {fault.code for fault in found} == codes
-    assert any(ALONE in fault.message for fault in found) is ("E342" in codes)
+    relevant = [fault for fault in faults if fault.code in {"W208", "E342"}]
+    assert {fault.code for fault in relevant} == codes
+    assert any(ISOLATED in fault.message for fault in relevant) is ("E342" in codes)
 
 
-# Made of the issuers' marks and of letters without meaning.
+# Prefixes of real secrets with meaningless letters.
 SECRETS = {
     "a private key": "-----BEGIN OPENSSH PRIVATE KEY-----",
     "a PuTTY key": "PuTTY-User-Key-File-3: ssh-ed25519",
@@ -356,7 +342,7 @@ SECRETS = {
     "a PyPI token": "pypi-" + "aB3" * 8,
     "a Pulumi token": "pul-" + "0af3" * 10,
     "a JSON web token": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2ln",
-    "a password in an address": "postgres://ada:hunter2@db.lab.internal/x",
+    "a password in a URL": "postgres://ada:hunter2@db.lab.internal/x",
 }
 HARMLESS = (
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl ada@laptop",
@@ -371,15 +357,15 @@ HARMLESS = (
 
 
 @pytest.mark.parametrize("kind", SECRETS)
-def test_a_secret_is_known_by_its_mark(kind: str) -> None:
-    """Wherever it stands in a text; its kind is told, with where it starts."""
-    found = list(secrets_in(f"key: {SECRETS[kind]} end"))
+def test_a_secret_is_recognized_by_its_pattern(kind: str) -> None:
+    """The result has its kind and its position in the text."""
+    secrets = list(secrets_in(f"key: {SECRETS[kind]} end"))
 
-    assert kind in {secret.kind for secret in found}
-    assert all(secret.start >= 5 for secret in found)
+    assert kind in {secret.kind for secret in secrets}
+    assert all(secret.start >= 5 for secret in secrets)
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_what_is_no_secret_is_left_alone(text: str) -> None:
-    """Public keys, hashes, names and addresses belong in a fleet file."""
+def test_public_text_is_not_a_secret(text: str) -> None:
+    """Public keys, hashes, names and URLs may be in a fleet file."""
     assert list(secrets_in(text)) == []

@@ -1,4 +1,4 @@
-"""Random fleets: those without a fault are accepted, and one planted flaw is never."""
+"""Random fleets: a valid fleet has no errors, and a seeded defect is always reported."""
 
 import json
 import time
@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from bedplate.catalog import Catalog, RegionFacts
-from bedplate.checks.catalogue import RULES
-from bedplate.checks.context import Declared, Evidence
+from bedplate.checks.catalogue import RULES, check_fleet
+from bedplate.checks.context import Context, Declared
 from bedplate.checks.diagnostics import Level
 from bedplate.checks.file import FILE_RULES
-from bedplate.checks.run import check_fleet
 from bedplate.spec import Fleet
-from tests.testlab.fleets.random import fleets, told
+from tests.testlab.fleets.random import fleets
+from tests.testlab.fleets.random import told as faults_of
 
 FLEETS = Path(__file__).parents[1] / "data" / "fleets"
-FLAWS: Mapping[str, Mapping[str, Any]] = YAML(typ="safe").load(FLEETS / "flaws.yaml")
-# Rules that no value of a fleet breaks: those of the text, of the lock, of words that JSON lacks, of weak RSA keys.
+DEFECTS: Mapping[str, Mapping[str, Any]] = YAML(typ="safe").load(FLEETS / "flaws.yaml")
+# Rules that no value of a fleet violates: about the text, the lock, ambiguous words, and weak RSA keys.
 ELSEWHERE = {
     *(rule.code for rule in FILE_RULES),
     "E110",
@@ -38,59 +38,59 @@ ELSEWHERE = {
     "E517",
     "E518",
 }
-# `make fuzz` draws 10,000 of each kind; else a few hundred do.
-VALID, FLAWED = (max(few, settings().max_examples) for few in (100, 400))
+# `make fuzz` draws 10,000 of each kind, a normal run a few hundred.
+VALID, DEFECTIVE = (max(least, settings().max_examples) for least in (100, 400))
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 @st.composite
-def flawed(draw: Draw) -> tuple[str, dict[str, Any]]:
-    """Return the code of a rule, and a fleet that breaks it."""
-    code = draw(st.sampled_from(sorted(FLAWS)))
+def defective_fleets(draw: Draw) -> tuple[str, dict[str, Any]]:
+    """Return the code of a rule, and a fleet that violates it."""
+    code = draw(st.sampled_from(sorted(DEFECTS)))
     fleet = json.loads(json.dumps(draw(fleets())))
-    chosen: dict[str, str] = {}
-    for path, value in FLAWS[code].items():
-        _put(draw, fleet, path.split("."), value, chosen)
+    wildcard: dict[str, str] = {}
+    for path, value in DEFECTS[code].items():
+        _put(draw, fleet, path.split("."), value, wildcard)
     return code, fleet
 
 
-def _put(draw: Draw, below: dict[str, Any], path: list[str], value: object, chosen: dict[str, str]) -> None:
-    """Put a value where a path leads; None takes away what is there. One `*` is the same in all paths of a flaw."""
+def _put(draw: Draw, mapping: dict[str, Any], path: list[str], value: object, wildcard: dict[str, str]) -> None:
+    """Set the value of a path, or delete it for None; `*` is the same name in all paths of a defect."""
     name = path[0]
     if name == "*":
-        name = chosen.setdefault("*", draw(st.sampled_from(sorted(below))))
+        name = wildcard.setdefault("*", draw(st.sampled_from(sorted(mapping))))
     if len(path) > 1:
-        _put(draw, below.setdefault(name, {}), path[1:], value, chosen)
+        _put(draw, mapping.setdefault(name, {}), path[1:], value, wildcard)
     elif value is None:
-        below.pop(name, None)
+        mapping.pop(name, None)
     else:
-        below[name] = None if value == "null-value" else value
+        mapping[name] = None if value == "null-value" else value
 
 
 @settings(deadline=None, max_examples=VALID)
 @given(fleets())
-def test_a_fleet_without_a_flaw_is_accepted(fleet: dict[str, Any]) -> None:
-    """No error, whatever keys it has; warnings are for people to judge."""
-    assert [one for one in told(fleet) if one.level is Level.ERROR] == []
+def test_a_valid_fleet_has_no_errors(fleet: dict[str, Any]) -> None:
+    """It may have warnings."""
+    assert [fault for fault in faults_of(fleet) if fault.level is Level.ERROR] == []
 
 
-@settings(deadline=None, max_examples=FLAWED)
-@given(flawed())
-def test_a_planted_flaw_is_told(case: tuple[str, dict[str, Any]]) -> None:
-    """By its own rule, in a fleet that had none, and with a way out."""
+@settings(deadline=None, max_examples=DEFECTIVE)
+@given(defective_fleets())
+def test_a_seeded_defect_is_reported(case: tuple[str, dict[str, Any]]) -> None:
+    """The fault has the level of its rule, and a fix."""
     code, fleet = case
 
-    found = {one.code: one for one in told(fleet)}
+    faults = {fault.code: fault for fault in faults_of(fleet)}
 
-    assert code in found
-    assert found[code].level is RULES[code].level
-    assert found[code].fix
+    assert code in faults
+    assert faults[code].level is RULES[code].level
+    assert faults[code].fix
 
 
-def test_every_rule_about_values_has_its_flaw() -> None:
-    """A rule without one would never be tried beside the rest of a fleet."""
-    assert set(FLAWS) | ELSEWHERE == set(RULES)
-    assert ELSEWHERE.isdisjoint(FLAWS)
+def test_every_rule_about_values_has_a_defect() -> None:
+    """A new rule needs a defect in tests/data/fleets/flaws.yaml."""
+    assert set(DEFECTS) | ELSEWHERE == set(RULES)
+    assert ELSEWHERE.isdisjoint(DEFECTS)
 
 
 NAMES = tuple(f"eu-west-{number}" for number in range(1, 1001))
@@ -100,7 +100,7 @@ LADDER = ("us-west-2", "us-east-1", "us-east-2")
 
 
 def fleet_of(names: tuple[str, ...]) -> Fleet:
-    """Return a fleet of these regions, each with three zones and a declared block, and a site for each."""
+    """Return a fleet with these regions, each with three zones and a declared block, and as many sites."""
     blocks = iter(IPv4Network("10.0.0.0/8").subnets(new_prefix=20))
     regions = {name: {"zones": CATALOG.regions[name].zones, "block": str(next(blocks))} for name in names}
     sites = {
@@ -129,19 +129,19 @@ def fleet_of(names: tuple[str, ...]) -> Fleet:
 
 
 def test_a_thousand_regions_and_sites_are_checked_in_seconds() -> None:
-    """All good, and found so; the time is the processor's, so that a busy machine does not count."""
+    """The limit is CPU time, so a busy machine does not matter."""
     fleet = fleet_of(NAMES)
-    evidence = Evidence(fleet, CATALOG, Declared(fleet.model_dump(exclude_unset=True)), date(2026, 11, 21))
+    context = Context(fleet, CATALOG, Declared(fleet.model_dump(exclude_unset=True)), date(2026, 11, 21))
     start = time.process_time()
 
-    found = list(check_fleet(evidence))
+    faults = list(check_fleet(context))
 
-    assert found == []
+    assert faults == []
     assert time.process_time() - start < 2.0
 
 
 def test_two_hundred_groups_of_six_rungs_are_checked_in_seconds() -> None:
-    """Reading, the models and every rule, from a file; the planted flaw in the last group is found."""
+    """Reading, validation and all checks take less than 2 s; the seeded defect in the last group is reported."""
     groups = {f"group-{number}": group_of() for number in range(200)}
     groups["group-199"]["types"] = ["g6.4xlarge", "g6.12xlarge"]
     regions = {name: {"zones": [f"{name}{letter}" for letter in "abc"]} for name in LADDER}
@@ -157,14 +157,14 @@ def test_two_hundred_groups_of_six_rungs_are_checked_in_seconds() -> None:
     }
     start = time.process_time()
 
-    found = told(fleet)
+    faults = faults_of(fleet)
 
-    assert [(one.code, one.key) for one in found] == [("E322", "groups.group-199.types.1")]
+    assert [(fault.code, fault.key) for fault in faults] == [("E322", "groups.group-199.types.1")]
     assert time.process_time() - start < 2.0
 
 
 def group_of() -> dict[str, Any]:
-    """Return a group with six rungs, small enough for two hundred of it to fit side by side."""
+    """Return a group with six rungs, small enough for two hundred of them."""
     return {
         "use": "ssh",
         "types": ["g6.4xlarge", "g5.4xlarge"],

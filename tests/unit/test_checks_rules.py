@@ -1,4 +1,4 @@
-"""Names that certificates of gateways bear, of sites that are joined to each other."""
+"""Checks of certificate names, recorded images, mount points, and addresses in a zone."""
 
 from datetime import date
 from pathlib import Path
@@ -7,32 +7,33 @@ from typing import Any
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.checks.context import Declared, Evidence
-from bedplate.checks.regions import check_room
+from bedplate.checks.context import Context, Declared
+from bedplate.checks.regions import check_addresses
 from bedplate.load import FleetFaults, examine, load_fleet
 from bedplate.plan import Record, plan_fleet
 from tests.conftest import DATA
-from tests.testlab.fleets.random import told as random_told
+from tests.testlab.fleets.random import told as faults_of
 from tests.testlab.fleets.sketch import group, sketch
 from vpn.certificates import Subject, Use
 
 BASE = (DATA / "fleets" / "base.yaml").read_text()
-# Its gateways of laptops are left out: those of sites have names of their own.
-JOINED = BASE.replace("  laptops: {gateways: [{region: us-west-2}, {site: cellar}], pool: /22}\n", "  {tunnels}\n")
+# Without laptop gateways, which have certificates too.
+CONNECTED = BASE.replace("  laptops: {gateways: [{region: us-west-2}, {site: cellar}], pool: /22}\n", "  {tunnels}\n")
 LONGEST = "a" * 40 + ".internal"
 
 
-def _faults(folder: Path, domain: str, auth: str) -> set[tuple[str, str]]:
+def certificate_faults(folder: Path, domain: str, auth: str) -> set[tuple[str, str]]:
+    """Return code and key of the faults of a fleet with two connected sites in this domain."""
     file = folder / "fleet.yaml"
-    text = JOINED.replace("{tunnels}", f"tunnels: {{auth: {auth}}}").replace(
+    text = CONNECTED.replace("{tunnels}", f"tunnels: {{auth: {auth}}}").replace(
         "asn: 65010}", "asn: 65010, joins: [attic]}"
     )
     file.write_text(text.replace("lab.internal", domain))
-    return {(each.code, each.key) for each in examine(file, load_catalog())}
+    return {(fault.code, fault.key) for fault in examine(file, load_catalog())}
 
 
 @pytest.mark.parametrize(
-    ("domain", "auth", "told"),
+    ("domain", "auth", "faults"),
     [
         (LONGEST, "certificates", set()),
         (f"a{LONGEST}", "certificates", {("E618", "sites.cellar.gateway")}),
@@ -41,101 +42,100 @@ def _faults(folder: Path, domain: str, auth: str) -> set[tuple[str, str]]:
     ],
     ids=["fits", "one-too-long", "both-too-long", "keys"],
 )
-def test_joined_sites_have_names_that_fit_a_certificate(
-    domain: str, auth: str, told: set[tuple[str, str]], tmp_path: Path
+def test_names_of_connected_sites_must_fit_a_certificate(
+    domain: str, auth: str, faults: set[tuple[str, str]], tmp_path: Path
 ) -> None:
-    """Both ends, whichever says the joint; nobody has a certificate where they have keys."""
-    assert _faults(tmp_path, domain, auth) == told
+    """The rule applies to both sites of a connection, and not to pre-shared keys."""
+    assert certificate_faults(tmp_path, domain, auth) == faults
 
 
-def test_the_check_and_the_certificate_agree() -> None:
-    """What the check lets through is a subject: 64 characters, the longest there is."""
+def test_the_longest_accepted_name_is_a_valid_subject() -> None:
+    """It has 64 characters, the maximum of a common name."""
     assert len(Subject(f"tunnels.cellar.{LONGEST}", Use.PEER).name) == 64
 
 
-CHECKS_IMAGE_BASE = (Path(__file__).parents[1] / "data" / "fleets" / "base.yaml").read_text(encoding="utf-8")
 WEST, EAST = {"us-west-2/x86_64": "ami-0123456789abcdef0"}, {"us-east-1/x86_64": "ami-0123456789abcdef1"}
 
 
 @pytest.fixture
 def fleet_file(tmp_path: Path) -> Path:
-    """Give the base fleet, as a file."""
+    """Return the path of the base fleet, as a file of its own."""
     path = tmp_path / "fleet.yaml"
-    path.write_text(CHECKS_IMAGE_BASE, encoding="utf-8")
+    path.write_text(BASE, encoding="utf-8")
     return path
 
 
-def told(path: Path, images: dict[str, str]) -> list[tuple[str, str]]:
-    """Return code and key of what is wrong with a file beside a lock with these images."""
-    return [(one.code, one.key) for one in examine(path, load_catalog(), Record({}, images=images))]
+def faults_with_images(path: Path, images: dict[str, str]) -> list[tuple[str, str]]:
+    """Return code and key of the faults of a file whose lock has these images."""
+    return [(fault.code, fault.key) for fault in examine(path, load_catalog(), Record({}, images=images))]
 
 
 @pytest.mark.parametrize("images", [{}, WEST | EAST])
-def test_none_and_all_are_fine(fleet_file: Path, images: dict[str, str]) -> None:
-    """Before anything is baked, all machines start from Canonical's image."""
-    assert told(fleet_file, images) == []
+def test_a_lock_has_either_no_images_or_all(fleet_file: Path, images: dict[str, str]) -> None:
+    """Without recorded images, all machines start from Canonical's image."""
+    assert faults_with_images(fleet_file, images) == []
 
 
-def test_a_region_without_an_image_is_told_at_each_rung(fleet_file: Path) -> None:
-    """The rungs of two groups lead to us-east-1."""
-    assert told(fleet_file, WEST) == [("E349", "groups.bench.ladder.1"), ("E349", "groups.train.ladder.1")]
+def test_a_region_without_an_image_is_reported_at_each_rung(fleet_file: Path) -> None:
+    """Two groups have a rung in us-east-1."""
+    faults = faults_with_images(fleet_file, WEST)
+
+    assert faults == [("E349", "groups.bench.ladder.1"), ("E349", "groups.train.ladder.1")]
 
 
-def test_a_home_without_an_image_is_told_at_the_control_plane(fleet_file: Path) -> None:
-    """Its machines start from images too."""
-    assert ("E349", "kubernetes.control_plane") in told(fleet_file, EAST)
+def test_a_home_region_without_an_image_is_reported_at_the_control_plane(fleet_file: Path) -> None:
+    """Machines of the control plane start from the image too."""
+    assert ("E349", "kubernetes.control_plane") in faults_with_images(fleet_file, EAST)
 
 
-def test_an_image_of_another_architecture_is_none(fleet_file: Path) -> None:
-    """An x86 image does not start on Graviton."""
-    fleet_file.write_text(CHECKS_IMAGE_BASE.replace("[g6.4xlarge]", "[g5g.4xlarge]"), encoding="utf-8")
+def test_an_image_must_have_the_architecture_of_the_type(fleet_file: Path) -> None:
+    """An x86_64 image does not start on Graviton."""
+    fleet_file.write_text(BASE.replace("[g6.4xlarge]", "[g5g.4xlarge]"), encoding="utf-8")
 
-    assert ("E349", "groups.bench.ladder.0") in told(fleet_file, WEST | EAST)
-
-
-def test_it_may_be_allowed(fleet_file: Path) -> None:
-    """And the exception is not told as one that nothing needs, where no lock is looked at."""
-    fleet_file.write_text(
-        CHECKS_IMAGE_BASE.replace("version: 1", "version: 1\nallow: {E349: until the bake}"), encoding="utf-8"
-    )
-
-    assert told(fleet_file, WEST) == told(fleet_file, {}) == []
+    assert ("E349", "groups.bench.ladder.0") in faults_with_images(fleet_file, WEST | EAST)
 
 
-def test_no_command_acts_on_such_a_plan(fleet_file: Path) -> None:
-    """What every command asks of a plan refuses it, with its place."""
+def test_a_missing_image_may_be_allowed(fleet_file: Path) -> None:
+    """Without a lock, the exception is not reported as unused."""
+    fleet_file.write_text(BASE.replace("version: 1", "version: 1\nallow: {E349: until the bake}"), encoding="utf-8")
+
+    assert faults_with_images(fleet_file, WEST) == faults_with_images(fleet_file, {}) == []
+
+
+def test_commands_refuse_a_plan_without_an_image(fleet_file: Path) -> None:
+    """Every command passes its plan to `judge`, which raises."""
     loaded = load_fleet(fleet_file, load_catalog())
     plan = plan_fleet(loaded.fleet, Record({}, images=WEST), load_catalog())
 
-    with pytest.raises(FleetFaults, match=r"the lock has no image for x86_64 in us-east-1: us-west-2/x86_64 alone"):
+    with pytest.raises(FleetFaults, match=r"fleet.lock has no image for x86_64 in us-east-1, only us-west-2/x86_64"):
         loaded.judge(plan, load_catalog())
 
 
-def codes(*stores: dict[str, str]) -> list[tuple[str, str]]:
-    """Return code and key of what is told about a fleet's storage."""
+def storage_faults(*stores: dict[str, str]) -> list[tuple[str, str]]:
+    """Return code and key of the faults of a fleet's storage."""
     regions = {name: {"network": f"10.{number}.0.0/16"} for number, name in enumerate(("us-west-2", "us-east-1"), 64)}
     machines = {"nas": {"address": "192.168.40.20"}, "box": {"address": "192.168.40.21"}}
     site = {"lan": "192.168.40.0/24", "machines": machines}
     fleet = {"version": 1, "name": "lab", "storage": {f"s{number}": store for number, store in enumerate(stores)}}
-    found = random_told(
+    faults = faults_of(
         {**fleet, "regions": regions, "sites": {"cellar": site, "attic": {**site, "lan": "192.168.41.0/24"}}}
     )
-    return [(one.code, one.key) for one in found if one.key.startswith("storage.") and one.code.startswith("E4")]
+    return [(fault.code, fault.key) for fault in faults if fault.key.startswith("storage.") and fault.code[:2] == "E4"]
 
 
 def efs(mount: str, region: str = "us-west-2") -> dict[str, str]:
-    """Return a store of the cloud."""
+    """Return an EFS store."""
     return {"kind": "efs", "region": region, "mount": mount}
 
 
 def nfs(mount: str, export: str = "/tank", machine: str = "nas", site: str = "cellar") -> dict[str, str]:
-    """Return a store of a site."""
+    """Return an NFS store."""
     return {"kind": "nfs", "site": site, "machine": machine, "export": export, "mount": mount}
 
 
-def test_a_path_is_the_mount_point_of_one_store_of_the_cloud() -> None:
-    """Whatever the regions of two are: each machine of the cloud mounts both."""
-    assert codes(efs("/home"), efs("/home", "us-east-1")) == [("E403", "storage.s1.mount")]
+def test_two_efs_stores_cannot_share_a_mount_point() -> None:
+    """Every cloud machine mounts both, even from different regions."""
+    assert storage_faults(efs("/home"), efs("/home", "us-east-1")) == [("E403", "storage.s1.mount")]
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ def test_a_path_is_the_mount_point_of_one_store_of_the_cloud() -> None:
         pytest.param(nfs("/vault", "/srv/vault", "box"), nfs("/srv/vault"), id="hides an export itself"),
     ],
 )
-def test_no_mount_lies_in_another_or_over_an_export(first: dict[str, str], second: dict[str, str]) -> None:
-    """It would wait for the other's server, and a machine would export what it mounted."""
-    assert codes(first, second) == [("E416", "storage.s1.mount")]
+def test_a_mount_is_not_nested_and_hides_no_export(first: dict[str, str], second: dict[str, str]) -> None:
+    """A nested mount waits for the outer one; a mount over an export would be exported."""
+    assert storage_faults(first, second) == [("E416", "storage.s1.mount")]
 
 
 @pytest.mark.parametrize(
@@ -161,56 +161,56 @@ def test_no_mount_lies_in_another_or_over_an_export(first: dict[str, str], secon
         pytest.param(nfs("/tank/a", "/tank/a"), nfs("/tank/b", "/tank/b"), id="where it is exported"),
     ],
 )
-def test_mounts_that_no_machine_has_together_are_fine(first: dict[str, str], second: dict[str, str]) -> None:
-    """Machines of a site mount the site's stores alone, and those that export mount none of their own."""
-    assert codes(first, second) == []
+def test_mounts_on_different_machines_do_not_conflict(first: dict[str, str], second: dict[str, str]) -> None:
+    """Machines of a site mount only stores of the site, and do not mount their own exports."""
+    assert storage_faults(first, second) == []
 
 
 @pytest.mark.parametrize(
     "path",
     ["/var/lib/dpkg", "/var/spool", "/opt", "/opt/uv", "/opt/bedplate-aws/v2", "/snap", "/scratch", "/usr/local"],
 )
-def test_the_machines_own_folders_are_no_mount_points(path: str) -> None:
-    """What packages, bedplate and the machine itself keep there would be gone."""
-    assert codes(efs(path)) == [("E404", "storage.s0.mount")]
+def test_system_folders_cannot_be_mount_points(path: str) -> None:
+    """A mount would hide files of packages, bedplate or the system."""
+    assert storage_faults(efs(path)) == [("E404", "storage.s0.mount")]
 
 
 @pytest.mark.parametrize("path", ["/opt/tools", "/variable", "/srv/var", "/mnt/scratch"])
-def test_folders_of_the_labs_own_are_mount_points(path: str) -> None:
-    """Names that are only like the system's are the lab's to give."""
-    assert codes(efs(path)) == []
+def test_other_folders_may_be_mount_points(path: str) -> None:
+    """Names that only resemble system folders are allowed."""
+    assert storage_faults(efs(path)) == []
 
 
 ZONE = "us-west-2a"
 
 
-def checks_room_told(*ladder: dict[str, Any], most: int) -> list[str]:
-    """Return the codes of what is told of one group, in a region of two zones with 486 addresses for machines each."""
+def address_faults(*ladder: dict[str, Any], most: int) -> list[str]:
+    """Return the codes for one group in a region with two zones, each with 486 addresses for machines."""
     fleet = sketch(
         {"us-west-2": (ZONE, "us-west-2b")},
         blocks={"us-west-2": "10.64.0.0/20"},
         groups={"train": group(*ladder, types=["p5.48xlarge"], nodes={"min": 0, "max": most})},
     )
     declared = Declared(fleet.model_dump(exclude_unset=True))
-    return [fault.code for fault in check_room(Evidence(fleet, load_catalog(), declared, date(2026, 11, 21)))]
+    return [fault.code for fault in check_addresses(Context(fleet, load_catalog(), declared, date(2026, 11, 21)))]
 
 
-def held(number: int, machines: int) -> dict[str, Any]:
-    """Return a rung over a reservation of so many machines in the one zone."""
+def reservation(number: int, machines: int) -> dict[str, Any]:
+    """Return a rung with a reservation of this many machines in one zone."""
     name = f"cr-0123456789abcdef{number}"
     rung = {"region": "us-west-2", "market": "reservation", "reservation": name, "zone": ZONE}
     return {**rung, "reserved": machines}
 
 
 def test_reservations_in_one_zone_add_up() -> None:
-    """Both may be full at once."""
-    assert checks_room_told(held(0, 300), held(1, 300), most=600) == ["E348"]
-    assert checks_room_told(held(0, 200), held(1, 200), most=600) == []
+    """Both may be full at the same time."""
+    assert address_faults(reservation(0, 300), reservation(1, 300), most=600) == ["E348"]
+    assert address_faults(reservation(0, 200), reservation(1, 200), most=600) == []
 
 
-def test_pools_of_one_group_share_its_maximum() -> None:
-    """On demand and on spot in the same zones, they never hold more than the group may have, spread over both."""
+def test_pools_of_a_group_share_its_maximum() -> None:
+    """An on-demand and a spot pool in the same zones never exceed it together."""
     both = {"region": "us-west-2"}, {"region": "us-west-2", "market": "spot"}
 
-    assert checks_room_told(*both, most=900) == []
-    assert checks_room_told(*both, most=1000) == ["E348"]
+    assert address_faults(*both, most=900) == []
+    assert address_faults(*both, most=1000) == ["E348"]

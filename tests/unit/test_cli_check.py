@@ -67,9 +67,9 @@ def test_a_good_file_has_an_empty_list(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("text", "place", "reason"),
     [
-        ('{"version": 1,\n"fleet"}', (2, 8), "it is cut short or was edited"),
-        ("{\n<<<<<<< ours\n}", (2, 1), "it holds an unfinished merge"),
-        ('{"version": 1, "fleet": "other", "blocks": {}}', (1, 1), "it is the lock of 'other'"),
+        ('{"version": 1,\n"fleet"}', (2, 8), "it is incomplete or was edited"),
+        ("{\n<<<<<<< ours\n}", (2, 1), "it has an unfinished merge"),
+        ('{"version": 1, "fleet": "other", "blocks": {}}', (1, 1), "it belongs to fleet 'other'"),
     ],
 )
 def test_a_lock_that_is_none_is_a_fault_in_its_place(

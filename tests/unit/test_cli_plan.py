@@ -152,4 +152,4 @@ def test_a_picture_that_cannot_be_written_is_told(capsys: pytest.CaptureFixture[
     """A folder that is missing is the machine's lack, with what to do."""
     assert run(["plan", "--svg", "nowhere/lab.svg"]) == 4
 
-    assert "make the folder first" in capsys.readouterr().err
+    assert "create the folder first" in capsys.readouterr().err

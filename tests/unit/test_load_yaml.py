@@ -1,4 +1,4 @@
-"""Words of a fleet file mean what YAML 1.2 says, and are told where a YAML 1.1 reader would mean something else."""
+"""Reading of a fleet file: YAML 1.2, positions, hostile and damaged files, files that cannot be read, and the date."""
 
 import json
 import math
@@ -23,7 +23,7 @@ from bedplate.checks.diagnostics import Fault, Level
 from bedplate.errors import InputError
 from bedplate.load import FleetFaults, examine, load_fleet
 from bedplate.load.source import EPOCH, today
-from bedplate.load.yaml import Composer, Node, Place, Scalar, meaning_elsewhere, resolve
+from bedplate.load.yaml import Composer, Node, Place, Scalar, meaning_in_yaml_1_1, resolve
 
 
 def composed(text: str) -> Node:
@@ -46,7 +46,7 @@ def composed(text: str) -> Node:
     ],
 )
 def test_an_unquoted_word_has_its_meaning_of_yaml_1_2(word: str, meaning: Scalar) -> None:
-    """The core schema decides; what it does not know is text."""
+    """Words that the core schema does not define are strings."""
     assert resolve(word) == meaning
     assert type(resolve(word)) is type(meaning)
 
@@ -55,36 +55,36 @@ def test_an_unquoted_word_has_its_meaning_of_yaml_1_2(word: str, meaning: Scalar
     "word",
     ["no", "YES", "on", "Off", "y", "N", "010", "08", "0b11", "1_000", "10:20", "10:20.5", "2026-01-01", "=", "0_7"],
 )
-def test_a_word_that_yaml_1_1_reads_differently_is_told(word: str) -> None:
-    """Quoting settles it for every reader."""
+def test_a_word_with_another_meaning_in_yaml_1_1_is_reported(word: str) -> None:
+    """Quoted, it is a string in both versions."""
     composer = Composer(f"a: {word}\nb: '{word}'\n")
 
     composer.compose()
 
-    assert [(told.code, told.key, told.line) for told in composer.faults] == [("E110", "a", 1)]
+    assert [(fault.code, fault.key, fault.line) for fault in composer.faults] == [("E110", "a", 1)]
     assert f"quote it: '{word}'" in composer.faults[0].fix
 
 
 @pytest.mark.parametrize("word", ["note", "yes-man", "10.64.0.0/10", "192.168.40.1", "us-west-2", "8.20.30.40", "-"])
-def test_a_word_that_all_readers_agree_on_is_not_told(word: str) -> None:
-    """Addresses and names stay unquoted."""
-    assert meaning_elsewhere(word) is None
+def test_a_word_with_the_same_meaning_in_yaml_1_1_is_not_reported(word: str) -> None:
+    """Addresses and names need no quotes."""
+    assert meaning_in_yaml_1_1(word) is None
 
 
-def test_every_value_knows_where_it_stands() -> None:
-    """Lines and columns count from 1, columns in characters; an item's key stands where the item does."""
+def test_every_value_has_its_position() -> None:
+    """Lines and columns start at 1, columns count characters; the key of a list item has the item's position."""
     tree = composed("# one\n\u00f6re: {a: [1, two]}\n\nb:\n  - c: |\n      x\n      y\n")
     nodes = {node.key: node for node in tree.walk()}
 
-    assert nodes["'\\xf6re'.a"].named == Place(2, 7)
+    assert nodes["'\\xf6re'.a"].key_place == Place(2, 7)
     assert nodes["'\\xf6re'.a"].place == Place(2, 10)
-    assert nodes["'\\xf6re'.a.1"].told_at == Place(2, 14)
-    assert nodes["b.0.c"].named == Place(5, 5)
+    assert nodes["'\\xf6re'.a.1"].report_place == Place(2, 14)
+    assert nodes["b.0.c"].key_place == Place(5, 5)
     assert nodes["b.0.c"].value == "x\ny\n"
 
 
-def test_an_alias_stands_for_the_value_at_its_own_key() -> None:
-    """The repeated value is told where the alias stands; what lies in it, where it was written."""
+def test_an_alias_has_the_value_of_its_anchor() -> None:
+    """The value has the position of the alias; its children have the position in the anchored value."""
     tree = composed("a: &x {b: 1}\nc: *x\n")
     nodes = {node.key: node for node in tree.walk()}
 
@@ -93,30 +93,30 @@ def test_an_alias_stands_for_the_value_at_its_own_key() -> None:
     assert nodes["c.b"].place == Place(1, 11)
 
 
-def test_of_a_key_that_comes_twice_the_first_counts() -> None:
-    """The fault names both lines, and the rest of the file is read on."""
+def test_the_first_value_of_a_duplicate_key_is_used() -> None:
+    """The fault names both lines, and reading continues."""
     composer = Composer("a: 1\nb: 2\na: 3\n")
 
     tree = composer.compose()
 
     assert tree.plain() == {"a": 1, "b": 2}
-    assert [(told.code, told.line) for told in composer.faults] == [("E018", 3)]
+    assert [(fault.code, fault.line) for fault in composer.faults] == [("E018", 3)]
     assert "lines 1 and 3" in composer.faults[0].message
 
 
 ROOT = Path(__file__).parents[2]
 LARGEST = 1024 * 1024
-# Time is the child's own, of its processor. A start alone takes a quarter of a second on a core at full speed; where
-# the machine is slower, or busy, it tells by how much.
+# CPU time of the child process. Its start takes a quarter of a second on a fast core, and the limit scales with it on a
+# slower or busy machine.
 _CHILD = """
 import json, resource, sys, time
 from pathlib import Path
 from bedplate.catalog import load_catalog
 from bedplate.load import examine
 limit = max(1.0, 4 * time.process_time())
-codes = [told.code for told in examine(Path(sys.argv[1]), load_catalog())]
+codes = [fault.code for fault in examine(Path(sys.argv[1]), load_catalog())]
 used = resource.getrusage(resource.RUSAGE_SELF)
-# Not ru_maxrss: that begins with the memory of the process that started this one.
+# Not ru_maxrss: it starts with the memory of the parent process.
 peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
 seconds, megabytes = used.ru_utime + used.ru_stime, int(peak.split()[1]) / 1024
 print(json.dumps({"codes": codes, "seconds": seconds, "limit": limit, "megabytes": megabytes}))
@@ -124,7 +124,7 @@ print(json.dumps({"codes": codes, "seconds": seconds, "limit": limit, "megabytes
 
 
 def _repeat(head: str, part: str, tail: str = "", size: int = LARGEST) -> str:
-    """Return as many parts as make up the size."""
+    """Return a text of this size, made of repeated parts."""
     return head + part * ((size - len(head) - len(tail)) // len(part)) + tail
 
 
@@ -134,7 +134,7 @@ def _bomb() -> str:
     return "a: &a [lol]\n" + "".join(rows)
 
 
-# By name: the last code of the answer, and the file.
+# By case: the code of a fault, and the file.
 HOSTILE: dict[str, tuple[str, str]] = {
     "alias bomb": ("E014", _bomb()),
     "aliases of a long list": (
@@ -169,7 +169,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_costs_little(name: str, tmp_path: Path) -> None:
-    """Under 1 s of a core at full speed, and 200 MB, the start of Python included, with an answer that says why."""
+    """Python and the check take less than 1 s of a fast core and 200 MB, and report the reason."""
     code, text = HOSTILE[name]
     path = tmp_path / "fleet.yaml"
     path.write_text(text, encoding="utf-8")
@@ -178,10 +178,10 @@ def test_a_hostile_file_costs_little(name: str, tmp_path: Path) -> None:
         [sys.executable, "-c", _CHILD, str(path)], capture_output=True, check=True, cwd=ROOT, timeout=60
     )
 
-    answer = json.loads(child.stdout)
-    assert code in answer["codes"]
-    assert answer["seconds"] < answer["limit"]
-    assert answer["megabytes"] < 200
+    result = json.loads(child.stdout)
+    assert code in result["codes"]
+    assert result["seconds"] < result["limit"]
+    assert result["megabytes"] < 200
 
 
 BASE = (Path(__file__).parents[1] / "data" / "fleets" / "base.yaml").read_bytes()
@@ -194,8 +194,8 @@ _PIECES = st.one_of(
 _CUTS = st.lists(st.tuples(st.integers(0, len(BASE)), st.integers(0, 40), _PIECES), min_size=1, max_size=4)
 
 
-def answer(data: bytes) -> tuple[Fault, ...]:
-    """Return the faults of a file of these bytes; none means that it is a fleet."""
+def faults_of(data: bytes) -> tuple[Fault, ...]:
+    """Return the faults of a file with these bytes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "fleet.yaml"
         path.write_bytes(data)
@@ -204,24 +204,23 @@ def answer(data: bytes) -> tuple[Fault, ...]:
 
 @settings(deadline=None, max_examples=200)
 @given(st.binary(max_size=200))
-def test_any_bytes_are_answered(data: bytes) -> None:
-    """No traceback and no hang, whatever the file is."""
-    assert any(told.level is Level.ERROR for told in answer(data))
+def test_random_bytes_have_an_error(data: bytes) -> None:
+    """Reading never raises another exception, and never hangs."""
+    assert any(fault.level is Level.ERROR for fault in faults_of(data))
 
 
 @settings(deadline=None, max_examples=300)
 @given(_CUTS)
-def test_a_damaged_fleet_is_answered(cuts: list[tuple[int, int, bytes]]) -> None:
-    """A few bytes cut out and others put in make a fleet, or faults each of a place."""
+def test_faults_of_a_damaged_file_have_positions(cuts: list[tuple[int, int, bytes]]) -> None:
+    """A few bytes of a valid file are replaced at random."""
     data = BASE
     for start, length, piece in cuts:
         data = data[:start] + piece + data[start + length :]
 
-    assert all(told.line >= 1 and told.column >= 1 for told in answer(data))
+    assert all(fault.line >= 1 and fault.column >= 1 for fault in faults_of(data))
 
 
 NOBODY = 65534
-
 MINIMAL = Path(__file__).parents[2] / "examples" / "minimal.yaml"
 
 
@@ -246,14 +245,14 @@ def _bytes(data: bytes) -> Callable[[Path], object]:
     return lambda path: path.write_bytes(data)
 
 
-REFUSED: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "nothing there": ("E001", lambda _: None),
+UNSAFE: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "no file": ("E001", lambda _: None),
     "a folder": ("E002", Path.mkdir),
     "a FIFO": ("E002", _fifo),
     "a device": ("E002", _device),
     "a link out of its folder": ("E003", _link_out),
     "a sparse file of 100 MiB": ("E004", _sparse),
-    "a byte too much": ("E004", _bytes(b"#" * (LARGEST + 1))),
+    "one byte more than allowed": ("E004", _bytes(b"#" * (LARGEST + 1))),
     "UTF-16": ("E006", _bytes("version: 1\n".encode("utf-16"))),
     "a byte order mark": ("E006", _bytes(b"\xef\xbb\xbfversion: 1\n")),
     "Latin-1": ("E006", _bytes("owner: Schr\u00f6der\n".encode("latin-1"))),
@@ -263,21 +262,21 @@ REFUSED: dict[str, tuple[str, Callable[[Path], object]]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_read_safely_is_refused(name: str, tmp_path: Path) -> None:
-    """Each kind of file that may hang, flood or mislead its reader has its own fault."""
-    code, make = REFUSED[name]
+@pytest.mark.parametrize("name", UNSAFE)
+def test_an_unsafe_file_is_not_read(name: str, tmp_path: Path) -> None:
+    """Each kind of file that could block or mislead a reader, or is too large, has its own rule."""
+    code, make = UNSAFE[name]
     path = tmp_path / "fleet.yaml"
     make(path)
 
-    found = examine(path, load_catalog())
+    faults = examine(path, load_catalog())
 
-    assert [told.code for told in found] == [code]
-    assert found[0].file == str(path)
+    assert [fault.code for fault in faults] == [code]
+    assert faults[0].file == str(path)
 
 
-def test_a_path_that_no_file_has_is_refused() -> None:
-    """A NUL or a name too long in the path is a fault of the input, not of the program."""
+def test_an_invalid_path_is_reported() -> None:
+    """A path may contain NUL or a name that is too long."""
     codes = [examine(Path(name), load_catalog())[0].code for name in ("a\0b", "x" * 5000)]
 
     assert codes == ["E005", "E005"]
@@ -285,7 +284,7 @@ def test_a_path_that_no_file_has_is_refused() -> None:
 
 @contextmanager
 def without_privilege() -> Iterator[None]:
-    """Do without root's right to read every file, where the tests run as root."""
+    """Run as an unprivileged user, if the tests run as root."""
     before = os.geteuid()
     os.seteuid(before or NOBODY)
     try:
@@ -294,8 +293,8 @@ def without_privilege() -> Iterator[None]:
         os.seteuid(before)
 
 
-def test_a_file_without_the_right_to_read_is_refused() -> None:
-    """The system's own reason is told."""
+def test_a_file_without_read_permission_is_reported() -> None:
+    """The message contains the reason of the operating system."""
     catalog = load_catalog()
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
@@ -303,14 +302,14 @@ def test_a_file_without_the_right_to_read_is_refused() -> None:
         path.touch(mode=stat.S_IWUSR)
 
         with without_privilege():
-            found = examine(path, catalog)
+            faults = examine(path, catalog)
 
-    assert [told.code for told in found] == ["E005"]
-    assert "ermission denied" in str(found[0])
+    assert [fault.code for fault in faults] == ["E005"]
+    assert "ermission denied" in str(faults[0])
 
 
 def test_a_link_within_its_folder_is_read(tmp_path: Path) -> None:
-    """What is committed beside the link is what is read."""
+    """The target is committed together with the link."""
     (tmp_path / "lab.yaml").write_bytes(MINIMAL.read_bytes())
     (tmp_path / "fleet.yaml").symlink_to("lab.yaml")
 
@@ -319,18 +318,18 @@ def test_a_link_within_its_folder_is_read(tmp_path: Path) -> None:
     assert loaded.fleet.name == "solo"
 
 
-def test_a_byte_that_is_not_utf8_is_told_where_it_is(tmp_path: Path) -> None:
-    """Line and column count characters, as an editor does."""
+def test_a_byte_that_is_not_utf8_has_a_position(tmp_path: Path) -> None:
+    """The column counts characters, like an editor."""
     path = tmp_path / "fleet.yaml"
     path.write_bytes("# gr\u00fc\u00dfe\nowner: \u00f6".encode() + b"\xff\n")
 
-    told = examine(path, load_catalog())[0]
+    fault = examine(path, load_catalog())[0]
 
-    assert (told.line, told.column) == (2, 9)
+    assert (fault.line, fault.column) == (2, 9)
 
 
-def test_a_refused_file_raises_all_of_its_faults(tmp_path: Path) -> None:
-    """The error names the first fault and where it is; its `faults` are all of them."""
+def test_the_error_of_an_invalid_file_has_all_faults(tmp_path: Path) -> None:
+    """Its text is the first fault with the position; its `faults` are all of them."""
     path = tmp_path / "fleet.yaml"
     path.write_text("version: 3\n", encoding="utf-8")
 
@@ -342,8 +341,8 @@ def test_a_refused_file_raises_all_of_its_faults(tmp_path: Path) -> None:
     assert f"{path}:1:1" in raised.value.where
 
 
-def test_the_day_can_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builds that must come out the same say as of when; a day starts at midnight in UTC."""
+def test_source_date_epoch_sets_the_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reproducible builds set it; a day starts at midnight in UTC."""
     monkeypatch.setenv(EPOCH, "1795219199")
     before = today()
     monkeypatch.setenv(EPOCH, "1795219200")
@@ -351,18 +350,18 @@ def test_the_day_can_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (before, today()) == (date(2026, 11, 20), date(2026, 11, 21))
 
 
-def test_without_a_word_it_is_the_day_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read once between two readings of the same clock."""
+def test_the_default_is_the_current_date_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is between two readings of the clock."""
     monkeypatch.delenv(EPOCH)
     now = datetime.now(UTC)
 
     assert now.date() <= today() <= (now + timedelta(minutes=1)).date()
 
 
-@pytest.mark.parametrize("told", ["", "yesterday", "9" * 30])
-def test_what_is_no_moment_is_refused(monkeypatch: pytest.MonkeyPatch, told: str) -> None:
-    """An operator's slip is no traceback."""
-    monkeypatch.setenv(EPOCH, told)
+@pytest.mark.parametrize("value", ["", "yesterday", "9" * 30])
+def test_an_invalid_source_date_epoch_is_an_input_error(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """Empty, not a number, or out of range."""
+    monkeypatch.setenv(EPOCH, value)
 
     with pytest.raises(InputError, match=EPOCH):
         today()

@@ -1,4 +1,4 @@
-"""fleet.lock on disk."""
+"""fleet.lock: recording, its format, unrecorded names, and the exclusive lock of its writer."""
 
 import json
 import os
@@ -27,23 +27,23 @@ EAST = sketch({"us-east-1": ["us-east-1a"]})
 
 @pytest.fixture
 def lock(tmp_path: Path) -> Path:
-    """Return where the lock of a fleet file in an empty folder lies."""
+    """Return the path of the lock of a fleet file in an empty folder."""
     return lock_path(tmp_path / "fleet.yaml")
 
 
-def test_a_lock_lies_beside_its_fleet_file(lock: Path, tmp_path: Path) -> None:
+def test_a_lock_is_in_the_folder_of_its_fleet_file(lock: Path, tmp_path: Path) -> None:
     """Both are committed together."""
     assert lock == tmp_path / "fleet.lock"
 
 
 def test_no_lock_is_an_empty_record(lock: Path) -> None:
-    """A new fleet has nothing to keep; reading makes no file."""
+    """Reading does not create the file."""
     assert read_lock(lock, "lab") == Record({})
     assert not lock.exists()
 
 
-def test_recording_keeps_what_was_recorded(lock: Path) -> None:
-    """Two fleet files in turn: the second's blocks go around the first's."""
+def test_recording_keeps_recorded_blocks(lock: Path) -> None:
+    """Blocks of a second fleet file are allocated around those of the first."""
     record_plan(lock, WEST, catalog())
 
     plan = record_plan(lock, EAST, catalog()).plan
@@ -52,8 +52,8 @@ def test_recording_keeps_what_was_recorded(lock: Path) -> None:
     assert read_lock(lock, "lab").blocks.keys() == {**allot(WEST, Record({})), **plan.blocks}.keys()
 
 
-def test_recording_the_same_again_writes_nothing(lock: Path) -> None:
-    """A lock that is right is not touched, so that neither git nor make sees a change."""
+def test_recording_the_same_plan_writes_nothing(lock: Path) -> None:
+    """The file is not touched, so git and make see no change."""
     record_plan(lock, BOTH, catalog())
     before = lock.stat().st_ino
 
@@ -62,8 +62,8 @@ def test_recording_the_same_again_writes_nothing(lock: Path) -> None:
     assert lock.stat().st_ino == before
 
 
-def test_a_released_block_is_gone_from_the_lock(lock: Path) -> None:
-    """The next region that comes takes its place."""
+def test_a_released_block_is_not_in_the_lock(lock: Path) -> None:
+    """The next new region may get it."""
     record_plan(lock, BOTH, catalog())
 
     record_plan(lock, EAST, catalog(), release_of=("region/us-west-2",))
@@ -71,18 +71,18 @@ def test_a_released_block_is_gone_from_the_lock(lock: Path) -> None:
     assert read_lock(lock, "lab").blocks.keys() == allot(EAST, Record({})).keys()
 
 
-def test_what_one_release_takes_along_may_be_named_too(lock: Path) -> None:
-    """The order in which paths are given does not matter."""
+def test_a_released_path_may_be_part_of_another(lock: Path) -> None:
+    """The order of the paths does not matter."""
     record_plan(lock, BOTH, catalog())
     paths = ("region/us-west-2", "region/us-west-2/zone")
 
-    done = record_plan(lock, EAST, catalog(), release_of=paths)
+    recorded = record_plan(lock, EAST, catalog(), release_of=paths)
 
-    assert set(done.released) == {path for path in allot(BOTH, Record({})) if path.startswith("region/us-west-2")}
+    assert set(recorded.released) == {path for path in allot(BOTH, Record({})) if path.startswith("region/us-west-2")}
 
 
-def test_an_image_that_was_recorded_meanwhile_stays(lock: Path) -> None:
-    """Between asking AWS and writing the lock, somebody else may have been quicker."""
+def test_an_image_of_another_process_is_kept(lock: Path) -> None:
+    """Another process may record an image while this one waits for AWS."""
     record_plan(lock, WEST, catalog())
     record_images(lock, "lab", {"us-west-2/x86_64": OLD})
 
@@ -93,8 +93,8 @@ def test_an_image_that_was_recorded_meanwhile_stays(lock: Path) -> None:
     assert record.blocks
 
 
-def test_a_renewed_image_takes_the_place_of_the_recorded(lock: Path) -> None:
-    """Those of other places stay."""
+def test_a_renewed_image_replaces_the_recorded_one(lock: Path) -> None:
+    """Images of other regions are kept."""
     record_images(lock, "lab", {"us-west-2/x86_64": OLD, "us-east-1/x86_64": OLD})
 
     renew_images(lock, "lab", {"us-west-2/x86_64": NEW})
@@ -102,16 +102,16 @@ def test_a_renewed_image_takes_the_place_of_the_recorded(lock: Path) -> None:
     assert read_lock(lock, "lab").images == {"us-west-2/x86_64": NEW, "us-east-1/x86_64": OLD}
 
 
-def test_images_are_not_recorded_while_somebody_else_writes(lock: Path) -> None:
-    """One writer at a time, whatever is written."""
+def test_images_are_not_recorded_while_another_process_writes(lock: Path) -> None:
+    """There is one writer at a time."""
     with held(lock), pytest.raises(HeldError):
         record_images(lock, "lab", {"us-west-2/x86_64": OLD})
 
     assert not lock.exists()
 
 
-def test_a_refused_plan_leaves_the_lock_alone(lock: Path) -> None:
-    """Nothing is recorded of a plan that cannot be."""
+def test_a_failed_plan_does_not_change_the_lock(lock: Path) -> None:
+    """Planning fails before anything is recorded."""
     record_plan(lock, WEST, catalog())
     before = lock.read_bytes()
 
@@ -123,55 +123,55 @@ def test_a_refused_plan_leaves_the_lock_alone(lock: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b'{"version": 1', b"\xff\xfe{}", b"\0" * 64])
-def test_a_broken_lock_is_refused_and_left_as_it_is(lock: Path, content: bytes) -> None:
-    """The message says how to mend it; bedplate never does by itself."""
+def test_a_damaged_lock_is_rejected_and_not_changed(lock: Path, content: bytes) -> None:
+    """The fix says how to restore it; bedplate never repairs it."""
     lock.write_bytes(content)
 
-    with pytest.raises(InputError, match=r"fleet\.lock is refused") as refusal:
+    with pytest.raises(InputError, match=r"cannot use fleet\.lock: ") as error:
         record_plan(lock, WEST, catalog())
 
-    assert "git checkout" in refusal.value.fix
+    assert "git checkout" in error.value.fix
     assert lock.read_bytes() == content
 
 
-def test_a_lock_of_absurd_size_is_refused_unread(lock: Path) -> None:
-    """Its size is asked before its content."""
+def test_a_huge_lock_is_not_read(lock: Path) -> None:
+    """Its size is checked before its content."""
     with lock.open("wb") as stream:
         stream.truncate(_LARGEST + 1)
 
-    with pytest.raises(InputError, match="no lock is that large"):
+    with pytest.raises(InputError, match="the limit is"):
         read_lock(lock, "lab")
 
 
-def test_a_pipe_in_place_of_the_lock_does_not_hang(lock: Path) -> None:
-    """Opening never waits for a writer."""
+def test_a_fifo_as_lock_does_not_block(lock: Path) -> None:
+    """Opening it does not wait for a writer."""
     os.mkfifo(lock)
 
-    with pytest.raises(InputError, match="no ordinary file"):
+    with pytest.raises(InputError, match="not a regular file"):
         read_lock(lock, "lab")
 
 
-def test_a_link_to_nothing_is_told_as_one(lock: Path) -> None:
-    """It is not taken for a fleet without a lock, nor for a folder that is missing."""
+def test_a_broken_link_as_lock_is_an_error(lock: Path) -> None:
+    """It does not mean that there is no lock yet."""
     lock.symlink_to("elsewhere.lock")
 
-    with pytest.raises(InputError, match=r"it is a link to nothing: elsewhere\.lock is not there"):
+    with pytest.raises(InputError, match=r"it is a link to elsewhere\.lock, which does not exist"):
         read_lock(lock, "lab")
 
 
-def test_a_folder_in_place_of_the_lock_is_told(lock: Path) -> None:
-    """What the machine refuses is one clear line."""
+def test_a_folder_as_lock_is_an_error(lock: Path) -> None:
+    """The message contains the reason of the operating system."""
     lock.mkdir()
 
-    with pytest.raises(MachineError, match=r"cannot read fleet\.lock: a folder has that name"):
+    with pytest.raises(MachineError, match=r"cannot read fleet\.lock: it is a folder"):
         read_lock(lock, "lab")
 
 
-LOCK_TEXT_WEST = "region/us-west-2"
+WEST_PATH = "region/us-west-2"
 RECORD = Record(
     {
-        LOCK_TEXT_WEST: IPv4Network("10.64.0.0/16"),
-        f"{LOCK_TEXT_WEST}/zone/us-west-2a/edge": IPv4Network("10.64.0.0/24"),
+        WEST_PATH: IPv4Network("10.64.0.0/16"),
+        f"{WEST_PATH}/zone/us-west-2a/edge": IPv4Network("10.64.0.0/24"),
         "pods": IPv4Network("10.112.0.0/13"),
         "site/cellar": IPv4Network("192.168.40.0/22"),
         "tunnel/attic/cellar": IPv4Network("169.254.64.16/30"),
@@ -191,8 +191,8 @@ RECORD = Record(
 TEXT = lock_text("lab", RECORD)
 
 
-def test_a_lock_reads_well_in_a_diff() -> None:
-    """A path a line, sorted, and a newline at the end."""
+def test_a_lock_is_formatted_for_diffs() -> None:
+    """It has one sorted path per line, and a newline at the end."""
     lines = TEXT.splitlines()
 
     assert lines[1:4] == [' "version": 1,', ' "fleet": "lab",', ' "blocks": {']
@@ -200,13 +200,13 @@ def test_a_lock_reads_well_in_a_diff() -> None:
     assert TEXT.endswith("}\n")
 
 
-def test_what_is_written_is_read_back() -> None:
-    """Writing and reading lose nothing."""
+def test_a_written_lock_is_parsed_to_the_same_record() -> None:
+    """Writing and parsing lose nothing."""
     assert parse_lock(TEXT, "lab") == RECORD
 
 
 def is_lock(text: str) -> bool:
-    """Tell whether the reader takes a text."""
+    """Return whether a text is a valid lock."""
     try:
         parse_lock(text, "lab")
     except NotALockError:
@@ -214,11 +214,11 @@ def is_lock(text: str) -> bool:
     return True
 
 
-def test_a_lock_that_is_cut_short_is_refused() -> None:
-    """At whatever byte before its last brace another program broke off."""
-    whole = len(TEXT) - 1
+def test_a_truncated_lock_is_rejected() -> None:
+    """At any length before the last brace."""
+    last_brace = len(TEXT) - 1
 
-    assert [length for length in range(whole) if is_lock(TEXT[:length])] == []
+    assert [length for length in range(last_brace) if is_lock(TEXT[:length])] == []
 
 
 def blocks(**changes: str) -> Callable[[dict[str, Any]], object]:
@@ -232,7 +232,7 @@ def put(key: str, value: object) -> Callable[[dict[str, Any]], object]:
 
 
 def drop(*keys: str) -> Callable[[dict[str, Any]], object]:
-    """Return an edit that takes one key out, below the others."""
+    """Return an edit that deletes the last of these nested keys."""
 
     def edit(document: dict[str, Any]) -> None:
         for key in keys[:-1]:
@@ -245,55 +245,55 @@ def drop(*keys: str) -> Callable[[dict[str, Any]], object]:
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
-        (put("version", 2), "a newer bedplate wrote it (format 2)"),
-        (put("version", 0), "its version is 0"),
-        (put("version", "1"), "its version is '1'"),
-        (put("fleet", "solo"), "it is the lock of 'solo', not of 'lab'"),
-        (put("extra", 1), "it holds unknown keys: extra"),
-        (put("blocks", []), "its blocks are no table"),
-        (drop("blocks"), "it lacks one of blocks, fleet, version"),
-        (drop("blocks", LOCK_TEXT_WEST), "does not lie in region/us-west-2"),
+        (put("version", 2), "it has format 2, of a newer bedplate"),
+        (put("version", 0), "invalid version 0"),
+        (put("version", "1"), "invalid version '1'"),
+        (put("fleet", "solo"), "it belongs to fleet 'solo', not to 'lab'"),
+        (put("extra", 1), "unknown keys: extra"),
+        (put("blocks", []), "blocks must be an object"),
+        (drop("blocks"), "it requires the keys blocks, fleet, version"),
+        (drop("blocks", WEST_PATH), "is not within region/us-west-2"),
         (blocks(pods="10.64.0.0/15"), "(10.64.0.0/15) and region/us-west-2 (10.64.0.0/16) overlap"),
-        (blocks(pods="10.112.0.1/13"), "pods is no block: 10.112.0.1/13 has host bits set"),
-        (blocks(pods="10.112.0.0"), "pods is 10.112.0.0, which bedplate writes as 10.112.0.0/32"),
-        (blocks(pods="somewhere"), "pods is no block"),
-        (put("blocks", {"pods": 5}), "pods is no block"),
-        (blocks(pots="10.112.0.0/13"), "a path that bedplate never writes: 'pots'"),
-        (blocks(**{"region/us-west-2/zone/us-west-2b/edge": "10.65.0.0/24"}), "does not lie in"),
+        (blocks(pods="10.112.0.1/13"), "invalid block of pods: 10.112.0.1/13 has host bits set"),
+        (blocks(pods="10.112.0.0"), "pods is 10.112.0.0, not in canonical form (10.112.0.0/32)"),
+        (blocks(pods="somewhere"), "invalid block of pods"),
+        (put("blocks", {"pods": 5}), "invalid block of pods"),
+        (blocks(pots="10.112.0.0/13"), "invalid path 'pots'"),
+        (blocks(**{"region/us-west-2/zone/us-west-2b/edge": "10.65.0.0/24"}), "is not within"),
         (blocks(**{"region/us-west-2/zone/us-west-2b/edge": "10.64.0.0/25"}), "overlap"),
     ],
 )
-def test_an_edited_lock_is_refused(edit: Callable[[dict[str, Any]], object], reason: str) -> None:
-    """The reason says what was found; nothing is read from such a lock."""
+def test_an_edited_lock_is_rejected(edit: Callable[[dict[str, Any]], object], reason: str) -> None:
+    """The error has the reason and a fix."""
     document = json.loads(TEXT)
     edit(document)
 
-    with pytest.raises(NotALockError) as refusal:
+    with pytest.raises(NotALockError) as error:
         parse_lock(json.dumps(document), "lab")
 
-    assert reason in refusal.value.what
-    assert refusal.value.fix
+    assert reason in error.value.what
+    assert error.value.fix
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (TEXT.replace('"pods"', '"site/cellar"'), "it holds site/cellar twice"),
-        (f"<<<<<<< HEAD\n{TEXT}=======\n{TEXT}>>>>>>> other\n", "it holds an unfinished merge"),
-        ("[" * 100_000, "cut short or was edited"),
-        (TEXT + TEXT, "cut short or was edited"),
-        ("[]", "it lacks one of"),
-        ("", "cut short or was edited"),
+        (TEXT.replace('"pods"', '"site/cellar"'), "duplicate key site/cellar"),
+        (f"<<<<<<< HEAD\n{TEXT}=======\n{TEXT}>>>>>>> other\n", "it has an unfinished merge"),
+        ("[" * 100_000, "incomplete or was edited"),
+        (TEXT + TEXT, "incomplete or was edited"),
+        ("[]", "it requires the keys"),
+        ("", "incomplete or was edited"),
     ],
 )
-def test_what_is_no_lock_is_refused(text: str, reason: str) -> None:
-    """Any other text, however it came there."""
+def test_another_text_is_rejected(text: str, reason: str) -> None:
+    """Such as a merge conflict or an empty file."""
     with pytest.raises(NotALockError, match=reason):
         parse_lock(text, "lab")
 
 
-def test_a_lock_of_blocks_alone_is_read() -> None:
-    """Locks of before more was recorded lack the rest."""
+def test_a_lock_with_only_blocks_is_valid() -> None:
+    """Older versions of bedplate recorded nothing else."""
     document = {key: json.loads(TEXT)[key] for key in ("version", "fleet", "blocks")}
 
     assert parse_lock(json.dumps(document), "lab").blocks == RECORD.blocks
@@ -329,32 +329,32 @@ def test_a_lock_of_blocks_alone_is_read() -> None:
         ("resolvers", {"us-west-2": ["10.64.32"]}),
     ],
 )
-def test_an_entry_of_another_form_is_refused(key: str, entry: object) -> None:
-    """Only bedplate writes the lock, so what it never writes is damage."""
+def test_an_invalid_entry_is_rejected(key: str, entry: object) -> None:
+    """Only bedplate writes the lock, so an unknown form means damage."""
     assert not is_lock(json.dumps(json.loads(TEXT) | {key: entry}))
 
 
 @pytest.mark.parametrize(
-    ("count", "told"), [(1, ": one0"), (8, "one6, one7"), (300, "one7, and 292 more")], ids=["one", "eight", "many"]
+    ("count", "end"), [(1, ": one0"), (8, "one6, one7"), (300, "one7, and 292 more")], ids=["one", "eight", "many"]
 )
-def test_the_first_that_are_missing_are_named(count: int, told: str) -> None:
-    """All of a fleet is missing where it has no lock yet: a line of hundreds says less than its beginning."""
-    with pytest.raises(InputError) as refused:
+def test_the_first_unrecorded_names_are_listed(count: int, end: str) -> None:
+    """Without a lock, hundreds of names are missing; the message has the first eight."""
+    with pytest.raises(InputError) as error:
         refuse_names((f"one{number}" for number in range(count)), Path("fleet.yaml"))
 
-    assert refused.value.what.endswith(told)
+    assert error.value.what.endswith(end)
 
 
-def test_what_to_run_is_told_for_the_file_that_was_named() -> None:
-    """It is copied from the screen as it stands, wherever the file lies."""
-    with pytest.raises(InputError, match="one") as refused:
+def test_the_fix_has_the_quoted_path_of_the_fleet_file() -> None:
+    """It can be copied to a shell."""
+    with pytest.raises(InputError, match="one") as error:
         refuse_names(("one",), Path("our lab/fleet.yaml"))
 
-    assert "`bedplate plan --write 'our lab/fleet.yaml'`" in refused.value.fix
+    assert "`bedplate plan --write 'our lab/fleet.yaml'`" in error.value.fix
 
 
-def test_nothing_is_refused_where_nothing_is_missing() -> None:
-    """The usual case."""
+def test_recorded_names_raise_nothing() -> None:
+    """An empty list of unrecorded names is fine."""
     refuse_names((), Path("fleet.yaml"))
 
 
@@ -366,7 +366,7 @@ with held(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
-NO_PID = 2**22 + 1  # one more than Linux ever gives
+NO_PID = 2**22 + 1  # above the maximum of Linux
 
 
 @pytest.fixture
@@ -385,17 +385,17 @@ def other(path: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-def test_a_second_writer_is_told_who_holds_the_lock(path: Path, other: subprocess.Popen[str]) -> None:
-    """At once, with host, process, age and command."""
-    with pytest.raises(HeldError) as refusal, held(path):
+def test_a_second_writer_gets_the_name_of_the_holder(path: Path, other: subprocess.Popen[str]) -> None:
+    """The error comes at once, with host, process, age and command."""
+    with pytest.raises(HeldError) as error, held(path):
         pass
 
-    assert f"on {os.uname().nodename}, process {other.pid}, for 0 s: -c {path}" in refusal.value.what
-    assert refusal.value.exit_code == 5
+    assert f"on {os.uname().nodename}, process {other.pid}, for 0 s: -c {path}" in error.value.what
+    assert error.value.exit_code == 5
 
 
-def test_a_hold_ends_with_its_block(path: Path) -> None:
-    """Whether the block succeeds or fails; nothing is left in the folder."""
+def test_the_lock_is_released_after_the_block(path: Path) -> None:
+    """Also after an exception; no file is left in the folder."""
     with pytest.raises(ZeroDivisionError), held(path):
         raise ZeroDivisionError
 
@@ -404,29 +404,29 @@ def test_a_hold_ends_with_its_block(path: Path) -> None:
     assert list(path.parent.iterdir()) == []
 
 
-def test_a_hold_dies_with_its_holder(path: Path, other: subprocess.Popen[str]) -> None:
-    """After kill -9 the next writer needs no clean-up and no patience."""
+def test_the_lock_of_a_killed_process_is_released(path: Path, other: subprocess.Popen[str]) -> None:
+    """After SIGKILL the next writer neither waits nor cleans up."""
     other.send_signal(signal.SIGKILL)
     other.wait()
 
     with held(path):
-        signature = json.loads(path.with_name(".fleet.lock.held").read_bytes())
+        holder = json.loads(path.with_name(".fleet.lock.held").read_bytes())
 
-    assert signature["pid"] == os.getpid()
+    assert holder["pid"] == os.getpid()
 
 
 @pytest.mark.parametrize("pid", [NO_PID, 10**20, "ghost"])
-def test_a_dead_holder_is_never_named(path: Path, other: subprocess.Popen[str], pid: object) -> None:
-    """A signature that a killed writer left says nothing about who holds the lock now."""
+def test_a_dead_process_is_never_named_as_holder(path: Path, other: subprocess.Popen[str], pid: object) -> None:
+    """A killed writer may have left its name in the lock file."""
     dead = {"user": "ghost", "host": os.uname().nodename, "pid": pid, "since": 0.0, "command": "boo"}
     path.with_name(".fleet.lock.held").write_text(json.dumps(dead))
 
-    with pytest.raises(HeldError, match="somebody who has not signed yet"), held(path):
+    with pytest.raises(HeldError, match="locked by an unknown process"), held(path):
         pass
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    """A hold in a folder that is not there is a fault of the machine."""
+def test_a_lock_in_a_missing_folder_is_a_machine_error(tmp_path: Path) -> None:
+    """The message contains the reason of the operating system."""
     with (
         pytest.raises(MachineError, match="the folder does not exist"),
         held(tmp_path / "gone" / "fleet.lock"),

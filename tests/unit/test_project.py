@@ -1,4 +1,4 @@
-"""Every example is a valid fleet with the capacity that its name states."""
+"""The project itself: its examples, the commands in its documents, and the network isolation of tests."""
 
 import os
 import re
@@ -31,41 +31,41 @@ def pools(name: str) -> tuple[PoolPlan, ...]:
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_nothing_is_wrong_with_an_example(file: Path) -> None:
-    """Not an error in any of them; what is merely risky, only the lab shows."""
+def test_an_example_has_no_errors(file: Path) -> None:
+    """Only the lab examples have warnings."""
     levels = [fault.level for fault in examine(file, load_catalog())]
 
     assert Level.ERROR not in levels
     assert not levels or file.stem.startswith("lab")
 
 
-def test_the_box_is_one_machine() -> None:
-    """With GPUs, and hours in which it runs."""
+def test_the_gpu_box_is_one_machine_with_a_schedule() -> None:
+    """Its only pool has one machine."""
     (pool,) = pools("gpu-box")
 
     assert (pool.min, pool.max) == (1, 1)
     assert pool.tenure.schedule is not None
 
 
-def test_the_training_run_stands_on_its_block_alone() -> None:
-    """All of the block, on a fabric, and empty before it ends."""
+def test_the_training_group_uses_only_its_capacity_block() -> None:
+    """It uses the whole block, with a fabric, and the pool has an end."""
     (block,) = (pool for pool in pools("training-block") if pool.group == "train")
 
     assert block.market is Market.CAPACITY_BLOCK
     assert (block.max, block.fabric is not None, block.offer.ends is not None) == (8, True, True)
 
 
-def test_the_simulators_are_on_spot_in_four_regions() -> None:
-    """Nowhere else, and of any type that is large enough."""
-    every = pools("simulators")
+def test_the_simulators_use_spot_in_four_regions() -> None:
+    """Every pool also uses similar types."""
+    simulators = pools("simulators")
 
-    assert {pool.market for pool in every} == {Market.SPOT}
-    assert len({pool.region for pool in every}) == 4
-    assert all(pool.offer.similar for pool in every)
+    assert {pool.market for pool in simulators} == {Market.SPOT}
+    assert len({pool.region for pool in simulators}) == 4
+    assert all(pool.offer.similar for pool in simulators)
 
 
-def test_graviton_is_all_there_is() -> None:
-    """Of the pools and of the control plane."""
+def test_the_arm64_example_has_only_arm64_types() -> None:
+    """In its pools and in its control plane."""
     plan = plan_of(ROOT / "examples" / "arm64.yaml")
 
     types = {name for pool in plan.pools for name in pool.types} | {
@@ -77,31 +77,34 @@ def test_graviton_is_all_there_is() -> None:
 PAGES = ("README.md", *sorted(f"docs/{page.name}" for page in (RUN_ROOT / "docs").glob("*.md")))
 
 
-def told(text: str) -> Iterator[list[str]]:
-    """Yield the words of each command of ours; what a shell makes of its output is left out."""
+def bedplate_commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of each bedplate command, without pipes and redirections."""
     for line in (*block_commands(text), *prose_commands(text)):
-        # A word in capitals stands for any command.
+        # A word in capitals is a placeholder.
         if re.match(r"bedplate [^A-Z]", line):
             yield shlex.split(re.split(r" [<>|&#]", line)[0], comments=True)[1:]
 
 
-def faults(text: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Return what the command line says of a page's commands; help, asked for, is shown after options are read."""
-    found = [(words, run([*words, "--help"]), capsys.readouterr().err.partition("\n")[0]) for words in told(text)]
-    return [f"{shlex.join(words)}: {error}" for words, status, error in found if status]
+def command_errors(text: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return the errors of the commands in a text; `--help` makes them parse their options and do nothing."""
+    results = [
+        (words, run([*words, "--help"]), capsys.readouterr().err.partition("\n")[0])
+        for words in bedplate_commands(text)
+    ]
+    return [f"{shlex.join(words)}: {error}" for words, status, error in results if status]
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_command_of_a_page_is_taken(page: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """An option that was renamed leaves no page behind that tells of the former."""
-    assert faults((RUN_ROOT / page).read_text(encoding="utf-8"), capsys) == []
+def test_every_command_of_a_page_is_valid(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pages do not use old names of commands and options."""
+    assert command_errors((RUN_ROOT / page).read_text(encoding="utf-8"), capsys) == []
 
 
-def test_an_option_that_there_is_not_is_found(capsys: pytest.CaptureFixture[str]) -> None:
-    """In prose and in a block, and a command likewise."""
+def test_an_unknown_command_or_option_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    """Both in text and in code blocks."""
     text = "Now `bedplate node list --lief`.\n\n```\nbedplate node aply x > y  # z\n```\n"
 
-    assert [fault.partition(":")[0] for fault in faults(text, capsys)] == ["node aply x", "node list --lief"]
+    assert [error.partition(":")[0] for error in command_errors(text, capsys)] == ["node aply x", "node list --lief"]
 
 
 ASK_AWS = """
@@ -114,32 +117,32 @@ session.client("sts", "us-east-1", config=once).get_caller_identity()
 
 
 def test_a_connection_to_another_machine_fails_the_test() -> None:
-    """192.0.2.1 belongs to nobody, so not even a broken guard would disturb anyone."""
+    """192.0.2.1 is a documentation address, so a broken guard would not disturb anyone."""
     with pytest.raises(pytest.fail.Exception, match=r"would have reached 192\.0\.2\.1"):
         socket.create_connection(("192.0.2.1", 443), timeout=1)
 
 
-def test_a_name_is_not_even_looked_up() -> None:
-    """A question to a name server is a way out, too."""
+def test_a_name_lookup_fails_the_test() -> None:
+    """A DNS query leaves the machine too."""
     with pytest.raises(pytest.fail.Exception, match=r"would have reached sts\.amazonaws\.com"):
         socket.getaddrinfo("sts.amazonaws.com", 443)
 
 
-def test_this_machine_can_be_reached() -> None:
-    """Tests talk to servers that they start themselves."""
+def test_connections_to_this_machine_are_allowed() -> None:
+    """Tests connect to servers that they start."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         assert client.getpeername() == server.getsockname()
 
 
-def test_a_child_that_calls_aws_is_turned_away() -> None:
-    """The guard of this process is not in its children: there a proxy that leads nowhere stands in the way."""
-    ended = subprocess.run([sys.executable, "-c", ASK_AWS], capture_output=True, text=True, check=False)
+def test_a_child_process_cannot_call_aws() -> None:
+    """Child processes have an unreachable proxy instead of the guard."""
+    process = subprocess.run([sys.executable, "-c", ASK_AWS], capture_output=True, text=True, check=False)
 
-    assert "ProxyConnectionError" in ended.stderr
+    assert "ProxyConnectionError" in process.stderr
 
 
-def test_no_test_sees_the_settings_of_whoever_runs_it() -> None:
-    """A profile or key of theirs would make a test pass here and fail there, or worse."""
+def test_tests_do_not_see_aws_settings_of_the_user() -> None:
+    """Tests must not use real credentials, and must not depend on a profile."""
     assert {name for name in os.environ if name.startswith("AWS_")} == {
         "AWS_CONFIG_FILE",
         "AWS_EC2_METADATA_DISABLED",

@@ -1,4 +1,4 @@
-"""Blocks, addresses and sizes are read in canonical form only."""
+"""The models of the fleet file: addresses, names, the JSON Schema, SSH keys, budgets and boundaries."""
 
 import re
 from base64 import b64encode
@@ -22,14 +22,14 @@ from bedplate.spec.schema import fleet_schema, keys_at
 from bedplate.spec.sshkey import check_key
 from bedplate.spec.text import HostLabel
 
-BLOCK = "write four numbers and a size, as in 10.64.0.0/10"
+BLOCK = "write four numbers and a prefix length, such as 10.64.0.0/10"
 
 
 @pytest.mark.parametrize(
     ("value", "code", "fix"),
     [
         ("10.0.0.1/16", "E212", "write 10.0.0.0/16"),
-        ("10.0.0.0", "E211", "write the size after it, as in 10.64.0.0/10"),
+        ("10.0.0.0", "E211", "add the prefix length, such as 10.0.0.0/16"),
         ("10.0.0.0/255.255.0.0", "E213", "write 10.0.0.0/16"),
         ("10.0.0.0/0.0.255.255", "E213", "write 10.0.0.0/16"),
         ("10.0.0.0/08", "E213", "write 10.0.0.0/8"),
@@ -46,33 +46,33 @@ BLOCK = "write four numbers and a size, as in 10.64.0.0/10"
         ("::ffff:10.0.0.0/104", "E214", BLOCK),
     ],
 )
-def test_a_block_in_any_other_form_is_refused(value: object, code: str, fix: str) -> None:
-    """Python takes most of these for a block; the fix proposes the canonical one where one can be meant."""
-    with pytest.raises(PydanticCustomError) as refused:
+def test_a_block_must_be_in_canonical_form(value: object, code: str, fix: str) -> None:
+    """Python accepts most of these; the fix is the canonical form, if it is clear."""
+    with pytest.raises(PydanticCustomError) as error:
         check_block(value)
 
-    assert refused.value.type == code
-    assert refused.value.context is not None
-    assert refused.value.context["fix"] == fix
+    assert error.value.type == code
+    assert error.value.context is not None
+    assert error.value.context["fix"] == fix
 
 
 def test_canonical_forms_are_read() -> None:
-    """A block, an address and a size come out as they were written."""
+    """A block, an address and a prefix length are parsed."""
     assert check_block("10.64.0.0/10") == IPv4Network("10.64.0.0/10")
     assert check_address("192.168.40.1") == IPv4Address("192.168.40.1")
     assert check_prefix("/22") == 22
 
 
 @pytest.mark.parametrize("value", ["1.2.3", "1.2.3.4/32", "1.2.3.256", "1.2.3.04", "1.2.3.4 ", "::1", 16909060])
-def test_anything_but_four_numbers_is_no_address(value: object) -> None:
-    """There is one way to write an address."""
+def test_an_address_must_be_four_numbers(value: object) -> None:
+    """An address has one form only."""
     with pytest.raises(PydanticCustomError):
         check_address(value)
 
 
 @pytest.mark.parametrize("value", ["22", 22, "/33", "/022", "/-1", "/\u0662", "/2 2", None])
-def test_anything_but_a_slash_and_a_number_is_no_size(value: object) -> None:
-    """A bare number would read as a count of addresses."""
+def test_a_prefix_length_must_start_with_a_slash(value: object) -> None:
+    """A number alone could be a count of addresses."""
     with pytest.raises(PydanticCustomError):
         check_prefix(value)
 
@@ -81,7 +81,7 @@ SOURCES = sorted(Path(spec.__file__).parent.glob("*.py"))
 
 
 def test_every_code_of_a_model_is_a_rule() -> None:
-    """A refusal without a rule would have no name, no level and no reason."""
+    """Otherwise the fault would have no name, level and reason."""
     codes = {code for path in SOURCES for code in re.findall(r'"([EW]\d{3})"', path.read_text(encoding="utf-8"))}
 
     assert codes
@@ -92,14 +92,14 @@ LABEL = TypeAdapter(HostLabel)
 
 
 @pytest.mark.parametrize("word", ["localhost", "laptops"])
-def test_a_name_that_is_taken_is_refused(word: str) -> None:
-    """A machine of that name would hide what it stands for."""
+def test_reserved_host_names_are_rejected(word: str) -> None:
+    """They already have a meaning."""
     with pytest.raises(ValidationError, match=f"host name {word} is reserved"):
         LABEL.validate_python(word)
 
 
-def test_a_name_beside_it_is_free() -> None:
-    """Only the word itself is taken."""
+def test_names_that_start_with_a_reserved_word_are_accepted() -> None:
+    """Only the whole word is reserved."""
     assert LABEL.validate_python("laptops-1") == "laptops-1"
 
 
@@ -120,7 +120,7 @@ KEYS = dict(properties(fleet_schema()))
 
 @pytest.mark.parametrize("name", KEYS)
 def test_every_key_has_a_title_and_a_description(name: str) -> None:
-    """An editor shows both beside the key; a description says more than the title."""
+    """Editors show both; a description is longer than the title."""
     key = KEYS[name]
 
     assert key["title"]
@@ -128,20 +128,20 @@ def test_every_key_has_a_title_and_a_description(name: str) -> None:
 
 
 def test_every_mapping_is_closed_to_unknown_keys() -> None:
-    """An editor underlines a misspelt key."""
+    """So editors mark misspelt keys."""
     models = [part for part in [fleet_schema(), *fleet_schema()["$defs"].values()] if "properties" in part]
 
     assert all(part["additionalProperties"] is False for part in models)
 
 
 def test_no_key_may_be_null() -> None:
-    """A key without a value is a fault, so the schema offers none."""
+    """A key without a value is an error."""
     assert "null" not in repr(fleet_schema())
 
 
 @pytest.mark.parametrize("example", sorted(file.name for file in EXAMPLES.glob("*.yaml")))
 def test_the_keys_of_the_examples_are_in_the_schema(example: str) -> None:
-    """Every mapping of an example has only keys that the schema names at its place."""
+    """Every mapping of an example has only keys of the schema."""
 
     def check(value: object, path: tuple[str | int, ...]) -> None:
         if isinstance(value, list):
@@ -160,7 +160,7 @@ PublicKey = ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey | rsa.RSAPublic
 
 
 def line(key: PublicKey) -> str:
-    """Return the line that OpenSSH writes of a public key."""
+    """Return a public key in OpenSSH's format."""
     return key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
 
 
@@ -169,7 +169,7 @@ ECDSA = line(ec.generate_private_key(ec.SECP384R1()).public_key())
 
 
 def rsa_of(bits: int) -> str:
-    """Return the line of an RSA key with a modulus of so many bits; nobody holds its private half."""
+    """Return the line of an RSA public key with a modulus of this size."""
     modulus = (1 << (bits - 1)) + 1
     return line(rsa.RSAPublicNumbers(65537, modulus).public_key())
 
@@ -179,13 +179,13 @@ def rsa_of(bits: int) -> str:
     [ED25519, ECDSA, rsa_of(3072), rsa_of(4096), f"{ED25519} ada@laptop, the new one"],
     ids=["ed25519", "ecdsa", "rsa-3072", "rsa-4096", "with a comment"],
 )
-def test_strong_public_keys_are_taken(key: str) -> None:
-    """With any comment, or none."""
+def test_strong_public_keys_are_accepted(key: str) -> None:
+    """With or without a comment."""
     assert check_key(key) == key
 
 
 BLOB = ED25519.split()[1]
-REFUSED = {
+INVALID_KEYS = {
     "a private key": (
         "E502",
         "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\n-----END OPENSSH PRIVATE KEY-----",
@@ -210,31 +210,31 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_anything_else_is_refused_by_what_it_is(what: str) -> None:
-    """The refusal names the kind and holds nothing of the key."""
-    code, text = REFUSED[what]
+@pytest.mark.parametrize("case", INVALID_KEYS)
+def test_other_keys_are_rejected_with_their_own_rule(case: str) -> None:
+    """The message does not contain any part of the key."""
+    code, text = INVALID_KEYS[case]
 
-    with pytest.raises(PydanticCustomError) as refused:
+    with pytest.raises(PydanticCustomError) as error:
         check_key(text)
 
-    assert refused.value.type == code
-    assert refused.value.context is not None
-    assert BLOB[:24] not in str(refused.value.context)
+    assert error.value.type == code
+    assert error.value.context is not None
+    assert BLOB[:24] not in str(error.value.context)
 
 
 BOUND = "arn:aws:iam::111122223333:policy/team/bound"
 
 
-def test_a_budget_and_a_boundary_are_read() -> None:
-    """As they are written."""
+def test_a_budget_and_a_boundary_are_accepted() -> None:
+    """The models keep their values."""
     assert Budget(monthly=5000, email="infra@lab.example").monthly == 5000
     assert Identity(permissions_boundary=BOUND).permissions_boundary == BOUND
 
 
 @pytest.mark.parametrize("email", ["infra", "a@b", "a b@lab.example", "a@lab.example\n", ""])
-def test_what_is_no_address_is_refused(email: str) -> None:
-    """A warning that reaches nobody is none."""
+def test_an_invalid_email_address_is_rejected(email: str) -> None:
+    """Notifications would not arrive."""
     with pytest.raises(ValidationError):
         Budget(monthly=5000, email=email)
     with pytest.raises(ValidationError):
@@ -242,7 +242,7 @@ def test_what_is_no_address_is_refused(email: str) -> None:
 
 
 @pytest.mark.parametrize("arn", ["bound", BOUND.replace("policy", "role"), BOUND.replace("1111", "")])
-def test_what_is_no_policy_is_refused(arn: str) -> None:
-    """Before IAM does, in the middle of a run."""
+def test_an_invalid_policy_arn_is_rejected(arn: str) -> None:
+    """IAM would reject it in the middle of a deployment."""
     with pytest.raises(ValidationError):
         Identity(permissions_boundary=arn)

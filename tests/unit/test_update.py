@@ -1,4 +1,4 @@
-"""What differs between two fleet files, and what it does to a fleet that lives."""
+"""The edits between two fleet files, their effects, and the policy of every key."""
 
 import typing
 from collections.abc import Iterator, Mapping
@@ -9,73 +9,84 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from bedplate.report.reference import reference_page
 from bedplate.report.updates import updates_page
 from bedplate.spec import Fleet
+from bedplate.spec.policy import OnEdit
 from bedplate.update.edit import Edit, consequences, edits
 from bedplate.update.policies import POLICIES, Effect, Event
 from tests.testlab.fleets.sketch import group, sketch
 
 WEST, EAST = {"region": "us-west-2"}, {"region": "us-east-1"}
 SPOT = {**WEST, "market": "spot"}
+DOCS = Path(__file__).parents[2] / "docs"
 
 
-def told(before: Fleet, after: Fleet) -> list[tuple[str, Event]]:
+def keyed_events(before: Fleet, after: Fleet) -> list[tuple[str, Event]]:
     """Return key and event of each edit."""
     return [(edit.key, edit.event) for edit in edits(before, after)]
 
 
-def of(**parts: Any) -> Fleet:  # noqa: ANN401  raw values
-    """Return a fleet with one group, which has these parts."""
-    return sketch(groups={"gpu": group(WEST, **parts)})
+def effects(before: Fleet, after: Fleet) -> list[Effect]:
+    """Return the effect of each edit."""
+    return [consequence.effect for consequence in consequences(before, after)]
 
 
-def test_a_file_and_itself_do_not_differ() -> None:
-    """What is written otherwise and says the same is no edit."""
-    assert edits(of(disk=100), of()) == ()
+def fleet_with(**keys: Any) -> Fleet:  # noqa: ANN401  raw values
+    """Return a fleet with one group that has these keys."""
+    return sketch(groups={"gpu": group(WEST, **keys)})
 
 
-def test_a_value_is_told_with_what_it_was_and_what_it_is() -> None:
-    """At its own key, and at the pattern under which the policies have it."""
-    (edit,) = edits(of(disk=100), of(disk=200))
+def test_a_default_that_is_written_out_is_no_edit() -> None:
+    """Two files that mean the same do not differ."""
+    assert edits(fleet_with(disk=100), fleet_with()) == ()
+
+
+def test_an_edit_has_key_pattern_and_both_values() -> None:
+    """The pattern is the key of the policy."""
+    (edit,) = edits(fleet_with(disk=100), fleet_with(disk=200))
 
     assert edit == Edit("groups.gpu.disk", "groups.*.disk", Event.CHANGED, 100, 200)
 
 
-def test_entries_of_tables_come_and_go() -> None:
-    """By their names, whatever else the table holds."""
+def test_entries_of_a_table_are_matched_by_name() -> None:
+    """A renamed entry is removed and added."""
     before, after = sketch(groups={"a": group(WEST)}), sketch(groups={"b": group(WEST)})
 
-    assert told(before, after) == [("groups.a", Event.REMOVED), ("groups.b", Event.ADDED)]
+    assert keyed_events(before, after) == [("groups.a", Event.REMOVED), ("groups.b", Event.ADDED)]
 
 
-def test_words_of_a_list_come_and_go_together() -> None:
-    """One edit for those that came, one for those that went."""
-    (gone, come) = edits(of(types=["g6.xlarge"]), of(types=["g5.xlarge", "g4dn.xlarge"]))
+def test_items_of_a_list_are_added_and_removed_together() -> None:
+    """There is one edit for all added items and one for all removed items."""
+    (removal, addition) = edits(fleet_with(types=["g6.xlarge"]), fleet_with(types=["g5.xlarge", "g4dn.xlarge"]))
 
-    assert (gone.event, gone.old) == (Event.REMOVED, ("g6.xlarge",))
-    assert (come.event, come.new) == (Event.ADDED, ("g5.xlarge", "g4dn.xlarge"))
+    assert (removal.event, removal.old) == (Event.REMOVED, ("g6.xlarge",))
+    assert (addition.event, addition.new) == (Event.ADDED, ("g5.xlarge", "g4dn.xlarge"))
 
 
-def test_a_rung_is_known_by_where_its_capacity_comes_from() -> None:
-    """A rung that moved in the list is the same pool, and so is one that pays another price."""
+def test_rungs_are_matched_by_their_source_of_capacity() -> None:
+    """A rung that moved in the list or has another price is the same pool."""
     before = sketch(groups={"gpu": group(SPOT, EAST)})
     after = sketch(groups={"gpu": group(EAST, {**SPOT, "max_price": "1.5"})})
 
-    assert told(before, after) == [
+    assert keyed_events(before, after) == [
         ("groups.gpu.ladder.1.max_price", Event.ADDED),
         ("groups.gpu.ladder", Event.CHANGED),
     ]
 
 
-def test_a_rung_in_another_market_is_another_rung() -> None:
-    """Its pool goes, with its machines, and another comes."""
+def test_a_rung_in_another_market_is_another_pool() -> None:
+    """The old rung is removed and a new one is added."""
     before, after = (sketch(groups={"gpu": group(rung)}) for rung in (WEST, SPOT))
 
-    assert told(before, after) == [("groups.gpu.ladder.0", Event.REMOVED), ("groups.gpu.ladder.0", Event.ADDED)]
+    assert keyed_events(before, after) == [
+        ("groups.gpu.ladder.0", Event.REMOVED),
+        ("groups.gpu.ladder.0", Event.ADDED),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("parts", "effect"),
+    ("keys", "effect"),
     [
         ({"use": "kubernetes"}, Effect.ROLLING),
         ({"use": "ssh"}, Effect.NEW_NODES),
@@ -83,90 +94,91 @@ def test_a_rung_in_another_market_is_another_rung() -> None:
     ],
     ids=["kubernetes", "ssh", "fabric"],
 )
-def test_people_and_long_jobs_keep_their_machines(parts: dict[str, str], effect: Effect) -> None:
-    """What a group starts with rolls over workers, never over machines that somebody uses for days."""
-    (one,) = consequences(of(**parts, disk=100), of(**parts, disk=200))
-
-    assert one.effect is effect
+def test_only_kubernetes_workers_without_a_fabric_are_rolled(keys: dict[str, str], effect: Effect) -> None:
+    """SSH machines and machines of a fabric keep running with their old launch template."""
+    assert effects(fleet_with(**keys, disk=100), fleet_with(**keys, disk=200)) == [effect]
 
 
-def test_a_wider_supernet_is_free() -> None:
-    """Whatever lay in the old one lies in the new one."""
+def test_a_supernet_may_grow_but_not_shrink() -> None:
+    """A larger supernet contains all recorded blocks."""
     before, after = (sketch(network={"supernet": block}) for block in ("10.64.0.0/10", "10.0.0.0/8"))
 
-    assert [one.effect for one in consequences(before, after)] == [Effect.FREE]
-    assert [one.effect for one in consequences(after, before)] == [Effect.REFUSED]
+    assert effects(before, after) == [Effect.FREE]
+    assert effects(after, before) == [Effect.REFUSED]
 
 
-def test_a_larger_maximum_is_free() -> None:
-    """And a smaller one ends machines: AWS keeps none above it."""
-    before, after = of(), of(nodes={"min": 1, "max": 9})
+def test_a_smaller_maximum_removes_machines() -> None:
+    """AWS terminates machines above the maximum; a larger maximum is free."""
+    before, after = fleet_with(), fleet_with(nodes={"min": 1, "max": 9})
 
-    assert [one.effect for one in consequences(before, after)] == [Effect.FREE]
-    assert [one.effect for one in consequences(after, before)] == [Effect.REMOVES]
+    assert effects(before, after) == [Effect.FREE]
+    assert effects(after, before) == [Effect.REMOVES]
 
 
-def test_the_hardest_is_told_first() -> None:
-    """Whoever reads one line reads what costs most."""
+def test_the_hardest_effect_comes_first() -> None:
+    """The first line shows the edit that costs most."""
     before = sketch(groups={"a": group(WEST), "b": group(WEST)})
     after = sketch(groups={"a": group(WEST, nodes={"min": 1, "max": 9})})
 
-    assert [one.effect for one in consequences(before, after)] == [Effect.REMOVES, Effect.FREE]
+    assert effects(before, after) == [Effect.REMOVES, Effect.FREE]
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "updates.md"
-Promise = tuple[str, Event]
-
-
-def parts(annotation: object) -> Iterator[object]:
-    """Yield a type and all that it is made of."""
+def type_parts(annotation: object) -> Iterator[object]:
+    """Yield a type and the types of its parameters."""
     yield annotation
-    for each in typing.get_args(annotation):
-        yield from parts(each)
+    for part in typing.get_args(annotation):
+        yield from type_parts(part)
 
 
-def promised(model: type[BaseModel], key: str = "") -> Iterator[Promise]:
-    """Yield every key of a model with every event that an edit may be at it."""
+def possible_edits(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Event]]:
+    """Yield every key of a model with every event that can happen to it."""
     for name, field in model.model_fields.items():
-        yield from at(f"{key}.{name}".lstrip("."), field.annotation)
+        key = f"{prefix}.{name}".lstrip(".")
+        parts = tuple(type_parts(field.annotation))
+        models = [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]
+        is_table = any(typing.get_origin(part) is Mapping for part in parts)
+        is_list = any(typing.get_origin(part) is tuple for part in parts)
+        entry = f"{key}.*" if models and (is_table or is_list) else key
+        if is_list or NoneType in parts or (is_table and models):
+            yield from ((entry, event) for event in (Event.ADDED, Event.REMOVED))
+        if not models or is_list:
+            yield key, Event.CHANGED
+        for inner in models:
+            yield from possible_edits(inner, entry)
 
 
-def at(key: str, annotation: object) -> Iterator[Promise]:
-    """Yield the events of one field, and those of the models in it."""
-    made_of = tuple(parts(annotation))
-    models = [each for each in made_of if isinstance(each, type) and issubclass(each, BaseModel)]
-    is_table = any(typing.get_origin(each) is typing.get_origin(Mapping[str, int]) for each in made_of)
-    is_list = any(typing.get_origin(each) is tuple for each in made_of)
-    come_and_go = (Event.ADDED, Event.REMOVED) if is_list or NoneType in made_of or (is_table and models) else ()
-    place = f"{key}.*" if models and (is_table or is_list) else key
-    yield from ((place, event) for event in come_and_go)
-    if not models or is_list:
-        yield key, Event.CHANGED
-    for inner in models:
-        yield from promised(inner, place)
+POSSIBLE_EDITS = frozenset(possible_edits(Fleet))
 
 
-EVERY = frozenset(promised(Fleet))
+def test_every_possible_edit_has_a_policy() -> None:
+    """A new field of the models needs `json_schema_extra=on_edit(...)` for each of its events."""
+    assert sorted(POSSIBLE_EDITS - POLICIES.keys()) == []
 
 
-def test_no_key_is_without_a_promise() -> None:
-    """Whoever adds a key says what it does to what lives."""
-    assert sorted(EVERY - POLICIES.keys()) == []
+def test_every_policy_is_for_a_possible_edit() -> None:
+    """A required value, for example, is never removed."""
+    assert sorted(POLICIES.keys() - POSSIBLE_EDITS) == []
 
 
-def test_no_promise_is_without_a_key() -> None:
-    """A row that no edit ever meets says nothing."""
-    assert sorted(POLICIES.keys() - EVERY) == []
+def test_keys_that_two_kinds_of_store_share_have_the_same_policy() -> None:
+    """The policy table has one row for `storage.*.mount`, which EFS and NFS stores have."""
+    stores = [part for part in type_parts(Fleet.model_fields["storage"].annotation) if isinstance(part, type)]
+    policies: dict[str, object] = {}
+    for store in (part for part in stores if issubclass(part, BaseModel)):
+        for name, field in store.model_fields.items():
+            assert isinstance(field.json_schema_extra, OnEdit)
+            assert policies.setdefault(name, field.json_schema_extra) == field.json_schema_extra
 
 
-@pytest.mark.parametrize("promise", sorted(POLICIES), ids=lambda promise: f"{promise[0]} {promise[1].value}")
-def test_what_is_refused_says_what_to_do_instead(promise: Promise) -> None:
-    """A refusal without a way out leaves an operator alone; what is not refused needs none."""
-    policy = POLICIES[promise]
+@pytest.mark.parametrize("edit", sorted(POLICIES), ids=lambda edit: f"{edit[0]} {edit[1].value}")
+def test_a_refused_edit_says_what_to_do_instead(edit: tuple[str, Event]) -> None:
+    """Only a refused edit needs another way."""
+    policy = POLICIES[edit]
 
     assert bool(policy.way) == (policy.effect is Effect.REFUSED)
 
 
-def test_the_page_is_current() -> None:
-    """`make docs` writes what the policies say."""
-    assert PAGE.read_text(encoding="utf-8") == updates_page()
+@pytest.mark.parametrize(("page", "text"), [("updates.md", updates_page), ("fleet-reference.md", reference_page)])
+def test_generated_pages_are_current(page: str, text: typing.Callable[[], str]) -> None:
+    """`make docs` writes them."""
+    assert (DOCS / page).read_text(encoding="utf-8") == text()
