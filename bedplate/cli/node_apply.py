@@ -1,24 +1,41 @@
-"""`bedplate node apply`: configure machines over SSH, or see what that would change."""
+"""The commands that log in to machines: node apply configures them, node audit checks them."""
 
+import os
+import socket
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from bedplate.cli.node_choice import Config, Every, FleetOption, Groups, Identity, Names, Sites, User
-from bedplate.cli.output import DEFAULT_FLEET, Json, show, show_document
+from bedplate.cli.fleet import plan_of
+from bedplate.cli.node_choice import SshOptions, select_machines, select_roles, ssh_ways
+from bedplate.cli.node_progress import apply_order, audit_nodes
+from bedplate.cli.options import (
+    DEFAULT_FLEET,
+    Every,
+    FleetOption,
+    Groups,
+    Identity,
+    Json,
+    Names,
+    Sites,
+    SshConfig,
+    User,
+)
+from bedplate.cli.output import show, show_document
 from bedplate.errors import InputError, PartError, ViolationError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bedplate.cli.node_choice import Asked
-    from bedplate.nodes.audit import Findings
-    from bedplate.nodes.ssh import Reached
-    from bedplate.plan import FleetPlan
-
+from bedplate.hold import login_name
+from bedplate.load.source import today
+from bedplate.lock import refuse_unrecorded
+from bedplate.nodes.apply import Order, exit_status
+from bedplate.nodes.audit import Audit, Findings, Outcome
+from bedplate.nodes.ssh import Login, Reached
+from bedplate.plan import FleetPlan
+from bedplate.report.compliance import compliance_document, compliance_lines, compliance_page, is_partial, junit_report
+from bedplate.report.nodes import apply_document, apply_lines
+from bedplate.writer import try_out, write_together
 
 INTERRUPTED = 130
 
@@ -29,31 +46,25 @@ def apply(  # noqa: PLR0913  each is an option of the command line
     group: Groups = None,
     site: Sites = None,
     every: Every = False,
-    check: Annotated[bool, typer.Option("--check", help="Change nothing; show what would change.")] = False,
-    role: Annotated[list[str] | None, typer.Option("--role", metavar="R", help="This role alone; repeatable.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only show what would change.")] = False,
+    role: Annotated[
+        list[str] | None, typer.Option("--role", metavar="ROLE", help="Only apply this role; repeatable.")
+    ] = None,
     user: User = None,
     identity: Identity = None,
-    ssh_config: Config = None,
+    ssh_config: SshConfig = None,
     fleet: FleetOption = DEFAULT_FLEET,
     json: Json = False,
 ) -> int:
-    """Make machines what the plan says."""
-    from bedplate.cli.fleet import opened, planned
-    from bedplate.cli.node_choice import Asked, chosen, roles_chosen, ways_to
-    from bedplate.cli.progress import carried_out
-    from bedplate.lock import refuse_unrecorded
-    from bedplate.nodes.apply import Order, exit_status
-    from bedplate.report.nodes import apply_document, apply_lines
-
-    plan = planned(opened(fleet))
-    machines = chosen(plan, names or (), group or (), site or (), every=every)
-    only = roles_chosen(role or (), machines)
+    """Configure machines as planned."""
+    plan = plan_of(fleet)
+    machines = select_machines(plan, names or (), group or (), site or (), every=every)
+    roles = select_roles(role or (), machines)
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
-        ways = ways_to(Path(folder), plan, machines, Asked(user, identity, ssh_config))
+        ways = ssh_ways(Path(folder), plan, machines, SshOptions(user, identity, ssh_config))
         if not check:
             refuse_unrecorded(plan, fleet)
-        order = Order(ways.targets, _me(), check=check, only=only)
-        done = carried_out(order, ways.missing)
+        done = apply_order(Order(ways.targets, _applicant(), check=check, only=roles), ways.missing)
     if json:
         show_document(apply_document(done.outcomes))
     else:
@@ -61,23 +72,9 @@ def apply(  # noqa: PLR0913  each is an option of the command line
     return INTERRUPTED if done.interrupted else exit_status(done.outcomes, check=check)
 
 
-def _me() -> str:
-    """Return who applies, as others are told who find a machine taken."""
-    import os
-    import socket
-
-    from bedplate.hold import login_name
-
+def _applicant() -> str:
+    """Return who locks the machines, for the message to other operators."""
     return f"{login_name()} on {socket.gethostname()}, process {os.getpid()}"
-
-
-Local = Annotated[bool, typer.Option("--local", help="NAME is this machine: ask it without SSH.")]
-Roles = Annotated[
-    list[str] | None, typer.Option("--role", metavar="R", help="The rules of this role alone; repeatable.")
-]
-Whole = Annotated[bool, typer.Option("--verbose", help="Show the rules that are kept, too.")]
-Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit file.")]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page.")]
 
 
 def audit(  # noqa: PLR0913  each is an option of the command line
@@ -86,98 +83,76 @@ def audit(  # noqa: PLR0913  each is an option of the command line
     group: Groups = None,
     site: Sites = None,
     every: Every = False,
-    local: Local = False,
-    role: Roles = None,
+    local: Annotated[bool, typer.Option("--local", help="NAME is this machine: check it without SSH.")] = False,
+    role: Annotated[
+        list[str] | None, typer.Option("--role", metavar="ROLE", help="Only check rules of this role; repeatable.")
+    ] = None,
     user: User = None,
     identity: Identity = None,
-    ssh_config: Config = None,
+    ssh_config: SshConfig = None,
     fleet: FleetOption = DEFAULT_FLEET,
-    verbose: Whole = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Also show rules that are met.")] = False,
     json: Json = False,
-    junit: Junit = None,
-    html: Html = None,
+    junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit XML report.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML report.")] = None,
 ) -> int:
-    """Check that machines are what the plan says.
+    """Check machines against the plan.
 
-    Those that are named, or all that always stand.
+    Without names, all permanent machines. The exit status is 3 if a rule is violated, 6 if a machine was not checked.
     """
-    from bedplate.cli.fleet import opened, planned
-    from bedplate.cli.node_choice import Asked, chosen, roles_chosen
-    from bedplate.report.compliance import compliance_document, compliance_lines
-
-    plan = planned(opened(fleet))
-    machines = chosen(plan, names or (), group or (), site or (), every=every or not (names or group or site))
+    plan = plan_of(fleet)
+    is_default = not (names or group or site)
+    machines = select_machines(plan, names or (), group or (), site or (), every=every or is_default)
     if local and len(machines) != 1:
-        raise InputError("--local is about one machine", fix="name the machine that this one is")
-    only = roles_chosen(role or (), machines)
-    _check_files(junit, html)
-    asked = None if local else Asked(user, identity, ssh_config)
-    findings = _looked_at(_Look(fleet, plan, only), machines, asked)
+        raise InputError(
+            f"--local checks one machine, not {len(machines)}", fix="name the machine you are logged in to"
+        )
+    roles = select_roles(role or (), machines)
+    _check_writable(junit, html)
+    if local:
+        findings = audit_nodes(Audit(fleet, only=roles), [machine.node.name for machine in machines])
+    else:
+        findings = _audit_over_ssh(fleet, plan, machines, roles, SshOptions(user, identity, ssh_config))
     if json:
         show_document(compliance_document(findings))
     else:
         show(compliance_lines(findings, whole=verbose))
-    _write(plan.name, findings, junit, html)
-    return _status(findings)
+    _write_reports(plan.name, findings, junit, html)
+    if any(found.of(Outcome.VIOLATED) for found in findings):
+        return ViolationError.exit_code
+    return PartError.exit_code if any(map(is_partial, findings)) else 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    fleet: Path
-    plan: "FleetPlan"
-    only: frozenset[str] | None
-
-
-def _looked_at(look: _Look, machines: "Sequence[Reached]", asked: "Asked | None") -> "tuple[Findings, ...]":
-    """Return what is found on each machine, asked over SSH, or this one itself where nobody says how."""
-    from bedplate.cli.node_choice import ways_to
-    from bedplate.cli.progress import looked_at
-    from bedplate.nodes.audit import Audit, Findings
-    from bedplate.nodes.ssh import Login
-
-    if asked is None:
-        return looked_at(Audit(look.fleet, only=look.only), [each.node.name for each in machines])
+def _audit_over_ssh(
+    fleet: Path, plan: FleetPlan, machines: Sequence[Reached], roles: frozenset[str] | None, options: SshOptions
+) -> tuple[Findings, ...]:
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
-        ways = ways_to(Path(folder), look.plan, machines, asked)
-        # What ways_to writes says already who logs in.
-        login = Login(asked.user, asked.identity) if asked.config else Login()
-        pools = {each.node.name: each.pool for each in machines if each.pool}
-        order = Audit(look.fleet, asked.config or Path(folder) / "ssh_config", login, look.only, pools)
-        found = {each.node: each for each in looked_at(order, [target.node.name for target in ways.targets])}
-        lost = {each.node: Findings(each.node, unreached=f"{each.words}; {each.fix}") for each in ways.missing}
-    return tuple({**found, **lost}[each.node.name] for each in machines)
+        ways = ssh_ways(Path(folder), plan, machines, options)
+        # The configuration that ssh_ways writes names the user and the key already.
+        login = Login(options.user, options.identity) if options.config else Login()
+        pools = {machine.node.name: machine.pool for machine in machines if machine.pool}
+        order = Audit(fleet, options.config or Path(folder) / "ssh_config", login, roles, pools)
+        findings = {found.node: found for found in audit_nodes(order, [target.node.name for target in ways.targets])}
+    for event in ways.missing:
+        findings[event.node] = Findings(event.node, unreached=f"{event.words}; {event.fix}")
+    return tuple(findings[machine.node.name] for machine in machines)
 
 
-def _check_files(*files: Path | None) -> None:
-    """Refuse files that cannot be written, before any machine is asked."""
-    from bedplate.writer import try_out
-
+def _check_writable(*files: Path | None) -> None:
+    """Raise for a report that cannot be written, before any machine is checked."""
     for file in filter(None, files):
-        if not file.absolute().parent.is_dir():
-            raise InputError(f"{file} has no folder to lie in", fix=f"make {file.parent}, or write it elsewhere")
+        folder = file.absolute().parent
+        if not folder.is_dir():
+            raise InputError("no such folder", where=str(folder), fix=f"run `mkdir -p {folder}`")
         if file.is_dir():
-            raise InputError(f"{file} is a folder", fix=f"name a file, such as {file / 'audit'}")
+            raise InputError("is a folder", where=str(file), fix=f"name a file, such as {file / 'audit'}")
     try_out(filter(None, files))
 
 
-def _write(fleet: str, findings: "Sequence[Findings]", junit: Path | None, html: Path | None) -> None:
-    from bedplate.load.source import today
-    from bedplate.report.compliance import compliance_page
-    from bedplate.report.compliance import junit as junit_file
-    from bedplate.writer import write_together
-
+def _write_reports(fleet: str, findings: Sequence[Findings], junit: Path | None, html: Path | None) -> None:
     texts: dict[Path, bytes] = {}
     if junit:
-        texts[junit] = junit_file(findings)
+        texts[junit] = junit_report(findings)
     if html:
         texts[html] = compliance_page(fleet, str(today()), findings).encode()
     write_together(texts)
-
-
-def _status(findings: "Sequence[Findings]") -> int:
-    from bedplate.nodes.audit import Outcome
-    from bedplate.report.compliance import is_partial
-
-    if any(each.of(Outcome.VIOLATED) for each in findings):
-        return ViolationError.exit_code
-    return PartError.exit_code if any(map(is_partial, findings)) else 0

@@ -1,18 +1,16 @@
-"""Which machines, and which of their roles, a command of `bedplate node` is about."""
+"""The machines and roles that a command of `bedplate node` acts on, and how ssh reaches the machines."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
-from typing import Annotated
-
-import typer
 
 from bedplate.catalog import load_catalog
 from bedplate.catalog.nearest import nearest
-from bedplate.cli.output import tell
+from bedplate.cli.output import notify
 from bedplate.errors import InputError, MachineError
 from bedplate.hold import login_name
+from bedplate.nodes.audit import roles_checked
 from bedplate.nodes.choice import check_groups, named, of_sites, once
 from bedplate.nodes.ssh import Login, Reached, Ways, deployer, own_ways, ways
 from bedplate.plan import FleetPlan
@@ -21,98 +19,85 @@ from bedplate.plan.nodes import pool_node, standing_nodes
 IN_SERVICE = "InService"
 
 
-def chosen(
+def select_machines(
     plan: FleetPlan, names: Sequence[str], groups: Sequence[str], sites: Sequence[str], *, every: bool
 ) -> tuple[Reached, ...]:
-    """Return the machines that are asked for, each once; InputError where none is, or for one that there is not."""
+    """Return the selected machines, without duplicates. Raises InputError for an unknown name, or if none is given."""
     check_groups(plan, groups)
-    found = [*named(plan, names, load_catalog()), *of_sites(plan, sites), *(standing_nodes(plan) if every else ())]
     if not (names or groups or sites or every):
-        raise InputError(
-            "no machine is named", fix="name machines, or --site, --group, --all; see `bedplate node list`"
-        )
-    serving = tuple(_of_groups(plan, groups)) if groups else ()
-    if groups and not serving:
-        tell([f"note: no machine of {', '.join(groups)} serves now"])
-    return (*(Reached(node) for node in once(found)), *serving)
+        fix = "name machines, or pass --site, --group or --all; `bedplate node list` shows the names"
+        raise InputError("no machine selected", fix=fix)
+    nodes = [*named(plan, names, load_catalog()), *of_sites(plan, sites), *(standing_nodes(plan) if every else ())]
+    running = tuple(_running_machines(plan, groups)) if groups else ()
+    if groups and not running:
+        notify([f"note: no running machine in {', '.join(groups)}"])
+    return (*(Reached(node) for node in once(nodes)), *running)
 
 
-def roles_chosen(asked: Collection[str], machines: Sequence[Reached]) -> frozenset[str] | None:
-    """Return the roles asked for, None for all; InputError for one that none of the machines has."""
-    if not asked:
+def select_roles(roles: Collection[str], machines: Sequence[Reached]) -> frozenset[str] | None:
+    """Return the selected roles, or None for all. Raises InputError for a role that none of the machines has."""
+    if not roles:
         return None
-    from bedplate.nodes.audit import roles_checked
+    # Slow: it imports every role.
     from roles.catalog import names_of
 
-    # Where no machine of a group serves, a name is still one of a role.
-    known = sorted({name for each in machines for name in names_of(each.node)}) or roles_checked()
-    for name in asked:
-        if name not in known:
-            near = nearest(name, known)
-            fix = f"write {near}" if near else f"one of {', '.join(known)}"
-            raise InputError(f"none of these machines has a role {name}", fix=fix)
-    return frozenset(asked)
+    # A group without running machines has no roles to compare with: any role is valid.
+    available = sorted({name for machine in machines for name in names_of(machine.node)}) or roles_checked()
+    for role in roles:
+        if role not in available:
+            closest = nearest(role, available)
+            fix = f"write {closest}" if closest else f"write one of {', '.join(available)}"
+            raise InputError(f"none of these machines has the role {role}", fix=fix)
+    return frozenset(roles)
 
 
-def _of_groups(plan: FleetPlan, groups: Sequence[str]) -> Iterator[Reached]:
-    """Yield the machines that serve in groups now, where AWS says that they are; raises as the account does."""
-    from bedplate.account.client import check_account, every_answer, open_door
+def _running_machines(plan: FleetPlan, groups: Sequence[str]) -> Iterator[Reached]:
+    """Yield the machines of these groups that AWS reports as in service."""
+    # Slow: they import boto3.
+    from bedplate.account.client import every_answer
     from bedplate.account.machines import machines
+    from bedplate.cli.account import open_account
 
-    door = open_door()
-    check_account(door, plan.account, plan.home.name)
+    answers = every_answer(machines(open_account(plan), plan), "nothing was done")
     pools = {(pool.name, pool.region): pool for pool in plan.pools}
-    for each in (one for told in every_answer(machines(door, plan), "nothing was done").values() for one in told):
-        if each.group in groups and each.state == IN_SERVICE and each.address:
-            # EC2's own name, for a machine that has claimed none of the fleet's.
-            name = each.name or f"ip-{str(each.address).replace('.', '-')}.{each.region}"
-            node = pool_node(plan, pools[each.pool, each.region], name, load_catalog())
-            yield Reached(node, each.address, None if each.name else each.pool)
+    for machine in (machine for region in answers.values() for machine in region):
+        if machine.group in groups and machine.state == IN_SERVICE and machine.address:
+            # A machine that has not registered a name of the fleet has the host name that EC2 gives it.
+            name = machine.name or f"ip-{str(machine.address).replace('.', '-')}.{machine.region}"
+            node = pool_node(plan, pools[machine.pool, machine.region], name, load_catalog())
+            yield Reached(node, machine.address, None if machine.name else machine.pool)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the operator says of the way: who logs in, with which key, or a configuration of OpenSSH."""
+class SshOptions:
+    """The options by which an operator says how to log in: user and private key, or an OpenSSH configuration."""
 
     user: str | None = None
     identity: Path | None = None
     config: Path | None = None
 
 
-def ways_to(folder: Path, plan: FleetPlan, machines: Sequence[Reached], asked: Asked) -> Ways:
-    """Return the way to each machine, what ssh reads written into a folder.
+def ssh_ways(folder: Path, plan: FleetPlan, machines: Sequence[Reached], options: SshOptions) -> Ways:
+    """Return the ssh command for each machine. The configuration for ssh is written into the folder.
 
-    Raises InputError for a missing file, MachineError where there is no ssh.
+    Raises InputError for a missing file, and MachineError if ssh is not installed.
     """
-    refuse_missing(asked.identity, asked.config)
-    found = _ways(folder, plan, machines, asked)
+    check_files_exist(options.identity, options.config)
+    if options.config:
+        found = own_ways(options.config, machines, Login(options.user, options.identity))
+    else:
+        user = options.user or deployer(plan.accounts, login_name())
+        login = Login(user, options.identity and options.identity.absolute())
+        found = ways(folder, machines, plan.record.host_keys, login)
     if found.targets and not which("ssh"):
-        raise MachineError("there is no ssh here", fix="install OpenSSH's client")
+        raise MachineError("ssh is not installed", fix="install OpenSSH's client")
     return found
 
 
-def refuse_missing(*files: Path | None) -> None:
-    """Raise InputError for a file that is named and is not there; ssh reads what is no plain one, /dev/null, too."""
+def check_files_exist(*files: Path | None) -> None:
+    """Raise InputError for a file that does not exist. Devices such as /dev/null are valid: ssh reads them."""
     for file in filter(None, files):
-        if file.is_dir() or not file.exists():
-            what = "it is a folder" if file.is_dir() else "there is no such file"
-            raise InputError(what, where=str(file), fix="name the file that there is")
-
-
-def _ways(folder: Path, plan: FleetPlan, machines: Sequence[Reached], asked: Asked) -> Ways:
-    if asked.config:
-        return own_ways(asked.config, machines, Login(asked.user, asked.identity))
-    login = Login(asked.user or deployer(plan.accounts, login_name()), asked.identity and asked.identity.absolute())
-    return ways(folder, machines, plan.record.host_keys, login)
-
-
-FleetOption = Annotated[Path, typer.Option("--fleet", metavar="FLEET", help="The fleet file.")]
-Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Machines, as titan-01.cellar.")]
-Groups = Annotated[list[str] | None, typer.Option("--group", metavar="G", help="Machines of a group that run.")]
-Sites = Annotated[list[str] | None, typer.Option("--site", metavar="S", help="All machines of a site.")]
-Every = Annotated[bool, typer.Option("--all", help="All machines that always stand.")]
-User = Annotated[str | None, typer.Option("--user", metavar="U", help="Who logs in; you if an admin, else ubuntu.")]
-Identity = Annotated[Path | None, typer.Option("--identity", metavar="FILE", help="The private key to log in with.")]
-Config = Annotated[
-    Path | None, typer.Option("--ssh-config", metavar="FILE", help="Your own OpenSSH configuration and host keys.")
-]
+        if not file.exists():
+            raise InputError("no such file", where=str(file), fix="name an existing file")
+        if file.is_dir():
+            raise InputError("is a folder", where=str(file), fix="name a file")

@@ -1,10 +1,8 @@
 """The two questions about a fleet file: which fleet is it, and what is wrong with it."""
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Network
 from itertools import accumulate, islice
 from pathlib import Path
 
@@ -248,49 +246,3 @@ def _late(reading: Reading, fleet: Fleet, plan: FleetPlan, catalog: Catalog) -> 
 def _placed(reading: Reading, refused: Iterable[PlanFault]) -> tuple[Fault, ...]:
     told = (fault(each.code, each.key, each.message, each.fix) for each in refused)
     return tuple(sorted(map(reading.placed, told), key=lambda one: (one.line, one.column)))
-
-
-@dataclass(frozen=True, slots=True)
-class Users:
-    """The name of a fleet, those of its people, and the places of their laptops' gateways."""
-
-    fleet: str
-    people: tuple[str, ...]
-    gateways: tuple[str, ...]
-
-
-def read_users(path: Path) -> Users | None:
-    """Return who uses the fleet of a file, or None where the file is not one that can be read so far."""
-    try:
-        composer = Composer(read_source(path))
-        tree = composer.compose()
-    except Unreadable:
-        return None
-    fleet, people = tree.child("name"), tree.child("people")
-    if composer.faults or fleet is None or not isinstance(fleet.value, str):
-        return None
-    return Users(fleet.value, _names(people), tuple(_gateways(tree)))
-
-
-def _names(people: Node | None) -> tuple[str, ...]:
-    return tuple(people.value) if people is not None and isinstance(people.value, dict) else ()
-
-
-def _gateways(tree: Node) -> Iterator[str]:
-    """Yield the place of each gateway, as far as the file says one."""
-    below: Node | None = tree
-    for key in ("vpn", "laptops", "gateways"):
-        below = below.child(key) if below else None
-    for gateway in below.children if below else ():
-        place = gateway.child("region") or gateway.child("site")
-        if place is not None and isinstance(place.value, str):
-            yield place.value
-
-
-def read_pools(lock: Path, places: Iterable[str]) -> tuple[IPv4Network, ...]:
-    """Return the pool of each of these places, or none where one of them is not known."""
-    try:
-        blocks = json.loads(read_source(lock))["blocks"]
-        return tuple(IPv4Network(str(blocks[f"pool/{place}"])) for place in places)
-    except (Unreadable, ValueError, LookupError, TypeError, RecursionError):
-        return ()
