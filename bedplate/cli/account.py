@@ -19,8 +19,7 @@ from bedplate.catalog import Catalog, load_catalog
 from bedplate.catalog.catalog import RENEWED, changes, check_whole, renewed, rewritten, ship, shipped
 from bedplate.catalog.nearest import nearest
 from bedplate.cli.fleet import plan_of
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json
-from bedplate.cli.output import notify, show, show_document
+from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
 from bedplate.errors import BedplateError, InputError, PartError, ViolationError
 from bedplate.load.source import today
 from bedplate.lock import lock_path, record_images, renew_images

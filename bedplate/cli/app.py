@@ -130,7 +130,7 @@ VPN_COMMANDS = (
     Command("show", "vpn:show_profile", "Print a laptop's OpenVPN profile.", "bedplate vpn show ada > ada.ovpn"),
     Command("sync", "vpn_sync:sync", "Update certificates and all gateways.", "bedplate vpn sync"),
     Command("timer", "vpn_sync:timer", "Write a systemd timer for daily syncs.", "bedplate vpn timer"),
-    Command("tunnels", "vpn_tunnels:tunnels", "Send gateways their tunnels and keys.", "bedplate vpn tunnels"),
+    Command("tunnels", "vpn_sync:tunnels", "Send gateways their tunnels and keys.", "bedplate vpn tunnels"),
     Command("status", "vpn_sync:status", "Show sessions, tunnels and expiry dates.", "bedplate vpn status"),
     Command("record", "vpn:record_addresses", "Record public gateway addresses.", "bedplate vpn record"),
     Command("guard", "vpn:guard", "Print nftables rules for Linux laptops.", "bedplate vpn guard > lab.nft"),

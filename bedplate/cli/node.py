@@ -8,9 +8,16 @@ import typer
 
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import plan_of
-from bedplate.cli.node_choice import check_files_exist
-from bedplate.cli.options import DEFAULT_FLEET, FleetOption, Identity, Json
-from bedplate.cli.output import notify, show, show_document
+from bedplate.cli.output import (
+    DEFAULT_FLEET,
+    FleetOption,
+    Identity,
+    Json,
+    check_files_exist,
+    notify,
+    show,
+    show_document,
+)
 from bedplate.errors import InputError, PartError
 from bedplate.hold import login_name
 from bedplate.nodes.choice import bootstrap as bootstrap_script

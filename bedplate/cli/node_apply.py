@@ -1,18 +1,30 @@
-"""The commands that log in to machines: node apply configures them, node audit checks them."""
+"""The commands that log in to machines: node apply configures them, node audit checks them.
+
+Below the commands: the selection of machines and roles, and the progress, which is a live table on a terminal, else a
+line on stderr for each event.
+"""
 
 import os
 import socket
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from shutil import which
+from typing import IO, Annotated, cast
 
 import typer
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
+from bedplate.catalog import load_catalog
+from bedplate.catalog.nearest import nearest
 from bedplate.cli.fleet import plan_of
-from bedplate.cli.node_choice import SshOptions, select_machines, select_roles, ssh_ways
-from bedplate.cli.node_progress import apply_order, audit_nodes
-from bedplate.cli.options import (
+from bedplate.cli.output import (
     DEFAULT_FLEET,
     Every,
     FleetOption,
@@ -20,24 +32,42 @@ from bedplate.cli.options import (
     Identity,
     Json,
     Names,
+    SafeStream,
     Sites,
     SshConfig,
     User,
+    check_files_exist,
+    is_terminal,
+    notify,
+    show,
+    show_document,
 )
-from bedplate.cli.output import show, show_document
-from bedplate.errors import InputError, PartError, ViolationError
+from bedplate.errors import InputError, MachineError, PartError, ViolationError
 from bedplate.hold import login_name
 from bedplate.load.source import today
 from bedplate.lock import refuse_unrecorded
-from bedplate.nodes.apply import Order, exit_status
-from bedplate.nodes.audit import Audit, Findings, Outcome
-from bedplate.nodes.ssh import Login, Reached
+from bedplate.nodes.apply import Engine, Event, Order, Step, exit_status, working
+from bedplate.nodes.apply import Outcome as ApplyOutcome
+from bedplate.nodes.audit import Audit, Findings, Outcome, audited, roles_checked
+from bedplate.nodes.choice import check_groups, named, of_sites, once
+from bedplate.nodes.ssh import Login, Reached, Ways, deployer, own_ways, ways
 from bedplate.plan import FleetPlan
+from bedplate.plan.nodes import pool_node, standing_nodes
 from bedplate.report.compliance import compliance_document, compliance_lines, compliance_page, is_partial, junit_report
-from bedplate.report.nodes import apply_document, apply_lines
+from bedplate.report.compliance import event_line as audit_event_line
+from bedplate.report.nodes import apply_document, apply_lines, event_line
 from bedplate.writer import try_out, write_together
 
 INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class SshOptions:
+    """The options by which an operator says how to log in: user and private key, or an OpenSSH configuration."""
+
+    user: str | None = None
+    identity: Path | None = None
+    config: Path | None = None
 
 
 def apply(  # noqa: PLR0913  each is an option of the command line
@@ -156,3 +186,204 @@ def _write_reports(fleet: str, findings: Sequence[Findings], junit: Path | None,
     if html:
         texts[html] = compliance_page(fleet, str(today()), findings).encode()
     write_together(texts)
+
+
+IN_SERVICE = "InService"
+
+
+def select_machines(
+    plan: FleetPlan, names: Sequence[str], groups: Sequence[str], sites: Sequence[str], *, every: bool
+) -> tuple[Reached, ...]:
+    """Return the selected machines, without duplicates. Raises InputError for an unknown name, or if none is given."""
+    check_groups(plan, groups)
+    if not (names or groups or sites or every):
+        fix = "name machines, or pass --site, --group or --all; `bedplate node list` shows the names"
+        raise InputError("no machine selected", fix=fix)
+    nodes = [*named(plan, names, load_catalog()), *of_sites(plan, sites), *(standing_nodes(plan) if every else ())]
+    running = tuple(_running_machines(plan, groups)) if groups else ()
+    if groups and not running:
+        notify([f"note: no running machine in {', '.join(groups)}"])
+    return (*(Reached(node) for node in once(nodes)), *running)
+
+
+def select_roles(roles: Collection[str], machines: Sequence[Reached]) -> frozenset[str] | None:
+    """Return the selected roles, or None for all. Raises InputError for a role that none of the machines has."""
+    if not roles:
+        return None
+    # Slow: it imports every role.
+    from roles.catalog import names_of
+
+    # A group without running machines has no roles to compare with: any role is valid.
+    available = sorted({name for machine in machines for name in names_of(machine.node)}) or roles_checked()
+    for role in roles:
+        if role not in available:
+            closest = nearest(role, available)
+            fix = f"write {closest}" if closest else f"write one of {', '.join(available)}"
+            raise InputError(f"none of these machines has the role {role}", fix=fix)
+    return frozenset(roles)
+
+
+def _running_machines(plan: FleetPlan, groups: Sequence[str]) -> Iterator[Reached]:
+    """Yield the machines of these groups that AWS reports as in service."""
+    # Slow: they import boto3.
+    from bedplate.account.client import every_answer
+    from bedplate.account.machines import machines
+    from bedplate.cli.account import open_account
+
+    answers = every_answer(machines(open_account(plan), plan), "nothing was done")
+    pools = {(pool.name, pool.region): pool for pool in plan.pools}
+    for machine in (machine for region in answers.values() for machine in region):
+        if machine.group in groups and machine.state == IN_SERVICE and machine.address:
+            # A machine that has not registered a name of the fleet has the host name that EC2 gives it.
+            name = machine.name or f"ip-{str(machine.address).replace('.', '-')}.{machine.region}"
+            node = pool_node(plan, pools[machine.pool, machine.region], name, load_catalog())
+            yield Reached(node, machine.address, None if machine.name else machine.pool)
+
+
+def ssh_ways(folder: Path, plan: FleetPlan, machines: Sequence[Reached], options: SshOptions) -> Ways:
+    """Return the ssh command for each machine. The configuration for ssh is written into the folder.
+
+    Raises InputError for a missing file, and MachineError if ssh is not installed.
+    """
+    check_files_exist(options.identity, options.config)
+    if options.config:
+        found = own_ways(options.config, machines, Login(options.user, options.identity))
+    else:
+        user = options.user or deployer(plan.accounts, login_name())
+        login = Login(user, options.identity and options.identity.absolute())
+        found = ways(folder, machines, plan.record.host_keys, login)
+    if found.targets and not which("ssh"):
+        raise MachineError("ssh is not installed", fix="install OpenSSH's client")
+    return found
+
+
+DONE = "done"
+STOPPING = "stopping after the current operation of each machine; press Ctrl-C again to disconnect now"
+
+
+@dataclass(slots=True)
+class Row:
+    """The progress of one machine. `end` is empty during the work, then DONE or the kind of error."""
+
+    doing: str
+    figure: str = ""
+    end: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """The live table: one row for each machine."""
+
+    rows: dict[str, Row]
+
+    def __rich_console__(self, console: Console, _: ConsoleOptions) -> RenderResult:
+        """Yield the count and the rows. If the screen is too small, rows of finished machines are left out."""
+        names, height = list(self.rows), console.size.height - 3
+        shown = names if len(names) <= height else [name for name in names if not self.rows[name].end][:height]
+        table = Table.grid(padding=(0, 3), expand=True)
+        # On a narrow screen only the last column is cut.
+        for ratio in (None, None, 1):
+            table.add_column(no_wrap=True, overflow="ellipsis", ratio=ratio)
+        for name in shown:
+            row = self.rows[name]
+            table.add_row(name, row.figure, row.end or row.doing)
+        yield Text(self._count())
+        yield table
+        if hidden := len(names) - len(shown):
+            yield Text(f"and {hidden} more")
+
+    def _count(self) -> str:
+        ends = [row.end for row in self.rows.values() if row.end]
+        done = ends.count(DONE)
+        failed = len(ends) - done
+        return f"{done} of {len(self.rows)} done" + (f", {failed} failed" if failed else "")
+
+
+@contextmanager
+def _shown(board: Board) -> Iterator[None]:
+    """Show the board on a terminal while the block runs."""
+    if not is_terminal():
+        yield
+        return
+    # While a Live runs, rich replaces sys.stderr by a stream that leads back to the Live. This one does not.
+    console = Console(file=cast("IO[str]", SafeStream(sys.stderr)))
+    with Live(board, console=console, transient=True, refresh_per_second=4):
+        yield
+
+
+@dataclass
+class Done:
+    """The outcomes, in the order of the machines."""
+
+    outcomes: tuple[ApplyOutcome, ...]
+    interrupted: bool = False
+
+
+class ApplyProgress:
+    """The outcome of each machine so far, and the board that shows it."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.outcomes = {name: ApplyOutcome(name) for name in names}
+        self.board = Board({name: Row("logging in", "0") for name in names})
+
+    def take(self, event: Event) -> None:
+        """Enter an event. Without a terminal, print it, unless it repeats the one before."""
+        outcome, row = self.outcomes[event.node], self.board.rows[event.node]
+        outcome.take(event)
+        previous, row.doing = row.doing, event.name or event.words or "reading facts"
+        row.figure = f"{len(outcome.changed)}"
+        row.end = DONE if outcome.is_done else str(outcome.trouble.kind) if outcome.trouble else ""
+        is_repeated = event.step is Step.NOTE and event.words == previous
+        line = event_line(event)
+        if line and not is_repeated and not is_terminal():
+            notify([line])
+
+
+def apply_order(order: Order, unreachable: Sequence[Event]) -> Done:
+    """Carry out the order and show its progress. `unreachable` are errors of machines that ssh cannot reach."""
+    progress = ApplyProgress([*(event.node for event in unreachable), *(each.node.name for each in order.targets)])
+    done = Done(tuple(progress.outcomes.values()))
+    with _shown(progress.board):
+        for event in unreachable:
+            progress.take(event)
+        if order.targets:
+            with working(order) as engine:
+                done.interrupted = _follow(engine, progress)
+    return done
+
+
+def _follow(engine: Engine, progress: ApplyProgress) -> bool:
+    """Enter all events, and return whether Ctrl-C was pressed. The first one stops the engine, the second raises."""
+    events, interrupted = engine.events(), False
+    while True:
+        try:
+            for event in events:
+                progress.take(event)
+        except KeyboardInterrupt:
+            if interrupted:
+                raise
+            interrupted = True
+            notify([STOPPING])
+            engine.stop()
+            events = engine.events()
+        else:
+            return interrupted
+
+
+def audit_nodes(audit: Audit, names: Sequence[str]) -> tuple[Findings, ...]:
+    """Check machines, show the progress, and return the findings in the order of the names."""
+    board = Board({name: Row("waiting") for name in names})
+    with _shown(board):
+        return tuple(audited(audit, names, lambda event: take_audit_event(board.rows[event.node], event)))
+
+
+def take_audit_event(row: Row, event: Event) -> None:
+    """Enter an event of an audit. It runs in the thread that checks the machine."""
+    row.doing = event.name or event.words
+    checked = event.changed + event.unchanged
+    if rules := checked + event.ahead:
+        row.figure = f"{checked} of {rules}" + (f", {event.changed} violated" if event.changed else "")
+    row.end = DONE if event.step is Step.DONE else str(event.kind or "")
+    line = audit_event_line(event)
+    if line and not is_terminal():
+        notify([line])

@@ -19,9 +19,7 @@ from bedplate.account.machines import Claim, Machine, claim_of, claims, has_term
 from bedplate.catalog import load_catalog
 from bedplate.cli.account import open_account
 from bedplate.cli.fleet import plan_of
-from bedplate.cli.node_choice import IN_SERVICE
-from bedplate.cli.options import DEFAULT_FLEET, FleetOption
-from bedplate.cli.output import notify, show
+from bedplate.cli.output import DEFAULT_FLEET, FleetOption, notify, show
 from bedplate.errors import BedplateError, InputError, PartError, ViolationError
 from bedplate.lock import lock_path, record_host_keys
 from bedplate.nodes.choice import check_groups, named
@@ -29,6 +27,7 @@ from bedplate.nodes.host_keys import fingerprint, fingerprint_of, introduction, 
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import ssh_pools
 
+_IN_SERVICE = "InService"
 _MAX_THREADS = 8
 _OTHER_KEY_AT_CONSOLE = "read the fingerprint at the console again; if it still differs, another host answers"
 _OTHER_KEY_IN_ZONE = (
@@ -179,7 +178,7 @@ class _Account:
         if machine is None or (machine.group, machine.region) != (group, region):
             what = f"the TXT record of {claim.name} names {claim.instance}, which is no instance of {group} in {region}"
             raise ViolationError(what, fix=_WRONG_RECORD)
-        if machine.state != IN_SERVICE:
+        if machine.state != _IN_SERVICE:
             what = f"{claim.name} ({claim.instance}) is not in service: {machine.state}"
             raise PartError(what, fix="run the command again when `bedplate node list --live` shows InService")
         if machine.address is None or claim.address != machine.address:

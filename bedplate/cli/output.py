@@ -1,6 +1,7 @@
-"""Printing: results go to stdout, warnings and progress to stderr.
+"""Printing, and the arguments and options that several commands share.
 
-A closed stderr, or one that is full, does not stop a command. A closed stdout does.
+Results go to stdout, warnings and progress to stderr. A closed stderr, or one that is full, does not stop a command. A
+closed stdout does.
 """
 
 import json
@@ -8,11 +9,12 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import IO
+from pathlib import Path
+from typing import IO, Annotated
 
 import typer
 
-from bedplate.errors import MachineError
+from bedplate.errors import InputError, MachineError
 
 # The exit status that a shell reports for a program killed by SIGPIPE: 128 + 13.
 BROKEN_PIPE = 141
@@ -53,7 +55,7 @@ def notify(lines: Iterable[str]) -> None:
 
 
 def is_terminal() -> bool:
-    """Tell whether stderr is a terminal on which lines can be redrawn."""
+    """Return whether stderr is a terminal on which lines can be redrawn."""
     return SafeStream(sys.stderr).isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -79,7 +81,7 @@ class SafeStream:
         """Do nothing: `write` flushes."""
 
     def isatty(self) -> bool:
-        """Tell whether the stream is a terminal."""
+        """Return whether the stream is a terminal."""
         return self._stream is not None and self._stream.isatty()
 
 
@@ -90,3 +92,54 @@ def _redirect_to_null(stream: IO[str]) -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())
         os.close(null)
+
+
+DEFAULT_FLEET = Path("fleet.yaml")
+
+FleetFile = Annotated[Path, typer.Argument(metavar="FLEET", help="The fleet file.")]
+FleetOption = Annotated[Path, typer.Option("--fleet", metavar="FLEET", help="The fleet file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Parts = Annotated[
+    list[str] | None, typer.Option("--stack", metavar="PART", help="shared, a region, or links; repeatable.")
+]
+
+# Which machines.
+Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Machines, such as titan-01.cellar.")]
+Groups = Annotated[
+    list[str] | None, typer.Option("--group", metavar="GROUP", help="Running machines of a group; repeatable.")
+]
+Sites = Annotated[list[str] | None, typer.Option("--site", metavar="SITE", help="All machines of a site; repeatable.")]
+Every = Annotated[bool, typer.Option("--all", help="All permanent machines: those of sites, and gateways.")]
+
+# How to log in.
+User = Annotated[
+    str | None,
+    typer.Option("--user", metavar="USER", help="Login name. Default: yours if you are an admin, else ubuntu."),
+]
+Identity = Annotated[Path | None, typer.Option("--identity", metavar="FILE", help="The private key to log in with.")]
+SshConfig = Annotated[
+    Path | None,
+    typer.Option("--ssh-config", metavar="FILE", help="Your own OpenSSH configuration, which also names known_hosts."),
+]
+
+# Certificates of the VPN.
+Person = Annotated[str, typer.Argument(metavar="USER", help="A person in the fleet file.")]
+Device = Annotated[str, typer.Option("--device", metavar="NAME", help="The person's device.")]
+PassphraseFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--passphrase-file",
+        metavar="FILE",
+        envvar="BEDPLATE_VPN_PASSPHRASE_FILE",
+        help="File with the passphrase of the private keys. Default: a prompt.",
+    ),
+]
+
+
+def check_files_exist(*files: Path | None) -> None:
+    """Raise InputError for a file that does not exist. Devices such as /dev/null are valid: ssh reads them."""
+    for file in filter(None, files):
+        if not file.exists():
+            raise InputError("no such file", where=str(file), fix="name an existing file")
+        if file.is_dir():
+            raise InputError("is a folder", where=str(file), fix="name a file")

@@ -11,8 +11,7 @@ from bedplate.catalog.nearest import nearest
 from bedplate.checks.catalogue import RULES
 from bedplate.checks.diagnostics import Fault, Level
 from bedplate.cli.fleet import opened, plan_faults_located, plan_of, planned
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json
-from bedplate.cli.output import notify, show, show_document
+from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
 from bedplate.errors import InputError, ViolationError
 from bedplate.load import FleetFaults, load_fleet
 from bedplate.lock import LockRefused, lock_path, record_plan

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from bedplate.cli.fleet import device_counts, plan_of
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json
-from bedplate.cli.output import show, show_document
+from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, show, show_document
 from bedplate.errors import InputError, ViolationError
 from bedplate.graph.audit.document import read_graph, read_resources
 from bedplate.graph.audit.rules import Severity

@@ -14,8 +14,17 @@ from rich.table import Table
 
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import opened, plan_of, planned, resource_origin
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, Parts
-from bedplate.cli.output import SafeStream, is_terminal, notify, show, show_document
+from bedplate.cli.output import (
+    DEFAULT_FLEET,
+    FleetFile,
+    Json,
+    Parts,
+    SafeStream,
+    is_terminal,
+    notify,
+    show,
+    show_document,
+)
 from bedplate.cli.stacks import Later, Waves, judged, later_fleet, program_stack, waves
 from bedplate.errors import InputError, PartError, ViolationError
 from bedplate.graph.audit.rules import Severity, StackFault

@@ -12,9 +12,7 @@ from bedplate.account.vpn import Doors, laptop_doors
 from bedplate.checks.addresses import NOBODYS
 from bedplate.cli.account import open_account
 from bedplate.cli.fleet import plan_of
-from bedplate.cli.options import DEFAULT_FLEET, Device, FleetFile, PassphraseFile, Person, SshConfig
-from bedplate.cli.output import show
-from bedplate.cli.vpn_gateways import update_gateways
+from bedplate.cli.output import DEFAULT_FLEET, Device, FleetFile, PassphraseFile, Person, SshConfig, show
 from bedplate.cli.vpn_session import (
     FOLDER,
     PARAMETERS,
@@ -25,6 +23,7 @@ from bedplate.cli.vpn_session import (
     store_of,
     users_of,
 )
+from bedplate.cli.vpn_sync import update_gateways
 from bedplate.errors import BedplateError, InputError, PartError
 from bedplate.lock import lock_path, record_doors
 from bedplate.plan.laptops import laptop_gateways, resolver_region

@@ -8,8 +8,18 @@ from typing import Annotated
 import typer
 
 from bedplate.catalog.nearest import nearest
-from bedplate.cli.options import DEFAULT_FLEET, Device, FleetFile, Json, PassphraseFile, Person, SshConfig
-from bedplate.cli.output import notify, show, show_document
+from bedplate.cli.output import (
+    DEFAULT_FLEET,
+    Device,
+    FleetFile,
+    Json,
+    PassphraseFile,
+    Person,
+    SshConfig,
+    notify,
+    show,
+    show_document,
+)
 from bedplate.cli.vpn_session import keys_of, known_passphrase, now, users_of
 from bedplate.errors import InputError, PartError, ViolationError
 from bedplate.load.users import Users, read_pools
@@ -17,7 +27,6 @@ from bedplate.report.vpn import certificate_document, certificate_lines, issued_
 from vpn import signing
 from vpn.certificates import DEFAULT_DEVICE, Subject, laptop
 from vpn.pki import Pki
-from vpn.status import standing
 
 
 def add(
@@ -76,6 +85,9 @@ def list_certificates(
 
     The exit status is 3 if one has expired or is about to.
     """
+    # Slow: it imports the models of a fleet.
+    from vpn.status import standing
+
     users = users_of(fleet)
     state = standing(keys_of(users.fleet, fleet), users.people, now())
     last_seen, status = _ask_gateways(fleet, ssh_config) if seen else ({}, 0)
@@ -90,7 +102,7 @@ def _ask_gateways(fleet: Path, config: Path | None) -> tuple[Mapping[str, dateti
     """Return when each laptop was last connected to a gateway, and 6 if a gateway did not answer."""
     # Slow: they import the models of a fleet.
     from bedplate.cli.fleet import plan_of
-    from bedplate.cli.vpn_gateways import ask_gateways
+    from bedplate.cli.vpn_sync import ask_gateways
     from bedplate.plan.laptops import laptop_gateways
     from vpn.gateways import node_of_gateway
     from vpn.status import last_seen

@@ -1,33 +1,61 @@
-"""The commands that keep gateways up to date: vpn sync, vpn timer, and vpn status, which checks them."""
+"""The commands that update and check gateways over SSH: vpn sync, vpn tunnels, vpn timer, vpn status.
+
+Gateways of laptops get their certificates, the access list and the revocation lists. Gateways with tunnels get their
+configuration and keys: AWS's pre-shared keys for tunnels to AWS, keys or certificates of the fleet for all others.
+"""
 
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from bedplate.account.client import Door
+from bedplate.account.vpn import TunnelKey, TunnelKeys, keys_of_sites
+from bedplate.cli.account import open_account
 from bedplate.cli.fleet import opened, plan_of, planned
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, PassphraseFile, SshConfig
-from bedplate.cli.output import show, show_document
-from bedplate.cli.vpn_gateways import ask_gateways, update_gateways
+from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, PassphraseFile, SshConfig, show, show_document
 from bedplate.cli.vpn_session import keys_of, known_passphrase, newest_list, now, users_of
-from bedplate.cli.vpn_tunnels import locked, send_tunnels, tunnels_of_gateways
 from bedplate.errors import BedplateError, InputError, PartError, ViolationError
+from bedplate.hold import held, login_name
+from bedplate.nodes.ssh import Login, Reached, deployer, own_ways, ways
 from bedplate.plan import FleetPlan
-from bedplate.plan.nodes import Duty, standing_nodes
-from bedplate.report.vpn import condition_document, condition_lines, issued_lines, relisted_lines, revoked_lines
+from bedplate.plan.fleet import SitePlan
+from bedplate.plan.laptops import laptop_gateways
+from bedplate.plan.links import joined_regions, pairs
+from bedplate.plan.nodes import GATEWAY, Duty, NodePlan, standing_nodes
+from bedplate.report.vpn import (
+    condition_document,
+    condition_lines,
+    created_key_lines,
+    issued_lines,
+    relisted_lines,
+    revoked_lines,
+    updated_gateway_lines,
+    updated_tunnel_lines,
+)
+from bedplate.spec.network import TunnelAuth
 from bedplate.writer import told_plainly, write_together
 from vpn.authority import Reason
 from vpn.certificates import Passphrase
-from vpn.gateways import gateways_of, keys_of_gateways
+from vpn.gateways import SshWay, book_of, gateways_of, keys_of_gateways, node_of_gateway, own_way
+from vpn.keeper.status import Status
+from vpn.laptops.push import GatewayKeys, carry
 from vpn.laptops.server import renewal_units
-from vpn.peers import peer_subjects
-from vpn.pki import Pki
+from vpn.peers import due_peers, kept_keys, make_keys, papers_of, peer_subjects
+from vpn.pki import Pki, reopened
 from vpn.signing import Due, due, issue_anew, relist, revoke
-from vpn.status import amiss, wanted
+from vpn.sites.aws import AwsEnd, direct_tunnels, region_gateway, site_gateway
+from vpn.sites.gateway import Gateway, PlaceProofs, Proof, SharedKey, given
+from vpn.sites.push import CarriedTunnels, carry_tunnels
+from vpn.status import ASK, amiss, parse_status, wanted
 
 
 def sync(
@@ -144,3 +172,232 @@ def status(fleet: FleetFile = DEFAULT_FLEET, *, ssh_config: SshConfig = None, js
     if any(fault.is_failing for fault in faults):
         return ViolationError.exit_code
     return PartError.exit_code if failures else 0
+
+
+GatewayTunnels = tuple[Gateway | None, BedplateError | None]
+"""A gateway with its tunnels, as far as their other ends are known, and the error of those that are not."""
+
+
+def tunnels(
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    new_keys: Annotated[
+        bool, typer.Option("--new-keys", help="Replace the keys of tunnels between gateways of the fleet.")
+    ] = False,
+    ssh_config: SshConfig = None,
+    passphrase_file: PassphraseFile = None,
+) -> int:
+    """Send gateways their tunnels and keys."""
+    with locked(fleet):
+        plan = plan_of(fleet)
+        passphrase = cache(known_passphrase(passphrase_file))
+        gateways = tunnels_of_gateways(plan, fleet, passphrase, new_keys=new_keys)
+        if not gateways:
+            fix = "declare `sites`, or laptop gateways in two regions with `interconnect: none`"
+            raise InputError("the fleet has no tunnels", fix=fix)
+        send_tunnels(plan, gateways, ssh_config)
+    return 0
+
+
+def locked(fleet: Path) -> AbstractContextManager[None]:
+    """Return the lock that `vpn tunnels` and `vpn sync` hold, so that no older plan or key replaces a newer one.
+
+    Raises HeldError while another process holds it.
+    """
+    return held(fleet.with_suffix(".tunnels"))
+
+
+def send_tunnels(plan: FleetPlan, gateways: Mapping[str, GatewayTunnels], config: Path | None) -> None:
+    """Send gateways their tunnels and print what changed. Raises PartError, with the names, if one is incomplete."""
+    complete = {name: gateway for name, (gateway, _) in gateways.items() if gateway}
+    errors = {name: error for name, (_, error) in gateways.items() if error}
+    nodes = [node for node in standing_nodes(plan) if node.name in complete]
+    with ssh_ways(plan, nodes, config) as way:
+        sent = carry_tunnels(complete, way)
+    carried = CarriedTunnels(sent.laid, {**errors, **sent.failures})
+    show(updated_tunnel_lines(carried))
+    carried.check()
+
+
+def tunnels_of_gateways(
+    plan: FleetPlan, fleet: Path, passphrase: Passphrase, *, new_keys: bool = False
+) -> dict[str, GatewayTunnels]:
+    """Return the gateways of sites and connected regions, by the name of the machine.
+
+    Raises the error of the AWS account if all tunnels need it.
+    """
+    account = _account(plan)
+    proofs = _proofs(plan, fleet, passphrase, new_keys=new_keys)
+    gateways = {**_site_gateways(plan, account, proofs), **_region_gateways(plan, proofs)}
+    if isinstance(account, BedplateError) and not any(gateway for gateway, _ in gateways.values()):
+        raise account
+    return gateways
+
+
+def _account(plan: FleetPlan) -> Door | BedplateError | None:
+    """Return the client of the account, or the error; None for a fleet without sites, which needs no account."""
+    if not plan.sites:
+        return None
+    try:
+        return open_account(plan)
+    except BedplateError as error:
+        return error
+
+
+def _site_gateways(
+    plan: FleetPlan, account: Door | BedplateError | None, proofs: PlaceProofs
+) -> dict[str, GatewayTunnels]:
+    """Return the gateways of all sites: one that has lost its last tunnel must remove it."""
+    keys: Mapping[str, TunnelKeys | BedplateError]
+    match account:
+        case None:
+            return {}
+        case BedplateError():
+            keys = {site.name: account for site in plan.sites}
+        case _:
+            keys = keys_of_sites(account, plan)
+    return {f"{site.gateway}.{site.name}": _site_gateway(plan, site, keys[site.name], proofs) for site in plan.sites}
+
+
+def _site_gateway(
+    plan: FleetPlan, site: SitePlan, keys: TunnelKeys | BedplateError, proofs: PlaceProofs
+) -> GatewayTunnels:
+    if isinstance(keys, BedplateError):
+        # A gateway gets all its files or none. Without AWS's keys it keeps those that it has.
+        return None, keys
+    missing = next(iter(keys.missing.values()), None)
+    # Tunnels to other sites do not wait for AWS. Tunnels to regions are sent together.
+    if missing and not plan.directs_of(site.name):
+        return None, missing
+
+    def end(key: TunnelKey) -> AwsEnd:
+        return AwsEnd(key.address, SharedKey(key.key.encode()))
+
+    ends = {(site.name, region): (end(first), end(second)) for region, (first, second) in keys.ends.items()}
+    created = replace(plan, tunnels=tuple(tunnel for tunnel in plan.tunnels if tunnel.region not in keys.missing))
+    try:
+        return site_gateway(created, site, ends, tuple(direct_tunnels(plan, site, proofs))), missing
+    except BedplateError as error:
+        # Its own key or certificate is unusable: it keeps the files that it has.
+        return None, error
+
+
+def _region_gateways(plan: FleetPlan, proofs: PlaceProofs) -> dict[str, GatewayTunnels]:
+    """Return the gateways that connect regions, or the error of one whose address is not recorded."""
+
+    def gateway(region: str) -> GatewayTunnels:
+        try:
+            return region_gateway(plan, region, proofs), None
+        except BedplateError as error:
+            return None, error
+
+    return {f"{GATEWAY}.{region}": gateway(region) for region in joined_regions(plan)}
+
+
+def _proofs(plan: FleetPlan, fleet: Path, passphrase: Passphrase, *, new_keys: bool) -> PlaceProofs:
+    """Return the function that finds the key or certificate between two gateways. Creates missing ones.
+
+    That function raises BedplateError for a gateway with an unusable one. If all are unusable, this one raises.
+    """
+    if not pairs(plan):
+        return _no_proof
+    pki = keys_of(plan.name, fleet)
+    if plan.tunnel_auth is TunnelAuth.CERTIFICATES:
+        _issue_certificates(plan, pki, passphrase, replace_all=new_keys)
+        papers = papers_of(keys_of(plan.name, fleet), peer_subjects(plan), passphrase, now())
+        _check_any(papers.values())
+        return lambda near, _: given(papers[near])
+    show(created_key_lines(make_keys(pki, pairs(plan), passphrase, anew=new_keys)))
+    keys = kept_keys(pki, pairs(plan), passphrase)
+    _check_any(keys.values())
+    return lambda near, far: given(keys[frozenset((near, far))])
+
+
+def _no_proof(near: str, far: str) -> Proof:
+    raise KeyError(near, far)
+
+
+def _issue_certificates(plan: FleetPlan, pki: Pki, passphrase: Passphrase, *, replace_all: bool) -> None:
+    """Issue the certificates that gateways lack. With `replace_all`, revoke their current ones first."""
+    peers = tuple(peer_subjects(plan).values())
+    keyless = {peer.name for peer in peers if replace_all or pki.store.read(peer.name) is None}
+    due = due_peers(pki.roll, peers, keyless, now())
+    replaced = (*due.gone, *(peer.name for peer in peers if replace_all))
+    if replaced and (revoked := revoke(pki, replaced, Reason.REPLACED, now(), passphrase)):
+        show(revoked_lines(revoked))
+    if due.lacking:
+        show(issued_lines(issue_anew(pki, due.lacking, now(), passphrase), now()))
+    relist(pki, now(), passphrase)
+
+
+def _check_any(proofs: Collection[Proof | BedplateError]) -> None:
+    """Raise the first error if there are only errors, such as a wrong passphrase."""
+    errors = [proof for proof in proofs if isinstance(proof, BedplateError)]
+    if errors and len(errors) == len(proofs):
+        raise errors[0]
+
+
+def update_gateways(
+    plan: FleetPlan,
+    pki: Pki,
+    config: Path | None,
+    cut: Iterable[str] = (),
+    keys: Callable[[Pki], Mapping[str, GatewayKeys | BedplateError]] | None = None,
+) -> None:
+    """Send the access list, the revocation lists and, with `keys`, the certificates to every gateway of laptops.
+
+    Gateways end the sessions of the laptops in `cut`. A gateway whose own certificate is unusable gets the rest. Raises
+    PartError, with the names, if a gateway was not updated.
+    """
+    gateways = laptop_gateways(plan)
+    if not gateways:
+        return
+    nodes = {gateway.place: node_of_gateway(plan, gateway) for gateway in gateways}
+    with ssh_ways(plan, nodes.values(), config) as way:
+        while True:
+            book, unusable = book_of(pki, now()).with_keys(keys(pki) if keys else {})
+            carried = carry(gateways, book, lambda gateway: way(nodes[gateway.place].name), cut=cut)
+            # A gateway refuses lists older than its own. If another operator has signed meanwhile, send theirs.
+            fresh = reopened(pki) if carried.failures else pki
+            if fresh is pki:
+                break
+            pki = fresh
+    show(updated_gateway_lines(carried))
+    replace(carried, failures={**unusable, **carried.failures}).check()
+
+
+def ask_gateways(
+    plan: FleetPlan, nodes: Sequence[NodePlan], config: Path | None
+) -> tuple[dict[str, Status], dict[str, BedplateError]]:
+    """Ask these gateways in parallel. Return the status of each, and the error of those that did not answer."""
+
+    def ask(node: NodePlan) -> Status | BedplateError:
+        try:
+            return parse_status(way(node.name).run(ASK, ""))
+        except BedplateError as error:
+            return error
+
+    with ssh_ways(plan, nodes, config) as way, ThreadPoolExecutor(max(1, len(nodes))) as pool:
+        answers = dict(zip((node.name for node in nodes), pool.map(ask, nodes), strict=True))
+    statuses = {name: answer for name, answer in answers.items() if isinstance(answer, Status)}
+    return statuses, {name: answer for name, answer in answers.items() if isinstance(answer, BedplateError)}
+
+
+@contextmanager
+def ssh_ways(plan: FleetPlan, nodes: Iterable[NodePlan], config: Path | None) -> Iterator[Callable[[str], SshWay]]:
+    """Yield the function that returns the ssh command for the name of a machine.
+
+    It uses `config`, else the host key in the lock, else the operator's own ssh settings. Raises InputError if `config`
+    does not exist.
+    """
+    if config and not config.is_file():
+        raise InputError("no such file", where=str(config), fix="name an existing OpenSSH configuration")
+    machines = [Reached(node) for node in nodes]
+    with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
+        if config:
+            found = own_ways(config, machines, Login())
+        else:
+            login = Login(deployer(plan.accounts, login_name()))
+            found = ways(Path(folder), machines, plan.record.host_keys, login)
+        commands = {target.node.name: target.argv for target in found.targets}
+        yield lambda name: SshWay(commands[name]) if name in commands else own_way(name)

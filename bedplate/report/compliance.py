@@ -54,12 +54,12 @@ def event_line(event: Event) -> str | None:
 
 
 def is_compliant(findings: Iterable[Findings]) -> bool:
-    """Tell whether all machines were checked completely and violate no rule."""
+    """Return whether all machines were checked completely and violate no rule."""
     return not any(is_partial(machine) or machine.of(Outcome.VIOLATED) for machine in findings)
 
 
 def is_partial(findings: Findings) -> bool:
-    """Tell whether a machine was not reached, or some of its rules could not be checked."""
+    """Return whether a machine was not reached, or some of its rules could not be checked."""
     return bool(findings.unreached or findings.of(Outcome.UNSEEN))
 
 

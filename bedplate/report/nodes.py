@@ -4,13 +4,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from textwrap import wrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bedplate.account.machines import Machine
 from bedplate.nodes.apply import Event, Outcome, Step
 from bedplate.nodes.host_keys import fingerprint
 from bedplate.plan.nodes import NodePlan
 from bedplate.report.columns import WIDTH, aligned, counted
+
+if TYPE_CHECKING:
+    from bedplate.account.machines import Machine  # it imports boto3, which most commands do not need
 
 
 def node_lines(permanent: Iterable[NodePlan], pooled: Iterable[NodePlan], trusted: Iterable[str]) -> Iterator[str]:
@@ -70,7 +72,7 @@ def _entry(node: NodePlan) -> dict[str, Any]:
 HostKeys = Mapping[str, tuple[str, ...]]
 
 
-def machine_lines(machines: Iterable[Machine], keys: HostKeys) -> Iterator[str]:
+def machine_lines(machines: "Iterable[Machine]", keys: HostKeys) -> Iterator[str]:
     """Yield a row for each running machine, `*` if its host key is recorded; then the next command."""
     running = sorted(
         machines, key=lambda machine: (machine.group, machine.region, machine.name or "", machine.instance)
@@ -84,18 +86,18 @@ def machine_lines(machines: Iterable[Machine], keys: HostKeys) -> Iterator[str]:
         yield f"next: `bedplate node trust --group {group}` records their host keys"
 
 
-def is_known(machine: Machine, keys: HostKeys) -> bool:
-    """Tell whether the host key recorded for a name is this machine's. An earlier machine may have had the name."""
+def is_known(machine: "Machine", keys: HostKeys) -> bool:
+    """Return whether the host key recorded for a name is this machine's. An earlier machine may have had the name."""
     recorded = {fingerprint(key) for key in keys.get(machine.name or "", ())}
     return bool(recorded & set(machine.fingerprints) if machine.fingerprints else recorded)
 
 
-def machine_document(machines: Iterable[Machine], keys: HostKeys) -> dict[str, Any]:
+def machine_document(machines: "Iterable[Machine]", keys: HostKeys) -> dict[str, Any]:
     """Return the document of `node list --live --json`."""
     return {"machines": [asdict(machine) | _json_fields(machine, keys) for machine in machines]}
 
 
-def _json_fields(machine: Machine, keys: HostKeys) -> dict[str, Any]:
+def _json_fields(machine: "Machine", keys: HostKeys) -> dict[str, Any]:
     return {
         "address": str(machine.address) if machine.address else None,
         "fingerprints": list(machine.fingerprints),
@@ -103,7 +105,7 @@ def _json_fields(machine: Machine, keys: HostKeys) -> dict[str, Any]:
     }
 
 
-def _machine_row(machine: Machine, keys: HostKeys) -> tuple[str, ...]:
+def _machine_row(machine: "Machine", keys: HostKeys) -> tuple[str, ...]:
     return (
         f"{'*' if is_known(machine, keys) else ' '} {machine.group}",
         machine.name or "-",

@@ -15,7 +15,6 @@ from vpn.certificates import DEFAULT_DEVICE, Use
 from vpn.journal import Issued
 from vpn.keeper.sessions import Session
 from vpn.keeper.status import Neighbour, Status, Tunnel
-from vpn.status import Amiss
 
 if TYPE_CHECKING:
     # `vpn add` takes a third of a second, and the modules of the plan alone take a quarter.
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from vpn.laptops.push import Carried
     from vpn.pki import Pki
     from vpn.sites.push import CarriedTunnels, Laid
-    from vpn.status import Holder, Standing
+    from vpn.status import Amiss, Holder, Standing
 
 
 def authority_lines(pki: "Pki", root: Path | None) -> Iterator[str]:
@@ -174,7 +173,7 @@ _UNITS = ("B", "kB", "MB", "GB")
 
 
 def condition_lines(
-    statuses: Mapping[str, Status], failures: Mapping[str, BedplateError], faults: Iterable[Amiss]
+    statuses: Mapping[str, Status], failures: Mapping[str, BedplateError], faults: "Iterable[Amiss]"
 ) -> Iterator[str]:
     """Yield each gateway with its sessions and tunnels, then gateways without an answer, then the faults."""
     for name, status in statuses.items():
@@ -185,7 +184,7 @@ def condition_lines(
 
 
 def condition_document(
-    statuses: Mapping[str, Status], failures: Mapping[str, BedplateError], faults: Iterable[Amiss]
+    statuses: Mapping[str, Status], failures: Mapping[str, BedplateError], faults: "Iterable[Amiss]"
 ) -> dict[str, Any]:
     """Return the document of `vpn status --json`. Times are seconds of Unix time."""
     return {
@@ -195,7 +194,7 @@ def condition_document(
     }
 
 
-def _level(fault: Amiss) -> str:
+def _level(fault: "Amiss") -> str:
     return "error" if fault.is_failing else "warning"
 
 

@@ -159,9 +159,7 @@ EVERY_COMMAND = {command.name: command for command in COMMANDS} | {
 
 
 @pytest.mark.parametrize("words", EVERY_COMMAND)
-def test_the_help_of_a_command_shows_its_summary_and_an_example(
-    words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_help_of_a_command_shows_its_summary_and_an_example(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The help of a command repeats its summary from the list of all commands, and ends with an example."""
     command = EVERY_COMMAND[words]
 

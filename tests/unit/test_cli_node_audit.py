@@ -16,8 +16,8 @@ from rich.console import Console
 from testinfra.backend.base import CommandResult
 
 from bedplate.cli import run
-from bedplate.cli.node_choice import check_files_exist
-from bedplate.cli.node_progress import ApplyProgress, Board, Row, apply_order, audit_nodes
+from bedplate.cli.node_apply import ApplyProgress, Board, Row, apply_order, audit_nodes
+from bedplate.cli.output import check_files_exist
 from bedplate.compliance.ledger import silence
 from bedplate.nodes.apply import Event, Order, Step, Target
 from bedplate.nodes.audit import Audit
@@ -260,7 +260,7 @@ def test_a_log_of_an_audit_has_a_line_for_each_machine_that_is_done(capsys: pyte
 def test_each_rule_is_shown_while_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """By its role and name, with how many are done of how many."""
     told: list[Event] = []
-    monkeypatch.setattr("bedplate.cli.node_progress.take_audit_event", lambda _, event: told.append(event))
+    monkeypatch.setattr("bedplate.cli.node_apply.take_audit_event", lambda _, event: told.append(event))
 
     (found,) = audit_nodes(Audit(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
 

@@ -19,20 +19,20 @@ Properties = Mapping[str, Any]
 
 
 def is_seen(value: object) -> bool:
-    """Tell whether the value is visible: neither secret nor unknown."""
+    """Return whether the value is visible: neither secret nor unknown."""
     if isinstance(value, str):
         return value not in _MASKS
     return not (isinstance(value, dict) and _SIGNATURE in value)
 
 
 def is_on(holder: Properties, key: str) -> bool:
-    """Tell whether a boolean property is true or hidden."""
+    """Return whether a boolean property is true or hidden."""
     value = holder.get(key)
     return not is_seen(value) or value is True or (isinstance(value, str) and value.lower() == "true")
 
 
 def has_value(holder: Properties, key: str, *accepted: str) -> bool:
-    """Tell whether a property has one of the accepted values or is hidden."""
+    """Return whether a property has one of the accepted values or is hidden."""
     value = holder.get(key)
     return value in accepted or not is_seen(value)
 

@@ -50,7 +50,7 @@ def public_size(blocks: Iterable[Block]) -> int:
 
 
 def is_wide(blocks: Iterable[Block]) -> bool:
-    """Tell whether the blocks cover more public addresses than one organization has."""
+    """Return whether the blocks cover more public addresses than one organization has."""
     return public_size(blocks) > WIDE
 
 
@@ -86,7 +86,7 @@ class Ingress:
     groups: tuple[str, ...] = ()
 
     def allows(self, protocol: str, port: int) -> bool:
-        """Tell whether the rule allows packets to a port."""
+        """Return whether the rule allows packets to a port."""
         return self.protocol in {"", protocol} and self.first <= port <= self.last
 
 

@@ -38,7 +38,7 @@ _ID_PREFIXES = frozenset({"AIDA", "AROA", "o-", "vpc-", "vpce-"})
 
 
 def narrows(condition: Properties) -> bool:
-    """Tell whether a condition excludes the public. All its tests must hold, so one that excludes it is enough."""
+    """Return whether a condition excludes the public. All its tests must hold, so one that excludes it is enough."""
     return any(
         _is_strict(operator) and key.lower() in _CALLER and _is_specific(key.lower(), value)
         for operator, operands in condition.items()
@@ -48,7 +48,7 @@ def narrows(condition: Properties) -> bool:
 
 
 def _is_strict(operator: str) -> bool:
-    """Tell whether the operator fails if the key is missing, and is not negated."""
+    """Return whether the operator fails if the key is missing, and is not negated."""
     name = operator.removeprefix("ForAnyValue:")
     return not (name.startswith("ForAllValues:") or name.endswith("IfExists") or "Not" in name or name == "Null")
 
@@ -66,7 +66,7 @@ def _is_specific(key: str, value: object) -> bool:
 
 
 def _names_caller(pattern: str) -> bool:
-    """Tell whether a pattern limits the callers: an ARN with a wildcard as account, or AIDA*, does not."""
+    """Return whether a pattern limits the callers: an ARN with a wildcard as account, or AIDA*, does not."""
     arn = pattern.split(":")
     if arn[0] == "arn":
         is_one_account = len(arn) >= _ARN_PARTS and not {"*", "?"} & set(arn[_ACCOUNT])
@@ -133,7 +133,7 @@ def _is_false(value: object) -> bool:
 
 
 def is_hidden(holder: Properties, key: str) -> bool:
-    """Tell whether the policy is hidden."""
+    """Return whether the policy is hidden."""
     return not is_seen(holder.get(key))
 
 
@@ -200,7 +200,7 @@ def _passes_any_role(statement: Statement) -> bool:
 
 
 def _is_any_role(name: str) -> bool:
-    """Tell whether a pattern matches every role, of any path."""
+    """Return whether a pattern matches every role, of any path."""
     tail = name.split(":", _PERMISSION_ARN_PARTS - 1)[-1]
     fixed = tail.rstrip(_WILD)
     return fixed != tail and "role/".startswith(fixed)
@@ -211,7 +211,7 @@ def _is_on_all(statement: Statement) -> bool:
 
 
 def _is_everything(name: str) -> bool:
-    """Tell whether a pattern matches all resources of a service in every region."""
+    """Return whether a pattern matches all resources of a service in every region."""
     arn = name.split(":", _PERMISSION_ARN_PARTS - 1)
     if len(arn) < _PERMISSION_ARN_PARTS:
         return name.endswith("*") and not any(field.strip(_WILD) for field in arn[2:])

@@ -29,7 +29,7 @@ def check_metadata(graph: Graph) -> Iterator[StackFault]:
 
 
 def _is_for_ssh(node: Node) -> bool:
-    """Tell whether the machines have the tag bedplate:use = ssh. People who log in can use the role anyway."""
+    """Return whether the machines have the tag bedplate:use = ssh. People who log in can use the role anyway."""
     tags = [spec.get("tags") for spec in parts(node.inputs.get("tagSpecifications"))]
     return any(isinstance(table, dict) and table.get(_USE) == "ssh" for table in (node.inputs.get("tags"), *tags))
 
@@ -199,7 +199,7 @@ def _tags(node: Node) -> Mapping[str, Any] | None:
 
 
 def _has_owner(tags: object) -> bool:
-    """Tell whether the tags name an owner or are hidden."""
+    """Return whether the tags name an owner or are hidden."""
     if not is_seen(tags):
         return True
     return isinstance(tags, dict) and any(key.lower() == OWNER and bool(value) for key, value in tags.items())
@@ -259,7 +259,7 @@ def _denies_clear_text(holders: Iterable[Node], covers: Callable[[Statement], bo
 
 
 def _covers_bucket(statement: Statement) -> bool:
-    """Tell whether a statement applies to every action on a bucket and on all its objects."""
+    """Return whether a statement applies to every action on a bucket and on all its objects."""
     is_whole = any(action in {"*", "s3:*"} for action in statement.actions)
     named = [name.rpartition(":")[2].partition("/") for name in statement.resources]
     is_on_bucket = any(not slash for _, slash, _ in named)

@@ -162,7 +162,7 @@ class Direct:
     ends: tuple[tuple[Prefix, ...], tuple[Prefix, ...]]
 
     def leads(self, packet: Packet) -> bool:
-        """Tell whether the packet goes from one end to the other."""
+        """Return whether the packet goes from one end to the other."""
         near, far = self.ends
         forth = _holds(near, packet.source) and _holds(far, packet.target)
         return forth or (_holds(far, packet.source) and _holds(near, packet.target))
@@ -237,7 +237,7 @@ class Fabric:
         return table.route(address) if table else None
 
     def faces_internet(self, subnet: Subnet, address: int) -> bool:
-        """Tell whether the subnet's route to an address is an internet gateway."""
+        """Return whether the subnet's route to an address is an internet gateway."""
         route = self.route(subnet, address)
         return route is not None and route.via is Via.INTERNET
 
@@ -258,14 +258,14 @@ class Fabric:
         return next((self.stands[ident] for ident in idents if ident in self.stands), None)
 
     def is_tunnel(self, near: Stand, far: Stand) -> bool:
-        """Tell whether two gateways have a tunnel: the security groups of each accept IKE from the other."""
+        """Return whether two gateways have a tunnel: the security groups of each accept IKE from the other."""
         return all(
             caller.public is not None and self.lets_in(callee, Packet(caller.public, callee.public or 0, *IKE))
             for caller, callee in ((near, far), (far, near))
         )
 
     def lets_in(self, endpoint: Stand, packet: Packet, groups: frozenset[str] = frozenset()) -> bool:
-        """Tell whether a security group allows the packet in; `groups` are those of a sender in the same VPC."""
+        """Return whether a security group allows the packet in; `groups` are those of a sender in the same VPC."""
         own = (self.security_groups[ident] for ident in endpoint.groups if ident in self.security_groups)
         return any(rule.passes(packet, packet.source, groups) for group in own for rule in group.ins)
 
@@ -301,14 +301,14 @@ class Fabric:
         return next((pair for pair in pairs if is_hub(*pair) and pair[1].leads_to(packet.target)), None)
 
     def is_within_site(self, packet: Packet) -> bool:
-        """Tell whether source and target are behind the same VPN connection."""
+        """Return whether source and target are behind the same VPN connection."""
         hubs = (set(self.hubs.leading_to(address)) for address in (packet.source, packet.target))
         return bool(set.intersection(*hubs)) or any(
             connection.leads_to(packet.source) and connection.leads_to(packet.target) for connection in self.connections
         )
 
     def knows_site_of(self, address: int) -> bool:
-        """Tell whether an address is behind a VPN connection."""
+        """Return whether an address is behind a VPN connection."""
         return any(connection.leads_to(address) for connection in self.connections) or any(
             self.hubs.leading_to(address)
         )

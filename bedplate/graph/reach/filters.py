@@ -22,7 +22,7 @@ class Prefix:
     length: int
 
     def holds(self, address: int) -> bool:
-        """Tell whether the block contains an address."""
+        """Return whether the block contains an address."""
         return self.first <= address <= self.last
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ PRIVATE = tuple(map(prefix, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "1
 
 
 def is_private(address: int) -> bool:
-    """Tell whether an address is private."""
+    """Return whether an address is private."""
     return any(block.holds(address) for block in PRIVATE)
 
 
@@ -153,7 +153,7 @@ class AclRule:
     block: Prefix
 
     def fits(self, packet: Packet, other: int) -> bool:
-        """Tell whether the rule matches a packet; `other` is the remote address."""
+        """Return whether the rule matches a packet; `other` is the remote address."""
         if not self.block.holds(other):
             return False
         return self.protocol in _ALL or (
@@ -170,11 +170,11 @@ class Acl:
     outs: tuple[AclRule, ...]
 
     def admits(self, packet: Packet) -> bool:
-        """Tell whether the packet may enter the subnet."""
+        """Return whether the packet may enter the subnet."""
         return _allowed(self.ins, packet, packet.source)
 
     def releases(self, packet: Packet) -> bool:
-        """Tell whether the packet may leave the subnet."""
+        """Return whether the packet may leave the subnet."""
         return _allowed(self.outs, packet, packet.target)
 
 
@@ -220,7 +220,7 @@ class Rule:
     groups: frozenset[str]
 
     def passes(self, packet: Packet, other: int, groups: frozenset[str]) -> bool:
-        """Tell whether the rule allows a packet; `other` is the remote address, `groups` its groups in this VPC."""
+        """Return whether the rule allows a packet; `other` is the remote address, `groups` its groups in this VPC."""
         if self.protocol != _ALL_PROTOCOLS and (self.protocol != packet.protocol or not self._opens(packet)):
             return False
         return bool(self.groups & groups) or any(block.holds(other) for block in self.blocks)

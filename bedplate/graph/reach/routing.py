@@ -172,7 +172,7 @@ class Hubs:
         yield from (attachment for attachment in attachments if attachment.kind is AttachmentKind.VPN)
 
     def is_near(self, connection: Attachment, address: int) -> bool:
-        """Tell whether the transit gateway of a VPN connection reaches an address without a peering."""
+        """Return whether the transit gateway of a VPN connection reaches an address without a peering."""
         table = self.table_of(connection.hubs[0], connection.ident)
         route = table.route(address) if table else None
         to = self.attachments.get(route.ident) if route else None
@@ -252,12 +252,12 @@ class VpnConnection:
     """Whether its routes are static, not announced by BGP."""
 
     def leads_to(self, address: int) -> bool:
-        """Tell whether the site has an address."""
+        """Return whether the site has an address."""
         return any(block.holds(address) for block in self.blocks)
 
 
 def is_hub(near: VpnConnection, far: VpnConnection) -> bool:
-    """Tell whether a gateway routes between two connections: it announces the routes of each site to the others.
+    """Return whether a gateway routes between two connections: it announces the routes of each site to the others.
 
     Source: AWS Site-to-Site VPN user guide, VPN CloudHub.
     """
