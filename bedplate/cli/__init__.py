@@ -1,6 +1,6 @@
-"""The command line: a command parses, calls one function and prints; what goes wrong is told here, once.
+"""The command line. A command parses its arguments, calls the packages that do the work, and prints the result.
 
-A command returns its exit status, and imports what it needs when it runs: help and checks start at once.
+A command returns its exit status. Errors are printed here, in one place.
 """
 
 import os
@@ -10,12 +10,12 @@ from traceback import print_exception
 
 import typer
 
-from bedplate.cli.app import app
-from bedplate.cli.output import tell
+from bedplate.cli.app import command_path, make_app
+from bedplate.cli.output import notify
 from bedplate.errors import BedplateError
-from bedplate.report.diagnostics import defect_lines, error_lines, usage_lines
 
 INTERRUPTED = 130
+"""The exit status that a shell reports for a program killed by SIGINT: 128 + 2."""
 
 
 def main() -> None:
@@ -24,36 +24,37 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit status; nothing is raised."""
+    """Run one command and return its exit status. Raises nothing."""
     try:
         return _invoke(arguments)
-    except BedplateError as error:
-        tell(_told(error))
-        return error.exit_code
-    except typer.TyperException as error:
-        tell(usage_lines(error.format_message()))
+    except (BedplateError, typer.TyperException) as error:
+        notify(_error_lines(error, arguments))
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - the last net: an operator gets a sentence, not a traceback
-        if _is_traced(arguments):
+    except Exception as error:  # noqa: BLE001 - operators get an error message, not a traceback
+        if "--traceback" in arguments or os.environ.get("BEDPLATE_TRACEBACK") == "1":
             print_exception(error)
-        tell(defect_lines(error))
+        notify(_error_lines(error, arguments))
         return BedplateError.exit_code
+
+
+def _error_lines(error: Exception, arguments: Sequence[str]) -> Iterable[str]:
+    # Both modules import the models of a fleet, which take a quarter of a second.
+    from bedplate.load import FleetFaults
+    from bedplate.report import diagnostics
+
+    match error:
+        case FleetFaults():
+            return diagnostics.refusal_lines(error.faults)
+        case BedplateError():
+            return diagnostics.error_lines(error)
+        case typer.TyperException():
+            return diagnostics.usage_lines(error.format_message(), command_path(arguments))
+    return diagnostics.defect_lines(error)
 
 
 def _invoke(arguments: Sequence[str]) -> int:
     words = list(arguments) or ["--help"]
-    status: int | None = app(words, prog_name="bedplate", standalone_mode=False)
+    status: int | None = make_app(words)(words, prog_name="bedplate", standalone_mode=False)
     return status or 0
-
-
-def _told(error: BedplateError) -> Iterable[str]:
-    from bedplate.load import FleetFaults
-    from bedplate.report.diagnostics import refusal_lines
-
-    return refusal_lines(error.faults) if isinstance(error, FleetFaults) else error_lines(error)
-
-
-def _is_traced(arguments: Sequence[str]) -> bool:
-    return "--traceback" in arguments or os.environ.get("BEDPLATE_TRACEBACK") == "1"

@@ -1,106 +1,217 @@
-"""The commands, each with the example that its help shows."""
+"""All commands: where each is implemented, its summary and an example.
 
-from collections.abc import Callable
-from typing import Annotated
+A command module imports what it needs at its top, which can take seconds: Pulumi, boto3, rich. `make_app` therefore
+imports only the module of the command that the arguments name. All other commands are entries of the help text.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
+from typing import Annotated, cast
 
 import typer
 
 from bedplate import __version__
-from bedplate.cli.catalog import record, refresh
-from bedplate.cli.graph import audit_graph, graph, reach
-from bedplate.cli.node import bootstrap, list_nodes, ssh_config, trust
-from bedplate.cli.node_apply import apply, audit
 from bedplate.cli.output import show
-from bedplate.cli.plan import check, cost, diff, plan, quotas, schema
-from bedplate.cli.rehearse import rehearse
-from bedplate.cli.vpn import add, guard, init, list_certificates, renew, revoke
-from bedplate.cli.vpn import record as record_doors
-from bedplate.cli.vpn import show as show_profile
-from bedplate.cli.vpn_tunnels import status, sync, timer, tunnels
 
-EXAMPLES: tuple[tuple[Callable[..., int], str], ...] = (
-    (check, "bedplate check examples/lab.yaml"),
-    (plan, "bedplate plan examples/lab.yaml"),
-    (cost, "bedplate cost examples/lab.yaml"),
-    (quotas, "bedplate quotas examples/lab.yaml"),
-    (diff, "bedplate diff examples/lab-grown.yaml examples/lab.yaml"),
-    (schema, "bedplate schema > fleet.schema.json"),
-    (rehearse, "bedplate rehearse examples/lab.yaml --stack us-west-2"),
-    (graph, "bedplate graph examples/lab.yaml --stack us-west-2"),
-    (reach, "bedplate reach titan-01.cellar us-east-1a examples/lab.yaml"),
-    (audit_graph, "bedplate graph examples/lab.yaml --all | bedplate audit-graph -"),
-)
-# Commands of a noun: what the noun is, its verbs.
-NOUNS: dict[str, tuple[str, tuple[tuple[Callable[..., int], str], ...]]] = {
-    "node": (
-        "The fleet's machines.",
-        (
-            (audit, "bedplate node audit titan-01.cellar --fleet examples/lab.yaml"),
-            (list_nodes, "bedplate node list --fleet examples/lab.yaml"),
-            (apply, "bedplate node apply --site cellar --fleet examples/lab.yaml"),
-            (trust, "bedplate node trust titan-01.cellar SHA256:..."),
-            (bootstrap, "bedplate node bootstrap titan-01.cellar"),
-            (ssh_config, "bedplate node ssh-config --write ~/.ssh/lab"),
-        ),
+Function = Callable[..., int]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: `target` is the module in `bedplate.cli` and its function.
+
+    `summary` is the first line of the function's docstring.
+    """
+
+    name: str
+    target: str
+    summary: str
+    example: str
+
+    def load(self) -> Function:
+        """Import the command's module and return its function."""
+        module, _, function = self.target.partition(":")
+        return cast("Function", getattr(import_module(f"bedplate.cli.{module}"), function))
+
+    def placeholder(self) -> Function:
+        """Return a function that stands for the command in a help text."""
+
+        def unloaded() -> int:
+            raise AssertionError(self.name)
+
+        return unloaded
+
+
+COMMANDS = (
+    Command("check", "plan:check", "Check the fleet file; print every error.", "bedplate check examples/lab.yaml"),
+    Command("plan", "plan:plan", "Show addresses, machines and pools.", "bedplate plan examples/lab.yaml"),
+    Command("cost", "plan:cost", "Show the hourly list price.", "bedplate cost examples/lab.yaml"),
+    Command("quotas", "account:quotas", "Show required and granted quotas.", "bedplate quotas examples/lab.yaml"),
+    Command(
+        "diff",
+        "plan:diff",
+        "Show what an edit does to a live fleet.",
+        "bedplate diff examples/lab-grown.yaml examples/lab.yaml",
     ),
-    "image": ("Images that machines start from.", ((record, "bedplate image record fleet.yaml"),)),
-    "vpn": (
-        "The VPN: who may join by a laptop, and how its gateways are.",
-        (
-            (init, "bedplate vpn init fleet.yaml"),
-            (add, "bedplate vpn add ada fleet.yaml --device phone"),
-            (renew, "bedplate vpn renew ada"),
-            (revoke, "bedplate vpn revoke ada --device phone"),
-            (list_certificates, "bedplate vpn list"),
-            (show_profile, "bedplate vpn show ada > ada.ovpn"),
-            (sync, "bedplate vpn sync"),
-            (timer, "bedplate vpn timer"),
-            (tunnels, "bedplate vpn tunnels"),
-            (status, "bedplate vpn status"),
-            (record_doors, "bedplate vpn record"),
-            (guard, "bedplate vpn guard > lab.nft"),
-        ),
+    Command("schema", "plan:schema", "Print the fleet file's JSON Schema.", "bedplate schema > fleet.schema.json"),
+    Command(
+        "rehearse",
+        "rehearse:rehearse",
+        "Run the stacks in a simulated AWS.",
+        "bedplate rehearse examples/lab.yaml --stack us-west-2",
     ),
-    "catalog": ("Facts about AWS.", ((refresh, "bedplate catalog refresh --region us-west-2"),)),
-}
-
-app = typer.Typer(
-    name="bedplate",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    epilog="Example: bedplate check examples/lab.yaml",
+    Command(
+        "graph",
+        "rehearse:graph",
+        "Print a stack's resources as JSON.",
+        "bedplate graph examples/lab.yaml --stack us-west-2",
+    ),
+    Command(
+        "reach",
+        "reach:reach",
+        "Trace a packet and its reply.",
+        "bedplate reach titan-01.cellar us-east-1a examples/lab.yaml",
+    ),
+    Command(
+        "audit-graph",
+        "reach:audit_graph",
+        "Check the resources that `graph` printed.",
+        "bedplate graph examples/lab.yaml --all | bedplate audit-graph -",
+    ),
+)
+NODE_COMMANDS = (
+    Command(
+        "audit",
+        "node_apply:audit",
+        "Check machines against the plan.",
+        "bedplate node audit titan-01.cellar --fleet examples/lab.yaml",
+    ),
+    Command("list", "node:list_nodes", "Show the fleet's machines.", "bedplate node list --fleet examples/lab.yaml"),
+    Command(
+        "apply",
+        "node_apply:apply",
+        "Configure machines as planned.",
+        "bedplate node apply --site cellar --fleet examples/lab.yaml",
+    ),
+    Command(
+        "trust", "node_trust:trust", "Record a machine's host key.", "bedplate node trust titan-01.cellar SHA256:..."
+    ),
+    Command(
+        "bootstrap",
+        "node:bootstrap",
+        "Print a machine's first-boot script.",
+        "bedplate node bootstrap titan-01.cellar",
+    ),
+    Command(
+        "ssh-config",
+        "node:ssh_config",
+        "Print OpenSSH settings for the fleet.",
+        "bedplate node ssh-config --write ~/.ssh/lab",
+    ),
+)
+IMAGE_COMMANDS = (
+    Command(
+        "record", "account:record_image_ids", "Record Ubuntu images in fleet.lock.", "bedplate image record fleet.yaml"
+    ),
+)
+VPN_COMMANDS = (
+    Command("init", "vpn:init", "Create the certificate authority.", "bedplate vpn init fleet.yaml"),
+    Command(
+        "add",
+        "vpn_certificates:add",
+        "Issue a certificate to a laptop.",
+        "bedplate vpn add ada fleet.yaml --device phone",
+    ),
+    Command("renew", "vpn_certificates:renew", "Replace a certificate and its key.", "bedplate vpn renew ada"),
+    Command("revoke", "vpn:revoke", "Revoke a person's certificates.", "bedplate vpn revoke ada --device phone"),
+    Command("list", "vpn_certificates:list_certificates", "Show certificates and expiry dates.", "bedplate vpn list"),
+    Command("show", "vpn:show_profile", "Print a laptop's OpenVPN profile.", "bedplate vpn show ada > ada.ovpn"),
+    Command("sync", "vpn_sync:sync", "Update certificates and all gateways.", "bedplate vpn sync"),
+    Command("timer", "vpn_sync:timer", "Write a systemd timer for daily syncs.", "bedplate vpn timer"),
+    Command("tunnels", "vpn_sync:tunnels", "Send gateways their tunnels and keys.", "bedplate vpn tunnels"),
+    Command("status", "vpn_sync:status", "Show sessions, tunnels and expiry dates.", "bedplate vpn status"),
+    Command("record", "vpn:record_addresses", "Record public gateway addresses.", "bedplate vpn record"),
+    Command("guard", "vpn:guard", "Print nftables rules for Linux laptops.", "bedplate vpn guard > lab.nft"),
+)
+CATALOG_COMMANDS = (
+    Command(
+        "refresh",
+        "account:refresh_catalog",
+        "Update types, offers and prices from AWS.",
+        "bedplate catalog refresh --region us-west-2",
+    ),
+)
+GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
+    {
+        "node": ("Configure and check machines.", NODE_COMMANDS),
+        "image": ("Machine images.", IMAGE_COMMANDS),
+        "vpn": ("VPN certificates and gateways.", VPN_COMMANDS),
+        "catalog": ("Facts about AWS.", CATALOG_COMMANDS),
+    }
 )
 
-for command, example in EXAMPLES:
-    app.command(epilog=f"Example: {example}")(command)
 
-for noun, (meaning, verbs) in NOUNS.items():
-    group = typer.Typer(help=meaning, rich_markup_mode=None)
-    for command, example in verbs:
-        # Python has a `list` of its own, so these functions are called after what they list.
-        verb = "list" if command.__name__.startswith("list_") else None
-        group.command(verb, epilog=f"Example: {example}")(command)
-    # A group of one verb is still a group.
-    group.callback()(lambda: None)
-    app.add_typer(group, name=noun)
+def command_path(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the command that the arguments name, such as ("vpn", "sync"); () if they name none."""
+    words = [word for word in arguments if not word.startswith("-")]
+    if words and words[0] in GROUPS:
+        _, commands = GROUPS[words[0]]
+        return tuple(words[: 2 if _is_name(words[1:2], commands) else 1])
+    return tuple(words[:1]) if _is_name(words[:1], COMMANDS) else ()
 
 
-def _show_version(*, asked: bool) -> None:
-    if asked:
+def _is_name(words: Sequence[str], commands: Iterable[Command]) -> bool:
+    return any([command.name] == list(words) for command in commands)
+
+
+def make_app(arguments: Sequence[str]) -> typer.Typer:
+    """Return the command line, with the command that the arguments name loaded."""
+    path = command_path(arguments)
+    app = typer.Typer(
+        name="bedplate",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        epilog="Example: bedplate check examples/lab.yaml",
+        callback=_root,
+    )
+    _add_commands(app, COMMANDS, path)
+    for name, (summary, commands) in GROUPS.items():
+        group = typer.Typer(help=summary, rich_markup_mode=None, callback=_do_nothing)
+        _add_commands(group, commands, path[1:] if path[:1] == (name,) else ())
+        app.add_typer(group, name=name)
+    return app
+
+
+def _add_commands(app: typer.Typer, commands: Iterable[Command], path: tuple[str, ...]) -> None:
+    for command in commands:
+        is_named = path == (command.name,)
+        function = command.load() if is_named else command.placeholder()
+        # Without `help` typer shows the whole docstring.
+        text = None if is_named else command.summary
+        app.command(command.name, help=text, epilog=f"Example: {command.example}")(function)
+
+
+def _do_nothing() -> None:
+    """Make a Typer with one command a group of commands."""
+
+
+def _show_version(*, is_requested: bool) -> None:
+    if is_requested:
         show([f"bedplate {__version__}"])
         raise typer.Exit
 
 
-@app.callback()
-def root(
+def _root(
     *,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
     ] = False,
     traceback: Annotated[
         bool,
-        typer.Option("--traceback", help="Print the traceback of a defect.", envvar="BEDPLATE_TRACEBACK"),
+        typer.Option("--traceback", help="Print a traceback after an internal error.", envvar="BEDPLATE_TRACEBACK"),
     ] = False,
 ) -> None:
-    """Declare and run a deep-learning lab's infrastructure from one file, FLEET (default: fleet.yaml)."""
+    """Declare and run the infrastructure of a deep-learning lab from one file, FLEET (default: fleet.yaml)."""

@@ -1,47 +1,58 @@
-"""From the path of a fleet file to its plan, as every command that acts on a fleet begins."""
+"""From a fleet file to its plan: the first step of every command that acts on a fleet."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.output import tell
+from bedplate.cli.output import notify
 from bedplate.load import FleetFaults, Loaded, load_fleet
 from bedplate.lock import lock_path, read_lock
 from bedplate.plan import FleetPlan, PlanFaults, plan_fleet
 from bedplate.plan.document import Origin, origin
+from bedplate.plan.registration import devices
 from bedplate.report.diagnostics import fault_lines
 
 
 def opened(path: Path) -> Loaded:
-    """Return the fleet that the file declares, its warnings told on stderr; FleetFaults when it is wrong."""
+    """Return the fleet that the file declares; its warnings go to stderr. Raises FleetFaults for errors in the file."""
     loaded = load_fleet(path, load_catalog())
-    tell(fault_lines(loaded.faults))
+    notify(fault_lines(loaded.faults))
     return loaded
 
 
 def planned(loaded: Loaded) -> FleetPlan:
-    """Return the fleet's plan beside what its lock holds; FleetFaults when the two do not agree."""
+    """Return the plan of the fleet and its lock. Raises FleetFaults if they contradict each other."""
     record = read_lock(lock_path(loaded.path), loaded.fleet.name)
-    with placing(loaded):
+    with plan_faults_located(loaded):
         return loaded.judge(plan_fleet(loaded.fleet, record, load_catalog()), load_catalog())
 
 
+def plan_of(path: Path) -> FleetPlan:
+    """Return the plan of a fleet file and its lock. Raises FleetFaults for errors in either."""
+    return planned(opened(path))
+
+
 def replanned(changed: Loaded, plan: FleetPlan) -> FleetPlan:
-    """Return the plan of a later fleet file, as if the plan had been recorded before."""
-    with placing(changed):
+    """Return the plan of a changed fleet file, as if `plan` were recorded in the lock."""
+    with plan_faults_located(changed):
         return changed.judge(plan_fleet(changed.fleet, plan.recorded(), load_catalog()), load_catalog())
 
 
-def tracing(loaded: Loaded, plan: FleetPlan) -> Origin:
-    """Return what tells the line of the fleet file that a resource of the plan's stacks comes from."""
+def resource_origin(loaded: Loaded, plan: FleetPlan) -> Origin:
+    """Return the function that finds the line of the fleet file for a resource of a stack."""
     return lambda stack, name: loaded.reading.where(origin(plan, stack, name))
 
 
 @contextmanager
-def placing(loaded: Loaded) -> Iterator[None]:
-    """Turn what the plan refuses into faults of the fleet file, each with its line."""
+def plan_faults_located(loaded: Loaded) -> Iterator[None]:
+    """Turn errors of the planner into faults of the fleet file, each with its line."""
     try:
         yield
     except PlanFaults as refused:
         raise FleetFaults(loaded.placed(refused.faults)) from None
+
+
+def device_counts() -> Mapping[str, Mapping[str, int]]:
+    """Return the GPUs and other devices of each instance type, by Kubernetes resource name, as `audit` takes them."""
+    return {name: devices(facts) for name, facts in load_catalog().types.items()}

@@ -1,228 +1,156 @@
-"""`bedplate node list`: the machines of the plan, and, where the account is asked, those that run."""
+"""The commands about machines that do not log in to any: node list, node ssh-config, node bootstrap."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from bedplate.cli.node_choice import FleetOption, Identity
-from bedplate.cli.output import DEFAULT_FLEET, Json, show, show_document, tell
-from bedplate.errors import InputError
-
-if TYPE_CHECKING:
-    from bedplate.nodes.ssh import Login
-    from bedplate.plan import FleetPlan
-    from bedplate.plan.nodes import NodePlan
+from bedplate.catalog import load_catalog
+from bedplate.cli.fleet import plan_of
+from bedplate.cli.output import (
+    DEFAULT_FLEET,
+    FleetOption,
+    Identity,
+    Json,
+    check_files_exist,
+    notify,
+    show,
+    show_document,
+)
+from bedplate.errors import InputError, PartError
+from bedplate.hold import login_name
+from bedplate.nodes.choice import bootstrap as bootstrap_script
+from bedplate.nodes.choice import named
+from bedplate.nodes.host_keys import known_hosts
+from bedplate.nodes.ssh import MARK, Login, Reached, visitor
+from bedplate.nodes.ssh import ssh_config as config_text
+from bedplate.plan import FleetPlan
+from bedplate.plan.nodes import NodePlan, pool_nodes, standing_nodes
+from bedplate.report.nodes import machine_document, machine_lines, node_document, node_lines
+from bedplate.writer import told_plainly, write_together
 
 
 def list_nodes(
     *,
-    live: Annotated[bool, typer.Option("--live", help="Ask AWS which machines of groups run now.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Ask AWS for the running machines of groups instead.")] = False,
     fleet: FleetOption = DEFAULT_FLEET,
     json: Json = False,
 ) -> int:
     """Show the fleet's machines."""
-    from bedplate.cli.fleet import opened, planned
-
-    plan = planned(opened(fleet))
-    return _live(plan, json=json) if live else _planned(plan, json=json)
+    plan = plan_of(fleet)
+    return _list_running(plan, json=json) if live else _list_planned(plan, json=json)
 
 
-def _planned(plan: "FleetPlan", *, json: bool) -> int:
-    from bedplate.catalog import load_catalog
-    from bedplate.plan.nodes import pool_nodes, standing_nodes
-    from bedplate.report.nodes import node_document, node_lines
-
-    standing, pooled = standing_nodes(plan), tuple(pool_nodes(plan, load_catalog()))
-    known = plan.record.host_keys
+def _list_planned(plan: FleetPlan, *, json: bool) -> int:
+    permanent, pooled = standing_nodes(plan), tuple(pool_nodes(plan, load_catalog()))
+    keys = plan.record.host_keys
     if json:
-        show_document(node_document([*((node, True) for node in standing), *((node, False) for node in pooled)], known))
+        nodes = [*((node, True) for node in permanent), *((node, False) for node in pooled)]
+        show_document(node_document(nodes, keys))
     else:
-        show(node_lines(standing, pooled, known))
+        show(node_lines(permanent, pooled, keys))
     return 0
 
 
-def _live(plan: "FleetPlan", *, json: bool) -> int:
-    from bedplate.account.client import check_account, failure_lines, open_door
+def _list_running(plan: FleetPlan, *, json: bool) -> int:
+    # Slow: they import boto3.
+    from bedplate.account.client import failure_lines
     from bedplate.account.machines import machines
-    from bedplate.cli.output import tell
-    from bedplate.errors import PartError
-    from bedplate.report.nodes import machine_document, machine_lines
+    from bedplate.cli.account import open_account
 
-    door = open_door()
-    check_account(door, plan.account, plan.home.name)
-    answers = machines(door, plan)
-    found = tuple(machine for each in answers.given.values() for machine in each)
+    answers = machines(open_account(plan), plan)
+    running = [machine for region in answers.given.values() for machine in region]
     if json:
-        show_document(machine_document(found, plan.record.host_keys))
+        show_document(machine_document(running, plan.record.host_keys))
     else:
-        show(machine_lines(found, plan.record.host_keys))
-    tell(f"not known: {line}" for line in failure_lines(answers.failures))
+        show(machine_lines(running, plan.record.host_keys))
+    notify(f"unknown machines: {line}" for line in failure_lines(answers.failures))
     return PartError.exit_code if answers.failures else 0
 
 
-_READ_ANEW = "read it anew at the console; if it stays so, somebody else answers in the machine's place"
-Told = Annotated[
-    str | None, typer.Argument(metavar="SHA256:...", help="The fingerprint read at its console; else AWS is asked.")
-]
-
-
-def trust(  # noqa: PLR0913  each is an option of the command line
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A machine, as titan-01.cellar.")] = None,
-    told: Told = None,
+def bootstrap(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A machine of a site, such as titan-01.cellar.")],
     *,
-    group: Annotated[
-        list[str] | None, typer.Option("--group", metavar="G", help="All machines of a group, as AWS tells them.")
-    ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="It was made anew: its former key goes.")] = False,
-    address: Annotated[str | None, typer.Option(metavar="A", help="Where it is, if not where the plan says.")] = None,
     fleet: FleetOption = DEFAULT_FLEET,
 ) -> int:
-    """Record a machine's host key."""
-    from bedplate.catalog import load_catalog
-    from bedplate.cli.fleet import opened, planned
-    from bedplate.nodes.choice import named
-
-    plan = planned(opened(fleet))
-    if name is None or group:
-        return _of_groups(fleet, plan, name, group or [], replace_known=replace)
-    (node,) = named(plan, [name], load_catalog())
-    if told is None:
-        return _of_one(fleet, plan, node, address, replace_known=replace)
-    return _compared(fleet, plan, node, told, address, replace_known=replace)
-
-
-def _of_one(fleet: Path, plan: "FleetPlan", node: "NodePlan", address: str | None, *, replace_known: bool) -> int:
-    from bedplate.cli.node_host_keys import one_trusted
-
-    if address:
-        raise InputError("--address needs a fingerprint", fix="name the fingerprint, or leave --address out")
-    return one_trusted(fleet, plan, node, replace_known=replace_known)
-
-
-def _of_groups(fleet: Path, plan: "FleetPlan", name: str | None, groups: list[str], *, replace_known: bool) -> int:
-    from bedplate.cli.node_host_keys import group_trusted
-
-    if not groups:
-        raise InputError("no machine is named", fix="name a machine, or --group; see `bedplate node list`")
-    if name:
-        raise InputError(f"{name} and --group are two things", fix="give one or the other")
-    return group_trusted(fleet, plan, groups, replace_known=replace_known)
-
-
-def _compared(  # noqa: PLR0913  what an operator says of one machine
-    fleet: Path, plan: "FleetPlan", node: "NodePlan", told: str, address: str | None, *, replace_known: bool
-) -> int:
-    """Take the key that somebody has read at the machine's console."""
-    from bedplate.lock import lock_path, record_host_keys
-    from bedplate.nodes.host_keys import fingerprint_of, offered_keys, vouched
-
-    wanted = fingerprint_of(told)
-    offered = offered_keys(address or str(node.address or node.full_name))
-    key = vouched(node.name, offered, (wanted,), _READ_ANEW)
-    record_host_keys(lock_path(fleet), plan.name, node.name, (key,), replace_known=replace_known)
-    show([f"recorded in fleet.lock: {node.name} is known by {wanted}"])
+    """Print a machine's first-boot script."""
+    (node,) = named(plan_of(fleet), [name], load_catalog())
+    show(bootstrap_script(node).splitlines())
     return 0
 
 
-KNOWN = "known_hosts"
-_USUAL = Path("~/.ssh/bedplate")
-User = Annotated[
-    str | None, typer.Option("--user", metavar="U", help="Who logs in; you if the file has you, else ubuntu.")
-]
-Write = Annotated[
-    Path | None, typer.Option("--write", metavar="FILE", help="Write it there, and the host keys beside it.")
+_KNOWN_HOSTS = "known_hosts"
+_DEFAULT_CONFIG = Path("~/.ssh/bedplate")
+LoginName = Annotated[
+    str | None,
+    typer.Option("--user", metavar="USER", help="Login name. Default: yours if the fleet file has it, else ubuntu."),
 ]
 
 
 def ssh_config(
-    *, write: Write = None, user: User = None, identity: Identity = None, fleet: FleetOption = DEFAULT_FLEET
+    *,
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="FILE", help="Write to FILE, and host keys to FILE.known_hosts.")
+    ] = None,
+    user: LoginName = None,
+    identity: Identity = None,
+    fleet: FleetOption = DEFAULT_FLEET,
 ) -> int:
-    """Print what ssh needs to know of the fleet."""
-    from bedplate.catalog import load_catalog
-    from bedplate.cli.fleet import opened, planned
-    from bedplate.cli.node_choice import refuse_missing
-    from bedplate.nodes.host_keys import known_hosts
-    from bedplate.nodes.ssh import Reached
-    from bedplate.nodes.ssh import ssh_config as text
-    from bedplate.plan.nodes import pool_nodes, standing_nodes
-    from bedplate.writer import write_together
-
-    plan = planned(opened(fleet))
-    refuse_missing(identity)
+    """Print OpenSSH settings for the fleet."""
+    plan = plan_of(fleet)
+    check_files_exist(identity)
     nodes = (*standing_nodes(plan), *pool_nodes(plan, load_catalog()))
-    file = (write or _USUAL).expanduser().absolute()
-    believed, keys = file.with_name(f"{file.name}.{KNOWN}"), known_hosts(nodes, plan.record.host_keys).encode()
-    config = text((Reached(node) for node in nodes), believed, _login(plan, user, identity))
+    file = (write or _DEFAULT_CONFIG).expanduser().absolute()
+    keys_file, keys = _known_hosts_of(file), known_hosts(nodes, plan.record.host_keys).encode()
+    config = config_text((Reached(node) for node in nodes), keys_file, _login(plan, user, identity))
     if write is None:
         show(config.splitlines())
-        tell(_still_to_write(believed, keys))
+        notify(_unwritten_key_lines(file, keys))
     else:
-        _refuse_anothers(file)
-        write_together({believed: keys, file: config.encode()})
-        tell([f"written to {file} and {believed.name}; at the top of ~/.ssh/config: Include {file}"])
-    tell(_unknown(plan, nodes))
+        _check_overwrite(file)
+        write_together({keys_file: keys, file: config.encode()})
+        notify([f"wrote {file} and {keys_file.name}; add at the top of ~/.ssh/config: Include {file}"])
+    notify(_untrusted_lines(plan, nodes))
     return 0
 
 
-def _login(plan: "FleetPlan", user: str | None, identity: Path | None) -> "Login":
-    """Return who logs in; somebody whom the file does not have is told as whom."""
-    from bedplate.hold import login_name
-    from bedplate.nodes.ssh import Login, visitor
+def _known_hosts_of(config: Path) -> Path:
+    return config.with_name(f"{config.name}.{_KNOWN_HOSTS}")
 
-    me = login_name()
-    name = user or visitor(plan.accounts, me)
-    if not user and name != me:
-        tell([f"note: the file has nobody called {me}: ssh logs in as {name}, or as --user says"])
+
+def _login(plan: FleetPlan, user: str | None, identity: Path | None) -> Login:
+    """Return the login name and key. A note goes to stderr if the operator is not in the fleet file."""
+    operator = login_name()
+    name = user or visitor(plan.accounts, operator)
+    if not user and name != operator:
+        notify([f"note: no person named {operator} in the fleet file; ssh logs in as {name} (change it with --user)"])
     return Login(name, identity and identity.absolute())
 
 
-def _still_to_write(believed: Path, keys: bytes) -> Iterator[str]:
-    """Yield what keeps that which is printed from being of use: host keys that are not where it says."""
-    from bedplate.writer import told_plainly
-
-    if believed.is_file():
-        with told_plainly(believed, "read"):
-            if believed.read_bytes() == keys:
+def _unwritten_key_lines(config: Path, keys: bytes) -> Iterator[str]:
+    """Yield a note if the host keys that the printed settings refer to are not in their file."""
+    keys_file = _known_hosts_of(config)
+    if keys_file.is_file():
+        with told_plainly(keys_file, "read"):
+            if keys_file.read_bytes() == keys:
                 return
-    file = believed.with_name(believed.name.removesuffix(f".{KNOWN}"))
-    yield f"note: the host keys that it names are not in {believed}, and without them ssh reaches no machine"
-    yield f"  fix  `bedplate node ssh-config --write {file}` writes both"
+    yield f"note: {keys_file} does not hold the host keys; ssh refuses every machine without them"
+    yield f"  fix  `bedplate node ssh-config --write {config}` writes both files"
 
 
-def _unknown(plan: "FleetPlan", nodes: "Sequence[NodePlan]") -> Iterator[str]:
-    unknown = sum(node.name not in plan.record.host_keys for node in nodes)
-    if unknown:
-        yield f"{unknown} of {len(nodes)} machines are refused until `bedplate node trust` knows their keys"
+def _untrusted_lines(plan: FleetPlan, nodes: Sequence[NodePlan]) -> Iterator[str]:
+    untrusted = sum(node.name not in plan.record.host_keys for node in nodes)
+    if untrusted:
+        yield f"{untrusted} of {len(nodes)} machines have no recorded host key: record it with `bedplate node trust`"
 
 
-def _refuse_anothers(file: Path) -> None:
-    """Leave what somebody else wrote: the likeliest wrong name is that of a whole configuration of one's own."""
-    from bedplate.errors import InputError
-    from bedplate.nodes.ssh import MARK
-    from bedplate.writer import told_plainly
-
+def _check_overwrite(file: Path) -> None:
+    """Raise InputError for a file that bedplate did not write, such as the operator's ~/.ssh/config."""
     if not file.is_file():
         return
     with told_plainly(file, "read"):
-        theirs = file.read_bytes()
-    if theirs and not theirs.startswith(MARK.encode()):
-        fix = "write it to a file of its own, such as ~/.ssh/bedplate, and Include that"
-        raise InputError(f"{file} is not ours to write over", fix=fix)
-
-
-def bootstrap(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A machine of a site, as titan-01.cellar.")],
-    *,
-    fleet: FleetOption = DEFAULT_FLEET,
-) -> int:
-    """Print the first-boot script of a machine."""
-    from bedplate.catalog import load_catalog
-    from bedplate.cli.fleet import opened, planned
-    from bedplate.nodes.choice import bootstrap as script
-    from bedplate.nodes.choice import named
-
-    (node,) = named(planned(opened(fleet)), [name], load_catalog())
-    show(script(node).splitlines())
-    return 0
+        content = file.read_bytes()
+    if content and not content.startswith(MARK.encode()):
+        fix = "write to a separate file, such as ~/.ssh/bedplate, and Include it"
+        raise InputError(f"bedplate did not write {file} and does not overwrite it", fix=fix)

@@ -1,26 +1,73 @@
-"""`bedplate node apply`: configure machines over SSH, or see what that would change."""
+"""The commands that log in to machines: node apply configures them, node audit checks them.
 
+Below the commands: the selection of machines and roles, and the progress, which is a live table on a terminal, else a
+line on stderr for each event.
+"""
+
+import os
+import socket
+import sys
 import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from shutil import which
+from typing import IO, Annotated, cast
 
 import typer
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from bedplate.cli.node_choice import Config, Every, FleetOption, Groups, Identity, Names, Sites, User
-from bedplate.cli.output import DEFAULT_FLEET, Json, show, show_document
-from bedplate.errors import InputError, PartError, ViolationError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bedplate.cli.node_choice import Asked
-    from bedplate.nodes.audit import Findings
-    from bedplate.nodes.ssh import Reached
-    from bedplate.plan import FleetPlan
-
+from bedplate.catalog import load_catalog
+from bedplate.catalog.nearest import nearest
+from bedplate.cli.fleet import plan_of
+from bedplate.cli.output import (
+    DEFAULT_FLEET,
+    Every,
+    FleetOption,
+    Groups,
+    Identity,
+    Json,
+    Names,
+    SafeStream,
+    Sites,
+    SshConfig,
+    User,
+    check_files_exist,
+    is_terminal,
+    notify,
+    show,
+    show_document,
+)
+from bedplate.errors import InputError, MachineError, PartError, ViolationError
+from bedplate.hold import login_name
+from bedplate.load.source import today
+from bedplate.lock import refuse_unrecorded
+from bedplate.nodes.apply import Engine, Event, Order, Step, exit_status, working
+from bedplate.nodes.apply import Outcome as ApplyOutcome
+from bedplate.nodes.audit import Audit, Findings, Outcome, audited, roles_checked
+from bedplate.nodes.choice import check_groups, named, of_sites, once
+from bedplate.nodes.ssh import Login, Reached, Ways, deployer, own_ways, ways
+from bedplate.plan import FleetPlan
+from bedplate.plan.nodes import pool_node, standing_nodes
+from bedplate.report.compliance import compliance_document, compliance_lines, compliance_page, is_partial, junit_report
+from bedplate.report.compliance import event_line as audit_event_line
+from bedplate.report.nodes import apply_document, apply_lines, event_line
+from bedplate.writer import try_out, write_together
 
 INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class SshOptions:
+    """The options by which an operator says how to log in: user and private key, or an OpenSSH configuration."""
+
+    user: str | None = None
+    identity: Path | None = None
+    config: Path | None = None
 
 
 def apply(  # noqa: PLR0913  each is an option of the command line
@@ -29,31 +76,25 @@ def apply(  # noqa: PLR0913  each is an option of the command line
     group: Groups = None,
     site: Sites = None,
     every: Every = False,
-    check: Annotated[bool, typer.Option("--check", help="Change nothing; show what would change.")] = False,
-    role: Annotated[list[str] | None, typer.Option("--role", metavar="R", help="This role alone; repeatable.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only show what would change.")] = False,
+    role: Annotated[
+        list[str] | None, typer.Option("--role", metavar="ROLE", help="Only apply this role; repeatable.")
+    ] = None,
     user: User = None,
     identity: Identity = None,
-    ssh_config: Config = None,
+    ssh_config: SshConfig = None,
     fleet: FleetOption = DEFAULT_FLEET,
     json: Json = False,
 ) -> int:
-    """Make machines what the plan says."""
-    from bedplate.cli.fleet import opened, planned
-    from bedplate.cli.node_choice import Asked, chosen, roles_chosen, ways_to
-    from bedplate.cli.progress import carried_out
-    from bedplate.lock import refuse_unrecorded
-    from bedplate.nodes.apply import Order, exit_status
-    from bedplate.report.nodes import apply_document, apply_lines
-
-    plan = planned(opened(fleet))
-    machines = chosen(plan, names or (), group or (), site or (), every=every)
-    only = roles_chosen(role or (), machines)
+    """Configure machines as planned."""
+    plan = plan_of(fleet)
+    machines = select_machines(plan, names or (), group or (), site or (), every=every)
+    roles = select_roles(role or (), machines)
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
-        ways = ways_to(Path(folder), plan, machines, Asked(user, identity, ssh_config))
+        ways = ssh_ways(Path(folder), plan, machines, SshOptions(user, identity, ssh_config))
         if not check:
             refuse_unrecorded(plan, fleet)
-        order = Order(ways.targets, _me(), check=check, only=only)
-        done = carried_out(order, ways.missing)
+        done = apply_order(Order(ways.targets, _applicant(), check=check, only=roles), ways.missing)
     if json:
         show_document(apply_document(done.outcomes))
     else:
@@ -61,23 +102,9 @@ def apply(  # noqa: PLR0913  each is an option of the command line
     return INTERRUPTED if done.interrupted else exit_status(done.outcomes, check=check)
 
 
-def _me() -> str:
-    """Return who applies, as others are told who find a machine taken."""
-    import os
-    import socket
-
-    from bedplate.hold import login_name
-
+def _applicant() -> str:
+    """Return who locks the machines, for the message to other operators."""
     return f"{login_name()} on {socket.gethostname()}, process {os.getpid()}"
-
-
-Local = Annotated[bool, typer.Option("--local", help="NAME is this machine: ask it without SSH.")]
-Roles = Annotated[
-    list[str] | None, typer.Option("--role", metavar="R", help="The rules of this role alone; repeatable.")
-]
-Whole = Annotated[bool, typer.Option("--verbose", help="Show the rules that are kept, too.")]
-Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit file.")]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page.")]
 
 
 def audit(  # noqa: PLR0913  each is an option of the command line
@@ -86,98 +113,277 @@ def audit(  # noqa: PLR0913  each is an option of the command line
     group: Groups = None,
     site: Sites = None,
     every: Every = False,
-    local: Local = False,
-    role: Roles = None,
+    local: Annotated[bool, typer.Option("--local", help="NAME is this machine: check it without SSH.")] = False,
+    role: Annotated[
+        list[str] | None, typer.Option("--role", metavar="ROLE", help="Only check rules of this role; repeatable.")
+    ] = None,
     user: User = None,
     identity: Identity = None,
-    ssh_config: Config = None,
+    ssh_config: SshConfig = None,
     fleet: FleetOption = DEFAULT_FLEET,
-    verbose: Whole = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Also show rules that are met.")] = False,
     json: Json = False,
-    junit: Junit = None,
-    html: Html = None,
+    junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit XML report.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML report.")] = None,
 ) -> int:
-    """Check that machines are what the plan says.
+    """Check machines against the plan.
 
-    Those that are named, or all that always stand.
+    Without names, all permanent machines. The exit status is 3 if a rule is violated, 6 if a machine was not checked.
     """
-    from bedplate.cli.fleet import opened, planned
-    from bedplate.cli.node_choice import Asked, chosen, roles_chosen
-    from bedplate.report.compliance import compliance_document, compliance_lines
-
-    plan = planned(opened(fleet))
-    machines = chosen(plan, names or (), group or (), site or (), every=every or not (names or group or site))
+    plan = plan_of(fleet)
+    is_default = not (names or group or site)
+    machines = select_machines(plan, names or (), group or (), site or (), every=every or is_default)
     if local and len(machines) != 1:
-        raise InputError("--local is about one machine", fix="name the machine that this one is")
-    only = roles_chosen(role or (), machines)
-    _check_files(junit, html)
-    asked = None if local else Asked(user, identity, ssh_config)
-    findings = _looked_at(_Look(fleet, plan, only), machines, asked)
+        raise InputError(
+            f"--local checks one machine, not {len(machines)}", fix="name the machine you are logged in to"
+        )
+    roles = select_roles(role or (), machines)
+    _check_writable(junit, html)
+    if local:
+        findings = audit_nodes(Audit(fleet, only=roles), [machine.node.name for machine in machines])
+    else:
+        findings = _audit_over_ssh(fleet, plan, machines, roles, SshOptions(user, identity, ssh_config))
     if json:
         show_document(compliance_document(findings))
     else:
         show(compliance_lines(findings, whole=verbose))
-    _write(plan.name, findings, junit, html)
-    return _status(findings)
+    _write_reports(plan.name, findings, junit, html)
+    if any(found.of(Outcome.VIOLATED) for found in findings):
+        return ViolationError.exit_code
+    return PartError.exit_code if any(map(is_partial, findings)) else 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    fleet: Path
-    plan: "FleetPlan"
-    only: frozenset[str] | None
-
-
-def _looked_at(look: _Look, machines: "Sequence[Reached]", asked: "Asked | None") -> "tuple[Findings, ...]":
-    """Return what is found on each machine, asked over SSH, or this one itself where nobody says how."""
-    from bedplate.cli.node_choice import ways_to
-    from bedplate.cli.progress import looked_at
-    from bedplate.nodes.audit import Audit, Findings
-    from bedplate.nodes.ssh import Login
-
-    if asked is None:
-        return looked_at(Audit(look.fleet, only=look.only), [each.node.name for each in machines])
+def _audit_over_ssh(
+    fleet: Path, plan: FleetPlan, machines: Sequence[Reached], roles: frozenset[str] | None, options: SshOptions
+) -> tuple[Findings, ...]:
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
-        ways = ways_to(Path(folder), look.plan, machines, asked)
-        # What ways_to writes says already who logs in.
-        login = Login(asked.user, asked.identity) if asked.config else Login()
-        pools = {each.node.name: each.pool for each in machines if each.pool}
-        order = Audit(look.fleet, asked.config or Path(folder) / "ssh_config", login, look.only, pools)
-        found = {each.node: each for each in looked_at(order, [target.node.name for target in ways.targets])}
-        lost = {each.node: Findings(each.node, unreached=f"{each.words}; {each.fix}") for each in ways.missing}
-    return tuple({**found, **lost}[each.node.name] for each in machines)
+        ways = ssh_ways(Path(folder), plan, machines, options)
+        # The configuration that ssh_ways writes names the user and the key already.
+        login = Login(options.user, options.identity) if options.config else Login()
+        pools = {machine.node.name: machine.pool for machine in machines if machine.pool}
+        order = Audit(fleet, options.config or Path(folder) / "ssh_config", login, roles, pools)
+        findings = {found.node: found for found in audit_nodes(order, [target.node.name for target in ways.targets])}
+    for event in ways.missing:
+        findings[event.node] = Findings(event.node, unreached=f"{event.words}; {event.fix}")
+    return tuple(findings[machine.node.name] for machine in machines)
 
 
-def _check_files(*files: Path | None) -> None:
-    """Refuse files that cannot be written, before any machine is asked."""
-    from bedplate.writer import try_out
-
+def _check_writable(*files: Path | None) -> None:
+    """Raise for a report that cannot be written, before any machine is checked."""
     for file in filter(None, files):
-        if not file.absolute().parent.is_dir():
-            raise InputError(f"{file} has no folder to lie in", fix=f"make {file.parent}, or write it elsewhere")
+        folder = file.absolute().parent
+        if not folder.is_dir():
+            raise InputError("no such folder", where=str(folder), fix=f"run `mkdir -p {folder}`")
         if file.is_dir():
-            raise InputError(f"{file} is a folder", fix=f"name a file, such as {file / 'audit'}")
+            raise InputError("is a folder", where=str(file), fix=f"name a file, such as {file / 'audit'}")
     try_out(filter(None, files))
 
 
-def _write(fleet: str, findings: "Sequence[Findings]", junit: Path | None, html: Path | None) -> None:
-    from bedplate.load.source import today
-    from bedplate.report.compliance import compliance_page
-    from bedplate.report.compliance import junit as junit_file
-    from bedplate.writer import write_together
-
+def _write_reports(fleet: str, findings: Sequence[Findings], junit: Path | None, html: Path | None) -> None:
     texts: dict[Path, bytes] = {}
     if junit:
-        texts[junit] = junit_file(findings)
+        texts[junit] = junit_report(findings)
     if html:
         texts[html] = compliance_page(fleet, str(today()), findings).encode()
     write_together(texts)
 
 
-def _status(findings: "Sequence[Findings]") -> int:
-    from bedplate.nodes.audit import Outcome
-    from bedplate.report.compliance import is_partial
+IN_SERVICE = "InService"
 
-    if any(each.of(Outcome.VIOLATED) for each in findings):
-        return ViolationError.exit_code
-    return PartError.exit_code if any(map(is_partial, findings)) else 0
+
+def select_machines(
+    plan: FleetPlan, names: Sequence[str], groups: Sequence[str], sites: Sequence[str], *, every: bool
+) -> tuple[Reached, ...]:
+    """Return the selected machines, without duplicates. Raises InputError for an unknown name, or if none is given."""
+    check_groups(plan, groups)
+    if not (names or groups or sites or every):
+        fix = "name machines, or pass --site, --group or --all; `bedplate node list` shows the names"
+        raise InputError("no machine selected", fix=fix)
+    nodes = [*named(plan, names, load_catalog()), *of_sites(plan, sites), *(standing_nodes(plan) if every else ())]
+    running = tuple(_running_machines(plan, groups)) if groups else ()
+    if groups and not running:
+        notify([f"note: no running machine in {', '.join(groups)}"])
+    return (*(Reached(node) for node in once(nodes)), *running)
+
+
+def select_roles(roles: Collection[str], machines: Sequence[Reached]) -> frozenset[str] | None:
+    """Return the selected roles, or None for all. Raises InputError for a role that none of the machines has."""
+    if not roles:
+        return None
+    # Slow: it imports every role.
+    from roles.catalog import names_of
+
+    # A group without running machines has no roles to compare with: any role is valid.
+    available = sorted({name for machine in machines for name in names_of(machine.node)}) or roles_checked()
+    for role in roles:
+        if role not in available:
+            closest = nearest(role, available)
+            fix = f"write {closest}" if closest else f"write one of {', '.join(available)}"
+            raise InputError(f"none of these machines has the role {role}", fix=fix)
+    return frozenset(roles)
+
+
+def _running_machines(plan: FleetPlan, groups: Sequence[str]) -> Iterator[Reached]:
+    """Yield the machines of these groups that AWS reports as in service."""
+    # Slow: they import boto3.
+    from bedplate.account.client import every_answer
+    from bedplate.account.machines import machines
+    from bedplate.cli.account import open_account
+
+    answers = every_answer(machines(open_account(plan), plan), "nothing was done")
+    pools = {(pool.name, pool.region): pool for pool in plan.pools}
+    for machine in (machine for region in answers.values() for machine in region):
+        if machine.group in groups and machine.state == IN_SERVICE and machine.address:
+            # A machine that has not registered a name of the fleet has the host name that EC2 gives it.
+            name = machine.name or f"ip-{str(machine.address).replace('.', '-')}.{machine.region}"
+            node = pool_node(plan, pools[machine.pool, machine.region], name, load_catalog())
+            yield Reached(node, machine.address, None if machine.name else machine.pool)
+
+
+def ssh_ways(folder: Path, plan: FleetPlan, machines: Sequence[Reached], options: SshOptions) -> Ways:
+    """Return the ssh command for each machine. The configuration for ssh is written into the folder.
+
+    Raises InputError for a missing file, and MachineError if ssh is not installed.
+    """
+    check_files_exist(options.identity, options.config)
+    if options.config:
+        found = own_ways(options.config, machines, Login(options.user, options.identity))
+    else:
+        user = options.user or deployer(plan.accounts, login_name())
+        login = Login(user, options.identity and options.identity.absolute())
+        found = ways(folder, machines, plan.record.host_keys, login)
+    if found.targets and not which("ssh"):
+        raise MachineError("ssh is not installed", fix="install OpenSSH's client")
+    return found
+
+
+DONE = "done"
+STOPPING = "stopping after the current operation of each machine; press Ctrl-C again to disconnect now"
+
+
+@dataclass(slots=True)
+class Row:
+    """The progress of one machine. `end` is empty during the work, then DONE or the kind of error."""
+
+    doing: str
+    figure: str = ""
+    end: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """The live table: one row for each machine."""
+
+    rows: dict[str, Row]
+
+    def __rich_console__(self, console: Console, _: ConsoleOptions) -> RenderResult:
+        """Yield the count and the rows. If the screen is too small, rows of finished machines are left out."""
+        names, height = list(self.rows), console.size.height - 3
+        shown = names if len(names) <= height else [name for name in names if not self.rows[name].end][:height]
+        table = Table.grid(padding=(0, 3), expand=True)
+        # On a narrow screen only the last column is cut.
+        for ratio in (None, None, 1):
+            table.add_column(no_wrap=True, overflow="ellipsis", ratio=ratio)
+        for name in shown:
+            row = self.rows[name]
+            table.add_row(name, row.figure, row.end or row.doing)
+        yield Text(self._count())
+        yield table
+        if hidden := len(names) - len(shown):
+            yield Text(f"and {hidden} more")
+
+    def _count(self) -> str:
+        ends = [row.end for row in self.rows.values() if row.end]
+        done = ends.count(DONE)
+        failed = len(ends) - done
+        return f"{done} of {len(self.rows)} done" + (f", {failed} failed" if failed else "")
+
+
+@contextmanager
+def _shown(board: Board) -> Iterator[None]:
+    """Show the board on a terminal while the block runs."""
+    if not is_terminal():
+        yield
+        return
+    # While a Live runs, rich replaces sys.stderr by a stream that leads back to the Live. This one does not.
+    console = Console(file=cast("IO[str]", SafeStream(sys.stderr)))
+    with Live(board, console=console, transient=True, refresh_per_second=4):
+        yield
+
+
+@dataclass
+class Done:
+    """The outcomes, in the order of the machines."""
+
+    outcomes: tuple[ApplyOutcome, ...]
+    interrupted: bool = False
+
+
+class ApplyProgress:
+    """The outcome of each machine so far, and the board that shows it."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.outcomes = {name: ApplyOutcome(name) for name in names}
+        self.board = Board({name: Row("logging in", "0") for name in names})
+
+    def take(self, event: Event) -> None:
+        """Enter an event. Without a terminal, print it, unless it repeats the one before."""
+        outcome, row = self.outcomes[event.node], self.board.rows[event.node]
+        outcome.take(event)
+        previous, row.doing = row.doing, event.name or event.words or "reading facts"
+        row.figure = f"{len(outcome.changed)}"
+        row.end = DONE if outcome.is_done else str(outcome.trouble.kind) if outcome.trouble else ""
+        is_repeated = event.step is Step.NOTE and event.words == previous
+        line = event_line(event)
+        if line and not is_repeated and not is_terminal():
+            notify([line])
+
+
+def apply_order(order: Order, unreachable: Sequence[Event]) -> Done:
+    """Carry out the order and show its progress. `unreachable` are errors of machines that ssh cannot reach."""
+    progress = ApplyProgress([*(event.node for event in unreachable), *(each.node.name for each in order.targets)])
+    done = Done(tuple(progress.outcomes.values()))
+    with _shown(progress.board):
+        for event in unreachable:
+            progress.take(event)
+        if order.targets:
+            with working(order) as engine:
+                done.interrupted = _follow(engine, progress)
+    return done
+
+
+def _follow(engine: Engine, progress: ApplyProgress) -> bool:
+    """Enter all events, and return whether Ctrl-C was pressed. The first one stops the engine, the second raises."""
+    events, interrupted = engine.events(), False
+    while True:
+        try:
+            for event in events:
+                progress.take(event)
+        except KeyboardInterrupt:
+            if interrupted:
+                raise
+            interrupted = True
+            notify([STOPPING])
+            engine.stop()
+            events = engine.events()
+        else:
+            return interrupted
+
+
+def audit_nodes(audit: Audit, names: Sequence[str]) -> tuple[Findings, ...]:
+    """Check machines, show the progress, and return the findings in the order of the names."""
+    board = Board({name: Row("waiting") for name in names})
+    with _shown(board):
+        return tuple(audited(audit, names, lambda event: take_audit_event(board.rows[event.node], event)))
+
+
+def take_audit_event(row: Row, event: Event) -> None:
+    """Enter an event of an audit. It runs in the thread that checks the machine."""
+    row.doing = event.name or event.words
+    checked = event.changed + event.unchanged
+    if rules := checked + event.ahead:
+        row.figure = f"{checked} of {rules}" + (f", {event.changed} violated" if event.changed else "")
+    row.end = DONE if event.step is Step.DONE else str(event.kind or "")
+    line = audit_event_line(event)
+    if line and not is_terminal():
+        notify([line])

@@ -1,6 +1,7 @@
-"""Where commands print: what was asked for on stdout, everything else on stderr.
+"""Printing, and the arguments and options that several commands share.
 
-A reader of stderr who has left, and a log that is full, keep no command from its work.
+Results go to stdout, warnings and progress to stderr. A closed stderr, or one that is full, does not stop a command. A
+closed stdout does.
 """
 
 import json
@@ -13,33 +14,34 @@ from typing import IO, Annotated
 
 import typer
 
-from bedplate.errors import MachineError
+from bedplate.errors import InputError, MachineError
 
-NOBODY_READS = 141
+# The exit status that a shell reports for a program killed by SIGPIPE: 128 + 13.
+BROKEN_PIPE = 141
 
 
 def show(lines: Iterable[str]) -> None:
-    """Print lines on stdout; end the command in silence when its reader has left, as after `| head`.
+    """Print lines on stdout. Exit silently if the reader has closed the pipe, as in `bedplate plan | head`.
 
-    Raises MachineError where stdout is closed, or what it leads to takes nothing.
+    Raises MachineError if stdout is closed, or if writing to it fails.
     """
     if sys.stdout is None:
-        raise MachineError("the answer went nowhere: stdout is closed", fix="leave it open, or lead it to a file")
+        raise MachineError("cannot write to stdout: it is closed", fix="leave stdout open, or redirect it to a file")
     for line in lines:
-        _show(f"{line}\n")
-    _show("", flush=True)
+        _write(f"{line}\n")
+    _write("", flush=True)
 
 
-def _show(text: str, *, flush: bool = False) -> None:
+def _write(text: str, *, flush: bool = False) -> None:
     try:
         print(text, end="", flush=flush)  # noqa: T201  the one place that does
     except BrokenPipeError:
-        _lead_nowhere(sys.stdout)
-        raise typer.Exit(NOBODY_READS) from None
+        _redirect_to_null(sys.stdout)
+        raise typer.Exit(BROKEN_PIPE) from None
     except OSError as error:
-        _lead_nowhere(sys.stdout)
-        fix = "what stdout leads to takes nothing: make room, or write elsewhere"
-        raise MachineError(f"the answer could not be written: {error.strerror}", fix=fix) from None
+        _redirect_to_null(sys.stdout)
+        fix = "free disk space, or redirect stdout to another file"
+        raise MachineError(f"cannot write to stdout: {error.strerror}", fix=fix) from None
 
 
 def show_document(document: object) -> None:
@@ -47,18 +49,18 @@ def show_document(document: object) -> None:
     show([json.dumps(document, indent=2, ensure_ascii=False)])
 
 
-def tell(lines: Iterable[str]) -> None:
-    """Print lines on stderr; what nobody can be told is dropped."""
-    Steady(sys.stderr).write("".join(f"{line}\n" for line in lines))
+def notify(lines: Iterable[str]) -> None:
+    """Print lines on stderr. They are dropped if stderr is closed or full."""
+    SafeStream(sys.stderr).write("".join(f"{line}\n" for line in lines))
 
 
 def is_terminal() -> bool:
-    """Tell whether stderr is a terminal on which lines may be rewritten."""
-    return Steady(sys.stderr).isatty() and os.environ.get("TERM") != "dumb"
+    """Return whether stderr is a terminal on which lines can be redrawn."""
+    return SafeStream(sys.stderr).isatty() and os.environ.get("TERM") != "dumb"
 
 
-class Steady:
-    """A stream as something to write to that never fails; None is one that is closed."""
+class SafeStream:
+    """A text stream whose writes never fail. None stands for a closed stream."""
 
     encoding = "utf-8"
 
@@ -66,36 +68,78 @@ class Steady:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write, or drop it for good once there is nobody to read it."""
+        """Write and flush the text. After the first failure all text is dropped."""
         if self._stream is not None:
             try:
                 self._stream.write(text)
                 self._stream.flush()
             except OSError:
-                _lead_nowhere(self._stream)
+                _redirect_to_null(self._stream)
         return len(text)
 
     def flush(self) -> None:
-        """Do nothing: each text is flushed."""
+        """Do nothing: `write` flushes."""
 
     def isatty(self) -> bool:
-        """Tell whether somebody may be in front of it."""
+        """Return whether the stream is a terminal."""
         return self._stream is not None and self._stream.isatty()
 
 
-def _lead_nowhere(stream: IO[str]) -> None:
-    """Drop what is and will be written: Python would complain when it ends of what is still buffered."""
-    # Under a test a stream may have no file behind it.
+def _redirect_to_null(stream: IO[str]) -> None:
+    """Point the stream at /dev/null: else Python prints an error at exit about text that is still buffered."""
+    # Under pytest a stream may have no file descriptor.
     with suppress(OSError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
 
 
 DEFAULT_FLEET = Path("fleet.yaml")
 
 FleetFile = Annotated[Path, typer.Argument(metavar="FLEET", help="The fleet file.")]
+FleetOption = Annotated[Path, typer.Option("--fleet", metavar="FLEET", help="The fleet file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Parts = Annotated[
     list[str] | None, typer.Option("--stack", metavar="PART", help="shared, a region, or links; repeatable.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+
+# Which machines.
+Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Machines, such as titan-01.cellar.")]
+Groups = Annotated[
+    list[str] | None, typer.Option("--group", metavar="GROUP", help="Running machines of a group; repeatable.")
+]
+Sites = Annotated[list[str] | None, typer.Option("--site", metavar="SITE", help="All machines of a site; repeatable.")]
+Every = Annotated[bool, typer.Option("--all", help="All permanent machines: those of sites, and gateways.")]
+
+# How to log in.
+User = Annotated[
+    str | None,
+    typer.Option("--user", metavar="USER", help="Login name. Default: yours if you are an admin, else ubuntu."),
+]
+Identity = Annotated[Path | None, typer.Option("--identity", metavar="FILE", help="The private key to log in with.")]
+SshConfig = Annotated[
+    Path | None,
+    typer.Option("--ssh-config", metavar="FILE", help="Your own OpenSSH configuration, which also names known_hosts."),
+]
+
+# Certificates of the VPN.
+Person = Annotated[str, typer.Argument(metavar="USER", help="A person in the fleet file.")]
+Device = Annotated[str, typer.Option("--device", metavar="NAME", help="The person's device.")]
+PassphraseFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--passphrase-file",
+        metavar="FILE",
+        envvar="BEDPLATE_VPN_PASSPHRASE_FILE",
+        help="File with the passphrase of the private keys. Default: a prompt.",
+    ),
+]
+
+
+def check_files_exist(*files: Path | None) -> None:
+    """Raise InputError for a file that does not exist. Devices such as /dev/null are valid: ssh reads them."""
+    for file in filter(None, files):
+        if not file.exists():
+            raise InputError("no such file", where=str(file), fix="name an existing file")
+        if file.is_dir():
+            raise InputError("is a folder", where=str(file), fix="name a file")

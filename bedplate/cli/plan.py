@@ -1,21 +1,35 @@
-"""`bedplate plan`: every address, machine and pool, what differs from the lock, and the picture of it all."""
+"""The commands that read the fleet file and the lock, and nothing else: check, plan, cost, diff, schema."""
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, show, show_document, tell
-from bedplate.errors import BedplateError, InputError, PartError, ViolationError
-
-if TYPE_CHECKING:
-    from bedplate.checks.diagnostics import Fault
-    from bedplate.plan import FleetPlan
-    from bedplate.plan.quotas import Granted, Need
-
-
-RELEASE_EXAMPLE = "`bedplate plan --write --release region/eu-west-1`"
+from bedplate.catalog import load_catalog
+from bedplate.catalog.nearest import nearest
+from bedplate.checks.catalogue import RULES
+from bedplate.checks.diagnostics import Fault, Level
+from bedplate.cli.fleet import opened, plan_faults_located, plan_of, planned
+from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
+from bedplate.errors import InputError, ViolationError
+from bedplate.load import FleetFaults, load_fleet
+from bedplate.lock import LockRefused, lock_path, record_plan
+from bedplate.plan import FleetPlan, bill, plan_document
+from bedplate.report.cost import cost_document, cost_lines, price_lines
+from bedplate.report.diagnostics import ALL_RULES, fault_document, rule_lines, rules_lines, verdict_lines
+from bedplate.report.plan import (
+    difference_lines,
+    missing_alarm_lines,
+    missing_image_lines,
+    plan_lines,
+    recorded_lines,
+    summary,
+)
+from bedplate.report.updates import diff_document, diff_lines
+from bedplate.spec.schema import fleet_schema
+from bedplate.update.edit import consequences
+from bedplate.update.policies import Effect
 
 
 def plan(
@@ -24,164 +38,99 @@ def plan(
     write: Annotated[bool, typer.Option("--write", help="Record the plan in fleet.lock.")] = False,
     release: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH", help="With --write: give back a block, as region/eu-west-1 with its tunnels."),
+        typer.Option(metavar="PATH", help="With --write: free a recorded block, such as region/eu-west-1; repeatable."),
     ] = None,
-    svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Draw the fleet into this file as well.")
-    ] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Also draw the fleet as SVG.")] = None,
     json: Json = False,
 ) -> int:
-    """Show addresses, machines, pools; record them."""
+    """Show addresses, machines and pools."""
     if release and not write:
-        raise InputError("--release changes the lock, so it needs --write", fix=f"add --write: {RELEASE_EXAMPLE}")
+        command = " ".join(("bedplate plan --write", *(f"--release {path}" for path in release)))
+        raise InputError("--release changes fleet.lock and requires --write", fix=f"run `{command}`")
     if svg is not None and svg.resolve() == fleet.resolve():
         raise InputError(
-            "--svg names the fleet file itself", where=str(svg), fix="name another file: `--svg fleet.svg`"
+            "--svg would overwrite the fleet file", where=str(svg), fix="name another file: `--svg fleet.svg`"
         )
-    decided = _record(fleet, tuple(release or ()), json=json) if write else _preview(fleet, json=json)
+    if write:
+        fleet_plan = _record_plan(fleet, tuple(release or ()), json=json)
+    else:
+        fleet_plan = plan_of(fleet)
+        _print_plan(fleet_plan, difference_lines(fleet_plan), json=json)
     if svg is not None:
-        _draw(decided, svg)
+        _draw(fleet_plan, svg)
     return 0
 
 
-def _preview(path: Path, *, json: bool) -> "FleetPlan":
-    from bedplate.cli.fleet import opened, planned
-    from bedplate.report.plan import difference_lines
-
-    decided = planned(opened(path))
-    _print(decided, difference_lines(decided), json=json)
-    return decided
-
-
-def _record(path: Path, release: tuple[str, ...], *, json: bool) -> "FleetPlan":
-    from bedplate.catalog import load_catalog
-    from bedplate.cli.fleet import opened, placing
-    from bedplate.lock import lock_path, record_plan
-    from bedplate.report.plan import recorded_lines
-
+def _record_plan(path: Path, release: tuple[str, ...], *, json: bool) -> FleetPlan:
     loaded = opened(path)
-    with placing(loaded):
-        done = record_plan(lock_path(path), loaded.fleet, load_catalog(), release_of=release)
-    _print(done.plan, recorded_lines(done.plan, done.released), json=json)
-    return done.plan
+    with plan_faults_located(loaded):
+        recorded = record_plan(lock_path(path), loaded.fleet, load_catalog(), release_of=release)
+    _print_plan(recorded.plan, recorded_lines(recorded.plan, recorded.released), json=json)
+    return recorded.plan
 
 
-def _draw(decided: "FleetPlan", file: Path) -> None:
+def _draw(fleet_plan: FleetPlan, file: Path) -> None:
+    # Most runs draw nothing.
     from bedplate.picture import picture
     from bedplate.writer import write_whole
 
-    write_whole(file, picture(decided).encode())
-    tell([f"drawn in {file}"])
+    write_whole(file, picture(fleet_plan).encode())
+    notify([f"wrote {file}"])
 
 
-def _print(decided: "FleetPlan", end: Iterable[str], *, json: bool) -> None:
-    """Print the plan and how it stands to the lock; for a program the latter goes to stderr."""
-    from bedplate.catalog import load_catalog
-    from bedplate.plan import bill, plan_document
-    from bedplate.report.cost import price_lines
-    from bedplate.report.plan import plan_lines, unheard_lines, unpinned_lines
-
+def _print_plan(fleet_plan: FleetPlan, lock_lines: Iterable[str], *, json: bool) -> None:
+    """Print the plan, then how it differs from the lock. With --json the latter goes to stderr."""
     if json:
-        show_document(plan_document(decided))
-        tell(end)
+        show_document(plan_document(fleet_plan))
+        notify(lock_lines)
         return
-    show(plan_lines(decided))
-    advice = (*unheard_lines(decided), *unpinned_lines(decided, load_catalog()))
-    show(("", *price_lines(bill(decided, load_catalog())), *advice, *end))
+    show(plan_lines(fleet_plan))
+    advice = (*missing_alarm_lines(fleet_plan), *missing_image_lines(fleet_plan, load_catalog()))
+    show(("", *price_lines(bill(fleet_plan, load_catalog())), *advice, *lock_lines))
 
 
 def cost(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
-    """Show the list price by group, rung and region."""
-    from bedplate.catalog import load_catalog
-    from bedplate.cli.fleet import opened, planned
-    from bedplate.plan import bill
-    from bedplate.report.cost import cost_document, cost_lines
+    """Show the hourly list price.
 
-    plan = planned(opened(fleet))
-    costs = bill(plan, load_catalog())
+    By group, rung and region, at the minimum and the maximum number of machines.
+    """
+    fleet_plan = plan_of(fleet)
+    costs = bill(fleet_plan, load_catalog())
     if json:
-        show_document(cost_document(plan, costs))
+        show_document(cost_document(fleet_plan, costs))
     else:
-        show(cost_lines(plan, costs))
+        show(cost_lines(fleet_plan, costs))
     return 0
 
 
-UNASKED = "no AWS credentials here, so nobody could ask what the account was granted"
+NewFleet = Annotated[Path, typer.Argument(metavar="FLEET2", help="The edited fleet file.", show_default=False)]
+OldFleet = Annotated[Path, typer.Argument(metavar="FLEET", help="The fleet file before the edit.")]
 
 
-def quotas(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
-    """Show the quotas that the fleet needs, and has."""
-    from bedplate.catalog import load_catalog
-    from bedplate.cli.fleet import opened, planned
-    from bedplate.plan.quotas import needs
-    from bedplate.report.cost import quota_document, quota_lines, short
+def diff(fleet2: NewFleet, fleet: OldFleet = DEFAULT_FLEET, *, json: Json = False) -> int:
+    """Show what an edit does to a live fleet.
 
-    plan = planned(opened(fleet))
-    wanted = needs(plan, load_catalog())
-    granted, status = _granted(plan, wanted)
+    The exit status is 3 if the edit replaces or removes something, or is refused.
+    """
+    edits = consequences(opened(fleet).fleet, opened(fleet2).fleet)
     if json:
-        show_document(quota_document(wanted, granted))
+        show_document(diff_document(edits))
     else:
-        show(quota_lines(wanted, granted))
-    return ViolationError.exit_code if short(wanted, granted) else status
-
-
-def _granted(plan: "FleetPlan", wanted: "tuple[Need, ...]") -> "tuple[Granted, int]":
-    """Return what the account has, and 6 where it could not be asked whole; the table is worth having without it."""
-    from bedplate.account.client import NoCredentials, check_account, failure_lines, open_door
-    from bedplate.account.facts import granted
-
-    try:
-        door = open_door()
-        check_account(door, plan.account, plan.home.name)
-    except InputError:
-        raise
-    except NoCredentials:
-        tell([UNASKED])
-        return {}, 0
-    except BedplateError as error:
-        _tell_unanswered([error.what], error)
-        return {}, PartError.exit_code
-    answers = granted(door, wanted)
-    if answers.failures:
-        _tell_unanswered(failure_lines(answers.failures), next(iter(answers.failures.values())))
-    values = {key: value for each in answers.given.values() for key, value in each.items()}
-    return values, PartError.exit_code if answers.failures else 0
-
-
-def _tell_unanswered(lines: "Iterable[str]", error: BedplateError) -> None:
-    fixes = (f"  fix  {error.fix}",) if error.fix else ()
-    tell((*(f"not known what was granted: {line}" for line in lines), *fixes))
-
-
-After = Annotated[Path, typer.Argument(metavar="FLEET2", help="The fleet file as it is to become.", show_default=False)]
-
-
-def diff(fleet2: After, fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
-    """Show what an edit does to a live fleet."""
-    from bedplate.cli.fleet import opened
-    from bedplate.report.updates import diff_document, diff_lines
-    from bedplate.update.edit import consequences
-    from bedplate.update.policies import Effect
-
-    told = consequences(opened(fleet).fleet, opened(fleet2).fleet)
-    if json:
-        show_document(diff_document(told))
-    else:
-        show(diff_lines(told))
-    is_hard = any(one.effect.weight >= Effect.REPLACES.weight for one in told)
-    return ViolationError.exit_code if is_hard else 0
+        show(diff_lines(edits))
+    is_destructive = any(edit.effect.weight >= Effect.REPLACES.weight for edit in edits)
+    return ViolationError.exit_code if is_destructive else 0
 
 
 def schema() -> int:
-    """Print the fleet file's JSON Schema, for editors."""
-    from bedplate.spec.schema import fleet_schema
+    """Print the fleet file's JSON Schema.
 
+    An editor completes and checks the file by it.
+    """
     show_document(fleet_schema())
     return 0
 
 
-ALL_RULES = "all"
+ALL = "all"
 
 
 def check(
@@ -189,34 +138,23 @@ def check(
     *,
     json: Json = False,
     explain: Annotated[
-        str, typer.Option(metavar="CODE", help="Say what a rule means instead; `all` lists the rules.")
+        str, typer.Option(metavar="CODE", help="Explain a rule instead, such as E301; `all` lists the rules.")
     ] = "",
 ) -> int:
-    """Validate the fleet file; print every fault."""
-    return _explain(explain) if explain else _examine(fleet, json=json)
-
-
-def _examine(path: Path, *, json: bool) -> int:
-    from bedplate.checks.diagnostics import Level
-    from bedplate.report.diagnostics import fault_document, verdict_lines
-
-    faults, facts = _found(path)
+    """Check the fleet file; print every error."""
+    if explain:
+        _explain(explain)
+        return 0
+    faults, facts = _find_faults(fleet)
     if json:
         show_document(fault_document(faults))
     else:
-        show(verdict_lines(str(path), faults, facts))
+        show(verdict_lines(str(fleet), faults, facts))
     return InputError.exit_code if any(fault.level is Level.ERROR for fault in faults) else 0
 
 
-def _found(path: Path) -> tuple[tuple["Fault", ...], str]:
-    """Return the faults of the file, those that only its lock shows included, and what was looked at."""
-    from bedplate.catalog import load_catalog
-    from bedplate.checks.catalogue import RULES
-    from bedplate.cli.fleet import planned
-    from bedplate.load import FleetFaults, load_fleet
-    from bedplate.lock import LockRefused
-    from bedplate.report.plan import summary
-
+def _find_faults(path: Path) -> tuple[tuple[Fault, ...], str]:
+    """Return the faults of the file, including those against its lock, and a summary of what was checked."""
     try:
         loaded = load_fleet(path, load_catalog())
     except FleetFaults as refused:
@@ -231,17 +169,12 @@ def _found(path: Path) -> tuple[tuple["Fault", ...], str]:
     return loaded.faults, facts
 
 
-def _explain(code: str) -> int:
-    from bedplate.catalog.nearest import nearest
-    from bedplate.graph.audit.rules import CATALOGUE
-    from bedplate.report.diagnostics import rule_lines, rules_lines
-
-    if code == ALL_RULES:
-        show(rules_lines(CATALOGUE))
-        return 0
-    if code not in CATALOGUE:
-        near = nearest(code, CATALOGUE)
-        hint = f"the nearest is {near}; " if near else ""
-        raise InputError(f"there is no rule {code}", fix=f"{hint}`bedplate check --explain all` lists them")
-    show(rule_lines(CATALOGUE[code]))
-    return 0
+def _explain(code: str) -> None:
+    if code == ALL:
+        show(rules_lines(ALL_RULES))
+        return
+    if code not in ALL_RULES:
+        closest = nearest(code, ALL_RULES)
+        hint = f"write {closest}; " if closest else ""
+        raise InputError(f"no rule with code {code}", fix=f"{hint}`bedplate check --explain all` lists all rules")
+    show(rule_lines(ALL_RULES[code]))

@@ -1,4 +1,4 @@
-"""The stacks of a fleet, in the waves in which they are made; this is where the stacks meet the rehearsal."""
+"""The stacks of a fleet as the rehearsal takes them, and Pulumi programs of the operator's own."""
 
 import os
 import runpy
@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import opened, replanned
+from bedplate.cli.fleet import device_counts, opened, replanned
 from bedplate.errors import InputError
 from bedplate.graph.audit.document import graph_of
 from bedplate.graph.audit.rules import StackFault
@@ -31,32 +31,28 @@ from stacks.program import declare
 PROJECT = "bedplate"
 
 Waves = tuple[tuple[Stack, ...], ...]
+"""Stacks in the order of their creation: the stacks of one wave are created in parallel."""
 
 
-def waves(plan: FleetPlan, asked: Sequence[str] = ()) -> Waves:
-    """Return the stacks that hold the parts asked for, and those that they read; all stacks when none is asked for.
+def waves(plan: FleetPlan, names: Sequence[str] = ()) -> Waves:
+    """Return the stacks of these parts of the fleet and the stacks that they read. No names mean all stacks.
 
     Raises InputError for a part that the fleet does not have.
     """
-    _check_parts(plan, asked)
+    for name in names:
+        if name not in parts(plan):
+            raise InputError(f"the fleet {plan.name} has no part {name}", fix=f"write one of {', '.join(parts(plan))}")
     plan = _with_images(plan)
-    regions = tuple(region.name for region in plan.regions)
-    every = not asked or LINKS in asked
-    chosen = tuple(name for name in regions if every or name in asked)
-    wanted = ((SHARED,), chosen, (LINKS,) if every else ())
-    return tuple(tuple(_stack(plan, part) for part in wave) for wave in wanted if wave)
+    is_whole = not names or LINKS in names
+    regions = tuple(region.name for region in plan.regions if is_whole or region.name in names)
+    wave_parts = ((SHARED,), regions, (LINKS,) if is_whole else ())
+    return tuple(tuple(_stack(plan, part) for part in wave) for wave in wave_parts if wave)
 
 
-def waves_of_change(plan: FleetPlan, asked: Sequence[str] = ()) -> Waves:
-    """Return the stacks of a later plan; a part that was asked for may have gone from it."""
-    kept = [part for part in asked if part in parts(plan)]
-    return waves(plan, kept or [SHARED] if asked else ())
-
-
-def _check_parts(plan: FleetPlan, asked: Sequence[str]) -> None:
-    for part in asked:
-        if part not in parts(plan):
-            raise InputError(f"the fleet {plan.name} has no part {part}", fix=f"one of {', '.join(parts(plan))}")
+def waves_of_change(plan: FleetPlan, names: Sequence[str] = ()) -> Waves:
+    """Return the stacks of a changed plan. It may no longer have all of these parts."""
+    remaining = [name for name in names if name in parts(plan)]
+    return waves(plan, remaining or [SHARED] if names else ())
 
 
 def _stack(plan: FleetPlan, part: str) -> Stack:
@@ -67,7 +63,7 @@ def _stack(plan: FleetPlan, part: str) -> Stack:
 
 
 def _with_images(plan: FleetPlan) -> FleetPlan:
-    """Return the plan with images that stand for those without which a live run would not begin."""
+    """Return the plan with made-up image ids where a real deployment requires recorded ones."""
     places = indispensable_images(plan, load_catalog())
     images = {place: f"ami-{sha256(place.encode()).hexdigest()[:17]}" for place in places}
     return replace(plan, record=plan.record.with_images(images))
@@ -75,72 +71,73 @@ def _with_images(plan: FleetPlan) -> FleetPlan:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """What a fleet is to become; `key` tells the key, of either file, that a resource comes from."""
+    """A changed fleet: its stacks, and the edits. `key` returns the fleet file's key of a resource."""
 
     waves: Waves
     edits: tuple[Consequence, ...]
     key: Origin
 
 
-def later_fleet(path: Path, loaded: Loaded, plan: FleetPlan, asked: Sequence[str]) -> Later:
-    """Return what a fleet with this plan becomes by a later file; FleetFaults where that is refused."""
+def later_fleet(path: Path, loaded: Loaded, plan: FleetPlan, names: Sequence[str]) -> Later:
+    """Return the changed fleet of a second fleet file. Raises FleetFaults if the change is refused."""
     changed = opened(path)
-    after = replanned(changed, plan)
+    changed_plan = replanned(changed, plan)
     return Later(
-        waves_of_change(after, asked),
+        waves_of_change(changed_plan, names),
         consequences(loaded.fleet, changed.fleet),
-        lambda stack, name: origin(after, stack, name, plan),
+        lambda stack, name: origin(changed_plan, stack, name, plan),
     )
 
 
 def program_stack(file: Path, region: str) -> Stack:
-    """Return the stack of a program, named after its file; InputError when there is no such file."""
+    """Return the stack of a Pulumi program, named after its file. Raises InputError if the file does not exist."""
     if not file.is_file():
-        raise InputError(f"there is no program {file}", fix="give the path of a Python file")
-    program = partial(_run, file.resolve())
+        raise InputError(f"no such file: {file}", fix="name a Python file: --program FILE")
+    program = partial(_run_program, file.resolve())
     return Stack(file.stem, file.stem, program, default_provider=DefaultProvider(region))
 
 
-def _run(file: Path) -> None:
-    """Run a program as the engine would: from its folder, its own modules imported anew, its prints on stderr."""
-    with _at_home(file.parent), redirect_stdout(sys.stderr):
+def _run_program(file: Path) -> None:
+    """Run a program as Pulumi does: in its folder, with its modules freshly imported. Its output goes to stderr."""
+    with _inside(file.parent), redirect_stdout(sys.stderr):
         try:
             runpy.run_path(str(file), run_name="__main__")
         except SystemExit as end:
             if end.code:
-                ended = RuntimeError(f"the program ended itself with {end.code}")
-                raise ended.with_traceback(end.__traceback__) from None
+                error = RuntimeError(f"the program exited with status {end.code}")
+                raise error.with_traceback(end.__traceback__) from None
 
 
 @contextmanager
-def _at_home(folder: Path) -> Iterator[None]:
-    before, path, known = Path.cwd(), list(sys.path), set(sys.modules)
+def _inside(folder: Path) -> Iterator[None]:
+    """Work in a folder from which modules are imported. Afterwards forget the modules imported from it."""
+    previous_folder, previous_path, previous_modules = Path.cwd(), list(sys.path), set(sys.modules)
     os.chdir(folder)
     sys.path.insert(0, str(folder))
     try:
         yield
     finally:
-        os.chdir(before)
-        sys.path[:] = path
-        for name in sys.modules.keys() - known:
-            if _lies_in(name, folder):
+        os.chdir(previous_folder)
+        sys.path[:] = previous_path
+        for name in sys.modules.keys() - previous_modules:
+            if _is_in(name, folder):
                 del sys.modules[name]
 
 
-def _lies_in(module: str, folder: Path) -> bool:
+def _is_in(module: str, folder: Path) -> bool:
     file = getattr(sys.modules[module], "__file__", None) or ""
     return Path(file).is_relative_to(folder) and "site-packages" not in file
 
 
 def judged(report: Report) -> tuple[StackFault, ...]:
-    """Return every fault of all stacks together, as they were made last; none where something failed to be made."""
-    runs = [_last(stack) for stack in report.stacks]
-    made = [run.snapshot.entries.values() for run in runs if run]
+    """Return the faults of all resources after their last change. None are returned if a stack was not created."""
     if report.real_failures:
         return ()
-    return audit(graph_of(graph(chain.from_iterable(made)), "the rehearsal"))
+    runs = filter(None, map(_last_run, report.stacks))
+    resources = chain.from_iterable(run.snapshot.entries.values() for run in runs)
+    return audit(graph_of(graph(resources), "the rehearsal"), device_counts())
 
 
-def _last(stack: StackReport) -> Run | None:
-    made = (stack.runs.get(phase) for phase in (Phase.CHANGE, Phase.RECOVER, Phase.CREATE))
-    return next((run for run in made if run), None)
+def _last_run(stack: StackReport) -> Run | None:
+    runs = (stack.runs.get(phase) for phase in (Phase.CHANGE, Phase.RECOVER, Phase.CREATE))
+    return next((run for run in runs if run), None)

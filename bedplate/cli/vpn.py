@@ -1,21 +1,21 @@
-"""`bedplate vpn add`, `vpn renew`: certificates for people's laptops."""
+"""The commands of the certificate authority and of laptops: vpn init, revoke, show, record, guard."""
 
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from bedplate.cli import output
-from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, show_document, tell
-from bedplate.cli.output import show as output_show
+from bedplate.account.vpn import Doors, laptop_doors
+from bedplate.checks.addresses import NOBODYS
+from bedplate.cli.account import open_account
+from bedplate.cli.fleet import plan_of
+from bedplate.cli.output import DEFAULT_FLEET, Device, FleetFile, PassphraseFile, Person, SshConfig, show
 from bedplate.cli.vpn_session import (
     FOLDER,
     PARAMETERS,
-    Device,
-    PassphraseFile,
-    User,
     keys_of,
     known_passphrase,
     new_passphrase,
@@ -23,72 +23,31 @@ from bedplate.cli.vpn_session import (
     store_of,
     users_of,
 )
-from bedplate.cli.vpn_tunnels import SshConfig, ask_gateways
-from bedplate.errors import BedplateError, InputError, PartError, ViolationError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-    from datetime import datetime
-
-    from bedplate.account.vpn import Doors
-    from bedplate.load.fleet import Users
-    from bedplate.plan import FleetPlan
-    from vpn.certificates import Bundle, Issuer, Subject
-    from vpn.laptops.server import LaptopKeys
-    from vpn.pki import Pki, PkiFolder
-
-
-DEVICE = "laptop"
-
-
-def add(
-    user: User, fleet: FleetFile = DEFAULT_FLEET, *, device: Device = DEVICE, passphrase_file: PassphraseFile = None
-) -> int:
-    """Issue a person's laptop its certificate."""
-    from bedplate.load.fleet import read_pools
-    from bedplate.report.vpn import issued_lines
-    from vpn.signing import add as sign
-    from vpn.signing import check_room
-
-    users, pki, subject = _asked_for(user, device, fleet)
-    check_room(pki.roll, subject.name, read_pools(fleet.with_name("fleet.lock"), users.gateways), now())
-    output_show(issued_lines(sign(pki, [subject], now(), known_passphrase(passphrase_file)), now()))
-    return 0
-
-
-def renew(
-    user: User, fleet: FleetFile = DEFAULT_FLEET, *, device: Device = DEVICE, passphrase_file: PassphraseFile = None
-) -> int:
-    """Issue the next certificate, with a new key."""
-    from bedplate.report.vpn import issued_lines
-    from vpn.signing import renew as sign
-
-    _, pki, subject = _asked_for(user, device, fleet)
-    output_show(issued_lines(sign(pki, [subject], now(), known_passphrase(passphrase_file)), now()))
-    return 0
-
-
-def _asked_for(user: str, device: str, fleet: Path) -> "tuple[Users, Pki, Subject]":
-    from vpn.certificates import laptop
-
-    users = users_of(fleet)
-    check_person(user, users.people)
-    return users, keys_of(users.fleet, fleet), laptop(user, device)
-
-
-def check_person(user: str, people: "Iterable[str]") -> None:
-    """Raise InputError, with the nearest name, for somebody whom the fleet file does not know."""
-    known = tuple(people)
-    if user not in known:
-        from bedplate.catalog.nearest import nearest
-
-        near = nearest(user, known)
-        fix = f"the nearest is {near}" if near else "add them to `people` first"
-        raise InputError(f"{user!r} is nobody of the fleet file's people", where="people", fix=fix)
+from bedplate.cli.vpn_sync import update_gateways
+from bedplate.errors import BedplateError, InputError, PartError
+from bedplate.lock import lock_path, record_doors
+from bedplate.plan.laptops import laptop_gateways, resolver_region
+from bedplate.report.vpn import address_lines, authority_lines, qr_code_lines, revoked_lines
+from vpn import signing
+from vpn.authority import Reason
+from vpn.certificates import DEFAULT_DEVICE, Issuer, laptop, user_of
+from vpn.journal import Begun
+from vpn.laptops.server import LaptopKeys, client_profile, laptop_rules
+from vpn.pki import (
+    FIRST_ROOT_LIST,
+    Pki,
+    PkiFolder,
+    begin,
+    bundle_of,
+    folder_of,
+    list_replacing,
+    read_root,
+    write_new_root,
+)
 
 
 class Keys(StrEnum):
-    """Where private keys are kept."""
+    """The store of private keys."""
 
     FOLDER = FOLDER
     PARAMETERS = PARAMETERS
@@ -100,271 +59,182 @@ def init(  # noqa: PLR0913  one parameter an option
     root: Annotated[
         Path | None,
         typer.Option(
-            "--root", metavar="FILE", help="The key of a root kept elsewhere, FILE.crt beside it; made if new."
+            "--root", metavar="FILE", help="Key of a separate root, with FILE.crt beside it. Created if missing."
         ),
     ] = None,
     replaces: Annotated[
         Path | None,
         typer.Option(
-            "--replaces", metavar="FILE", help="authority.crt of the root's former authority, which it revokes."
+            "--replaces", metavar="FILE", help="authority.crt of the root's previous authority, which it revokes."
         ),
     ] = None,
-    keys: Annotated[Keys, typer.Option("--keys", help="Where private keys are kept.")] = Keys.FOLDER,
-    locked: Annotated[bool, typer.Option("--locked", help="Lock private keys by a passphrase.")] = False,
+    keys: Annotated[
+        Keys, typer.Option("--keys", help="Store of private keys: a folder, or SSM parameters.")
+    ] = Keys.FOLDER,
+    locked: Annotated[bool, typer.Option("--locked", help="Encrypt private keys by a passphrase.")] = False,
     passphrase_file: PassphraseFile = None,
 ) -> int:
-    """Make the fleet's authority, once."""
-    from bedplate.cli.fleet import opened, planned
-    from bedplate.report.vpn import begun_lines
-    from vpn.journal import Begun
-    from vpn.pki import FIRST_ROOT_LIST, begin, folder_of, list_replacing
-
-    plan = planned(opened(fleet))
+    """Create the certificate authority."""
+    plan = plan_of(fleet)
     folder = folder_of(fleet)
     folder.check_unused()
     if replaces and not (root and root.exists()):
-        raise InputError(
-            "--replaces needs the root that signed the former authority", where="--root", fix="write `--root KEY`"
-        )
-    lock = new_passphrase(passphrase_file) if locked else None
-    top = _root(root, plan.name, folder, lock, passphrase_file)
+        what = "--replaces requires the root that signed the previous authority"
+        raise InputError(what, where="--root", fix="pass its key: --root FILE")
+    passphrase = new_passphrase(passphrase_file) if locked else None
+    issuer = _root(root, plan.name, folder, passphrase, passphrase_file) if root else None
     moment = now()
-    root_list = list_replacing(replaces, top, moment) if replaces and top else FIRST_ROOT_LIST
+    root_list = list_replacing(replaces, issuer, moment) if replaces and issuer else FIRST_ROOT_LIST
     begun = Begun(moment, plan.name, "", keys.value)
-    begin(folder, begun, store_of(keys, fleet), lock=lock, root=top, root_list=root_list)
-    output_show(begun_lines(keys_of(plan.name, fleet), root))
+    begin(folder, begun, store_of(keys, fleet), lock=passphrase, root=issuer, root_list=root_list)
+    show(authority_lines(keys_of(plan.name, fleet), root))
     return 0
 
 
-def _root(
-    file: Path | None, fleet: str, folder: "PkiFolder", lock: bytes | None, passphrase: Path | None
-) -> "Issuer | None":
-    """Return the root whose key lies in a file, or a new one written there; None where none is named."""
-    from vpn.pki import read_root, write_new_root
-
-    if file is None:
-        return None
+def _root(file: Path, fleet: str, folder: PkiFolder, new: bytes | None, passphrase_file: Path | None) -> Issuer:
+    """Return the root whose key the file holds. A new file gets a new root, encrypted by the passphrase `new`."""
     if file.exists():
-        return read_root(file, now(), known_passphrase(passphrase))
-    return write_new_root(file, fleet, folder, now(), lock)
+        return read_root(file, now(), known_passphrase(passphrase_file))
+    return write_new_root(file, fleet, folder, now(), new)
 
 
 def revoke(
-    user: User,
+    user: Person,
     fleet: FleetFile = DEFAULT_FLEET,
     *,
     device: Annotated[
-        str | None, typer.Option("--device", metavar="NAME", help="This machine alone; else all of theirs.")
+        str | None, typer.Option("--device", metavar="NAME", help="Only this device. Default: all of the person's.")
     ] = None,
     ssh_config: SshConfig = None,
     passphrase_file: PassphraseFile = None,
 ) -> int:
-    """Take back a person's certificates, everywhere."""
-    from bedplate.report.vpn import revoked_lines
-    from vpn.authority import Reason
-    from vpn.certificates import laptop, user_of
-    from vpn.signing import revoke as sign
+    """Revoke a person's certificates.
 
+    Gateways end the person's sessions within seconds.
+    """
     name = users_of(fleet).fleet
     pki = keys_of(name, fleet)
-    mine = {each.name for each in pki.roll.issued.values() if user_of(each.name) == user}
-    names = mine if device is None else mine & {laptop(user, device).name}
-    if not names:
-        raise InputError(
-            f"no certificate was ever issued to {user}", fix="`bedplate vpn list` names all that there are"
-        )
-    gone = sign(pki, names, Reason.LOST, now(), known_passphrase(passphrase_file))
-    output_show(revoked_lines(gone))
+    laptops = {issued.name for issued in pki.roll.issued.values() if user_of(issued.name) == user}
+    if device is not None:
+        laptops &= {laptop(user, device).name}
+    if not laptops:
+        whose = f"{user}.{device}" if device else user
+        raise InputError(f"{whose} has no certificate", fix="`bedplate vpn list` shows all certificates")
+    show(revoked_lines(signing.revoke(pki, laptops, Reason.LOST, now(), known_passphrase(passphrase_file))))
     try:
-        _update(fleet, name, ssh_config, names)
+        update_gateways(plan_of(fleet), keys_of(name, fleet), ssh_config, cut=laptops)
     except PartError:
         raise
     except BedplateError as error:
         raise PartError(
             f"revoked, but no gateway was updated: {error.what}",
             where=error.where or str(fleet),
-            fix="; ".join(filter(None, (error.fix, "then `bedplate vpn sync`: until then gateways let them in"))),
+            fix="; ".join(filter(None, (error.fix, "then run `bedplate vpn sync`: until then gateways accept them"))),
         ) from None
     return 0
 
 
-def _update(fleet: Path, name: str, ssh_config: Path | None, names: set[str]) -> None:
-    """Send every gateway the new list; PartError names those that were not reached."""
-    from bedplate.cli.fleet import opened, planned
-    from bedplate.cli.vpn_tunnels import tell_gateways
-
-    tell_gateways(planned(opened(fleet)), keys_of(name, fleet), ssh_config, cut=names)
-
-
-def show(
-    user: User,
+def show_profile(
+    user: Person,
     fleet: FleetFile = DEFAULT_FLEET,
     *,
-    device: Device = "laptop",
-    qr: Annotated[bool, typer.Option("--qr", help="Draw it as codes for a phone's camera.")] = False,
+    device: Device = DEFAULT_DEVICE,
+    qr: Annotated[bool, typer.Option("--qr", help="Draw QR codes for a phone's camera.")] = False,
     passphrase_file: PassphraseFile = None,
 ) -> int:
-    """Print a laptop's profile: it holds its key."""
-    from bedplate.cli.fleet import opened, planned
-    from bedplate.plan.laptops import laptop_gateways
-    from bedplate.report.vpn import code_lines
-    from vpn.certificates import laptop
-    from vpn.laptops.server import client_profile
-    from vpn.pki import bundle_of
+    """Print a laptop's OpenVPN profile.
 
-    plan = planned(opened(fleet))
+    It contains the laptop's private key: redirect it to a file that only the person can read.
+    """
+    plan = plan_of(fleet)
     pki = keys_of(plan.name, fleet)
     name = laptop(user, device).name
-    _check_counts(pki, name)
-    keys = _keys(pki, bundle_of(pki, name, known_passphrase(passphrase_file)))
+    _check_valid(pki, name)
+    bundle = bundle_of(pki, name, known_passphrase(passphrase_file))
+    keys = LaptopKeys(pki.authority.trusted, bundle.certificate, bundle.key, bundle.tls_crypt)
     profile = client_profile(laptop_gateways(plan), name, keys)
-    output.show(code_lines(profile) if qr else profile.splitlines())
+    show(qr_code_lines(profile) if qr else profile.splitlines())
     return 0
 
 
-def _check_counts(pki: "Pki", name: str) -> None:
-    """Raise InputError for a laptop whose certificate opens nothing: a profile of it would only puzzle."""
-    from bedplate.cli.vpn_session import now
-    from bedplate.errors import InputError
-
-    held = pki.roll.current(name)
-    if held is None:
-        raise InputError(f"{name} has no certificate", fix="`bedplate vpn add` issues one")
-    if held.until <= now():
-        raise InputError(f"the certificate of {name} ended on {held.until:%Y-%m-%d}", fix="`bedplate vpn renew`")
-
-
-def _keys(pki: "Pki", bundle: "Bundle") -> "LaptopKeys":
-    from vpn.laptops.server import LaptopKeys
-
-    return LaptopKeys(pki.authority.trusted, bundle.certificate, bundle.key, bundle.tls_crypt)
+def _check_valid(pki: Pki, name: str) -> None:
+    """Raise InputError for a laptop without a valid certificate: its profile would not connect."""
+    user, _, device = name.partition(".")
+    words = user if device == DEFAULT_DEVICE else f"{user} --device {device}"
+    certificate = pki.roll.current(name)
+    if certificate is None:
+        raise InputError(f"{name} has no certificate", fix=f"run `bedplate vpn add {words}`")
+    if certificate.until <= now():
+        what = f"the certificate of {name} expired on {certificate.until:%Y-%m-%d}"
+        raise InputError(what, fix=f"run `bedplate vpn renew {words}`")
 
 
-NOBODY_ASKED: "Mapping[str, datetime]" = {}
-
-
-def list_certificates(  # the verb
+def record_addresses(
     fleet: FleetFile = DEFAULT_FLEET,
     *,
-    seen: Annotated[bool, typer.Option("--seen", help="Ask gateways when each laptop was last there.")] = False,
-    ssh_config: SshConfig = None,
-    json: Json = False,
+    address: Annotated[
+        list[str] | None,
+        typer.Option("--address", metavar="REGION=IP", help="Public address of a gateway. AWS is not asked then."),
+    ] = None,
+    resolver: Annotated[
+        list[str] | None,
+        typer.Option("--resolver", metavar="REGION=IP,IP", help="Addresses of a resolver. AWS is not asked then."),
+    ] = None,
 ) -> int:
-    """Show certificates, and how long they last."""
-    from bedplate.report.vpn import roll_document, roll_lines
-    from vpn.status import standing
+    """Record public gateway addresses.
 
-    users = users_of(fleet)
-    told = standing(keys_of(users.fleet, fleet), users.people, now())
-    there, status = _seen(fleet, ssh_config) if seen else (NOBODY_ASKED, 0)
-    if json:
-        show_document(roll_document(told, there))
-    else:
-        output_show(roll_lines(told, there))
-    return ViolationError.exit_code if told.is_failing else status
-
-
-def _seen(fleet: Path, config: Path | None) -> "tuple[Mapping[str, datetime], int]":
-    """Return when each laptop was last at any gateway, and 6 where one did not say; those are named on stderr."""
-    from bedplate.cli.fleet import opened, planned
-    from bedplate.plan.laptops import laptop_gateways
-    from vpn.gateways import node_of_gateway
-    from vpn.status import last_seen
-
-    plan = planned(opened(fleet))
-    nodes = tuple(node_of_gateway(plan, gateway) for gateway in laptop_gateways(plan))
-    answers = ask_gateways(plan, nodes, config)
-    failures = {name: each for name, each in answers.items() if isinstance(each, BedplateError)}
-    tell(f"not known who was at {name}: {error.what}" for name, error in failures.items())
-    known = last_seen(each for each in answers.values() if not isinstance(each, BedplateError))
-    return known, PartError.exit_code if failures else 0
-
-
-Addresses = Annotated[
-    list[str] | None,
-    typer.Option("--address", metavar="REGION=IP", help="A gateway's public address; nothing is asked of AWS then."),
-]
-Resolvers = Annotated[
-    list[str] | None,
-    typer.Option("--resolver", metavar="REGION=IP,IP", help="A resolver's addresses; nothing is asked of AWS then."),
-]
-
-
-def record(fleet: FleetFile = DEFAULT_FLEET, *, address: Addresses = None, resolver: Resolvers = None) -> int:
-    """Record where laptops dial and ask for names."""
-    from bedplate.cli.fleet import opened, planned
-    from bedplate.lock import lock_path, record_doors
-    from bedplate.plan.laptops import resolver_region
-    from bedplate.report.vpn import door_lines
-
-    plan = planned(opened(fleet))
+    And the addresses of the DNS resolvers that laptops use. Both come from AWS, or from the options.
+    """
+    plan = plan_of(fleet)
     regions = {region.name for region in plan.regions}
-    gateways = [pool.place for pool in plan.laptops if pool.place in regions]
-    answering = sorted({resolver_region(plan, pool.place) for pool in plan.laptops})
+    gateway_regions = [pool.place for pool in plan.laptops if pool.place in regions]
+    resolver_regions = sorted({resolver_region(plan, pool.place) for pool in plan.laptops})
     if address or resolver:
-        found = _given(address or (), resolver or (), gateways, answering)
+        public = dict(_parse_addresses("--address", text, gateway_regions) for text in address or ())
+        inside = dict(_parse_addresses("--resolver", text, resolver_regions) for text in resolver or ())
+        doors = Doors({region: _only(region, addresses) for region, addresses in public.items()}, inside)
     else:
-        found = _asked(plan, gateways, answering)
-    now = record_doors(lock_path(fleet), plan.name, found.gateways, found.resolvers)
-    output_show(door_lines(plan.record, now))
+        doors = laptop_doors(open_account(plan), plan.name, gateway_regions, resolver_regions)
+    recorded = record_doors(lock_path(fleet), plan.name, doors.gateways, doors.resolvers)
+    show(address_lines(plan.record, recorded))
     return 0
 
 
-def _asked(plan: "FleetPlan", gateways: "Iterable[str]", answering: "Iterable[str]") -> "Doors":
-    from bedplate.account.client import check_account, open_door
-    from bedplate.account.vpn import laptop_doors
-
-    door = open_door()
-    check_account(door, plan.account, plan.home.name)
-    return laptop_doors(door, plan.name, gateways, answering)
-
-
-def _given(
-    addresses: "Iterable[str]", resolvers: "Iterable[str]", gateways: "Collection[str]", answering: "Collection[str]"
-) -> "Doors":
-    from bedplate.account.vpn import Doors
-
-    public = dict(_pair("--address", each, gateways) for each in addresses)
-    inside = dict(_pair("--resolver", each, answering) for each in resolvers)
-    return Doors({region: _only(region, found) for region, found in public.items()}, inside)
-
-
-def _pair(option: str, text: str, regions: "Collection[str]") -> tuple[str, tuple[IPv4Address, ...]]:
-    region, _, told = text.partition("=")
+def _parse_addresses(option: str, text: str, regions: Collection[str]) -> tuple[str, tuple[IPv4Address, ...]]:
+    region, _, value = text.partition("=")
     if region not in regions:
-        raise InputError(f"{option} {text}: {region!r} has none", fix=f"one of {', '.join(regions) or 'no region'}")
+        noun = "gateway" if option == "--address" else "resolver"
+        fix = f"write one of {', '.join(regions)}" if regions else "leave it out: the fleet has none in a region"
+        raise InputError(f"{option} {text}: {region!r} has no {noun}", fix=fix)
     try:
-        found = tuple(sorted(map(IPv4Address, told.split(","))))
+        addresses = tuple(sorted(map(IPv4Address, value.split(","))))
     except AddressValueError as error:
         raise InputError(f"{option} {text}: {error}", fix=f"write it as {option} {region}=198.51.100.7") from None
-    for address in found:
-        _check_dialled(f"{option} {text}", address)
-    return region, found
+    _check_usable(f"{option} {text}", addresses)
+    return region, addresses
 
 
-def _check_dialled(given: str, address: IPv4Address) -> None:
-    """Raise InputError for an address at which no machine is reached, by the first range that says so."""
-    from bedplate.checks.addresses import NOBODYS
+def _check_usable(option: str, addresses: Iterable[IPv4Address]) -> None:
+    """Raise InputError for an address that no host can have."""
+    for address in addresses:
+        why = next((why for block, why in NOBODYS.items() if address in block), None)
+        if why:
+            raise InputError(f"{option}: no host can have the address {address} ({why})", fix="write the one from AWS")
 
-    why = next((why for block, why in NOBODYS.items() if address in block), None)
-    if why:
-        raise InputError(f"{given}: nobody is reached at {address} ({why})", fix="give the one that AWS gave out")
 
-
-def _only(region: str, found: tuple[IPv4Address, ...]) -> IPv4Address:
-    if len(found) != 1:
-        raise InputError(f"--address names {len(found)} addresses of {region}", fix="a gateway has one")
-    return found[0]
+def _only(region: str, addresses: tuple[IPv4Address, ...]) -> IPv4Address:
+    if len(addresses) != 1:
+        raise InputError(f"--address names {len(addresses)} addresses for {region}", fix="name one: a gateway has one")
+    return addresses[0]
 
 
 def guard(fleet: FleetFile = DEFAULT_FLEET) -> int:
-    """Print a Linux laptop's packet filter."""
-    from bedplate.cli.fleet import opened, planned
-    from bedplate.plan.laptops import laptop_gateways
-    from vpn.laptops.server import laptop_rules
+    """Print nftables rules for Linux laptops.
 
-    gateways = laptop_gateways(planned(opened(fleet)))
+    They drop packets for the fleet that would leave the laptop outside the tunnel.
+    """
+    gateways = laptop_gateways(plan_of(fleet))
     if not gateways:
-        raise InputError("the fleet has no gateway of laptops", fix="name one: `vpn.laptops.gateways`")
-    output_show(laptop_rules(gateways).splitlines())
+        raise InputError("the fleet has no gateway for laptops", fix="declare one in `vpn.laptops.gateways`")
+    show(laptop_rules(gateways).splitlines())
     return 0

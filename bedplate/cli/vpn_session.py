@@ -1,72 +1,49 @@
-"""What every command of the VPN's keys begins with: the fleet, its keys, the moment, and whoever knows a passphrase."""
+"""What the commands of `bedplate vpn` have in common: people, keys, the current time, and the passphrase.
+
+`vpn add` takes a third of a second, so nothing here imports the models of a fleet or boto3 unless it must.
+"""
 
 import shlex
 import sys
 from datetime import UTC, datetime
 from getpass import getpass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from bedplate.errors import InputError
+from bedplate.load.users import Users, read_users
 from bedplate.writer import told_plainly
-
-if TYPE_CHECKING:
-    from bedplate.load.fleet import Users
-    from vpn.certificates import Passphrase
-    from vpn.pki import KeyStore, Pki
-
+from vpn.certificates import Passphrase
+from vpn.pki import FolderKeys, KeyStore, NoAuthority, Pki, folder_of, open_pki
 
 FOLDER, PARAMETERS = "folder", "parameters"
-SHORTEST = 12
-_OTHERS = 0o077
-
-User = Annotated[str, typer.Argument(metavar="USER", help="A person of the fleet file.")]
-Device = Annotated[str, typer.Option("--device", metavar="NAME", help="Which of their machines.")]
-PassphraseFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--passphrase-file",
-        metavar="FILE",
-        envvar="BEDPLATE_VPN_PASSPHRASE_FILE",
-        help="Where the passphrase of locked keys stands; else it is asked for.",
-    ),
-]
+MIN_PASSPHRASE = 12
+_GROUP_AND_OTHERS = 0o077
 
 
 def now() -> datetime:
-    """Return this moment, to the second: what is signed is dated by the machine's own clock and nothing else."""
+    """Return the current time in whole seconds. Certificates and lists are dated by the clock of this machine."""
     return datetime.now(UTC).replace(microsecond=0)
 
 
-def users_of(fleet_file: Path) -> "Users":
-    """Return the fleet's name and people; FleetFaults, with all that is wrong, where the file cannot be read."""
-    from bedplate.load.fleet import Users, read_users
-
+def users_of(fleet_file: Path) -> Users:
+    """Return the fleet's name and people. Raises FleetFaults, with all errors, if the file cannot be read."""
     users = read_users(fleet_file)
     if users is not None:
         return users
+    # Slow: it imports the models of a fleet, which find the errors.
     from bedplate.cli.fleet import opened
 
     fleet = opened(fleet_file).fleet
     return Users(fleet.name, tuple(fleet.people), ())
 
 
-def keys_of(fleet: str, fleet_file: Path) -> "Pki":
-    """Return the VPN's keys of the fleet of that name; raises as `open_pki`."""
-    from vpn.pki import folder_of, open_pki
-
+def keys_of(fleet: str, fleet_file: Path) -> Pki:
+    """Return the fleet's certificate authority and keys. Raises as `open_pki` does."""
     return open_pki(folder_of(fleet_file), fleet, lambda begun: store_of(begun.keys, fleet_file))
 
 
 def newest_list(fleet: str, fleet_file: Path) -> int | None:
-    """Return the number of the newest list of revoked certificates, None where no authority was begun.
-
-    The journal tells it: no key is asked for, wherever keys lie.
-    """
-    from vpn.pki import FolderKeys, NoAuthority, folder_of, open_pki
-
+    """Return the number of the newest revocation list, or None without an authority. Reads no private key."""
     folder = folder_of(fleet_file)
     try:
         listed = open_pki(folder, fleet, lambda _begun: FolderKeys(folder.keys)).roll.listed
@@ -75,58 +52,56 @@ def newest_list(fleet: str, fleet_file: Path) -> int | None:
     return listed.number if listed else None
 
 
-def store_of(kind: str, fleet_file: Path) -> "KeyStore":
-    """Return the store of private keys; InputError for an unknown kind, or in another account."""
-    from vpn.pki import FolderKeys, folder_of
-
+def store_of(kind: str, fleet_file: Path) -> KeyStore:
+    """Return the store of private keys. Raises InputError for an unknown kind, or for another AWS account."""
     if kind == FOLDER:
         return FolderKeys(folder_of(fleet_file).keys)
-    if kind == PARAMETERS:
-        return _in_account(fleet_file)
-    raise InputError(f"unknown key store {kind!r}", fix=f"use {FOLDER} or {PARAMETERS}")
-
-
-def _in_account(fleet_file: Path) -> "KeyStore":
-    from bedplate.account.client import check_account, open_door
+    if kind != PARAMETERS:
+        raise InputError(f"unknown key store {kind!r}", fix=f"write {FOLDER} or {PARAMETERS}")
+    # Slow: they import boto3.
     from bedplate.account.vpn import ParameterKeys
-    from bedplate.cli.fleet import opened, planned
+    from bedplate.cli.account import open_account
+    from bedplate.cli.fleet import plan_of
 
-    plan, door = planned(opened(fleet_file)), open_door()
-    check_account(door, plan.account, plan.home.name)
-    return ParameterKeys(door, plan.home.name, plan.name)
+    plan = plan_of(fleet_file)
+    return ParameterKeys(open_account(plan), plan.home.name, plan.name)
 
 
-def known_passphrase(file: Path | None) -> "Passphrase":
-    """Return what knows the passphrase that keys are locked by: the file, or whoever sits at the terminal."""
-    return lambda: _given(_read(file) if file else _asked("passphrase of the VPN's keys: "))
+def known_passphrase(file: Path | None) -> Passphrase:
+    """Return the function that reads the passphrase of the private keys, from the file or by a prompt."""
+
+    def passphrase() -> bytes:
+        text = _read(file) if file else _ask("Passphrase of the VPN's keys: ")
+        if not text:
+            raise InputError("the passphrase is empty", fix="enter the passphrase that encrypts the keys")
+        return text
+
+    return passphrase
 
 
 def new_passphrase(file: Path | None) -> bytes:
-    """Return a passphrase for new keys, asked for twice at a terminal; InputError for a short one."""
-    told = _read(file) if file else _asked("passphrase for the VPN's keys: ")
-    if len(told) < SHORTEST:
-        raise InputError(f"a passphrase of {len(told)} characters", fix=f"take {SHORTEST} or more")
-    if not file and _asked("once more: ") != told:
-        raise InputError("the two differ", fix="type the same twice")
-    return told
-
-
-def _given(passphrase: bytes) -> bytes:
-    if not passphrase:
-        raise InputError("the passphrase is empty", fix="give the one that the keys were locked with")
+    """Return a passphrase for new keys, typed twice at a prompt. Raises InputError if it is too short."""
+    passphrase = _read(file) if file else _ask("New passphrase for the VPN's keys: ")
+    if len(passphrase) < MIN_PASSPHRASE:
+        what = f"passphrase too short: {len(passphrase)} characters, at least {MIN_PASSPHRASE} required"
+        raise InputError(what, fix="choose a longer one")
+    if not file and _ask("Repeat the passphrase: ") != passphrase:
+        raise InputError("the two passphrases differ", fix="run the command again and type the same one twice")
     return passphrase
 
 
 def _read(file: Path) -> bytes:
     if not file.exists():
-        raise InputError("there is no such file of a passphrase", where=str(file), fix="name it: --passphrase-file")
-    if file.is_file() and file.stat().st_mode & _OTHERS:
-        raise InputError("others may read this passphrase", where=str(file), fix=f"chmod 600 {shlex.quote(str(file))}")
+        raise InputError("no such passphrase file", where=str(file), fix="name an existing file: --passphrase-file")
+    if file.is_file() and file.stat().st_mode & _GROUP_AND_OTHERS:
+        raise InputError(
+            "other users can access the passphrase file", where=str(file), fix=f"chmod 600 {shlex.quote(str(file))}"
+        )
     with told_plainly(file, "read"):
         return file.read_bytes().strip()
 
 
-def _asked(question: str) -> bytes:
+def _ask(question: str) -> bytes:
     if not sys.stdin.isatty():
-        raise InputError("the keys are locked, and nobody is here to be asked", fix="name a file: --passphrase-file")
+        raise InputError("a passphrase is required and stdin is no terminal", fix="pass --passphrase-file FILE")
     return getpass(question).encode()

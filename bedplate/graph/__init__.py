@@ -1,1 +1,5 @@
-"""The resources of stacks as `bedplate graph` prints them: audited, walked and converted."""
+"""Analysis of stack resources in the form that `bedplate graph` prints, whoever created them.
+
+`audit` checks them against rules, `reach` traces packets through the network that they declare, `terraform` converts
+them to a Terraform plan. The package imports nothing of bedplate but its errors, and opens no file.
+"""

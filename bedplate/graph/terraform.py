@@ -1,6 +1,7 @@
-"""What Terraform's AWS provider, from which Pulumi's is made, calls types and properties; never what they hold.
+"""Converts stack resources to a Terraform plan in JSON, which policy tools such as checkov and conftest read.
 
-Most names follow from Pulumi's: the module, and the words in snake_case. The tables hold those that do not.
+Pulumi's AWS provider is generated from Terraform's. Most names follow from Pulumi's: the module, and the words in
+snake_case. The tables contain those that do not.
 """
 
 import json
@@ -12,7 +13,7 @@ from typing import Final
 
 _NEXT_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
-# Modules that a type's name in Terraform does not begin with, and what it begins with instead.
+# Prefixes of Terraform's type names that differ from the name of the module.
 _PREFIXES: Final[Mapping[str, str]] = {"ec2": "", "ec2transitgateway": "ec2_transit_gateway_"}
 
 # Source of both tables: the resources' pages in the documentation of Terraform's AWS provider 6, seen on 2026-11-21.
@@ -24,7 +25,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "aws:s3/bucketReplicationConfig:BucketReplicationConfig": "aws_s3_bucket_replication_configuration",
 }
 
-# By Terraform's type, and the way to the property in Pulumi's names: what may stand several times has a plural there.
+# By Terraform's type and the path of the property in Pulumi's names. Pulumi uses plurals for repeated blocks.
 RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
     "aws_autoscaling_group": {
         "initialLifecycleHooks": "initial_lifecycle_hook",
@@ -87,7 +88,7 @@ RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def terraform_type(token: str) -> str:
-    """Return what Terraform calls a type, such as `aws_vpc` for `aws:ec2/vpc:Vpc`."""
+    """Return Terraform's name of a type: `aws_vpc` for `aws:ec2/vpc:Vpc`."""
     if token in _TYPES:
         return _TYPES[token]
     _, module, name = token.split(":")
@@ -96,7 +97,7 @@ def terraform_type(token: str) -> str:
 
 
 def terraform_property(kind: str, path: str) -> str:
-    """Return what Terraform calls the last property of a path, such as `rules.transitions`, in a type of its own."""
+    """Return Terraform's name of the last property in a path such as `rules.transitions`, for a Terraform type."""
     return RENAMED.get(kind, {}).get(path) or _snake(path.rpartition(".")[2])
 
 
@@ -106,14 +107,14 @@ def _snake(name: str) -> str:
 
 Values = Mapping[str, object]
 
-# What a name in Terraform may not hold: letters, digits, _ and - alone.
-_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]+")
+# Characters that are invalid in Terraform names.
+_INVALID: Final = re.compile(r"[^A-Za-z0-9_-]+")
 PROVIDER: Final = "pulumi:providers:aws"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A resource of AWS; `name` is unlike that of any other of its type, whatever the stack."""
+    """An AWS resource; `name` is unique among the resources of its type in all stacks."""
 
     kind: str
     name: str
@@ -122,51 +123,51 @@ class Resource:
     inputs: Values
     outputs: Values
     on: Mapping[str, tuple[str, ...]]
-    """Property to the URNs of what it was made from."""
+    """URNs of the resources that each property depends on."""
     provider: str
 
     @property
     def address(self) -> str:
-        """What others call it by."""
+        """The address in Terraform, such as `aws_vpc.lab_main`."""
         return f"{self.kind}.{self.name}"
 
 
 def resources(graph: Iterable[Values]) -> tuple[Resource, ...]:
-    """Return what a graph creates in AWS; components, providers and what is only read are none of it."""
+    """Return the AWS resources of a graph, without components, providers and resources that are only read."""
     nodes = [node for node in graph if node["custom"] and not node["external"] and str(node["type"]).startswith("aws:")]
     taken = Counter(_short(node) for node in nodes)
     return tuple(_resource(node, _short(node) if taken[_short(node)] == 1 else _long(node)) for node in nodes)
 
 
 def _short(node: Values) -> tuple[str, str]:
-    """Return a resource's type, and its name within a plan of several stacks."""
+    """Return the Terraform type and name of a resource: its stack and its name."""
     stack = str(node["urn"]).split(":")[2]
-    return terraform_type(str(node["type"])), plain(f"{stack}_{node['name']}")
+    return terraform_type(str(node["type"])), valid_name(f"{stack}_{node['name']}")
 
 
 def _long(node: Values) -> tuple[str, str]:
-    """Return the same where parents of different types each have a child of that name: their types make it plain."""
+    """Return the Terraform type and a longer name with the types of the parents, where the short one is ambiguous."""
     _, _, stack, _, _, _, types = str(node["urn"]).rpartition("::")[0].split(":", 6)
-    return terraform_type(str(node["type"])), plain(f"{stack}_{types.rpartition('$')[0]}_{node['name']}")
+    return terraform_type(str(node["type"])), valid_name(f"{stack}_{types.rpartition('$')[0]}_{node['name']}")
 
 
-def _resource(node: Values, called: tuple[str, str]) -> Resource:
+def _resource(node: Values, type_and_name: tuple[str, str]) -> Resource:
     return Resource(
-        kind=called[0],
-        name=called[1],
+        kind=type_and_name[0],
+        name=type_and_name[1],
         urn=str(node["urn"]),
         ident=str(node["id"]),
         inputs=_mapping(node["inputs"]),
         outputs=_mapping(node["outputs"]),
         on={key: tuple(map(str, _list(urns))) for key, urns in _mapping(node["property_dependencies"]).items()},
-        # A resource names its provider by URN and id.
+        # The value is URN::id.
         provider=str(node["provider"]).rpartition("::")[0],
     )
 
 
-def plain(name: str) -> str:
-    """Return a name in the letters that Terraform allows."""
-    return _FOREIGN.sub("_", name)
+def valid_name(name: str) -> str:
+    """Return the name with invalid characters replaced by underscores."""
+    return _INVALID.sub("_", name)
 
 
 def _mapping(value: object) -> Values:
@@ -178,45 +179,45 @@ def _list(value: object) -> Iterable[object]:
 
 
 @dataclass(frozen=True, slots=True)
-class Register:
-    """The resources of a plan by URN, and by what AWS and the operator call them."""
+class Index:
+    """The resources of a plan by URN, and by the ids in properties of other resources."""
 
     urns: Mapping[str, Resource]
     idents: Mapping[str, Resource]
     buckets: Mapping[str, Resource]
 
 
-def register(resources: tuple[Resource, ...]) -> Register:
-    """Return the register of some resources: a name that somebody chose is no id, for others may have it too."""
-    idents = {ident: resource for resource in resources for ident in _given(resource)}
+def index(resources: tuple[Resource, ...]) -> Index:
+    """Return the index. Names that the operator chose are not unique, so they do not count as ids."""
+    idents = {ident: resource for resource in resources for ident in _assigned_ids(resource)}
     buckets = {resource.ident: resource for resource in resources if resource.kind == "aws_s3_bucket"}
-    return Register({resource.urn: resource for resource in resources}, idents, buckets)
+    return Index({resource.urn: resource for resource in resources}, idents, buckets)
 
 
-def expressions(resource: Resource, known: Register) -> dict[str, object]:
-    """Return the references of each property that has any; those of a block stand at the block as a whole."""
-    found = {key: _references(resource, key, known) for key in resource.inputs}
-    return {terraform_property(resource.kind, key): {"references": names} for key, names in found.items() if names}
+def expressions(resource: Resource, known: Index) -> dict[str, object]:
+    """Return the references of each property. References inside a block are listed for the whole block."""
+    references = {key: _references(resource, key, known) for key in resource.inputs}
+    return {terraform_property(resource.kind, key): {"references": names} for key, names in references.items() if names}
 
 
-def _given(resource: Resource) -> set[str]:
-    """Return the ids that AWS gave."""
+def _assigned_ids(resource: Resource) -> set[str]:
+    """Return the ids that AWS assigned."""
     return {resource.ident, str(resource.outputs.get("arn") or "")} - set(_words(resource.inputs)) - {""}
 
 
-def _references(resource: Resource, key: str, known: Register) -> list[str]:
-    """Return what a property refers to: what it was made from, else what its value names, as across stacks."""
+def _references(resource: Resource, key: str, known: Index) -> list[str]:
+    """Return the references of a property: its dependencies, and across stacks the resources whose ids it contains."""
     words = tuple(_words(resource.inputs[key]))
-    made_from = [known.urns[urn] for urn in resource.on.get(key, ()) if urn in known.urns]
+    dependencies = [known.urns[urn] for urn in resource.on.get(key, ()) if urn in known.urns]
     named = [known.idents[word] for word in words if word in known.idents]
     if key == "bucket":
         named += [known.buckets[word] for word in words if word in known.buckets]
-    targets = {each.address: each for each in (*made_from, *named) if each is not resource}
+    targets = {target.address: target for target in (*dependencies, *named) if target is not resource}
     return [name for target in targets.values() for name in _names(target, words)]
 
 
 def _names(target: Resource, words: tuple[str, ...]) -> Iterator[str]:
-    """Yield the attributes of a resource that gave a value, then the resource, in Terraform's order."""
+    """Yield the attributes of a resource that match a value, then the resource, in Terraform's order."""
     outputs = {"id": target.ident, **target.outputs}
     for key, value in outputs.items():
         if value and value in words:
@@ -225,37 +226,34 @@ def _names(target: Resource, words: tuple[str, ...]) -> Iterator[str]:
 
 
 def _words(value: object) -> Iterator[str]:
-    """Yield every text in a value, however deep."""
+    """Yield every string in a nested value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        yield from _all(value.values())
+        for part in value.values():
+            yield from _words(part)
     elif isinstance(value, list | tuple):
-        yield from _all(value)
+        for part in value:
+            yield from _words(part)
 
 
-def _all(values: Iterable[object]) -> Iterator[str]:
-    for value in values:
-        yield from _words(value)
-
-
-# Objects whose keys are the operator's own words; any other object is a block, which Terraform writes as a list of one.
+# Objects with free keys. Any other object is a block, which Terraform writes as a list with one item.
 MAPS: Final = frozenset({"dimensions", "metadata", "parameters", "tags", "tagsAll", "volumeTags"})
-# Objects that Terraform holds as JSON text.
+# Objects that Terraform stores as JSON text.
 TEXTS: Final = frozenset({"assumeRolePolicy", "policy"})
 
 
 def planned(resource: Resource) -> dict[str, object]:
-    """Return the values that a plan shows of a resource: its inputs, its region, and its tags with the default ones."""
+    """Return the planned values of a resource: inputs, region and tags, including the provider's default tags."""
     known = {"region": resource.outputs.get("region"), "tagsAll": resource.outputs.get("tagsAll")}
-    asked = {**{key: value for key, value in known.items() if value is not None}, **resource.inputs}
-    return _object(resource.kind, asked, "")
+    values = {**{key: value for key, value in known.items() if value is not None}, **resource.inputs}
+    return _object(resource.kind, values, "")
 
 
 def unknown(resource: Resource) -> dict[str, object]:
-    """Return the properties that only AWS can tell, each with true, as a plan marks them."""
-    told = {*resource.outputs, "id"} - resource.inputs.keys() - {"region", "tagsAll"}
-    return {terraform_property(resource.kind, key): True for key in sorted(told)}
+    """Return the properties that are unknown before creation, each with the value true."""
+    keys = {*resource.outputs, "id"} - resource.inputs.keys() - {"region", "tagsAll"}
+    return {terraform_property(resource.kind, key): True for key in sorted(keys)}
 
 
 def _object(kind: str, values: Values, path: str) -> dict[str, object]:
@@ -276,23 +274,23 @@ def _value(kind: str, value: object, path: str) -> object:
 
 
 FORMAT: Final = "1.2"
-# Judges ask for a version and look no further; it names the one whose form this is.
+# Policy tools require a version and ignore its value.
 TERRAFORM: Final = "1.9.0"
 _SOURCE: Final = "registry.terraform.io/hashicorp/aws"
 
 
 def plan_document(graph: Sequence[Values]) -> dict[str, object]:
-    """Return the plan that creates every resource of a graph; each name begins with its stack's."""
-    found = resources(graph)
-    known = register(found)
+    """Return the plan that creates every resource of a graph. Names begin with the name of the stack."""
+    planned_resources = resources(graph)
+    known = index(planned_resources)
     return {
         "format_version": FORMAT,
         "terraform_version": TERRAFORM,
-        "planned_values": {"root_module": {"resources": [_planned(each) for each in found]}},
-        "resource_changes": [_change(each) for each in found],
+        "planned_values": {"root_module": {"resources": [_planned(resource) for resource in planned_resources]}},
+        "resource_changes": [_change(resource) for resource in planned_resources],
         "configuration": {
             "provider_config": dict(_providers(graph)),
-            "root_module": {"resources": [_configured(each, known) for each in found]},
+            "root_module": {"resources": [_configured(resource, known) for resource in planned_resources]},
         },
     }
 
@@ -318,7 +316,7 @@ def _change(resource: Resource) -> dict[str, object]:
     return {**_head(resource), "provider_name": _SOURCE, "change": change}
 
 
-def _configured(resource: Resource, known: Register) -> dict[str, object]:
+def _configured(resource: Resource, known: Index) -> dict[str, object]:
     return {
         **_head(resource),
         "provider_config_key": _key(resource.provider),
@@ -339,24 +337,24 @@ def _providers(graph: Iterable[Values]) -> Iterable[tuple[str, dict[str, object]
 
 
 def _key(urn: str) -> str:
-    """Return the key of a provider: `aws.lab_links_us-east-1` is that of links for a region, `aws` the default one."""
+    """Return the key of a provider, such as `aws.lab_links_us-east-1`; `aws` is the default provider."""
     if not urn:
         return "aws"
     parts = urn.split(":")
-    return f"aws.{plain(f'{parts[2]}_{parts[-1]}')}"
+    return f"aws.{valid_name(f'{parts[2]}_{parts[-1]}')}"
 
 
 def _constants(inputs: object) -> dict[str, object]:
-    """Return a provider's settings; Pulumi's wire writes those that are no text as JSON."""
+    """Return the settings of a provider. Pulumi encodes values other than strings as JSON."""
     values = inputs if isinstance(inputs, dict) else {}
     return {
-        terraform_property("", key): {"constant_value": _plain(value)}
+        terraform_property("", key): {"constant_value": _decoded(value)}
         for key, value in values.items()
         if key != "version"
     }
 
 
-def _plain(value: object) -> object:
+def _decoded(value: object) -> object:
     try:
         return json.loads(value) if isinstance(value, str) else value
     except json.JSONDecodeError:

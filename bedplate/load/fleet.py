@@ -1,10 +1,8 @@
 """Reads a fleet file into a fleet and its faults; and reads only names of people, gateways and pools."""
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Network
 from itertools import accumulate, islice
 from pathlib import Path
 
@@ -256,46 +254,3 @@ def _placed(reading: Reading, refused: Iterable[PlanFault]) -> tuple[Fault, ...]
 
 def _in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     return tuple(sorted(faults, key=lambda fault: (fault.line, fault.column)))
-
-
-@dataclass(frozen=True, slots=True)
-class Users:
-    """The name of a fleet, its people, and the region or site of each laptop gateway."""
-
-    fleet: str
-    people: tuple[str, ...]
-    gateways: tuple[str, ...]
-
-
-def read_users(path: Path) -> Users | None:
-    """Return the users of the fleet in a file; None if the file cannot be read that far."""
-    try:
-        composer = Composer(read_source(path))
-        tree = composer.compose()
-    except Unreadable:
-        return None
-    fleet, people = tree.child("name"), tree.child("people")
-    if composer.faults or fleet is None or not isinstance(fleet.value, str):
-        return None
-    names = tuple(people.value) if people is not None and isinstance(people.value, dict) else ()
-    return Users(fleet.value, names, tuple(_gateway_places(tree)))
-
-
-def _gateway_places(tree: Node) -> Iterator[str]:
-    """Yield the region or site of each laptop gateway."""
-    node: Node | None = tree
-    for key in ("vpn", "laptops", "gateways"):
-        node = node.child(key) if node else None
-    for gateway in node.children if node else ():
-        place = gateway.child("region") or gateway.child("site")
-        if place is not None and isinstance(place.value, str):
-            yield place.value
-
-
-def read_pools(lock: Path, places: Iterable[str]) -> tuple[IPv4Network, ...]:
-    """Return the recorded laptop pool of each place; empty if one of them is not recorded."""
-    try:
-        blocks = json.loads(read_source(lock))["blocks"]
-        return tuple(IPv4Network(str(blocks[f"pool/{place}"])) for place in places)
-    except (Unreadable, ValueError, LookupError, TypeError, RecursionError):
-        return ()

@@ -6,7 +6,7 @@ behind the one door in `simulation`, is the cloud. The rehearsal is never kinder
 know it refuses.
 """
 
-from bedplate.rehearsal.simulation import no_ambient_aws
+from bedplate.rehearsal.ambient import no_ambient_aws
 
 # moto opens a session of its own when it is imported, which ends in an error where the profile of the day is unknown.
 with no_ambient_aws():

@@ -4,7 +4,6 @@ moto's back ends are plain dictionaries without locks, so calls are made one at 
 """
 
 import gc
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,25 +19,10 @@ from botocore.exceptions import ClientError, ParamValidationError
 from botocore.model import StructureShape
 from moto import mock_aws
 
+from bedplate.rehearsal.ambient import no_ambient_aws
 from bedplate.rehearsal.faults import Faults
 from bedplate.rehearsal.moto import bring, empty_stock, failing_launches, hold_images, mended
 from bedplate.rehearsal.state import Refusal
-
-FILES = ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE")
-
-
-@contextmanager
-def no_ambient_aws() -> Iterator[None]:
-    """Hide credentials, profiles and endpoints for as long as the context lasts, those in ~/.aws included."""
-    ambient = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("AWS_")}
-    os.environ |= dict.fromkeys(FILES, os.devnull)
-    try:
-        yield
-    finally:
-        for name in FILES:
-            os.environ.pop(name, None)
-        os.environ.update(ambient)
-
 
 _running = threading.Lock()
 _held_by: list[int] = []

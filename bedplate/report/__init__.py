@@ -1,4 +1,4 @@
-"""What an operator reads: values in, lines of text or JSON documents out; never prints, never colours.
+"""The text and JSON that commands print: values in, lines or documents out. Nothing here prints or colours.
 
-The answer comes first, one line is one fact, figures have their units, and 100 columns are enough.
+The result comes first, one line is one fact, figures have units, and lines fit 100 columns.
 """

@@ -1,4 +1,4 @@
-"""Lines of a report whose cells stand under one another."""
+"""Tables of text with aligned columns, and counts with a noun."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,9 +6,9 @@ WIDTH = 100
 
 
 def aligned(rows: Iterable[Sequence[str]], *, right: Sequence[int] = (), gap: int = 3) -> tuple[str, ...]:
-    """Return one line a row; the columns numbered in `right` end together, all others begin together.
+    """Return one line for each row. The columns in `right` are right-aligned, all others left-aligned.
 
-    Rows may differ in length. The last cell of a row is never padded, so it does not widen its column.
+    Rows may differ in length. The last cell of a row is not padded, so it does not widen its column.
     """
     table = [tuple(row) for row in rows]
     widths = _widths(table, right)

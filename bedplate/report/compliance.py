@@ -1,4 +1,4 @@
-"""What the compliance checks found on machines, as an operator reads it and as a program does."""
+"""Reports of `node audit`: text, JSON, an HTML page and JUnit XML."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,148 +15,149 @@ from bedplate.nodes.audit import Findings, Outcome, Verdict
 from bedplate.report.columns import WIDTH, aligned, counted
 from bedplate.report.diagnostics import INDENT, wrapped
 
-_HEADING = ("machine", "kept", "violated", "not judged", "not seen", "not about it", "time")
+_HEADING = ("machine", "kept", "violated", "not judged", "not seen", "not applicable", "time")
 _RIGHT = (1, 2, 3, 4, 5, 6)
-# More than this of what a check saw helps nobody in a terminal; the documents hold it whole.
-_MOST_LINES = 6
+# Longer output of a check is cut in the terminal; JSON, HTML and JUnit contain all of it.
+_MAX_LINES = 6
 
 
 def compliance_lines(findings: Iterable[Findings], *, whole: bool = False) -> Iterator[str]:
-    """Yield a table by machine, then each rule that is violated, not judged or not seen, or with `whole` every rule."""
-    told = tuple(findings)
-    rows = [_row(each) for each in told if not each.unreached]
+    """Yield a table of machines, then the rules that are not kept; with `whole` all rules."""
+    machines = tuple(findings)
+    rows = [_row(machine) for machine in machines if not machine.unreached]
     yield from aligned((_HEADING, *rows), right=_RIGHT) if rows else ()
-    for each in told:
-        yield from (f"{each.node}: not reached", *wrapped(_harmless(each.unreached))) if each.unreached else ()
-    for each in told:
-        shown = [verdict for verdict in each.verdicts if whole or verdict.outcome is not Outcome.KEPT]
-        yield from ("", each.node, *_rules(shown)) if shown else ()
-    yield from ("", _tally(told), *_next(told))
+    for machine in machines:
+        if machine.unreached:
+            yield from (f"{machine.node}: not reached", *wrapped(_printable(machine.unreached)))
+    for machine in machines:
+        shown = [verdict for verdict in machine.verdicts if whole or verdict.outcome is not Outcome.KEPT]
+        yield from ("", machine.node, *_rules(shown)) if shown else ()
+    yield from ("", _tally(machines), *_next(machines))
 
 
 def compliance_document(findings: Iterable[Findings]) -> dict[str, Any]:
     """Return the findings as `node audit --json` prints them."""
-    told = tuple(findings)
-    return {"ok": is_compliant(told), "nodes": [asdict(each) for each in told]}
+    machines = tuple(findings)
+    return {"ok": is_compliant(machines), "nodes": [asdict(machine) for machine in machines]}
 
 
 def event_line(event: Event) -> str | None:
-    """Return what is worth a line while the audit goes on: a machine that is done, or not reached."""
+    """Return the progress line of a finished or unreachable machine; None for other events."""
     match event.step:
         case Step.DONE:
             rules = counted(event.changed + event.unchanged, "rule")
             return f"{event.node}: {rules}, {event.changed:,} violated, {event.seconds:.1f} s"
         case Step.TROUBLE:
-            return f"{event.node}: {event.kind}: {_harmless(event.words)}"
+            return f"{event.node}: {event.kind}: {_printable(event.words)}"
         case _:
             return None
 
 
 def is_compliant(findings: Iterable[Findings]) -> bool:
-    """Tell whether every machine was reached and seen whole, and violates nothing."""
-    return not any(is_partial(each) or each.of(Outcome.VIOLATED) for each in findings)
+    """Return whether all machines were checked completely and violate no rule."""
+    return not any(is_partial(machine) or machine.of(Outcome.VIOLATED) for machine in findings)
 
 
 def is_partial(findings: Findings) -> bool:
-    """Tell whether a machine was not reached, or did not answer what a rule asks."""
+    """Return whether a machine was not reached, or some of its rules could not be checked."""
     return bool(findings.unreached or findings.of(Outcome.UNSEEN))
 
 
-def _row(each: Findings) -> tuple[str, ...]:
-    counts = (f"{len(each.of(outcome)):,}" for outcome in Outcome)
-    return each.node, *counts, f"{each.apart:,}", f"{each.seconds:.1f} s"
+def _row(machine: Findings) -> tuple[str, ...]:
+    counts = (f"{len(machine.of(outcome)):,}" for outcome in Outcome)
+    return machine.node, *counts, f"{machine.apart:,}", f"{machine.seconds:.1f} s"
 
 
 def _rules(shown: Sequence[Verdict]) -> Iterator[str]:
-    # The outcome comes first: what falls off the edge of a narrow terminal is the end of a rule's name.
+    # The outcome comes first: a narrow terminal cuts the end of the line.
     heads = aligned((verdict.outcome.value, verdict.role, verdict.rule) for verdict in shown)
     for head, verdict in zip(heads, shown, strict=True):
         yield f"{INDENT}{head}"
         if verdict.outcome is not Outcome.KEPT:
             yield from wrapped(verdict.promise, INDENT * 2)
-            words = (part for line in verdict.words.splitlines() for part in _fitting(line))
-            yield from islice(words, _MOST_LINES)
+            words = (part for line in verdict.words.splitlines() for part in _wrapped_output(line))
+            yield from islice(words, _MAX_LINES)
 
 
-def _fitting(line: str) -> Iterator[str]:
-    """Yield a line of what was seen in the width of a terminal; a word that is longer is cut."""
+def _wrapped_output(line: str) -> Iterator[str]:
+    """Yield a line of a check's output, wrapped to the terminal. Longer words are cut."""
     depth = INDENT * 3 + " " * (len(line) - len(line.lstrip()))
-    for part in wrapped(_harmless(line), depth):
+    for part in wrapped(_printable(line), depth):
         yield part if len(part) <= WIDTH else f"{part[: WIDTH - 3]}..."
 
 
-def _harmless(text: str) -> str:
-    """Return a text without what would steer a terminal: a machine may answer anything."""
+def _printable(text: str) -> str:
+    """Return a text without control characters: a machine can answer anything."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def _tally(findings: Sequence[Findings]) -> str:
-    reached = [each for each in findings if not each.unreached]
-    rules = sum(len(each.verdicts) for each in reached)
-    violations = sum(len(each.of(Outcome.VIOLATED)) for each in reached)
+    reached = [machine for machine in findings if not machine.unreached]
+    rules = sum(len(machine.verdicts) for machine in reached)
+    violations = sum(len(machine.of(Outcome.VIOLATED)) for machine in reached)
+    unseen = sum(len(machine.of(Outcome.UNSEEN)) for machine in reached)
     unreached = len(findings) - len(reached)
     found = counted(violations, "violation") if violations else "no violation"
-    unseen = sum(len(each.of(Outcome.UNSEEN)) for each in reached)
-    silent = f"; {counted(unseen, 'rule')} not seen" if unseen else ""
+    partial = f"; {counted(unseen, 'rule')} not seen" if unseen else ""
     missing = f"; {counted(unreached, 'machine')} not reached" if unreached else ""
-    return f"{found} in {counted(rules, 'rule')} on {counted(len(reached), 'machine')}{silent}{missing}"
+    return f"{found} in {counted(rules, 'rule')} on {counted(len(reached), 'machine')}{partial}{missing}"
 
 
 def _next(findings: Sequence[Findings]) -> Iterator[str]:
-    names = [each.node for each in findings if each.of(Outcome.VIOLATED)]
-    if names:
-        yield f"next: `bedplate node apply {' '.join(names)}` makes what was declared so"
-    silent = [each.node for each in findings if each.of(Outcome.UNSEEN)]
-    if silent:
-        yield f"not seen on {', '.join(silent)}: is a file server gone? Look again when it is back"
+    violating = [machine.node for machine in findings if machine.of(Outcome.VIOLATED)]
+    if violating:
+        yield f"next: `bedplate node apply {' '.join(violating)}` restores the declared state"
+    unseen = [machine.node for machine in findings if machine.of(Outcome.UNSEEN)]
+    if unseen:
+        yield f"not seen on {', '.join(unseen)}: check that its file servers are up, then audit again"
 
 
 _TEMPLATE = Path(__file__).with_name("compliance_page.html.j2")
 
 
 def compliance_page(fleet: str, day: str, findings: Iterable[Findings]) -> str:
-    """Return the page; `day` says when the machines were looked at."""
-    told = tuple(findings)
+    """Return the HTML page; `day` is the date of the audit."""
+    nodes = tuple(findings)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
-    return template.render(fleet=fleet, day=day, nodes=told, outcomes=tuple(Outcome), ok=is_compliant(told)) + "\n"
+    return template.render(fleet=fleet, day=day, nodes=nodes, outcomes=tuple(Outcome), ok=is_compliant(nodes)) + "\n"
 
 
-# What XML 1.0 cannot hold; a machine may answer anything.
-_UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# Characters that XML 1.0 does not allow.
+_INVALID_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ELEMENTS = {Outcome.VIOLATED: "failure", Outcome.UNJUDGED: "skipped", Outcome.UNSEEN: "error"}
-_REACH = "is-reached"
+_REACHED = "is-reached"
 
 
-def junit(findings: Iterable[Findings]) -> bytes:
-    """Return the file; a machine that was not reached has a case that is an error, as has what it did not answer."""
+def junit_report(findings: Iterable[Findings]) -> bytes:
+    """Return the JUnit XML. A machine that was not reached, and a rule that could not be checked, is an error."""
     root = Element("testsuites", name="bedplate node audit")
-    for each in findings:
-        _suite(root, each)
+    for machine in findings:
+        _add_suite(root, machine)
     indent(root)
     text: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
 
 
-def _suite(root: Element, each: Findings) -> None:
-    lost = bool(each.unreached)
-    failures, skipped, errors = (len(each.of(outcome)) for outcome in _ELEMENTS)
-    told = {"tests": len(each.verdicts) + lost, "failures": failures, "errors": errors + lost, "skipped": skipped}
-    suite = SubElement(root, "testsuite", {"name": each.node, **{key: str(count) for key, count in told.items()}})
-    for verdict in each.verdicts:
-        _case(suite, each.node, verdict)
-    if each.unreached:
-        case = SubElement(suite, "testcase", classname=each.node, name=_REACH, time="0")
-        SubElement(case, "error", message=_plain(each.unreached))
+def _add_suite(root: Element, machine: Findings) -> None:
+    lost = bool(machine.unreached)
+    failures, skipped, errors = (len(machine.of(outcome)) for outcome in _ELEMENTS)
+    counts = {"tests": len(machine.verdicts) + lost, "failures": failures, "errors": errors + lost, "skipped": skipped}
+    suite = SubElement(root, "testsuite", {"name": machine.node, **{key: str(count) for key, count in counts.items()}})
+    for verdict in machine.verdicts:
+        _add_case(suite, machine.node, verdict)
+    if machine.unreached:
+        case = SubElement(suite, "testcase", classname=machine.node, name=_REACHED, time="0")
+        SubElement(case, "error", message=_xml_text(machine.unreached))
 
 
-def _case(suite: Element, node: str, verdict: Verdict) -> None:
+def _add_case(suite: Element, node: str, verdict: Verdict) -> None:
     place = f"{node}.{verdict.role}"
     case = SubElement(suite, "testcase", classname=place, name=verdict.rule, time=f"{verdict.seconds:.3f}")
     name = _ELEMENTS.get(verdict.outcome)
     if name:
-        SubElement(case, name, message=_plain(verdict.promise)).text = _plain(verdict.words)
+        SubElement(case, name, message=_xml_text(verdict.promise)).text = _xml_text(verdict.words)
 
 
-def _plain(text: str) -> str:
-    return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+def _xml_text(text: str) -> str:
+    return _INVALID_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

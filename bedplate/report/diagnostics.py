@@ -1,52 +1,61 @@
-"""Faults of a fleet file as an operator reads them, and as a program does."""
+"""Reports of faults in a fleet file, of errors, and of the rules (`check --explain` and docs/checks.md)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
+from types import MappingProxyType
 from typing import Any
 
 from bedplate.checks.catalogue import RULES, Rule
 from bedplate.checks.diagnostics import Fault, Level
 from bedplate.errors import BedplateError
-from bedplate.graph.audit.rules import CATALOGUE
+from bedplate.graph.audit.rules import STACK_RULES, StackRule
 from bedplate.report.columns import WIDTH, aligned, counted
 
 INDENT = "    "
 
+AnyRule = Rule | StackRule
+ALL_RULES: Mapping[str, AnyRule] = MappingProxyType({**RULES, **STACK_RULES})
+"""The rules of fleet files and of stack resources, by code."""
+
 
 def fault_lines(faults: Iterable[Fault]) -> tuple[str, ...]:
-    """Return what is wrong and what to do about it, fault by fault, each led by its place, key and rule."""
-    told = tuple(faults)
-    heads = aligned((_place(fault), fault.key or "(the file)", _rule(fault)) for fault in told)
-    return tuple(line for head, fault in zip(heads, told, strict=True) for line in (head, *_body(fault)))
+    """Return the faults: each with its place, key and rule on one line, then the message and the fix."""
+    rows = tuple(faults)
+    heads = aligned((_place(fault), fault.key or "(the file)", _rule(fault)) for fault in rows)
+    return tuple(line for head, fault in zip(heads, rows, strict=True) for line in (head, *_body(fault)))
 
 
 def verdict_lines(file: str, faults: Iterable[Fault], facts: str = "") -> Iterator[str]:
-    """Yield every fault, and last how many there are or that there is none; `facts` is what was looked at."""
-    told = tuple(faults)
-    found = f" ({facts})" if facts else ""
-    yield from fault_lines(told)
-    if told:
-        yield f"{tally(told)} in {file}{found}; `bedplate check --explain {told[0].code}` says more"
+    """Yield the faults and a summary; `facts` says what was checked."""
+    rows = tuple(faults)
+    checked = f" ({facts})" if facts else ""
+    yield from fault_lines(rows)
+    if rows:
+        yield f"{tally(rows)} in {file}{checked}; details: `bedplate check --explain {_first_error(rows).code}`"
     else:
-        yield f"{file} is fine{found}"
+        yield f"{file} is valid{checked}"
 
 
 def refusal_lines(faults: Iterable[Fault]) -> Iterator[str]:
-    """Yield every fault of a file that a command refuses to act on, and last that it did not."""
-    told = tuple(faults)
-    yield from fault_lines(told)
-    yield f"error: {tally(told)} in {told[0].file}; nothing was done"
+    """Yield the faults of a file that a command rejects."""
+    rows = tuple(faults)
+    yield from fault_lines(rows)
+    yield f"error: {tally(rows)} in {rows[0].file}; nothing was done"
+
+
+def _first_error(faults: Sequence[Fault]) -> Fault:
+    return next((fault for fault in faults if fault.level is Level.ERROR), faults[0])
 
 
 def tally(faults: Iterable[Fault]) -> str:
-    """Return `2 errors, 1 warning`; empty when there is nothing to count."""
+    """Return `2 errors, 1 warning`; empty without faults."""
     levels = [fault.level for fault in faults]
     counts = ((levels.count(level), level) for level in Level)
     return ", ".join(counted(count, level.value) for count, level in counts if count)
 
 
 def fault_document(faults: Iterable[Fault]) -> dict[str, Any]:
-    """Return the faults as `check --json` prints them."""
+    """Return the document of `check --json`."""
     return {
         "faults": [
             {
@@ -80,7 +89,7 @@ def _body(fault: Fault) -> Iterator[str]:
 
 
 def wrapped(text: str, indent: str = INDENT) -> list[str]:
-    """Return a sentence as indented lines that fit a terminal; names and commands are never broken at a hyphen."""
+    """Return a text as indented lines that fit a terminal. Names and commands are not broken at hyphens."""
     return wrap(
         text,
         WIDTH,
@@ -92,86 +101,83 @@ def wrapped(text: str, indent: str = INDENT) -> list[str]:
 
 
 def error_lines(error: BedplateError) -> tuple[str, ...]:
-    """Return the lines for stderr; where and fix are left out when the error knows none."""
-    told = (("error: ", error.what), ("  in   ", error.where), ("  fix  ", error.fix))
-    return tuple(label + text for label, text in told if text)
+    """Return the message of an error, its place and its fix."""
+    parts = (("error: ", error.what), ("  in   ", error.where), ("  fix  ", error.fix))
+    return tuple(label + text for label, text in parts if text)
 
 
-def usage_lines(message: str) -> tuple[str, ...]:
-    """Return the lines for a command line that cannot be understood."""
-    return (
-        f"error: {message}",
-        "  fix  `bedplate --help` lists the commands, `bedplate COMMAND --help` its options",
-    )
+def usage_lines(message: str, command: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the lines for an invalid command line, with the help of the command if it has one."""
+    return (f"error: {message}", f"  fix  see `{' '.join(('bedplate', *command))} --help`")
 
 
 def defect_lines(error: Exception) -> tuple[str, ...]:
-    """Return the lines for what nobody foresaw."""
+    """Return the lines for an unexpected exception."""
     return (
-        f"error: a defect in bedplate: {type(error).__name__}: {error}",
-        "  fix  please report it with what `BEDPLATE_TRACEBACK=1 bedplate ...` prints",
+        f"error: internal error: {type(error).__name__}: {error}",
+        "  fix  report it, with the output of `BEDPLATE_TRACEBACK=1 bedplate ...`",
     )
 
 
-def rule_lines(rule: Rule) -> Iterator[str]:
-    """Yield what a rule asks for, why, and what to do about a fault under it."""
+def rule_lines(rule: AnyRule) -> Iterator[str]:
+    """Yield the reason for a rule, the fix, the source, and whether a fleet file may allow violations."""
     yield f"{rule.code} {rule.name} ({rule.level.value})"
     yield from aligned(
         (
             ("  why", rule.reason),
             ("  fix", rule.fix),
-            ("  source", rule.source or "bedplate's own"),
-            ("  allow", f"`allow: {{{rule.code}: the reason}}` in the file" if rule.allowable else "never"),
+            ("  source", rule.source or "bedplate"),
+            ("  allow", f"`allow: {{{rule.code}: REASON}}` in the fleet file" if rule.allowable else "never"),
         )
     )
 
 
-def rules_lines(rules: Mapping[str, Rule]) -> Iterator[str]:
-    """Yield one line a rule, by code, and how many there are."""
+def rules_lines(rules: Mapping[str, AnyRule]) -> Iterator[str]:
+    """Yield one line for each rule, by code, and their number."""
     yield from aligned((code, rules[code].name, rules[code].reason) for code in sorted(rules))
-    yield f"{counted(len(rules), 'rule')}; `bedplate check --explain CODE` says more of one"
+    yield f"{counted(len(rules), 'rule')}; details: `bedplate check --explain CODE`"
 
 
 _OPENING = """\
 # Checks
 
-Made from the code by `make docs`. `bedplate check --explain CODE` says the same of one rule.
+Generated from the code by `make docs`. `bedplate check --explain CODE` shows one rule.
 
-An error stops the command that meets it, a warning does not. A rule with a yes under *allow* may be broken by a fleet
-whose file says why: `allow: {CODE: the reason}`.
+An error stops the command, a warning does not. A fleet file can allow violations of the rules with a yes under *allow*:
+`allow: {CODE: REASON}`.
 """
 _PARTS: Mapping[str, str] = {
     "EW": "The fleet file",
-    "S": "What the stacks hold",
+    "S": "Stack resources",
 }
-_TOLD: Mapping[str, str] = {
-    "EW": "`bedplate check`, and every command before it acts.",
+_CHECKED_BY: Mapping[str, str] = {
+    "EW": "Checked by `bedplate check`, and by every command that reads the fleet file.",
     "S": (
-        "`bedplate rehearse`, on all that it made, and `bedplate audit-graph GRAPH` on any graph in the form of "
-        "`bedplate graph`. What a graph does not show, since it is masked, unknown or left out, is not judged."
+        "Checked by `bedplate rehearse` after the last change, and by `bedplate audit-graph GRAPH` for any output of "
+        "`bedplate graph`. Values that the graph does not show, because they are secret, unknown or missing, pass."
     ),
 }
 _HEAD = ("| code | rule | level | why | fix | allow | source |", "| --- | --- | --- | --- | --- | --- | --- |")
 
 
 def checks_page() -> str:
-    """Return the page in Markdown."""
+    """Return docs/checks.md."""
     return "\n".join((_OPENING, *(line for letters in _PARTS for line in _section(letters))))
 
 
 def _section(letters: str) -> Iterator[str]:
-    rules = [CATALOGUE[code] for code in sorted(CATALOGUE, key=lambda code: (code[1:], code)) if code[0] in letters]
-    yield from (f"## {_PARTS[letters]}", "", _TOLD[letters], "", *_HEAD)
+    rules = [ALL_RULES[code] for code in sorted(ALL_RULES, key=lambda code: (code[1:], code)) if code[0] in letters]
+    yield from (f"## {_PARTS[letters]}", "", _CHECKED_BY[letters], "", *_HEAD)
     yield from (_row(_cells(rule)) for rule in rules)
     yield ""
 
 
-def _cells(rule: Rule) -> tuple[str, ...]:
+def _cells(rule: AnyRule) -> tuple[str, ...]:
     allow = "yes" if rule.allowable else ""
     return (rule.code, rule.name, rule.level.value, rule.reason, rule.fix, allow, rule.source)
 
 
 def _row(cells: Iterable[str]) -> str:
-    # In a table a bar ends a cell, and what looks like a tag would vanish.
+    # In a Markdown table a bar ends a cell, and < may start a tag.
     shown = (cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells)
     return f"| {' | '.join(shown)} |"

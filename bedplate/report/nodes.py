@@ -1,32 +1,39 @@
-"""The machines of a fleet: where each is, what it does, and how many more of its kind there may be."""
+"""Reports of `node list` and `node apply`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from textwrap import wrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bedplate.account.machines import Machine
 from bedplate.nodes.apply import Event, Outcome, Step
 from bedplate.nodes.host_keys import fingerprint
 from bedplate.plan.nodes import NodePlan
 from bedplate.report.columns import WIDTH, aligned, counted
 
+if TYPE_CHECKING:
+    from bedplate.account.machines import Machine  # it imports boto3, which most commands do not need
 
-def node_lines(standing: Iterable[NodePlan], pooled: Iterable[NodePlan], trusted: Iterable[str]) -> Iterator[str]:
-    """Yield a row a machine that always stands, and one for those of a pool; `*` marks a host key that is known."""
-    fixed, keys = tuple(standing), frozenset(trusted)
-    rows = [("  node", "address", "duties", "until"), *(_row(node, keys) for node in fixed)]
-    rows += [_pool(tuple(nodes)) for _, nodes in groupby(pooled, key=lambda node: (_group(node), node.place))]
+
+def node_lines(permanent: Iterable[NodePlan], pooled: Iterable[NodePlan], trusted: Iterable[str]) -> Iterator[str]:
+    """Yield a row for each permanent machine and for each pool; `*` marks a recorded host key."""
+    nodes, keys = tuple(permanent), frozenset(trusted)
+    rows = [("  node", "address", "roles", "expires"), *(_row(node, keys) for node in nodes)]
+    rows += [_pool(tuple(members)) for _, members in groupby(pooled, key=lambda node: (_group(node), node.place))]
     yield from aligned(rows)
-    known = sum(node.name in keys for node in fixed)
-    yield f"{counted(len(fixed), 'machine')} always stand, {known} of a known host key (*): `bedplate node trust`"
+    trusted_count = sum(node.name in keys for node in nodes)
+    machines = counted(len(nodes), "permanent machine")
+    yield f"{machines}, {trusted_count} with a recorded host key (*): `bedplate node trust`"
 
 
 def node_document(nodes: Iterable[tuple[NodePlan, bool]], trusted: Iterable[str]) -> dict[str, Any]:
-    """Return the machines, each with whether it always stands, as JSON's own types."""
+    """Return the document of `node list --json`: each machine with whether it is permanent."""
     keys = frozenset(trusted)
-    return {"nodes": [{**_entry(node), "standing": stands, "trusted": node.name in keys} for node, stands in nodes]}
+    return {
+        "nodes": [
+            {**_entry(node), "standing": is_permanent, "trusted": node.name in keys} for node, is_permanent in nodes
+        ]
+    }
 
 
 def _row(node: NodePlan, keys: frozenset[str]) -> tuple[str, ...]:
@@ -65,46 +72,48 @@ def _entry(node: NodePlan) -> dict[str, Any]:
 HostKeys = Mapping[str, tuple[str, ...]]
 
 
-def machine_lines(machines: Iterable[Machine], keys: HostKeys) -> Iterator[str]:
-    """Yield a row a machine, group by group, `*` where its host key is known; then how many, and what to do next."""
-    every = sorted(machines, key=lambda each: (each.group, each.region, each.name or "", each.instance))
+def machine_lines(machines: "Iterable[Machine]", keys: HostKeys) -> Iterator[str]:
+    """Yield a row for each running machine, `*` if its host key is recorded; then the next command."""
+    running = sorted(
+        machines, key=lambda machine: (machine.group, machine.region, machine.name or "", machine.instance)
+    )
     heading = ("  group", "name", "address", "zone", "type", "state", "instance")
-    yield from aligned([heading, *(_machines_row(each, keys) for each in every)] if every else [], gap=2)
-    known = sum(is_known(each, keys) for each in every)
-    yield f"{counted(len(every), 'machine')} in groups, {known} of a known host key (*)"
-    strange = dict.fromkeys(each.group for each in every if each.fingerprints and not is_known(each, keys))
-    for group in strange:
-        yield f"next: `bedplate node trust --group {group}` asks AWS and the machines for their keys"
+    yield from aligned([heading, *(_machine_row(machine, keys) for machine in running)] if running else [], gap=2)
+    trusted = sum(is_known(machine, keys) for machine in running)
+    yield f"{counted(len(running), 'running machine')}, {trusted} with a recorded host key (*)"
+    unknown = (machine.group for machine in running if machine.fingerprints and not is_known(machine, keys))
+    for group in dict.fromkeys(unknown):
+        yield f"next: `bedplate node trust --group {group}` records their host keys"
 
 
-def is_known(machine: Machine, keys: HostKeys) -> bool:
-    """Tell whether a name's recorded host key is this machine's, as far as it has told: another may have had it."""
+def is_known(machine: "Machine", keys: HostKeys) -> bool:
+    """Return whether the host key recorded for a name is this machine's. An earlier machine may have had the name."""
     recorded = {fingerprint(key) for key in keys.get(machine.name or "", ())}
     return bool(recorded & set(machine.fingerprints) if machine.fingerprints else recorded)
 
 
-def machine_document(machines: Iterable[Machine], keys: HostKeys) -> dict[str, Any]:
-    """Return the machines as JSON's own types, each with whether its host key is known."""
-    return {"machines": [asdict(each) | _plain(each, keys) for each in machines]}
+def machine_document(machines: "Iterable[Machine]", keys: HostKeys) -> dict[str, Any]:
+    """Return the document of `node list --live --json`."""
+    return {"machines": [asdict(machine) | _json_fields(machine, keys) for machine in machines]}
 
 
-def _plain(each: Machine, keys: HostKeys) -> dict[str, Any]:
+def _json_fields(machine: "Machine", keys: HostKeys) -> dict[str, Any]:
     return {
-        "address": str(each.address) if each.address else None,
-        "fingerprints": list(each.fingerprints),
-        "trusted": is_known(each, keys),
+        "address": str(machine.address) if machine.address else None,
+        "fingerprints": list(machine.fingerprints),
+        "trusted": is_known(machine, keys),
     }
 
 
-def _machines_row(each: Machine, keys: HostKeys) -> tuple[str, ...]:
+def _machine_row(machine: "Machine", keys: HostKeys) -> tuple[str, ...]:
     return (
-        f"{'*' if is_known(each, keys) else ' '} {each.group}",
-        each.name or "-",
-        str(each.address or "-"),
-        each.zone,
-        each.type,
-        each.state,
-        each.instance,
+        f"{'*' if is_known(machine, keys) else ' '} {machine.group}",
+        machine.name or "-",
+        str(machine.address or "-"),
+        machine.zone,
+        machine.type,
+        machine.state,
+        machine.instance,
     )
 
 
@@ -112,31 +121,32 @@ _RIGHT = (1, 2, 3)
 
 
 def apply_lines(outcomes: Iterable[Outcome], *, check: bool) -> Iterator[str]:
-    """Yield a row a node, under it what changed or would, or why it ended early; then what to do next."""
-    every = tuple(outcomes)
+    """Yield a row for each machine, then its changed operations or its error; then a summary."""
+    machines = tuple(outcomes)
     heading = ("node", "would change" if check else "changed", "unchanged", "time")
-    rows = aligned((heading, *(_apply_row(each) for each in every)), right=_RIGHT)
+    rows = aligned((heading, *(_apply_row(machine) for machine in machines)), right=_RIGHT)
     yield rows[0]
-    for row, each in zip(rows[1:], every, strict=True):
-        yield from _hung(f"{row}   ", _reason(each)) if each.trouble else (row,)
-        for name in each.changed:
+    for row, machine in zip(rows[1:], machines, strict=True):
+        trouble = machine.trouble
+        yield from _hung(f"{row}   ", f"{trouble.kind}: {trouble.words}") if trouble else (row,)
+        for name in machine.changed:
             yield from _hung("  ~ " if check else "  + ", name)
-        if each.trouble and each.trouble.fix:
-            yield from _hung("  fix  ", each.trouble.fix)
+        if trouble and trouble.fix:
+            yield from _hung("  fix  ", trouble.fix)
     yield ""
-    yield from wrap(_verdict(every, check=check), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    yield from wrap(_verdict(machines, check=check), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def apply_document(outcomes: Iterable[Outcome]) -> dict[str, Any]:
-    """Return what became of each node as JSON's own types."""
-    return {"nodes": {each.node: _apply_entry(each) for each in outcomes}}
+    """Return the document of `node apply --json`."""
+    return {"nodes": {machine.node: _apply_entry(machine) for machine in outcomes}}
 
 
 def event_line(event: Event) -> str | None:
-    """Return what is worth a line while the work goes on; None for what the table tells at its end."""
+    """Return the progress line of an event; None for events that only the table shows."""
     match event.step:
         case Step.OPENED:
-            return f"{event.node}: looking"
+            return f"{event.node}: reading facts"
         case Step.NOTE:
             return f"{event.node}: {event.words}"
         case Step.OPERATION:
@@ -147,44 +157,40 @@ def event_line(event: Event) -> str | None:
             return None
 
 
-def _apply_row(each: Outcome) -> tuple[str, ...]:
-    unchanged = "-" if each.trouble else str(each.unchanged)
-    took = f"{each.seconds:.1f} s" if each.seconds or each.is_done else "-"
-    return (each.node, str(len(each.changed)), unchanged, took)
-
-
-def _reason(each: Outcome) -> str:
-    return f"{each.trouble.kind}: {each.trouble.words}" if each.trouble else ""
+def _apply_row(machine: Outcome) -> tuple[str, ...]:
+    unchanged = "-" if machine.trouble else str(machine.unchanged)
+    took = f"{machine.seconds:.1f} s" if machine.seconds or machine.is_done else "-"
+    return (machine.node, str(len(machine.changed)), unchanged, took)
 
 
 def _hung(lead: str, text: str) -> list[str]:
-    """Return a text behind its lead, in a column of its own where it takes several lines; no word is broken."""
+    """Return a text after its lead; further lines are indented to the same column. Words are not broken."""
     below = " " * len(lead)
     return wrap(
         text, WIDTH, initial_indent=lead, subsequent_indent=below, break_long_words=False, break_on_hyphens=False
     )
 
 
-def _verdict(every: Sequence[Outcome], *, check: bool) -> str:
-    early = [each for each in every if not each.is_done]
-    if early:
-        done = len(every) - len(early)
-        return f"{counted(done, 'node')} of {len(every)} done; not done: {', '.join(each.node for each in early)}"
-    changed = sum(bool(each.changed) for each in every)
-    if check:
-        if changed:
-            return f"{changed} of {counted(len(every), 'node')} to be changed: `bedplate node apply` does it"
-        return f"{counted(len(every), 'node')}: all as the plan has it"
-    return f"{counted(len(every), 'node')} done, {changed} changed"
+def _verdict(machines: Sequence[Outcome], *, check: bool) -> str:
+    incomplete = [machine.node for machine in machines if not machine.is_done]
+    if incomplete:
+        done = len(machines) - len(incomplete)
+        return f"{done} of {counted(len(machines), 'node')} done; not done: {', '.join(incomplete)}"
+    changed = sum(bool(machine.changed) for machine in machines)
+    if not check:
+        return f"{counted(len(machines), 'node')} done, {changed} changed"
+    if changed:
+        return f"{changed} of {counted(len(machines), 'node')} would change: run `bedplate node apply`"
+    return f"{counted(len(machines), 'node')} up to date"
 
 
-def _apply_entry(each: Outcome) -> dict[str, Any]:
-    trouble = each.trouble
+def _apply_entry(machine: Outcome) -> dict[str, Any]:
+    trouble = machine.trouble
     return {
-        "status": str(trouble.kind) if trouble else "done" if each.is_done else "stopped",
-        "changed": each.changed,
-        "unchanged": each.unchanged,
-        "seconds": round(each.seconds, 3),
+        "status": str(trouble.kind) if trouble else "done" if machine.is_done else "stopped",
+        "changed": machine.changed,
+        "unchanged": machine.unchanged,
+        "seconds": round(machine.seconds, 3),
         "what": trouble.words if trouble else "",
         "fix": trouble.fix if trouble else "",
     }

@@ -1,4 +1,4 @@
-"""The plan as an operator reads it: who has which addresses, which pools there are, what is new."""
+"""Reports of `plan`, `image record` and `schema`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Network
@@ -30,8 +30,8 @@ Row = tuple[str, ...]
 
 
 def plan_lines(plan: FleetPlan) -> Iterator[str]:
-    """Yield the lines of `bedplate plan`; `+` leads what is not in the lock yet."""
-    yield f"{plan.name} · account {plan.account} · supernet {plan.supernet} ({_share(plan)} allotted)"
+    """Yield the addresses, machines, stores, people and pools; `+` marks what the lock does not contain yet."""
+    yield f"{plan.name} · account {plan.account} · supernet {plan.supernet} ({_share(plan)} allocated)"
     yield from _section(_regions(plan))
     yield from _section(_others(plan))
     yield from _section(_machines(plan))
@@ -42,22 +42,22 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
         yield from _group(tuple(pools))
 
 
-def unheard_lines(plan: FleetPlan) -> Iterator[str]:
-    """Yield what to add where alarms would ring unheard."""
+def missing_alarm_lines(plan: FleetPlan) -> Iterator[str]:
+    """Yield a hint if no one is notified of alarms."""
     if plan.alarms is None and (plan.sites or plan.pools):
-        yield "alarms ring in AWS's console alone; `alarms: {email: ...}` names somebody to be told"
+        yield "alarms only appear in the AWS console: declare `alarms: {email: ADDRESS}` to get mail"
 
 
-def unpinned_lines(plan: FleetPlan, catalog: Catalog) -> Iterator[str]:
-    """Yield where machines of a recorded fleet start from an image that no lock remembers."""
+def missing_image_lines(plan: FleetPlan, catalog: Catalog) -> Iterator[str]:
+    """Yield a hint if the lock of a recorded fleet lacks images."""
     missing = unrecorded_images(plan, catalog) if plan.record.blocks else ()
     if missing:
         more = f" and {len(missing) - 1} more" if missing[1:] else ""
-        yield f"no image recorded for {missing[0]}{more}: Canonical's newest is taken; `bedplate image record`"
+        yield f"no recorded image for {missing[0]}{more}, so the newest is used: `bedplate image record`"
 
 
 def _section(rows: Iterable[Row]) -> Iterator[str]:
-    """Yield a blank line and the rows, or nothing when there are none."""
+    """Yield a blank line and the rows, or nothing without rows."""
     if lines := aligned(rows):
         yield from ("", *lines)
 
@@ -68,9 +68,9 @@ def _mark(plan: FleetPlan, path: str) -> str:
 
 def _regions(plan: FleetPlan) -> Iterator[Row]:
     for region in plan.regions:
-        room = f"room for {counted(_room(plan, region.name), 'more zone')}"
-        role = f"home, {room}" if region.home else room
-        yield (_mark(plan, region_path(region.name)) + region.name, str(region.block), role)
+        free = f"{counted(_free_slots(plan, region.name), 'more zone')} possible"
+        note = f"home, {free}" if region.home else free
+        yield (_mark(plan, region_path(region.name)) + region.name, str(region.block), note)
         for zone in region.zones:
             yield _zone(plan, region.name, zone)
 
@@ -81,8 +81,8 @@ def _zone(plan: FleetPlan, region: str, zone: ZonePlan) -> Row:
     return (f"{mark}  {zone.name}", f"edge {edge}", f"nodes {nodes}")
 
 
-def _room(plan: FleetPlan, region: str) -> int:
-    """Return how many zones the region may still get; a retired zone keeps its place."""
+def _free_slots(plan: FleetPlan, region: str) -> int:
+    """Return how many zones can be added to the region. A retired zone keeps its blocks."""
     known = {**plan.record.blocks, **plan.blocks}
     return SLOTS - sum(path.startswith(f"region/{region}/zone/") and path.endswith("/edge") for path in known)
 
@@ -92,7 +92,7 @@ def _usable(block: IPv4Network) -> int:
 
 
 def _share(plan: FleetPlan) -> str:
-    """Return how much of the supernet is spoken for, retired blocks included."""
+    """Return the allocated share of the supernet, including retired blocks."""
     blocks = {**plan.record.blocks, **plan.blocks}.items()
     taken = sum(block.num_addresses for path, block in blocks if not is_nested(path) and block.subnet_of(plan.supernet))
     return f"{100 * taken / plan.supernet.num_addresses:.0f} %"
@@ -101,22 +101,23 @@ def _share(plan: FleetPlan) -> str:
 def _others(plan: FleetPlan) -> Iterator[Row]:
     for site in plan.sites:
         yield _site(plan, site)
-        for each in plan.directs_of(site.name):
-            mark = _mark(plan, direct_path(*each.sites))
-            yield (f"{mark}  joins", each.other(site.name), f"a tunnel of their own, {each.inside}; {each.dials} dials")
+        for direct in plan.directs_of(site.name):
+            mark = _mark(plan, direct_path(*direct.sites))
+            facts = f"direct tunnel {direct.inside}, initiated by {direct.dials}"
+            yield (f"{mark}  peer", direct.other(site.name), facts)
         if site.dns:
             servers = " ".join(map(str, site.dns.servers))
-            yield ("    names", site.dns.domain, f"asked of {servers}, by a resolver in each region")
+            yield ("    dns", site.dns.domain, f"forwarded to {servers} by a resolver in each region")
     for path, block in ((PODS, plan.pods), (SERVICES, plan.services)):
         if block:
             yield (_mark(plan, path) + path, str(block), f"{block.num_addresses:,} addresses")
     for pool in plan.laptops:
         mark = _mark(plan, pool_path(pool.place))
-        yield (f"{mark}laptops", str(pool.block), f"{_clients(pool.block):,} laptops through {pool.place}")
+        yield (f"{mark}laptops", str(pool.block), f"{_clients(pool.block):,} laptops by the gateway in {pool.place}")
 
 
 def _clients(block: IPv4Network) -> int:
-    """Return how many laptops a gateway can serve: all but network, gateway and broadcast address."""
+    """Return the number of client addresses: all except the network, gateway and broadcast addresses."""
     return block.num_addresses - 3
 
 
@@ -134,20 +135,20 @@ def _machines(plan: FleetPlan) -> Iterator[Row]:
 def _stores(plan: FleetPlan) -> Iterator[Row]:
     for files in plan.files:
         yield (f"  {files.store}", f"EFS in {files.region}", f"mounted on {files.mount}")
-    for each in plan.exports:
-        yield (f"  {each.store}", f"NFS in {each.site}", f"mounted on {each.mount}, from {each.machine}:{each.export}")
+    for nfs in plan.exports:
+        yield (f"  {nfs.store}", f"NFS in {nfs.site}", f"mounted on {nfs.mount}, from {nfs.machine}:{nfs.export}")
     for bucket in plan.buckets:
         yield (f"  {bucket.store}", f"S3 in {bucket.region}", f"s3://{bucket.name}")
 
 
 def _people(plan: FleetPlan) -> Iterator[Row]:
-    """Yield who has an account, and the groups, each with the id that files on shared storage belong to."""
+    """Yield people and groups with their user and group ids."""
     for person in plan.accounts.people:
         mark = "+ " if person.name in plan.new_people else "  "
-        office = ("administrator",) if person.admin else ()
-        yield (mark + person.name, f"id {person.uid}", ", ".join((*office, *person.groups)))
+        admin = ("administrator",) if person.admin else ()
+        yield (mark + person.name, f"id {person.uid}", ", ".join((*admin, *person.groups)))
     for group, gid in plan.accounts.groups.items():
-        yield (("+ " if group in plan.new_groups else "  ") + group, f"id {gid}", "a group")
+        yield (("+ " if group in plan.new_groups else "  ") + group, f"id {gid}", "group")
 
 
 def _control_plane(plan: FleetPlan) -> Iterator[str]:
@@ -155,10 +156,10 @@ def _control_plane(plan: FleetPlan) -> Iterator[str]:
         machines = counted(len(control.members), "machine")
         facts = (control.type, f"Kubernetes {control.version}", machines, f"https://{api_name(plan)}:{API_PORT}")
         yield from ("", f"  control plane   {' · '.join(facts)}")
-        marks = ("+ " if each.name in plan.new_addresses else "  " for each in control.members)
+        marks = ("+ " if member.name in plan.new_addresses else "  " for member in control.members)
         rows = (
-            (f"{mark}  {each.name}", each.zone, str(each.address))
-            for mark, each in zip(marks, control.members, strict=True)
+            (f"{mark}  {member.name}", member.zone, str(member.address))
+            for mark, member in zip(marks, control.members, strict=True)
         )
         yield from aligned(rows)
 
@@ -176,7 +177,7 @@ def _group(pools: tuple[PoolPlan, ...]) -> Iterator[str]:
 
 
 def summary(fleet: Fleet) -> str:
-    """Return `3 regions, 1 site, 5 groups, 5 stores, 2 people`, leaving out what there is none of."""
+    """Return `3 regions, 1 site, 5 groups, 5 stores, 2 people`, without parts that the fleet does not have."""
     parts = (
         (len(fleet.regions), "region", "regions"),
         (len(fleet.sites), "site", "sites"),
@@ -191,39 +192,39 @@ SHOWN = 1
 
 
 def difference_lines(plan: FleetPlan) -> Iterator[str]:
-    """Yield what is not recorded yet and what is held for nobody; one line when the lock agrees."""
+    """Yield the differences between plan and lock; one line if there are none."""
     retired = roots(plan.retired)
     if retired:
-        yield "no longer in the file, and held until `bedplate plan --write --release PATH` gives it back:"
+        yield "recorded but no longer in the fleet file; free it with `bedplate plan --write --release PATH`:"
         yield from aligned((f"- {path}", str(plan.retired[path])) for path in retired)
     if fresh := _fresh(plan):
         yield f"not recorded yet: {', '.join(fresh)}"
         yield "`bedplate plan --write` records it"
     elif not retired:
-        yield "fleet.lock holds all of it"
+        yield "fleet.lock is up to date"
 
 
 def recorded_lines(plan: FleetPlan, released: Mapping[str, IPv4Network]) -> Iterator[str]:
-    """Yield what `--write` has just recorded, and what it gave back."""
-    gone = roots(released)
-    if gone:
-        yield f"given back, and free to be allotted anew: {', '.join(gone)}"
+    """Yield what `plan --write` has recorded and freed."""
+    freed = roots(released)
+    if freed:
+        yield f"freed: {', '.join(freed)}"
     if fresh := _fresh(plan):
         yield f"recorded in fleet.lock: {', '.join(fresh)}"
-    elif not gone:
-        yield "fleet.lock held all of it already"
+    elif not freed:
+        yield "fleet.lock is up to date"
 
 
 def roots(blocks: Mapping[str, IPv4Network]) -> tuple[str, ...]:
-    """Return the paths without those of subnets whose region is among them."""
+    """Return the paths, without subnets of regions that are among them."""
     return tuple(path for path in blocks if not is_nested(path) or _region(path) not in blocks)
 
 
 def named(names: Iterable[str], noun: str) -> str:
-    """Return `3 blocks (a, 2 more)`, the first by name."""
-    told = tuple(names)
-    more = (f"{len(told) - SHOWN} more",) if len(told) > SHOWN else ()
-    return f"{counted(len(told), noun)} ({', '.join((*told[:SHOWN], *more))})"
+    """Return `3 blocks (a, 2 more)`: the number, and the first names."""
+    shown, rest = tuple(names)[:SHOWN], tuple(names)[SHOWN:]
+    more = (f"{len(rest)} more",) if rest else ()
+    return f"{counted(len(shown) + len(rest), noun)} ({', '.join((*shown, *more))})"
 
 
 def _region(path: str) -> str:
@@ -233,24 +234,24 @@ def _region(path: str) -> str:
 def _fresh(plan: FleetPlan) -> tuple[str, ...]:
     blocks, addresses = roots(plan.news), len(plan.new_addresses)
     people, groups = len(plan.new_people), len(plan.new_groups)
-    told = {
+    counts = {
         named(blocks, "block"): blocks,
         counted(addresses, "address", "addresses"): addresses,
         counted(people, "person", "people"): people,
         counted(groups, "group"): groups,
     }
-    return tuple(words for words, count in told.items() if count)
+    return tuple(words for words, count in counts.items() if count)
 
 
 def image_lines(places: Iterable[str], before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """Yield a row a place, what is new marked; then what was recorded."""
+    """Yield the image of each region and architecture, `+` if it is new; then the number of new ones."""
     rows = tuple(places)
     fresh = [place for place in rows if before.get(place) != now[place]]
     yield from aligned(
-        (f"{'+' if place in fresh else ' '} {place}", now[place], *_former(place, before, fresh)) for place in rows
+        (f"{'+' if place in fresh else ' '} {place}", now[place], *_previous(place, before, fresh)) for place in rows
     )
-    yield f"recorded in fleet.lock: {counted(len(fresh), 'image')}" if fresh else "fleet.lock held all of it already"
+    yield f"recorded in fleet.lock: {counted(len(fresh), 'image')}" if fresh else "fleet.lock is up to date"
 
 
-def _former(place: str, before: Mapping[str, str], fresh: Iterable[str]) -> tuple[str, ...]:
+def _previous(place: str, before: Mapping[str, str], fresh: Iterable[str]) -> tuple[str, ...]:
     return (f"was {before[place]}",) if place in fresh and place in before else ()

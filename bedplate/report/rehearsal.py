@@ -1,4 +1,4 @@
-"""A rehearsal as an operator reads it: a line a stack, what changed, what failed, and what comes next."""
+"""Reports of `rehearse`: a row for each stack, changes, failures, and the next command."""
 
 import json
 from collections import Counter
@@ -16,14 +16,14 @@ from bedplate.report.columns import aligned, counted
 
 
 def export_lines(stack: StackReport) -> Iterator[str]:
-    """Yield the name and value of each export, secrets masked; nothing where there is none."""
+    """Yield the exports of a stack, secrets masked."""
     if stack.exports:
-        yield from ("", "what it exports:")
-        yield from aligned((f"  {name}", _exports_told(value)) for name, value in sorted(stack.exports.items()))
+        yield from ("", "exports:")
+        yield from aligned((f"  {name}", _export_text(value)) for name, value in sorted(stack.exports.items()))
 
 
-def _exports_told(value: object) -> str:
-    """Return text as it is, and all else, such as text of many lines, as JSON."""
+def _export_text(value: object) -> str:
+    """Return a string of one line as it is, and anything else as JSON."""
     return value if isinstance(value, str) and value.isprintable() else json.dumps(value, ensure_ascii=False)
 
 
@@ -31,30 +31,31 @@ Exports = Mapping[str, Mapping[str, Any]]
 
 
 def outlook_lines(plan: FleetPlan, report: Report) -> Iterator[str]:
-    """Yield the addresses and names of what the rehearsed stacks export."""
+    """Yield the addresses and names that a real deployment would have."""
     created = (stack for stack in report.stacks if Phase.CREATE in stack.runs)
     exports = {stack.name: stack.runs[Phase.CREATE].snapshot.exports for stack in created}
-    yield from ("", "what you would have:")
+    yield from ("", "a deployment would have:")
     yield from aligned((*_networks(plan, exports), *_machines(plan, exports), *_stores(plan, exports)))
 
 
 def next_line(plan: FleetPlan, report: Report) -> str:
-    """Return the first commands of a real run, and the stacks that follow."""
+    """Return the next command of a real deployment."""
     first, *rest = (stack.name for stack in report.stacks if Phase.CREATE in stack.runs)
     then = f", then {', '.join(rest)}" if rest else ""
-    record = "`bedplate plan --write` to record the addresses, then " if plan.news else ""
+    record = "`bedplate plan --write`, then " if plan.news else ""
     return f"next: {record}`pulumi up -s {first}`{then}"
 
 
 def _networks(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
     for region in plan.regions:
-        if made := exports.get(f"{plan.name}.{region.name}"):
-            out = " ".join(("out by", *made["nat_addresses"].values())) if made["nat_addresses"] else "no way out"
-            yield (f"  {region.name}", str(region.block), f"{made['vpc_id']}, {out}")
+        if stack := exports.get(f"{plan.name}.{region.name}"):
+            addresses = " ".join(stack["nat_addresses"].values())
+            internet = f"NAT from {addresses}" if addresses else "no internet access"
+            yield (f"  {region.name}", str(region.block), f"{stack['vpc_id']}, {internet}")
 
 
 def _machines(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
-    """Yield how to log in to the first machine of each group, and where the Kubernetes API answers."""
+    """Yield the ssh command for the first machine of each group, and the address of the Kubernetes API."""
     for pool in ssh_pools(plan):
         if f"{plan.name}.{pool.region}" in exports:
             last = highest(plan, pool)
@@ -66,27 +67,27 @@ def _machines(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
 
 def _stores(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
     for files in plan.files:
-        if made := exports.get(f"{plan.name}.{files.region}"):
-            yield (f"  {files.store}", files.region, f"{files.mount} on {made['files'][files.store]['dns_name']}")
+        if stack := exports.get(f"{plan.name}.{files.region}"):
+            yield (f"  {files.store}", files.region, f"{files.mount} on {stack['files'][files.store]['dns_name']}")
     for bucket in plan.buckets:
         if f"{plan.name}.{bucket.region}" in exports:
             yield (f"  {bucket.store}", bucket.region, f"s3://{bucket.name}")
 
 
 def type_name(token: str) -> str:
-    """Return `aws:ec2:Subnet`: a type without the file that its SDK keeps it in."""
+    """Return `aws:ec2:Subnet` for `aws:ec2/subnet:Subnet`."""
     package, module, name = token.split(":")
     return f"{package}:{module.partition('/')[0]}:{name}"
 
 
 def type_lines(kinds: Mapping[str, Kind]) -> Iterator[str]:
-    """Yield one line a type, with how far its model can be trusted and what it leaves out, and how many there are."""
+    """Yield one line for each type: how completely it is simulated, and what is missing; then their number."""
     yield from aligned((type_name(token), kinds[token].support.value, kinds[token].note) for token in sorted(kinds))
-    yield f"{counted(len(kinds), 'type')}; a program that asks for another is refused by its name"
+    yield f"{counted(len(kinds), 'type')}; a program with a resource of another type is rejected"
 
 
 def types_document(kinds: Mapping[str, Kind]) -> dict[str, dict[str, dict[str, str]]]:
-    """Return the types, by their full tokens, as `rehearse --types --json` prints them."""
+    """Return the document of `rehearse --types --json`."""
     return {
         "types": {token: {"support": kinds[token].support.value, "note": kinds[token].note} for token in sorted(kinds)}
     }
@@ -95,12 +96,12 @@ def types_document(kinds: Mapping[str, Kind]) -> dict[str, dict[str, dict[str, s
 HEAD = ("stack", "created", "again", "changed", "destroyed", "kept", "time")
 FIGURES = (1, 3, 4)
 NONE = "-"
-# A replacement is told once, by the step that stands for all three.
+# The step `replace` represents these two.
 PARTS_OF_REPLACE = {Op.CREATE_REPLACEMENT, Op.DELETE_REPLACED}
 
 
 def rehearsal_lines(report: Report, origin: Origin = unknown_origin, key: Origin = unknown_origin) -> Iterator[str]:
-    """Yield a table of the stacks, then each change beside its key, each failure, and what was made of what."""
+    """Yield a table of the stacks, then changes, failures, injected faults and the resource types."""
     yield from aligned([HEAD, *(_row(stack) for stack in report.stacks)], right=FIGURES)
     for stack in report.stacks:
         yield from again_lines(stack)
@@ -112,50 +113,50 @@ def rehearsal_lines(report: Report, origin: Origin = unknown_origin, key: Origin
 
 
 def again_lines(stack: StackReport) -> Iterator[str]:
-    """Yield what a second run changed, which it must not: a program that is never done names what it is unsure of."""
-    steps = _told(stack.changes(Phase.AGAIN))
+    """Yield the changes of a second run of the unchanged program. There must be none."""
+    steps = _distinct(stack.changes(Phase.AGAIN))
     if steps:
-        yield from ("", f"what a second run changes in {stack.name}, and must not:")
+        yield from ("", f"error: a second run changes {stack.name}:")
         yield from _step_lines(steps)
 
 
 def change_lines(stack: StackReport, key: Origin = unknown_origin) -> Iterator[str]:
-    """Yield what `--changed` did to each resource in the cloud, which of its inputs moved, and whose key it is."""
+    """Yield the changes by `--changed`: the resource, its changed inputs, and the key of the fleet file."""
     steps = _changed(stack)
     if any(step.op is Op.CREATE and urns.parse(step.urn).type == urns.STACK_TYPE for step in _all(stack)):
         yield from ("", f"{stack.name} is new, with {counted(len(steps), 'resource')}")
     elif steps:
-        yield from ("", f"what the change does to {stack.name}:")
+        yield from ("", f"changes to {stack.name}:")
         yield from _step_lines(steps, lambda name: key(stack.name, name))
 
 
 def failure_lines(stack: StackReport, origin: Origin = unknown_origin) -> Iterator[str]:
-    """Yield what failed, with the reason and its origin, and how many resources were not tried because of it.
+    """Yield the failures with their origin, and the number of resources skipped because of them.
 
-    Protected resources that nothing asks for any more are told together, once for each part of the fleet file.
+    Protected resources that are no longer declared are listed together, by their origin.
     """
     failures = [failure for failure in stack.failures if not failure.skipped]
-    kept: dict[str, list[str]] = {}
+    protected: dict[str, list[str]] = {}
     for failure in failures:
         place = origin(stack.name, urns.parse(failure.urn).name) if failure.urn else ""
         if failure.code == PROTECTED:
-            kept.setdefault(place, []).append(failure.urn)
+            protected.setdefault(place, []).append(failure.urn)
         else:
             yield from _failure(stack.name, failure, place)
-    for place, resources in kept.items():
+    for place, resources in protected.items():
         yield from _protected(stack.name, resources, place)
     skipped = len(stack.failures) - len(failures)
     if skipped:
-        yield f"    not tried, for it needs what failed: {counted(skipped, 'resource')}"
+        yield f"    skipped: {counted(skipped, 'resource')} that depend on a failed one"
 
 
 def fault_lines(report: Report) -> Iterator[str]:
-    """Yield what each injected fault failed, what was missing because of it, and what the runs after it did."""
+    """Yield the effect of each injected fault, the missing resources, and the results of the runs after it."""
     if not report.fault_hits:
         return
     yield ""
     for fault, hits in report.fault_hits.items():
-        yield f"fault {fault}: {counted(hits, 'request')} failed" + ("" if hits else ", nothing uses it")
+        yield f"fault {fault}: {counted(hits, 'request')} failed" + ("" if hits else ", no resource is affected")
     short = [stack for stack in report.stacks if stack.missing]
     yield from (
         f"  {stack.name}: {len(stack.missing):,} of {counted(sum(stack.types.values()), 'resource')} missing"
@@ -166,11 +167,11 @@ def fault_lines(report: Report) -> Iterator[str]:
         for group in report.shortages
     )
     if report.real_failures:
-        yield "after the faults: not everything could be created, see above"
+        yield "after the faults: resources are missing, see above"
         return
     missing = sum(len(stack.missing) for stack in short)
     created = f"a second run created the {counted(missing, 'missing resource')}" if missing else "nothing was missing"
-    again = "a third run changed nothing" if report.is_stable else "a third run changed more, and must not"
+    again = "a third run changed nothing" if report.is_stable else "error: a third run made more changes"
     yield f"after the faults: {created}, {again}"
 
 
@@ -181,12 +182,12 @@ def _failure(stack: str, failure: Failure, place: str) -> Iterator[str]:
 
 
 def _protected(stack: str, resources: Sequence[str], place: str) -> Iterator[str]:
-    """Yield what nobody asks for and nothing may delete, and how to let it go."""
-    asker = place.rpartition(" ")[2] or "the program"
-    yield from ("", f"{stack}  {counted(len(resources), 'resource')} no longer asked for   {PROTECTED}")
-    yield f"    {asker} no longer asks for these, and they are protected:"
+    """Yield the protected resources that are no longer declared, and how to delete or keep them."""
+    source = place.rpartition(" ")[2] or "the program"
+    yield from ("", f"{stack}  {counted(len(resources), 'resource')} no longer declared   {PROTECTED}")
+    yield f"    {source} no longer declares these protected resources:"
     yield from (f"      {_resource(urn)}" for urn in resources)
-    yield "    to let them go, `pulumi state unprotect URN` for each, then run again; to keep them, declare them again"
+    yield "    to delete them, run `pulumi state unprotect URN` for each and retry; to keep them, declare them again"
     yield from _from(place)
 
 
@@ -208,15 +209,15 @@ def _row(stack: StackReport) -> tuple[str, ...]:
 
 
 def _changed(stack: StackReport) -> tuple[Step, ...]:
-    """Return one step for each resource in the cloud that the change touches."""
-    return tuple(step for step in _told(_all(stack)) if step.is_in_cloud)
+    """Return one step for each AWS resource that the change affects."""
+    return tuple(step for step in _distinct(_all(stack)) if step.is_in_cloud)
 
 
 def _all(stack: StackReport) -> tuple[Step, ...]:
     return stack.changes(Phase.CHANGE)
 
 
-def _told(steps: Iterable[Step]) -> tuple[Step, ...]:
+def _distinct(steps: Iterable[Step]) -> tuple[Step, ...]:
     return tuple(step for step in steps if step.op not in PARTS_OF_REPLACE)
 
 
@@ -247,10 +248,10 @@ def _resource(urn: str) -> str:
 def _types(report: Report) -> Iterator[str]:
     counts = sum((Counter(stack.types) for stack in report.stacks), Counter[str]())
     faked = [token for token in sorted(counts) if support(token) is Support.FAKED]
-    told = f", {counted(len(faked), 'type')} faked" if faked else ""
+    fakes = f", {counted(len(faked), 'type')} faked" if faked else ""
     yield ""
     yield (
-        f"{counted(counts.total(), 'resource')} of {counted(len(counts), 'type')} in a simulated AWS{told}, "
+        f"{counted(counts.total(), 'resource')} of {counted(len(counts), 'type')} in a simulated AWS{fakes}, "
         f"{report.seconds:.1f} s"
     )
     yield from aligned(("faked:", type_name(token), note(token)) for token in faked)

@@ -1,4 +1,4 @@
-"""What was issued and revoked, whose certificates there are, and what gateways made of it; never a key."""
+"""Reports of the `vpn` commands. No report contains a private key, except the QR codes of a profile."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -10,85 +10,90 @@ import segno
 from segno.encoder import DataOverflowError
 
 from bedplate.errors import BedplateError
-from bedplate.plan.record import Record
 from bedplate.report.columns import aligned, counted
 from vpn.certificates import DEFAULT_DEVICE, Use
 from vpn.journal import Issued
 from vpn.keeper.sessions import Session
 from vpn.keeper.status import Neighbour, Status, Tunnel
-from vpn.status import Amiss
 
 if TYPE_CHECKING:
+    # `vpn add` takes a third of a second, and the modules of the plan alone take a quarter.
+    from bedplate.plan.record import Record
     from vpn.laptops.push import Carried
     from vpn.pki import Pki
     from vpn.sites.push import CarriedTunnels, Laid
-    from vpn.status import Holder, Standing
+    from vpn.status import Amiss, Holder, Standing
 
 
-def begun_lines(pki: "Pki", root: Path | None) -> Iterator[str]:
-    """Yield where the authority lies, until when it lasts, and what to commit of it."""
+def authority_lines(pki: "Pki", root: Path | None) -> Iterator[str]:
+    """Yield the folder of a new authority and its expiry date, and the next steps."""
     end = pki.authority.certificate.not_valid_after_utc
-    yield f"{pki.folder.path}: the authority of {pki.journal.begun.fleet}, until {end:%Y-%m-%d}"
+    yield f"{pki.folder.path}: certificate authority of {pki.journal.begun.fleet}, valid until {end:%Y-%m-%d}"
     if root is not None:
-        yield f"its root's key is in {root}, with {root.name}.crt: take both away, on two disks in two places"
-    kept = "keys/ is left out by its .gitignore" if pki.journal.begun.keys == "folder" else "keys lie in the account"
-    yield f"commit the folder: {kept}, and without its journal nobody knows whom to revoke"
+        yield f"root key: {root}, with {root.name}.crt. Move both offline, to two disks in two places"
+    is_folder = pki.journal.begun.keys == "folder"
+    keys = "its .gitignore excludes keys/" if is_folder else "private keys are in SSM parameters"
+    yield f"commit the folder ({keys}): certificates can only be revoked with its journal"
     yield "next: `bedplate vpn sync` for the gateways, `bedplate vpn add USER` for each person"
 
 
 def issued_lines(issued: Iterable[Issued], now: datetime) -> Iterator[str]:
-    """Yield a row a certificate, and what to do with those of laptops."""
+    """Yield a row for each certificate, and the next commands."""
     rows = tuple(issued)
     yield from aligned(
         (
-            f"+ {each.name}",
-            f"until {each.until:%Y-%m-%d} ({counted((each.until - now).days, 'day')})",
-            f"{each.serial:x}",
+            f"+ {certificate.name}",
+            f"until {certificate.until:%Y-%m-%d} ({counted((certificate.until - now).days, 'day')})",
+            f"{certificate.serial:x}",
         )
-        for each in rows
+        for certificate in rows
     )
-    for each in rows:
-        if each.use is Use.CLIENT:
-            user, _, device = each.name.partition(".")
-            which = "" if device == DEFAULT_DEVICE else f" --device {device}"
-            yield f"next: `bedplate vpn sync` lets it in, `bedplate vpn show {user}{which}` prints its profile"
-    if any(each.use is Use.SERVER for each in rows):
-        yield "gateways take their new certificates by `bedplate vpn sync`"
+    for certificate in rows:
+        if certificate.use is Use.CLIENT:
+            user, _, device = certificate.name.partition(".")
+            option = "" if device == DEFAULT_DEVICE else f" --device {device}"
+            yield f"next: `bedplate vpn sync` to admit it, `bedplate vpn show {user}{option}` for its profile"
 
 
 def revoked_lines(revoked: Iterable[Issued]) -> Iterator[str]:
-    """Yield a row a certificate, or that none counted any more."""
+    """Yield a row for each certificate, or that none was valid."""
     rows = tuple(revoked)
     yield from aligned(
-        (f"- {each.name}", f"revoked, was until {each.until:%Y-%m-%d}", f"{each.serial:x}") for each in rows
+        (
+            f"- {certificate.name}",
+            f"revoked, was valid until {certificate.until:%Y-%m-%d}",
+            f"{certificate.serial:x}",
+        )
+        for certificate in rows
     )
     if not rows:
-        yield "none of their certificates counted any more"
+        yield "nothing to revoke: the certificates have expired or are revoked already"
 
 
-def relisted_lines(*, signed: bool) -> Iterator[str]:
-    """Yield whether the list was signed anew."""
-    yield "crl.pem is signed anew" if signed else "crl.pem is in the first half of its life"
+def relisted_lines(*, is_renewed: bool) -> Iterator[str]:
+    """Yield whether the revocation list was renewed."""
+    yield "crl.pem renewed" if is_renewed else "crl.pem is up to date"
 
 
-def carried_lines(carried: "Carried") -> Iterator[str]:
-    """Yield a row a gateway that was told, with the sessions that ended there."""
+def updated_gateway_lines(carried: "Carried") -> Iterator[str]:
+    """Yield a row for each updated gateway, with the number of ended sessions."""
     for place, ended in sorted(carried.cut.items()):
         sessions = sum(ended.values())
-        yield f"{place} was told" + (f", {counted(sessions, 'session')} ended" if sessions else "")
+        yield f"{place}: updated" + (f", {counted(sessions, 'session')} ended" if sessions else "")
 
 
-def roll_lines(standing: "Standing", seen: Mapping[str, datetime]) -> Iterator[str]:
-    """Yield a row a laptop or gateway, then the list and the authority, then what is wrong with them."""
+def certificate_lines(standing: "Standing", seen: Mapping[str, datetime]) -> Iterator[str]:
+    """Yield a row for each laptop and gateway, then the revocation list, the authority and the faults."""
     yield from aligned(_row(holder, seen) for holder in standing.holders)
     until = f"{standing.until:%Y-%m-%d}" if standing.until else "-"
-    yield f"crl.pem: list {standing.number or '-'} until {until}, {counted(standing.revoked, 'certificate')} revoked"
-    yield f"the authority lasts until {standing.authority:%Y-%m-%d}"
+    revoked = counted(standing.revoked, "revoked certificate")
+    yield f"crl.pem: number {standing.number or '-'}, valid until {until}, {revoked}"
+    yield f"certificate authority: valid until {standing.authority:%Y-%m-%d}"
     yield from (f"{fault.level}: {fault.message}" for fault in standing.faults)
 
 
-def roll_document(standing: "Standing", seen: Mapping[str, datetime]) -> dict[str, Any]:
-    """Return it as JSON's own types; `seen` is null for a laptop that was at no gateway that was asked."""
+def certificate_document(standing: "Standing", seen: Mapping[str, datetime]) -> dict[str, Any]:
+    """Return the document of `vpn list --json`; `seen` is null for a laptop without a session."""
     return {
         "certificates": [_entry(holder, seen.get(holder.name)) for holder in standing.holders],
         "crl": {
@@ -102,9 +107,9 @@ def roll_document(standing: "Standing", seen: Mapping[str, datetime]) -> dict[st
 
 
 def _row(holder: "Holder", seen: Mapping[str, datetime]) -> tuple[str, ...]:
-    there = (f"seen {seen[holder.name]:%Y-%m-%d %H:%M}",) if holder.name in seen else ("-",) if seen else ()
+    last = (f"seen {seen[holder.name]:%Y-%m-%d %H:%M}",) if holder.name in seen else ("-",) if seen else ()
     until = f"{holder.until:%Y-%m-%d}", counted(holder.days, "day")
-    return holder.name, holder.use.value, *until, *there, holder.note
+    return holder.name, holder.use.value, *until, *last, holder.note
 
 
 def _entry(holder: "Holder", seen: datetime | None) -> dict[str, Any]:
@@ -120,47 +125,47 @@ def _entry(holder: "Holder", seen: datetime | None) -> dict[str, Any]:
     }
 
 
-def door_lines(before: Record, now: Record) -> Iterator[str]:
-    """Yield a row a region: what the lock holds now, and what it held where that was another."""
+def address_lines(before: "Record", now: "Record") -> Iterator[str]:
+    """Yield a row for each region: the recorded addresses, and the previous ones if they differ."""
     yield from aligned(
-        (region, f"gateway {address}", _was(before.gateways.get(region), address))
+        (region, f"gateway {address}", _previous(before.gateways.get(region), address))
         for region, address in sorted(now.gateways.items())
     )
     yield from aligned(
-        (region, f"resolver {_listed(addresses)}", _was(before.resolvers.get(region), addresses))
+        (region, f"resolver {_joined(addresses)}", _previous(before.resolvers.get(region), addresses))
         for region, addresses in sorted(now.resolvers.items())
     )
 
 
-def _was(before: object, now: object) -> str:
-    return "" if before in {None, now} else f"was {_listed(before) if isinstance(before, tuple) else before}"
+def _previous(before: object, now: object) -> str:
+    return "" if before in {None, now} else f"was {_joined(before) if isinstance(before, tuple) else before}"
 
 
-def _listed(addresses: tuple[object, ...]) -> str:
+def _joined(addresses: tuple[object, ...]) -> str:
     return ", ".join(map(str, addresses))
 
 
-def made_key_lines(made: Iterable[frozenset[str]]) -> Iterator[str]:
-    """Yield a row a key that was made for two gateways."""
-    yield from sorted(f"+ a key between {' and '.join(sorted(pair))}" for pair in made)
+def created_key_lines(pairs: Iterable[frozenset[str]]) -> Iterator[str]:
+    """Yield a row for each new key of a tunnel."""
+    yield from sorted(f"+ key of {' and '.join(sorted(pair))}" for pair in pairs)
 
 
-def carried_tunnel_lines(carried: "CarriedTunnels") -> Iterator[str]:
-    """Yield a row a gateway that has its tunnels, and what was changed there."""
+def updated_tunnel_lines(carried: "CarriedTunnels") -> Iterator[str]:
+    """Yield a row for each gateway: its tunnels, and what changed."""
     for name, laid in sorted(carried.laid.items()):
         yield f"{name}: {counted(laid.tunnels, 'tunnel')}, {_done(laid)}"
     if any(laid.is_news for laid in carried.laid.values()):
-        yield "next: `bedplate vpn status` says whether they carry"
+        yield "next: `bedplate vpn status` shows whether the tunnels are up"
 
 
 def _done(laid: "Laid") -> str:
     counts = (
         (laid.written, "file", "written"),
-        (laid.removed, "file", "taken away"),
+        (laid.removed, "file", "removed"),
         (laid.started, "unit", "started"),
     )
-    done = [f"{counted(len(each), noun)} {verb}" for each, noun, verb in counts if each]
-    return ", ".join(done) or "nothing to change"
+    done = [f"{counted(len(items), noun)} {verb}" for items, noun, verb in counts if items]
+    return ", ".join(done) or "no change"
 
 
 _DAY_S, _HOUR_S, _MINUTE_S = 86400, 3600, 60
@@ -168,28 +173,29 @@ _UNITS = ("B", "kB", "MB", "GB")
 
 
 def condition_lines(
-    found: Mapping[str, Status], failures: Mapping[str, BedplateError], wrong: Iterable[Amiss]
+    statuses: Mapping[str, Status], failures: Mapping[str, BedplateError], faults: "Iterable[Amiss]"
 ) -> Iterator[str]:
-    """Yield each gateway with its sessions and tunnels, then those that were not reached, then what is amiss."""
-    for name, status in found.items():
+    """Yield each gateway with its sessions and tunnels, then gateways without an answer, then the faults."""
+    for name, status in statuses.items():
         yield "   ".join((name, *_heads(status)))
         yield from (f"  {line}" for line in aligned([*_laptops(status), *_tunnels(status)]))
     yield from (f"{name}   {error.what}" for name, error in failures.items())
-    yield from (f"{'error' if each.is_failing else 'warning'}: {each.gateway}: {each.message}" for each in wrong)
+    yield from (f"{_level(fault)}: {fault.gateway}: {fault.message}" for fault in faults)
 
 
 def condition_document(
-    found: Mapping[str, Status], failures: Mapping[str, BedplateError], wrong: Iterable[Amiss]
+    statuses: Mapping[str, Status], failures: Mapping[str, BedplateError], faults: "Iterable[Amiss]"
 ) -> dict[str, Any]:
-    """Return the same as JSON's own types; times are Unix time."""
+    """Return the document of `vpn status --json`. Times are seconds of Unix time."""
     return {
-        "gateways": {name: status.document() for name, status in found.items()},
+        "gateways": {name: status.document() for name, status in statuses.items()},
         "unreached": {name: error.what for name, error in failures.items()},
-        "faults": [
-            {"gateway": each.gateway, "level": "error" if each.is_failing else "warning", "message": each.message}
-            for each in wrong
-        ],
+        "faults": [{"gateway": fault.gateway, "level": _level(fault), "message": fault.message} for fault in faults],
     }
+
+
+def _level(fault: "Amiss") -> str:
+    return "error" if fault.is_failing else "warning"
 
 
 def _heads(status: Status) -> Iterator[str]:
@@ -197,8 +203,8 @@ def _heads(status: Status) -> Iterator[str]:
     ends = {
         "certificate": status.certificate,
         newest: status.crl,
-        "tunnels' certificate": status.peer_certificate,
-        "tunnels' list": status.peer_crl,
+        "tunnel certificate": status.peer_certificate,
+        "tunnel list": status.peer_crl,
     }
     for what, end in ends.items():
         if end is not None:
@@ -211,32 +217,32 @@ def _laptops(status: Status) -> Iterator[tuple[str, ...]]:
             yield transport, "down"
         elif not sessions:
             yield transport, "no laptops"
-        for each in sessions or ():
-            yield transport, each.name, each.address, *_session(each, status.time)
+        for session in sessions or ():
+            yield transport, session.name, session.address, *_session(session, status.time)
 
 
-def _session(each: Session, now: int) -> tuple[str, ...]:
-    last = "no packet yet" if each.last is None else f"last packet {_span(now - each.last)} ago"
-    return f"for {_span(now - each.since)}", f"{_size(each.received)} in, {_size(each.sent)} out", last
+def _session(session: Session, now: int) -> tuple[str, ...]:
+    last = "no packet yet" if session.last is None else f"last packet {_span(now - session.last)} ago"
+    return f"for {_span(now - session.since)}", f"{_size(session.received)} in, {_size(session.sent)} out", last
 
 
 def _tunnels(status: Status) -> Iterator[tuple[str, ...]]:
-    spoken = {each.tunnel: each for each in status.bgp or ()}
-    for each in status.tunnels or ():
-        yield "tunnel", each.name, *_tunnel(each, status.charons), *_bgp(each, spoken)
+    neighbours = {neighbour.tunnel: neighbour for neighbour in status.bgp or ()}
+    for tunnel in status.tunnels or ():
+        yield "tunnel", tunnel.name, *_tunnel(tunnel, status.charons), *_bgp(tunnel, neighbours)
 
 
-def _tunnel(each: Tunnel, charons: Mapping[str, bool]) -> tuple[str, ...]:
-    if each.age is None:
-        return ("down" if charons.get(each.charon, True) else "its daemon does not answer",)
-    last = "no packet yet" if each.idle is None else f"last packet {_span(each.idle)} ago"
-    return f"for {_span(each.age)}", f"{_size(each.received)} in, {_size(each.sent)} out", last
+def _tunnel(tunnel: Tunnel, charons: Mapping[str, bool]) -> tuple[str, ...]:
+    if tunnel.age is None:
+        return ("down" if charons.get(tunnel.charon, True) else "its daemon does not answer",)
+    last = "no packet yet" if tunnel.idle is None else f"last packet {_span(tunnel.idle)} ago"
+    return f"for {_span(tunnel.age)}", f"{_size(tunnel.received)} in, {_size(tunnel.sent)} out", last
 
 
-def _bgp(each: Tunnel, spoken: Mapping[str, Neighbour]) -> tuple[str, ...]:
-    """Return what BGP does by a tunnel that stands; nothing where its routes are fixed."""
-    neighbour = spoken.get(each.name)
-    if each.age is None or neighbour is None:
+def _bgp(tunnel: Tunnel, neighbours: Mapping[str, Neighbour]) -> tuple[str, ...]:
+    """Return the state of BGP over a tunnel; nothing if its routes are static or it is down."""
+    neighbour = neighbours.get(tunnel.name)
+    if tunnel.age is None or neighbour is None:
         return ()
     if neighbour.age is None:
         return ("BGP down",)
@@ -252,27 +258,27 @@ def _span(seconds: int) -> str:
 
 
 def _size(count: int) -> str:
-    power = next((each for each in range(len(_UNITS)) if count < 1000 ** (each + 1)), len(_UNITS) - 1)
+    power = next((power for power in range(len(_UNITS)) if count < 1000 ** (power + 1)), len(_UNITS) - 1)
     return f"{count / 1000**power:.{min(power, 1)}f} {_UNITS[power]}"
 
 
-# A code of this version (ISO/IEC 18004) is 105 modules wide: a terminal of 120 columns shows it whole.
-_WIDEST = 22
+# A code of this version (ISO/IEC 18004) is 105 modules wide and fits a terminal of 120 columns.
+_MAX_VERSION = 22
 
 
-def code_lines(text: str) -> Iterator[str]:
-    """Yield the lines of each code; several are numbered, and belong together by Structured Append."""
+def qr_code_lines(text: str) -> Iterator[str]:
+    """Yield the QR codes of a text. Several codes are numbered; scanners join them by Structured Append."""
     codes = _codes(text)
     for number, code in enumerate(codes, 1):
         if len(codes) > 1:
-            yield f"{number} of {len(codes)}"
-        drawn = StringIO()
-        code.terminal(drawn, compact=True)
-        yield from drawn.getvalue().splitlines()
+            yield f"code {number} of {len(codes)}"
+        drawing = StringIO()
+        code.terminal(drawing, compact=True)
+        yield from drawing.getvalue().splitlines()
 
 
 def _codes(text: str) -> tuple[segno.QRCode, ...]:
     try:
-        return (segno.make_qr(text, error="l", version=_WIDEST, boost_error=False),)
+        return (segno.make_qr(text, error="l", version=_MAX_VERSION, boost_error=False),)
     except DataOverflowError:
-        return tuple(segno.make_sequence(text, error="l", version=_WIDEST, boost_error=False))
+        return tuple(segno.make_sequence(text, error="l", version=_MAX_VERSION, boost_error=False))

@@ -7,8 +7,8 @@ import pytest
 
 from bedplate import __version__
 from bedplate.cli import run
-from bedplate.cli.app import EXAMPLES, NOUNS
-from bedplate.graph.audit.rules import CATALOGUE
+from bedplate.cli.app import COMMANDS, GROUPS
+from bedplate.report.diagnostics import ALL_RULES
 from tests.conftest import Expect
 
 ROOT = Path(__file__).parents[2]
@@ -105,21 +105,21 @@ def test_a_missing_file_is_told_plainly(capsys: pytest.CaptureFixture[str]) -> N
     assert "no/such.yaml" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("code", sorted(CATALOGUE))
+@pytest.mark.parametrize("code", sorted(ALL_RULES))
 def test_every_rule_can_be_explained(code: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Why it is there, what to do, and whether it may be allowed."""
     assert run(["check", "--explain", code]) == 0
 
     told = capsys.readouterr().out
-    assert told.startswith(f"{code} {CATALOGUE[code].name} ")
-    assert CATALOGUE[code].reason in told
+    assert told.startswith(f"{code} {ALL_RULES[code].name} ")
+    assert ALL_RULES[code].reason in told
 
 
 def test_all_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """One line a rule."""
     assert run(["check", "--explain", "all"]) == 0
 
-    assert len(capsys.readouterr().out.splitlines()) == len(CATALOGUE) + 1
+    assert len(capsys.readouterr().out.splitlines()) == len(ALL_RULES) + 1
 
 
 def test_an_unknown_rule_leads_to_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,20 +153,21 @@ def test_every_key_tells_what_an_edit_of_it_does(capsys: pytest.CaptureFixture[s
     assert {name for name in keys.keys() - told if "$ref" not in keys[name]} == set()
 
 
-COMMANDS = [(command.__name__.replace("_", "-"), example) for command, example in EXAMPLES]
-VERBS = [
-    (f"{noun} {verb.__name__.replace('_', '-')}", example)
-    for noun, (_, verbs) in NOUNS.items()
-    for verb, example in verbs
-]
+EVERY_COMMAND = {command.name: command for command in COMMANDS} | {
+    f"{group} {command.name}": command for group, (_, commands) in GROUPS.items() for command in commands
+}
 
 
-@pytest.mark.parametrize(("command", "example"), COMMANDS + VERBS)
-def test_every_command_shows_an_example(command: str, example: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The quickest way to learn a command is a line that runs."""
-    assert run([*command.split(), "--help"]) == 0
+@pytest.mark.parametrize("words", EVERY_COMMAND)
+def test_the_help_of_a_command_shows_its_summary_and_an_example(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The help of a command repeats its summary from the list of all commands, and ends with an example."""
+    command = EVERY_COMMAND[words]
 
-    assert f"Example: {example}" in capsys.readouterr().out
+    assert run([*words.split(), "--help"]) == 0
+
+    out = capsys.readouterr().out
+    assert command.summary in [line.strip() for line in out.splitlines()]
+    assert out.rstrip().endswith(f"Example: {command.example}")
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
@@ -175,11 +176,11 @@ def test_help_names_every_command(arguments: list[str], capsys: pytest.CaptureFi
     assert run(arguments) == 0
 
     told = capsys.readouterr().out
-    assert all(f"  {command} " in told for command in (*(name for name, _ in COMMANDS), *NOUNS))
+    assert all(f"  {name} " in told for name in (*(command.name for command in COMMANDS), *GROUPS))
     assert "..." not in told.partition("Commands:")[2]
 
 
-@pytest.mark.parametrize("noun", NOUNS)
+@pytest.mark.parametrize("noun", GROUPS)
 def test_a_noun_without_a_verb_is_told(noun: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is done for half a command."""
     assert run([noun]) == 2

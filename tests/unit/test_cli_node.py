@@ -197,7 +197,7 @@ def test_ids_that_the_lock_lacks_reach_no_machine(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whoever is named above others would take their id at the next apply: `plan --write` comes first."""
-    monkeypatch.setattr("bedplate.cli.progress.carried_out", pytest.fail)
+    monkeypatch.setattr("bedplate.cli.node_apply.apply_order", pytest.fail)
     run(["plan", "--write"])
     fleet = Path("fleet.yaml")
     alan = f'people:\n  alan: {{keys: ["{KEY}"], groups: [sound]}}\n'

@@ -16,8 +16,8 @@ from rich.console import Console
 from testinfra.backend.base import CommandResult
 
 from bedplate.cli import run
-from bedplate.cli.node_choice import refuse_missing
-from bedplate.cli.progress import Board, Row, _begun, _take, carried_out, looked_at
+from bedplate.cli.node_apply import ApplyProgress, Board, Row, apply_order, audit_nodes
+from bedplate.cli.output import check_files_exist
 from bedplate.compliance.ledger import silence
 from bedplate.nodes.apply import Event, Order, Step, Target
 from bedplate.nodes.audit import Audit
@@ -63,7 +63,7 @@ def test_what_cannot_be_meant_is_refused(words: list[str], told: str, capsys: py
 
 def test_a_configuration_of_ssh_may_be_a_device() -> None:
     """`ssh -F /dev/null` is how somebody leaves all their settings out."""
-    refuse_missing(Path("/dev/null"))
+    check_files_exist(Path("/dev/null"))
 
 
 def test_machines_that_are_not_reached_are_named(nowhere: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,7 +203,7 @@ def test_a_terminal_has_a_row_for_each_machine_from_the_start(
     order = Order(tuple(Target(node, NOBODY) for node in NODES), "ada", check=True)
 
     with _terminal(monkeypatch, rows) as shown:
-        done = carried_out(order, ())
+        done = apply_order(order, ())
 
     text = b"".join(shown).decode()
     first = text[: text.index("with trouble")]
@@ -227,11 +227,11 @@ def test_what_is_being_done_gives_way_to_who_does_it() -> None:
 
 def test_a_wait_is_one_line_of_a_log(capsys: pytest.CaptureFixture[str]) -> None:
     """A package manager that is busy is asked once a second, and told once; a second wait is told anew."""
-    progress = _begun(["n"])
+    progress = ApplyProgress(["n"])
     waits, begins = Event("n", Step.NOTE, words=WAITS), Event("n", Step.BEGINS, name="Packages")
 
     for event in (begins, waits, waits, waits, begins, waits):
-        _take(progress, event)
+        progress.take(event)
 
     assert capsys.readouterr().err.splitlines() == [f"n: {WAITS}"] * 2
 
@@ -239,7 +239,7 @@ def test_a_wait_is_one_line_of_a_log(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_terminal_shows_how_far_an_audit_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row from the start; at its end all rules are done, and nothing of it is left to read."""
     with _terminal(monkeypatch, 40) as shown:
-        (found,) = looked_at(Audit(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
+        (found,) = audit_nodes(Audit(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
 
     text = b"".join(shown).decode()
     rules, violated = len(found.verdicts), len(found.of(Verdict.VIOLATED))
@@ -249,7 +249,7 @@ def test_a_terminal_shows_how_far_an_audit_is(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_log_of_an_audit_has_a_line_for_each_machine_that_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     """None for each rule, and none on standard output."""
-    (found,) = looked_at(Audit(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
+    (found,) = audit_nodes(Audit(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
 
     told = capsys.readouterr()
     violated = len(found.of(Verdict.VIOLATED))
@@ -260,9 +260,9 @@ def test_a_log_of_an_audit_has_a_line_for_each_machine_that_is_done(capsys: pyte
 def test_each_rule_is_shown_while_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """By its role and name, with how many are done of how many."""
     told: list[Event] = []
-    monkeypatch.setattr("bedplate.cli.progress._take", lambda _, event: told.append(event))
+    monkeypatch.setattr("bedplate.cli.node_apply.take_audit_event", lambda _, event: told.append(event))
 
-    (found,) = looked_at(Audit(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
+    (found,) = audit_nodes(Audit(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
 
     rules = len(found.verdicts)
     begun = [event for event in told if event.step is Step.BEGINS]

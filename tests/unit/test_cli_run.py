@@ -11,7 +11,7 @@ import pytest
 
 from bedplate import cli
 from bedplate.cli import INTERRUPTED, run
-from bedplate.cli.output import NOBODY_READS
+from bedplate.cli.output import BROKEN_PIPE
 from bedplate.errors import HeldError, InputError, MachineError, PartError, ViolationError
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +104,7 @@ def test_a_reader_that_leaves_is_no_fault() -> None:
     )
     os.close(writer)
 
-    assert (ended.returncode, ended.stderr) == (NOBODY_READS, b"")
+    assert (ended.returncode, ended.stderr) == (BROKEN_PIPE, b"")
 
 
 LOOK = (sys.executable, "-m", "bedplate", "node", "apply", "nas.cellar", "--check", "--fleet", "examples/lab.yaml")

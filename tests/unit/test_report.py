@@ -12,18 +12,25 @@ import pytest
 
 from bedplate.checks.diagnostics import Fault, Level
 from bedplate.errors import InputError
-from bedplate.graph.audit.rules import CATALOGUE
 from bedplate.nodes.apply import Event, Kind, Outcome, Step
 from bedplate.nodes.audit import Findings, Verdict, findings_of
 from bedplate.nodes.audit import Outcome as AuditOutcome
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.plan.document import origin
 from bedplate.report.columns import WIDTH, aligned, counted
-from bedplate.report.compliance import compliance_document, compliance_lines, compliance_page, junit
-from bedplate.report.diagnostics import checks_page, defect_lines, error_lines, fault_lines, tally, verdict_lines
+from bedplate.report.compliance import compliance_document, compliance_lines, compliance_page, junit_report
+from bedplate.report.diagnostics import (
+    ALL_RULES,
+    checks_page,
+    defect_lines,
+    error_lines,
+    fault_lines,
+    tally,
+    verdict_lines,
+)
 from bedplate.report.graph import judgement_lines, stack_fault_lines, traced_fault_document
 from bedplate.report.nodes import apply_lines
-from bedplate.report.plan import named, roots, unheard_lines
+from bedplate.report.plan import missing_alarm_lines, named, roots
 from bedplate.spec.fleet import Alarms
 from tests.conftest import Expect
 from tests.testlab.fleets.sketch import LANS, ZONES, catalog, group, sketch
@@ -190,9 +197,9 @@ def test_a_program_reads_the_findings_as_one_document() -> None:
     assert [compliance_document((each,))["ok"] for each in FINDINGS] == [False, False, True, False, False]
 
 
-def test_a_ci_reads_the_findings_as_junit() -> None:
+def test_a_ci_reads_the_findings_as_junit_report() -> None:
     """A suite a machine, a case a rule; a machine that was not reached is an error, and no byte breaks the file."""
-    suites = ET.fromstring(junit(FINDINGS))  # noqa: S314  our own file
+    suites = ET.fromstring(junit_report(FINDINGS))  # noqa: S314  our own file
 
     last = [("titan-02.cellar", "2", "0", "1"), ("nas.cellar", "1", "0", "1")]
     counts = [(each.get("name"), each.get("tests"), each.get("failures"), each.get("errors")) for each in suites]
@@ -344,14 +351,14 @@ POOLED: FleetPlan = plan_fleet(sketch(ZONES, groups={"box": group({"region": "us
 def test_tunnels_and_machines_are_worth_telling_somebody_of() -> None:
     """One line, with what to add."""
     for plan in (SITED, POOLED):
-        (line,) = unheard_lines(plan)
+        (line,) = missing_alarm_lines(plan)
         assert "`alarms: {email: ...}`" in line
 
 
 def test_nothing_is_said_where_somebody_is_told_or_nothing_can_fail() -> None:
     """It is advice, not noise."""
-    assert not list(unheard_lines(ALONE))
-    assert not list(unheard_lines(replace(SITED, alarms=Alarms(email="infra@lab.example"))))
+    assert not list(missing_alarm_lines(ALONE))
+    assert not list(missing_alarm_lines(replace(SITED, alarms=Alarms(email="infra@lab.example"))))
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "checks.md"
@@ -366,4 +373,4 @@ def test_every_rule_has_its_row() -> None:
     """With its name, reason and level."""
     page = checks_page()
 
-    assert all(f"| {code} | {rule.name} | {rule.level.value} |" in page for code, rule in CATALOGUE.items())
+    assert all(f"| {code} | {rule.name} | {rule.level.value} |" in page for code, rule in ALL_RULES.items())

@@ -1,5 +1,4 @@
-"""The checks of what stacks hold: the documents of `bedplate graph`, whoever made them, in; faults out.
+"""Checks of stack resources: resources in, faults out.
 
-Pure: nothing here reads a file, runs a program or knows an SDK. What a graph does not show, since it is secret, unknown
-or left out, is not judged.
+A value that the graph does not show, because it is secret, unknown or missing, is not judged.
 """

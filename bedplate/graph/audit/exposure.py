@@ -1,4 +1,4 @@
-"""How much of the public internet a set of blocks covers, however it is written."""
+"""Checks of security groups: services open to the internet (S101 to S103), and EFS open to public subnets (S403)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -6,22 +6,33 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from itertools import chain
 
-from bedplate.checks.addresses import CARRIER, PRIVATE, RESERVED
 from bedplate.graph.audit.document import Graph, Node, Properties, is_on, is_seen, number, parts, words
 from bedplate.graph.audit.rules import StackFault, fault
 
 Block = IPv4Network | IPv6Network
 
-# More than this is no lab, no company and no provider's office any more.
+# A rule for more public addresses than this is not a rule for one organization.
 WIDE = 65_536
-_NOT_PUBLIC = tuple(collapse_addresses((*RESERVED, *PRIVATE, CARRIER)))
-# RFC 4291: global unicast. One host, or one link, is given a /64, so that one counts as one address.
+# Private, reserved and documentation ranges. Source: IANA IPv4 Special-Purpose Address Registry.
+_NOT_PUBLIC = tuple(
+    collapse_addresses(
+        map(
+            IPv4Network,
+            (
+                *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+                *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
+                *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+            ),
+        )
+    )
+)
+# Global unicast addresses (RFC 4291). One host or link gets a /64, which therefore counts as one address.
 _GLOBAL = IPv6Network("2000::/3")
 _HOST_BITS = 64
 
 
 def block_of(text: str) -> Block | None:
-    """Return the block that AWS makes of a text, host bits cleared; None where it is no block."""
+    """Return the block of a text, with host bits cleared as AWS does; None for an invalid text."""
     try:
         return ip_network(text.strip(), strict=False)
     except ValueError:
@@ -29,25 +40,22 @@ def block_of(text: str) -> Block | None:
 
 
 def public_size(blocks: Iterable[Block]) -> int:
-    """Return how many public addresses the blocks cover together, each counted once; an IPv6 /64 counts as one."""
-    told = tuple(blocks)
-    four = tuple(collapse_addresses(block for block in told if isinstance(block, IPv4Network)))
-    six = collapse_addresses(block for block in told if isinstance(block, IPv6Network))
-    hidden = sum(_shared(block, other) for block in four for other in _NOT_PUBLIC)
-    return (
-        sum(block.num_addresses for block in four)
-        - hidden
-        + sum(min(block.num_addresses, _GLOBAL.num_addresses) >> _HOST_BITS for block in six if block.overlaps(_GLOBAL))
-    )
+    """Return how many public addresses the blocks cover together. An IPv6 /64 counts as one."""
+    every_block = tuple(blocks)
+    ipv4 = tuple(collapse_addresses(block for block in every_block if isinstance(block, IPv4Network)))
+    ipv6 = collapse_addresses(block for block in every_block if isinstance(block, IPv6Network))
+    not_public = sum(_shared(block, other) for block in ipv4 for other in _NOT_PUBLIC)
+    links = (min(block.num_addresses, _GLOBAL.num_addresses) >> _HOST_BITS for block in ipv6 if block.overlaps(_GLOBAL))
+    return sum(block.num_addresses for block in ipv4) - not_public + sum(links)
 
 
 def is_wide(blocks: Iterable[Block]) -> bool:
-    """Whether the blocks let in more of the internet than anybody's own addresses."""
+    """Return whether the blocks cover more public addresses than one organization has."""
     return public_size(blocks) > WIDE
 
 
 def _shared(one: IPv4Network, other: IPv4Network) -> int:
-    """Return the size of what two blocks share: blocks that overlap lie in one another."""
+    """Return the number of addresses in both blocks. Of two blocks that overlap, one contains the other."""
     return min(one.num_addresses, other.num_addresses) if one.overlaps(other) else 0
 
 
@@ -61,10 +69,10 @@ _GROUP_KEYS = ("referencedSecurityGroupId", "sourceSecurityGroupId", "securityGr
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """One rule that lets traffic in; no protocol means all of them.
+class Ingress:
+    """One inbound rule; no protocol means all of them.
 
-    `groups` are the URNs of the groups that it names, `unseen` the prefix lists that are not in the graph.
+    `groups` are the URNs of the security groups that it names, `unseen` the prefix lists that the graph lacks.
     """
 
     group: str
@@ -77,29 +85,29 @@ class Opening:
     unseen: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
 
-    def reaches(self, protocol: str, port: int) -> bool:
-        """Whether the rule lets packets to a port in."""
+    def allows(self, protocol: str, port: int) -> bool:
+        """Return whether the rule allows packets to a port."""
         return self.protocol in {"", protocol} and self.first <= port <= self.last
 
 
-def openings(graph: Graph) -> Iterator[Opening]:
-    """Yield what each security group lets in, rule by rule."""
+def ingress_rules(graph: Graph) -> Iterator[Ingress]:
+    """Yield the inbound rules of every security group."""
     entries = _entries(graph)
     for group in graph.of(*GROUPS):
         for index, rule in enumerate(parts(group.inputs.get("ingress"))):
-            yield _opening(graph, entries, (group, f"ingress.{index}", group.urn), rule)
-    for node in chain(graph.of("vpc.SecurityGroupIngressRule"), _incoming(graph)):
+            yield _ingress(graph, entries, (group, f"ingress.{index}", group.urn), rule)
+    for node in chain(graph.of("vpc.SecurityGroupIngressRule"), _lone_ingress_rules(graph)):
         targets = graph.targets(node, "securityGroupId", *GROUPS)
-        # Rules of a group outside the graph still add up.
+        # The group may be outside the graph.
         group_name = targets[0].urn if targets else str(node.inputs.get("securityGroupId", node.urn))
-        yield _opening(graph, entries, (node, "", group_name), node.inputs)
+        yield _ingress(graph, entries, (node, "", group_name), node.inputs)
 
 
-def _incoming(graph: Graph) -> Iterator[Node]:
+def _lone_ingress_rules(graph: Graph) -> Iterator[Node]:
     return (node for node in graph.of("ec2.SecurityGroupRule") if node.inputs.get("type") == "ingress")
 
 
-def _opening(graph: Graph, entries: dict[str, list[str]], place: tuple[Node, str, str], rule: Properties) -> Opening:
+def _ingress(graph: Graph, entries: dict[str, list[str]], place: tuple[Node, str, str], rule: Properties) -> Ingress:
     node, path, group = place
     lists, unseen = _lists(graph, node, rule)
     listed = chain.from_iterable(entries.get(urn, ()) for urn in lists)
@@ -109,27 +117,27 @@ def _opening(graph: Graph, entries: dict[str, list[str]], place: tuple[Node, str
     first, last = _ports(rule)
     path = ".".join(filter(None, (path, key)))
     groups = _groups(graph, place, rule)
-    return Opening(group, node.urn, path, _protocol(rule), first, last, blocks, unseen, groups)
+    return Ingress(group, node.urn, path, _protocol(rule), first, last, blocks, unseen, groups)
 
 
 def _groups(graph: Graph, place: tuple[Node, str, str], rule: Properties) -> tuple[str, ...]:
-    """Return the URNs of the groups whose members a rule lets in."""
+    """Return the URNs of the security groups whose members the rule allows."""
     node, path, own = place
-    named = [word for key in _GROUP_KEYS for word in words(rule.get(key))]
-    found = [one.urn for word in named for one in graph.targets(node, "", *GROUPS, ident=word)]
-    if not named and not path:
-        found = [one.urn for key in _GROUP_KEYS for one in graph.targets(node, key, *GROUPS)]
-    return (*found, own) if is_on(rule, "self") else tuple(found)
+    idents = [word for key in _GROUP_KEYS for word in words(rule.get(key))]
+    urns = [group.urn for ident in idents for group in graph.targets(node, "", *GROUPS, ident=ident)]
+    if not idents and not path:
+        urns = [group.urn for key in _GROUP_KEYS for group in graph.targets(node, key, *GROUPS)]
+    return (*urns, own) if is_on(rule, "self") else tuple(urns)
 
 
 def _protocol(rule: Properties) -> str:
-    told = rule.get("protocol", rule.get("ipProtocol"))
-    name = str(told).lower() if told is not None and is_seen(told) else ""
+    value = rule.get("protocol", rule.get("ipProtocol"))
+    name = str(value).lower() if value is not None and is_seen(value) else ""
     return _PROTOCOLS.get(name, name)
 
 
 def _ports(rule: Properties) -> tuple[int, int]:
-    """Return the first and last port; all of them where the rule names none or its protocol has none."""
+    """Return the first and last port; all ports if the rule or its protocol has none."""
     first, last = number(rule.get("fromPort")), number(rule.get("toPort"))
     if not _protocol(rule) or first is None or last is None or first < 0:
         return 0, LAST_PORT
@@ -137,18 +145,16 @@ def _ports(rule: Properties) -> tuple[int, int]:
 
 
 def _lists(graph: Graph, node: Node, rule: Properties) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the URNs of the prefix lists that a rule names, and the names of those that the graph does not hold."""
-    named = [word for key in _LISTS for word in words(rule.get(key))]
-    found = {word: [one.urn for one in graph.targets(node, "", LIST, ident=word)] for word in named}
-    depended = [one.urn for key in _LISTS if not named for one in graph.targets(node, key, LIST)]
-    return (
-        tuple(chain(chain.from_iterable(found.values()), depended)),
-        tuple(word for word, urns in found.items() if not urns),
-    )
+    """Return the URNs of the prefix lists in a rule, and the ids of those that the graph lacks."""
+    idents = [word for key in _LISTS for word in words(rule.get(key))]
+    urns = {ident: [target.urn for target in graph.targets(node, "", LIST, ident=ident)] for ident in idents}
+    dependencies = [target.urn for key in _LISTS if not idents for target in graph.targets(node, key, LIST)]
+    known = tuple(chain(chain.from_iterable(urns.values()), dependencies))
+    return known, tuple(ident for ident, targets in urns.items() if not targets)
 
 
 def _entries(graph: Graph) -> dict[str, list[str]]:
-    """Return the blocks of each prefix list by its URN, entries that are resources of their own included."""
+    """Return the blocks of each prefix list by its URN, including entries that are separate resources."""
     table = {
         node.urn: [word for entry in parts(node.inputs.get("entries")) for word in words(entry.get("cidr"))]
         for node in graph.of(LIST)
@@ -161,7 +167,7 @@ def _entries(graph: Graph) -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What listens on a port, and the rule under which the internet must not reach it."""
+    """A service on a port, and the code of the rule that keeps the internet away from it."""
 
     code: str
     name: str
@@ -173,131 +179,129 @@ SERVICES = (
     Service("S101", "SSH", "tcp", 22),
     Service("S101", "NFS", "tcp", 2049),
     Service("S101", "NFS", "udp", 2049),
-    Service("S101", "NFS's port mapper", "tcp", 111),
-    Service("S101", "NFS's port mapper", "udp", 111),
-    # What gives a machine or its data away to whoever connects, or was made for a trusted network alone.
-    Service("S102", "docker", "tcp", 2375),
+    Service("S101", "the NFS port mapper", "tcp", 111),
+    Service("S101", "the NFS port mapper", "udp", 111),
+    # Services without authentication by default, and services for trusted networks.
+    Service("S102", "Docker", "tcp", 2375),
     Service("S102", "etcd", "tcp", 2379),
     Service("S102", "etcd", "tcp", 2380),
-    Service("S102", "remote desktop", "tcp", 3389),
-    Service("S102", "redis", "tcp", 6379),
-    Service("S102", "Ray's dashboard", "tcp", 8265),
+    Service("S102", "Remote Desktop", "tcp", 3389),
+    Service("S102", "Redis", "tcp", 6379),
+    Service("S102", "the Ray dashboard", "tcp", 8265),
     Service("S102", "Jupyter", "tcp", 8888),
     Service("S102", "the kubelet", "tcp", 10250),
 )
 
-Culprits = tuple[Opening, ...]
+Rules = tuple[Ingress, ...]
 
 
 def check_exposure(graph: Graph) -> Iterator[StackFault]:
-    """Tell each group that lets the internet at what only a lab's own people may reach."""
-    groups: dict[str, list[Opening]] = defaultdict(list)
-    for opening in openings(graph):
-        groups[opening.group].append(opening)
+    """Yield a fault for each security group that opens a service to the internet."""
+    groups: dict[str, list[Ingress]] = defaultdict(list)
+    for rule in ingress_rules(graph):
+        groups[rule.group].append(rule)
     for rules in groups.values():
         yield from _exposed(rules)
         yield from _unseen(rules)
 
 
-def _exposed(rules: Iterable[Opening]) -> Iterator[StackFault]:
-    told: dict[tuple[str, Culprits], list[Service]] = defaultdict(list)
+def _exposed(rules: Iterable[Ingress]) -> Iterator[StackFault]:
+    services: dict[tuple[str, Rules], list[Service]] = defaultdict(list)
     public = [rule for rule in rules if public_size(rule.blocks)]
     for service in SERVICES if public else ():
-        culprits = _culprits(rule for rule in public if rule.reaches(service.protocol, service.port))
-        if culprits:
-            told[service.code, culprits].append(service)
-    # Every port is one fault, told under SSH's rule.
-    worst = {culprits for code, culprits in told if code == "S101" and all(map(_is_every_port, culprits))}
-    for (code, culprits), services in told.items():
-        if code == "S101" or culprits not in worst:
-            first = culprits[0]
-            yield fault(code, first.urn, first.key, _message(culprits, services))
+        wide = _wide_rules(rule for rule in public if rule.allows(service.protocol, service.port))
+        if wide:
+            services[service.code, wide].append(service)
+    # All ports open is one fault, of S101.
+    all_ports = {wide for code, wide in services if code == "S101" and all(map(_is_every_port, wide))}
+    for (code, wide), exposed in services.items():
+        if code == "S101" or wide not in all_ports:
+            yield fault(code, wide[0].urn, wide[0].key, _message(wide, exposed))
 
 
-def _culprits(rules: Iterable[Opening]) -> Culprits:
-    """Return the rules that are wide by themselves, or else all if they are wide together, or else none."""
-    all_of_them = tuple(rules)
-    alone = tuple(rule for rule in all_of_them if is_wide(rule.blocks))
-    together = all_of_them if is_wide(chain.from_iterable(rule.blocks for rule in all_of_them)) else ()
+def _wide_rules(rules: Iterable[Ingress]) -> Rules:
+    """Return the rules that are each too wide, or all rules if they are too wide together."""
+    every_rule = tuple(rules)
+    alone = tuple(rule for rule in every_rule if is_wide(rule.blocks))
+    together = every_rule if is_wide(chain.from_iterable(rule.blocks for rule in every_rule)) else ()
     return alone or together
 
 
-def _is_every_port(rule: Opening) -> bool:
+def _is_every_port(rule: Ingress) -> bool:
     return not rule.protocol or (rule.first <= 1 and rule.last == LAST_PORT)
 
 
-def _message(culprits: Culprits, services: Iterable[Service]) -> str:
+def _message(rules: Rules, services: Iterable[Service]) -> str:
     names = tuple(dict.fromkeys(f"{service.name} ({service.port})" for service in services))
-    what = "every port" if all(map(_is_every_port, culprits)) else ", ".join(names)
-    blocks = tuple(dict.fromkeys(str(block) for rule in culprits for block in rule.blocks))
-    told = ", ".join(blocks[:4]) + (f" and {len(blocks) - 4:,} more" if len(blocks) > 4 else "")  # noqa: PLR2004 - a line
-    by = f", by {len(culprits)} rules together" if len(culprits) > 1 else ""
-    size = public_size(chain.from_iterable(rule.blocks for rule in culprits))
-    return f"{what} is open to {size:,} public addresses ({told}{by})"
+    what = "every port" if all(map(_is_every_port, rules)) else ", ".join(names)
+    blocks = tuple(dict.fromkeys(str(block) for rule in rules for block in rule.blocks))
+    shown = ", ".join(blocks[:4]) + (f" and {len(blocks) - 4:,} more" if len(blocks) > 4 else "")  # noqa: PLR2004 - a line
+    by = f", by {len(rules)} rules together" if len(rules) > 1 else ""
+    size = public_size(chain.from_iterable(rule.blocks for rule in rules))
+    return f"{what} is open to {size:,} public addresses ({shown}{by})"
 
 
-def _unseen(rules: Iterable[Opening]) -> Iterator[StackFault]:
+def _unseen(rules: Iterable[Ingress]) -> Iterator[StackFault]:
     for rule in rules:
-        watched = [service for service in SERVICES if rule.reaches(service.protocol, service.port)]
-        for name in rule.unseen if watched else ():
-            yield fault(
-                "S103", rule.urn, rule.key, f"{watched[0].name} is open to {name}, which this graph does not hold"
-            )
+        services = [service for service in SERVICES if rule.allows(service.protocol, service.port)]
+        for name in rule.unseen if services else ():
+            message = f"{services[0].name} is open to the prefix list {name}, which is not in the graph"
+            yield fault("S103", rule.urn, rule.key, message)
 
 
 _NFS = ("tcp", 2049)
 _TABLES = ("ec2.RouteTable", "ec2.DefaultRouteTable")
 _GATEWAY = "ec2.InternetGateway"
-# What has an address in a subnet, and where it names its groups.
+# Resources with an address in a subnet, and the property that names their security groups.
 _MEMBERS = {"ec2.NetworkInterface": "securityGroups", "ec2.Instance": "vpcSecurityGroupIds"}
 
 
 def check_edge(graph: Graph) -> Iterator[StackFault]:
-    """Yield a fault for each rule of a mount target's security group that lets an edge subnet in."""
-    edges = {node.urn: node for node in _edges(graph)}
+    """Yield a fault for each rule of a mount target's security group that allows public subnets."""
+    edges = {node.urn: node for node in _public_subnets(graph)}
     blocks = tuple(block for node in edges.values() for block in map(block_of, words(node.inputs.get("cidrBlock"))))
-    members = frozenset(_members(graph, frozenset(edges)))
-    guards = {
+    members = frozenset(_groups_in(graph, frozenset(edges)))
+    targets = {
         group.urn
         for target in graph.of("efs.MountTarget")
         for group in graph.targets(target, "securityGroups", *GROUPS)
     }
-    for rule in openings(graph) if guards else ():
-        if rule.group in guards and rule.reaches(*_NFS):
-            yield from _faults(rule, tuple(block for block in blocks if block), members)
+    for rule in ingress_rules(graph) if targets else ():
+        if rule.group in targets and rule.allows(*_NFS):
+            yield from _edge_faults(rule, tuple(block for block in blocks if block), members)
 
 
-def _faults(rule: Opening, edges: tuple[Block, ...], members: frozenset[str]) -> Iterator[StackFault]:
-    met = [str(edge) for edge in edges if any(_overlap(edge, block) for block in rule.blocks)]
-    if met:
-        yield fault("S403", rule.urn, rule.key, f"NFS (2049) is open to edge subnets: {', '.join(met)}")
+def _edge_faults(rule: Ingress, edges: tuple[Block, ...], members: frozenset[str]) -> Iterator[StackFault]:
+    overlapping = [str(edge) for edge in edges if any(_overlap(edge, block) for block in rule.blocks)]
+    if overlapping:
+        yield fault("S403", rule.urn, rule.key, f"NFS (2049) is open to public subnets: {', '.join(overlapping)}")
     elif members & set(rule.groups):
-        yield fault("S403", rule.urn, rule.key, "NFS (2049) is open to a group that machines in edge subnets have")
+        yield fault("S403", rule.urn, rule.key, "NFS (2049) is open to a security group of machines in public subnets")
 
 
-def _overlap(one: Block, other: Block) -> bool:
-    return one.version == other.version and one.overlaps(other)
+def _overlap(block: Block, other: Block) -> bool:
+    return block.version == other.version and block.overlaps(other)
 
 
-def _edges(graph: Graph) -> Iterator[Node]:
-    """Yield the subnets whose own route table has a route to an internet gateway."""
-    tables = {table.urn for table in graph.of(*_TABLES) if _leads_out(graph, table)}
+def _public_subnets(graph: Graph) -> Iterator[Node]:
+    """Yield the subnets whose route table has a route to an internet gateway."""
+    tables = {table.urn for table in graph.of(*_TABLES) if _has_gateway(graph, table)}
     for route in graph.of("ec2.Route"):
         if graph.targets(route, "gatewayId", _GATEWAY):
             tables.update(table.urn for table in graph.targets(route, "routeTableId", *_TABLES))
-    for each in graph.of("ec2.RouteTableAssociation"):
-        if any(table.urn in tables for table in graph.targets(each, "routeTableId", *_TABLES)):
-            yield from graph.targets(each, "subnetId", "ec2.Subnet")
+    for association in graph.of("ec2.RouteTableAssociation"):
+        if any(table.urn in tables for table in graph.targets(association, "routeTableId", *_TABLES)):
+            yield from graph.targets(association, "subnetId", "ec2.Subnet")
 
 
-def _leads_out(graph: Graph, table: Node) -> bool:
-    named = (word for route in parts(table.inputs.get("routes")) for word in words(route.get("gatewayId")))
-    return any(graph.targets(table, "", _GATEWAY, ident=word) for word in named)
+def _has_gateway(graph: Graph, table: Node) -> bool:
+    idents = (word for route in parts(table.inputs.get("routes")) for word in words(route.get("gatewayId")))
+    return any(graph.targets(table, "", _GATEWAY, ident=ident) for ident in idents)
 
 
-def _members(graph: Graph, edges: frozenset[str]) -> Iterator[str]:
-    """Yield the groups of machines in edge subnets."""
+def _groups_in(graph: Graph, subnets: frozenset[str]) -> Iterator[str]:
+    """Yield the security groups of machines in these subnets."""
     for kind, key in _MEMBERS.items():
         for node in graph.of(kind):
-            if any(subnet.urn in edges for subnet in graph.targets(node, "subnetId", "ec2.Subnet")):
+            if any(subnet.urn in subnets for subnet in graph.targets(node, "subnetId", "ec2.Subnet")):
                 yield from (group.urn for group in graph.targets(node, key, *GROUPS))

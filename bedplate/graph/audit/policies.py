@@ -1,7 +1,7 @@
-"""Conditions of a policy: which of them say who is meant, and which only look so."""
+"""Checks of policies: who may use a resource (S301 to S304, S505), and what an identity may do (S501 to S506)."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -10,8 +10,8 @@ from bedplate.graph.audit.document import Graph, Node, Properties, is_on, is_see
 from bedplate.graph.audit.exposure import block_of, is_wide
 from bedplate.graph.audit.rules import StackFault, fault
 
-# Keys of requests that say whose they are, in lower case. Source: AWS IAM user guide, global condition context keys.
-_WHO = frozenset(
+# Condition keys that identify the caller, in lower case. Source: AWS IAM user guide, global condition context keys.
+_CALLER = frozenset(
     {
         "aws:principalaccount",
         "aws:principalarn",
@@ -33,103 +33,96 @@ _WHO = frozenset(
 )
 _ARN_PARTS = 6
 _ACCOUNT = 4
-# How every id of a kind begins: a pattern of no more than that is everybody's. Source: AWS IAM user guide, unique ids.
-_KINDS = frozenset({"AIDA", "AROA", "o-", "vpc-", "vpce-"})
+# Prefixes of ids: a pattern such as AIDA* matches every user. Source: AWS IAM user guide, unique identifiers.
+_ID_PREFIXES = frozenset({"AIDA", "AROA", "o-", "vpc-", "vpce-"})
 
 
 def narrows(condition: Properties) -> bool:
-    """Whether a condition leaves out the public. Each of its keys must hold, so one that does is enough."""
+    """Return whether a condition excludes the public. All its tests must hold, so one that excludes it is enough."""
     return any(
-        _is_strict(operator) and key.lower() in _WHO and _means_somebody(key.lower(), value)
-        for operator, tests in condition.items()
-        for one in parts(tests)
-        for key, value in one.items()
+        _is_strict(operator) and key.lower() in _CALLER and _is_specific(key.lower(), value)
+        for operator, operands in condition.items()
+        for test in parts(operands)
+        for key, value in test.items()
     )
 
 
 def _is_strict(operator: str) -> bool:
-    """Whether a test fails where its key is missing, and asks what is so, not what is not."""
+    """Return whether the operator fails if the key is missing, and is not negated."""
     name = operator.removeprefix("ForAnyValue:")
     return not (name.startswith("ForAllValues:") or name.endswith("IfExists") or "Not" in name or name == "Null")
 
 
-def _means_somebody(key: str, value: object) -> bool:
+def _is_specific(key: str, value: object) -> bool:
     if not is_seen(value):
         return True
     if key == "elasticfilesystem:accessedviamounttarget":
         return value is True or words(value) == ("true",)
-    told = words(value)
+    patterns = words(value)
     if key == "aws:sourceip":
-        return _is_someplace(told)
-    return bool(told) and all(_is_named(word) for word in told)
+        blocks = tuple(map(block_of, patterns))
+        return bool(blocks) and not is_wide(block for block in blocks if block is not None)
+    return bool(patterns) and all(map(_names_caller, patterns))
 
 
-def _is_someplace(texts: Iterable[str]) -> bool:
-    blocks = tuple(map(block_of, texts))
-    return bool(blocks) and not is_wide(block for block in blocks if block is not None)
-
-
-def _is_named(word: str) -> bool:
-    """Whether a pattern names somebody: an ARN whose account is any account, or any id of a kind, names nobody."""
-    arn = word.split(":")
+def _names_caller(pattern: str) -> bool:
+    """Return whether a pattern limits the callers: an ARN with a wildcard as account, or AIDA*, does not."""
+    arn = pattern.split(":")
     if arn[0] == "arn":
-        return len(arn) >= _ARN_PARTS and _is_one_account(arn[_ACCOUNT]) and bool(":".join(arn[_ACCOUNT:]).strip(":*?"))
-    return word.strip("*?") not in {"", *_KINDS}
-
-
-def _is_one_account(account: str) -> bool:
-    return not {"*", "?"} & set(account)
+        is_one_account = len(arn) >= _ARN_PARTS and not {"*", "?"} & set(arn[_ACCOUNT])
+        return is_one_account and bool(":".join(arn[_ACCOUNT:]).strip(":*?"))
+    return pattern.strip("*?") not in {"", *_ID_PREFIXES}
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement of a policy; `key` is where it stands in its resource."""
+    """One statement of a policy; `key` is its path in the resource."""
 
     key: str
     body: Properties
 
     @property
     def allows(self) -> bool:
-        """Whether it grants something."""
+        """Whether the effect is Allow."""
         return self.body.get("Effect") == "Allow"
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """The actions, in lower case: IAM does not tell cases apart."""
+        """The actions, in lower case: IAM ignores case."""
         return tuple(action.lower() for action in words(self.body.get("Action")))
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """The resources, as they are written."""
+        """The resource patterns."""
         return words(self.body.get("Resource"))
 
     @property
-    def is_for_everybody(self) -> bool:
-        """Whether any principal at all is meant."""
-        told = self.body.get("Principal")
-        kinds = told.values() if isinstance(told, dict) else (told,)
-        return any("*" in words(names) for names in kinds) or "NotPrincipal" in self.body
+    def is_public(self) -> bool:
+        """Whether the principal is a wildcard."""
+        principal = self.body.get("Principal")
+        values = principal.values() if isinstance(principal, dict) else (principal,)
+        return any("*" in words(names) for names in values) or "NotPrincipal" in self.body
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether a condition says who is meant."""
+        """Whether a condition limits the callers."""
         return narrows(part(self.body, "Condition"))
 
     @property
-    def refuses_clear_text(self) -> bool:
-        """Whether it denies everybody everything that does not come over TLS, on more than the thing itself."""
+    def denies_clear_text(self) -> bool:
+        """Whether it denies all requests without TLS, to all principals, without another condition."""
         condition = part(self.body, "Condition")
-        told = [test for key in ("Bool", "BoolIfExists") for test in part(condition, key).items()]
+        tests = [test for key in ("Bool", "BoolIfExists") for test in part(condition, key).items()]
         return (
             self.body.get("Effect") == "Deny"
-            and self.is_for_everybody
-            and [(key.lower(), _is_false(value)) for key, value in told] == [("aws:securetransport", True)]
+            and self.is_public
+            and [(key.lower(), _is_false(value)) for key, value in tests] == [("aws:securetransport", True)]
             and len(condition) == 1
         )
 
 
 def statements(holder: Properties, key: str) -> Iterator[Statement]:
-    """Yield the statements of the policy under a key; none where it cannot be seen or is no policy."""
+    """Yield the statements of the policy under a key; none if it is hidden or invalid."""
     document = _document(holder.get(key))
     for index, body in enumerate(parts(document.get("Statement"))):
         yield Statement(f"{key}.Statement.{index}", body)
@@ -140,7 +133,7 @@ def _is_false(value: object) -> bool:
 
 
 def is_hidden(holder: Properties, key: str) -> bool:
-    """Whether there is a policy and it cannot be seen."""
+    """Return whether the policy is hidden."""
     return not is_seen(holder.get(key))
 
 
@@ -160,13 +153,13 @@ _ATTACHMENTS = (
     "iam.GroupPolicyAttachment",
     "iam.PolicyAttachment",
 )
-_TOO_MUCH = frozenset({"AdministratorAccess", "IAMFullAccess", "PowerUserAccess"})
+_ADMIN_POLICIES = frozenset({"AdministratorAccess", "IAMFullAccess", "PowerUserAccess"})
 _WILD = "*?"
 _REGION, _PERMISSION_ARN_PARTS = 3, 6
 
 
 def check_permissions(graph: Graph) -> Iterator[StackFault]:
-    """Tell statements that grant without naming what."""
+    """Yield a fault for each statement that allows too much."""
     for node, path, holder in _policies(graph):
         for statement in statements(holder, "policy"):
             if statement.allows:
@@ -174,7 +167,7 @@ def check_permissions(graph: Graph) -> Iterator[StackFault]:
 
 
 def _policies(graph: Graph) -> Iterator[tuple[Node, str, Properties]]:
-    """Yield what holds a policy of an identity: the resource, the path to the holder in it, and the holder."""
+    """Yield the identity policies: the resource, the path of the policy's holder in it, and the holder."""
     for node in graph.of(*_HOLDERS):
         yield node, "", node.inputs
     for node in graph.of("iam.Role"):
@@ -207,7 +200,7 @@ def _passes_any_role(statement: Statement) -> bool:
 
 
 def _is_any_role(name: str) -> bool:
-    """Whether a pattern fits every role, of whatever path."""
+    """Return whether a pattern matches every role, of any path."""
     tail = name.split(":", _PERMISSION_ARN_PARTS - 1)[-1]
     fixed = tail.rstrip(_WILD)
     return fixed != tail and "role/".startswith(fixed)
@@ -218,7 +211,7 @@ def _is_on_all(statement: Statement) -> bool:
 
 
 def _is_everything(name: str) -> bool:
-    """Whether a pattern fits all that a service has in every region; an identity acts in its own account anyhow."""
+    """Return whether a pattern matches all resources of a service in every region."""
     arn = name.split(":", _PERMISSION_ARN_PARTS - 1)
     if len(arn) < _PERMISSION_ARN_PARTS:
         return name.endswith("*") and not any(field.strip(_WILD) for field in arn[2:])
@@ -226,40 +219,40 @@ def _is_everything(name: str) -> bool:
 
 
 _EXCESSES: tuple[tuple[str, Callable[[Statement], bool], str], ...] = (
-    ("S501", _grants_all, "every action is allowed on every resource"),
-    ("S502", _grants_service, "a whole service is allowed on every resource"),
-    ("S503", _excepts, "the statement allows all but what it names"),
-    ("S504", _passes_any_role, "iam:PassRole is allowed on any role"),
+    ("S501", _grants_all, "it allows every action on every resource"),
+    ("S502", _grants_service, "it allows all actions of a service on every resource"),
+    ("S503", _excepts, "it allows everything except what NotAction or NotResource names"),
+    ("S504", _passes_any_role, "it allows iam:PassRole on any role"),
 )
 
 
 def check_attachments(graph: Graph) -> Iterator[StackFault]:
-    """Tell managed policies of AWS that make an administrator."""
+    """Yield a fault for each attached AWS managed policy with administrator rights."""
     for node in graph.of(*_ATTACHMENTS):
-        yield from _administrators(node, "policyArn")
+        yield from _admin_faults(node, "policyArn")
     for node in graph.of("iam.Role"):
-        yield from _administrators(node, "managedPolicyArns")
+        yield from _admin_faults(node, "managedPolicyArns")
 
 
-def _administrators(node: Node, key: str) -> Iterator[StackFault]:
+def _admin_faults(node: Node, key: str) -> Iterator[StackFault]:
     for arn in words(node.inputs.get(key)):
         name = arn.rpartition("/")[2]
-        if arn.startswith("arn:aws") and ":aws:policy/" in arn and name in _TOO_MUCH:
-            yield fault("S506", node.urn, key, f"{name} is attached")
+        if arn.startswith("arn:aws") and ":aws:policy/" in arn and name in _ADMIN_POLICIES:
+            yield fault("S506", node.urn, key, f"the policy {name} is attached")
 
 
 def check_trust(graph: Graph) -> Iterator[StackFault]:
-    """Tell roles that anybody with an AWS account may take on."""
+    """Yield a fault for each role that anyone with an AWS account can assume."""
     for node in graph.of("iam.Role"):
         for statement in statements(node.inputs, "assumeRolePolicy"):
-            if statement.allows and statement.is_for_everybody and not statement.is_narrowed:
-                yield fault("S505", node.urn, statement.key, "the role trusts everybody")
+            if statement.allows and statement.is_public and not statement.is_narrowed:
+                yield fault("S505", node.urn, statement.key, "any AWS account can assume the role")
 
 
 SWITCHES = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
 _ACLS = ("public-read", "public-read-write", "authenticated-read", "website")
-_STRANGERS = ("/global/AllUsers", "/global/AuthenticatedUsers")
-# Kinds with a policy of their own that says who may come; an endpoint's is not among them, for it opens nothing.
+_PUBLIC_GRANTEES = ("/global/AllUsers", "/global/AuthenticatedUsers")
+# Resources with a policy of their callers. The policy of an endpoint only restricts, so it is not among them.
 _POLICIES = (
     "ecr.RepositoryPolicy",
     "efs.FileSystemPolicy",
@@ -278,21 +271,21 @@ _POLICIES = (
 
 
 def check_bucket_blocks(graph: Graph) -> Iterator[StackFault]:
-    """Tell buckets that a policy or an ACL could make public."""
+    """Yield a fault for each bucket that a policy or an ACL can make public."""
     if any(all(is_on(node.inputs, key) for key in SWITCHES) for node in graph.of("s3.AccountPublicAccessBlock")):
         return
-    blocks = graph.guards("s3.BucketPublicAccessBlock", "bucket", "s3.Bucket")
+    blocks = graph.settings("s3.BucketPublicAccessBlock", "bucket", "s3.Bucket")
     for bucket in graph.of("s3.Bucket"):
         if bucket.urn not in blocks:
-            yield fault("S301", bucket.urn, "", "no public access block guards the bucket")
+            yield fault("S301", bucket.urn, "", "the bucket has no public access block")
     for node in graph.of("s3.BucketPublicAccessBlock"):
         off = [key for key in SWITCHES if not is_on(node.inputs, key)]
         if off:
-            yield fault("S301", node.urn, off[0], f"{', '.join(off)}: not on")
+            yield fault("S301", node.urn, off[0], f"{', '.join(off)} {'is' if len(off) == 1 else 'are'} not on")
 
 
 def check_acls(graph: Graph) -> Iterator[StackFault]:
-    """Tell buckets and objects whose ACL names strangers."""
+    """Yield a fault for each bucket or object with a public ACL."""
     for node in graph.of("s3.Bucket", "s3.BucketAcl", "s3.BucketObject", "s3.BucketObjectv2"):
         acl = node.inputs.get("acl")
         if acl in _ACLS:
@@ -301,20 +294,20 @@ def check_acls(graph: Graph) -> Iterator[StackFault]:
         uris = [
             uri for grant in grants for holder in (grant, part(grant, "grantee")) for uri in words(holder.get("uri"))
         ]
-        if any(uri.endswith(_STRANGERS) for uri in uris):
-            yield fault("S302", node.urn, "grants", "the ACL grants something to strangers")
+        if any(uri.endswith(_PUBLIC_GRANTEES) for uri in uris):
+            yield fault("S302", node.urn, "grants", "the ACL grants access to all users")
 
 
 def check_policies(graph: Graph) -> Iterator[StackFault]:
-    """Tell policies that let everybody in."""
+    """Yield a fault for each resource policy that allows the public."""
     for node in graph.of(*_POLICIES):
         for statement in statements(node.inputs, "policy"):
-            if statement.allows and statement.is_for_everybody and not statement.is_narrowed:
-                yield fault("S303", node.urn, statement.key, "the statement is for everybody")
+            if statement.allows and statement.is_public and not statement.is_narrowed:
+                yield fault("S303", node.urn, statement.key, "the statement allows any principal")
 
 
 def check_publicly_accessible(graph: Graph) -> Iterator[StackFault]:
-    """Tell databases and brokers that ask for a public address."""
+    """Yield a fault for each database or broker with a public address."""
     for node in graph.nodes:
         if node.inputs.get("publiclyAccessible") in (True, "true"):
             yield fault("S304", node.urn, "publiclyAccessible", "it has a public address")

@@ -1,58 +1,53 @@
-"""How machines start: metadata service, public addresses, volumes, and the group that they fall back on."""
+"""Checks of machines, storage and tags (S104 to S107, S2, S401 and S402, S6, S7, S8)."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bedplate.catalog import load_catalog
-from bedplate.graph.audit.document import Graph, Node, Properties, is_on, is_seen, number, part, parts, says, words
+from bedplate.graph.audit.document import Graph, Node, Properties, has_value, is_on, is_seen, number, part, parts, words
 from bedplate.graph.audit.policies import Statement, is_hidden, statements
 from bedplate.graph.audit.rules import StackFault, fault
-from bedplate.plan.registration import DEVICES, EFA, ENABLED, INSTANCE_TYPE, LABEL, RESOURCE, devices
 
 LAUNCHERS = ("ec2.LaunchTemplate", "ec2.Instance", "ec2.LaunchConfiguration", "ec2.SpotInstanceRequest")
-_USE, _PEOPLES_HOPS = "bedplate:use", 2
+_USE, _SSH_HOPS = "bedplate:use", 2
 _MAPPINGS = "blockDeviceMappings"
 _VOLUMES = ("rootBlockDevice", "ebsBlockDevices")
 
 
 def check_metadata(graph: Graph) -> Iterator[StackFault]:
-    """Tell machines whose credentials a forwarded request, or a container, can fetch."""
+    """Yield a fault for each machine whose credentials a forwarded request or a container can read."""
     for node in graph.of(*LAUNCHERS):
         options = part(node.inputs, "metadataOptions")
         if options.get("httpEndpoint") == "disabled" or not is_seen(node.inputs.get("metadataOptions")):
             continue
-        if not says(options, "httpTokens", "required"):
-            told = options.get("httpTokens", "not set")
-            yield fault("S106", node.urn, "metadataOptions.httpTokens", f"tokens are {told}")
+        if not has_value(options, "httpTokens", "required"):
+            value = options.get("httpTokens", "not set")
+            yield fault("S106", node.urn, "metadataOptions.httpTokens", f"httpTokens is {value}")
         hops = number(options.get("httpPutResponseHopLimit"))
-        if hops is not None and hops > (_PEOPLES_HOPS if _is_for_people(node) else 1):
-            yield fault("S107", node.urn, "metadataOptions.httpPutResponseHopLimit", f"{hops} hops are allowed")
+        if hops is not None and hops > (_SSH_HOPS if _is_for_ssh(node) else 1):
+            yield fault("S107", node.urn, "metadataOptions.httpPutResponseHopLimit", f"the hop limit is {hops}")
 
 
-def _is_for_people(node: Node) -> bool:
-    """Whether its machines say by their tags that people log in: those hold the role anyhow, container or not."""
+def _is_for_ssh(node: Node) -> bool:
+    """Return whether the machines have the tag bedplate:use = ssh. People who log in can use the role anyway."""
     tags = [spec.get("tags") for spec in parts(node.inputs.get("tagSpecifications"))]
-    return any(isinstance(each, dict) and each.get(_USE) == "ssh" for each in (node.inputs.get("tags"), *tags))
+    return any(isinstance(table, dict) and table.get(_USE) == "ssh" for table in (node.inputs.get("tags"), *tags))
 
 
 def check_public_addresses(graph: Graph) -> Iterator[StackFault]:
-    """Tell what gives a machine a public address when it starts."""
+    """Yield a fault for each subnet or machine that assigns a public address at launch."""
     for node in graph.of("ec2.Subnet", "ec2.DefaultSubnet"):
         if node.inputs.get("mapPublicIpOnLaunch") in (True, "true"):
-            yield fault("S105", node.urn, "mapPublicIpOnLaunch", "each machine here gets a public address")
+            yield fault("S105", node.urn, "mapPublicIpOnLaunch", "each machine in the subnet gets a public address")
     for node in graph.of(*LAUNCHERS):
-        faces = [("", node.inputs)]
-        faces += [
-            (f"networkInterfaces.{i}.", face) for i, face in enumerate(parts(node.inputs.get("networkInterfaces")))
-        ]
-        for path, face in faces:
-            if face.get("associatePublicIpAddress") in (True, "true"):
-                yield fault("S105", node.urn, f"{path}associatePublicIpAddress", "it starts with a public address")
+        cards = enumerate(parts(node.inputs.get("networkInterfaces")))
+        for path, holder in (("", node.inputs), *((f"networkInterfaces.{index}.", card) for index, card in cards)):
+            if holder.get("associatePublicIpAddress") in (True, "true"):
+                yield fault("S105", node.urn, f"{path}associatePublicIpAddress", "the machine gets a public address")
 
 
 def check_volumes(graph: Graph) -> Iterator[StackFault]:
-    """Tell volumes that are not encrypted; an account that encrypts all of them by default is believed."""
+    """Yield a fault for each unencrypted volume, unless the account encrypts volumes by default."""
     if any(
         is_on(node.inputs, "enabled") or "enabled" not in node.inputs for node in graph.of("ebs.EncryptionByDefault")
     ):
@@ -65,13 +60,13 @@ def check_volumes(graph: Graph) -> Iterator[StackFault]:
 
 
 def _volumes_of(node: Node) -> Iterator[StackFault]:
-    told = dict(_volumes(node))
-    for path, volume in told.items():
-        # A volume made from an encrypted snapshot is encrypted; which one is, only AWS knows.
+    volumes = dict(_volumes(node))
+    for path, volume in volumes.items():
+        # A volume from an encrypted snapshot is encrypted, and the graph does not show whether the snapshot is.
         if not is_on(volume, "encrypted") and not volume.get("snapshotId"):
             yield fault("S203", node.urn, f"{path}.encrypted", "the volume is not encrypted")
-    if not told and all(is_seen(node.inputs.get(key)) for key in (_MAPPINGS, *_VOLUMES)):
-        yield fault("S203", node.urn, _MAPPINGS, "nothing says that its root volume is encrypted")
+    if not volumes and all(is_seen(node.inputs.get(key)) for key in (_MAPPINGS, *_VOLUMES)):
+        yield fault("S203", node.urn, _MAPPINGS, "its root volume is not declared as encrypted")
 
 
 def _volumes(node: Node) -> Iterator[tuple[str, Properties]]:
@@ -84,75 +79,80 @@ def _volumes(node: Node) -> Iterator[tuple[str, Properties]]:
 
 
 def check_default_groups(graph: Graph) -> Iterator[StackFault]:
-    """Tell default security groups that let anything in or out."""
+    """Yield a fault for each default security group with rules."""
     for node in graph.of("ec2.DefaultSecurityGroup"):
         for key in ("ingress", "egress"):
             if node.inputs.get(key):
                 yield fault("S104", node.urn, key, "the default security group has rules")
 
 
-_FABRIC = ("efa", "efa-only")
+DeviceCounts = Mapping[str, Mapping[str, int]]
+"""The devices of each instance type, by Kubernetes resource name."""
+
+# Tags of the cluster autoscaler: cluster-autoscaler, cloudprovider/aws/README.md.
+_AUTOSCALER = "k8s.io/cluster-autoscaler"
+_TYPE_LABEL = f"{_AUTOSCALER}/node-template/label/node.kubernetes.io/instance-type"
+_RESOURCE = f"{_AUTOSCALER}/node-template/resources/"
+_EFA = "vpc.amazonaws.com/efa"
+_DEVICES = ("amd.com/gpu", "aws.amazon.com/neuron", "nvidia.com/gpu", _EFA)
+_EFA_INTERFACES = ("efa", "efa-only")
 
 
-def check_from_zero(graph: Graph) -> Iterator[StackFault]:
-    """Tell groups whose tags promise other machines than their templates launch."""
+def check_from_zero(graph: Graph, device_counts: DeviceCounts) -> Iterator[StackFault]:
+    """Yield a fault for each Auto Scaling group whose tags contradict its launch template."""
     for node in graph.of("autoscaling.Group"):
-        told = node.inputs.get("tags")
-        tags = {str(tag.get("key")): tag.get("value") for tag in parts(told)}
-        if is_seen(told) and ENABLED in tags:
-            yield from _judge(node, _template(graph, node), tags)
+        visible = node.inputs.get("tags")
+        tags = {str(tag.get("key")): tag.get("value") for tag in parts(visible)}
+        if is_seen(visible) and f"{_AUTOSCALER}/enabled" in tags:
+            yield from _tag_faults(node, _template(graph, node), tags, device_counts)
 
 
 def _template(graph: Graph, group: Node) -> Node | None:
-    """Return the launch template of a group, where the graph holds it."""
+    """Return the launch template of a group, if the graph contains it."""
     policy = part(part(group.inputs, "mixedInstancesPolicy"), "launchTemplate")
     spec = part(policy, "launchTemplateSpecification") or part(group.inputs, "launchTemplate")
     key = "mixedInstancesPolicy" if policy else "launchTemplate"
     idents = words([spec.get("launchTemplateId"), spec.get("id")])
-    kinds = "ec2.LaunchTemplate"
-    found = graph.targets(group, key, kinds, ident=idents[0] if idents else "")
-    return next(iter(found), None)
+    targets = graph.targets(group, key, "ec2.LaunchTemplate", ident=idents[0] if idents else "")
+    return next(iter(targets), None)
 
 
-def _judge(group: Node, template: Node | None, tags: Mapping[str, object]) -> Iterator[StackFault]:
+def _tag_faults(
+    group: Node, template: Node | None, tags: Mapping[str, object], device_counts: DeviceCounts
+) -> Iterator[StackFault]:
     types = _types(group, template)
-    told = {key: tags.get(f"{RESOURCE}{key}") for key in sorted(DEVICES)}
-    if types and load_catalog().types.keys() >= {*types}:
-        there = _devices(types) | _fabric(template)
-        for key, count in told.items():
-            if not _agrees(count, there.get(key, 0)):
-                yield _fault(group, f"{RESOURCE}{key}", count, f"each machine has {there.get(key, 0)}")
-    named = tags.get(f"{LABEL}{INSTANCE_TYPE}")
-    if len(types) == 1 and is_seen(named) and named != types[0]:
-        yield _fault(group, f"{LABEL}{INSTANCE_TYPE}", named, f"it launches {types[0]}")
+    if types and all(name in device_counts for name in types):
+        counts = _least_devices([device_counts[name] for name in types]) | _fabric(template)
+        for device in _DEVICES:
+            value, count = tags.get(f"{_RESOURCE}{device}"), counts.get(device, 0)
+            if is_seen(value) and str(value or 0) != str(count):
+                yield _tag_fault(group, f"{_RESOURCE}{device}", value, f"each machine has {count}")
+    name = tags.get(_TYPE_LABEL)
+    if len(types) == 1 and is_seen(name) and name != types[0]:
+        yield _tag_fault(group, _TYPE_LABEL, name, f"the group launches {types[0]}")
 
 
-def _agrees(told: object, count: int) -> bool:
-    return not is_seen(told) or str(told or 0) == str(count)
-
-
-def _fault(group: Node, tag: str, told: object, truth: str) -> StackFault:
-    return fault("S801", group.urn, "tags", f"the tag {tag} is {told or 'missing'}, and {truth}")
+def _tag_fault(group: Node, tag: str, value: object, fact: str) -> StackFault:
+    return fault("S801", group.urn, "tags", f"the tag {tag} is {value or 'missing'}, but {fact}")
 
 
 def _types(group: Node, template: Node | None) -> tuple[str, ...]:
-    """Return the types that a group launches; none where it asks for them by requirements."""
+    """Return the instance types that a group launches; none if it has instance requirements instead."""
     overrides = parts(part(part(group.inputs, "mixedInstancesPolicy"), "launchTemplate").get("overrides"))
-    if any(one.get("instanceRequirements") for one in overrides):
+    if any(override.get("instanceRequirements") for override in overrides):
         return ()
     own = words(template.inputs.get("instanceType")) if template else ()
-    return words([one.get("instanceType") for one in overrides]) or own
+    return words([override.get("instanceType") for override in overrides]) or own
 
 
-def _devices(types: tuple[str, ...]) -> dict[str, int]:
-    """Return what a pod may count on, whichever of the types comes: of each device the least."""
-    each = [devices(load_catalog().types[name]) for name in types]
-    return {key: min(one[key] for one in each) for key in each[0] if all(key in one for one in each)}
+def _least_devices(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Return the devices that machines of every type have, each with the smallest count."""
+    return {key: min(table[key] for table in counts) for key in counts[0] if all(key in table for table in counts)}
 
 
 def _fabric(template: Node | None) -> dict[str, int]:
-    faces: tuple[Properties, ...] = parts(template.inputs.get("networkInterfaces")) if template else ()
-    return {EFA: sum(face.get("interfaceType") in _FABRIC for face in faces)}
+    cards: tuple[Properties, ...] = parts(template.inputs.get("networkInterfaces")) if template else ()
+    return {_EFA: sum(card.get("interfaceType") in _EFA_INTERFACES for card in cards)}
 
 
 OWNER = "owner"
@@ -161,27 +161,27 @@ _LAUNCHED = ("instance", "volume")
 
 
 def check_owners(graph: Graph) -> Iterator[StackFault]:
-    """Tell what carries tags and none of an owner's."""
+    """Yield a fault for each taggable resource without the tag owner."""
     defaults = {node.urn: _default_tags(node) for node in graph.of(_PROVIDER)}
     for node in graph.nodes:
         if not _is_tagged(node) or node.kind == _PROVIDER:
             continue
         tags = _tags(node)
-        # The provider's check merges its default tags into the inputs: where it has, they do not count again.
+        # Inputs may already contain the provider's default tags.
         inherited = defaults.get(node.provider.rpartition("::")[0], {})
-        told = tags if tags is None or tags.keys() & inherited.keys() else {**inherited, **tags}
-        if told is not None and not _names_owner(told):
-            yield fault("S701", node.urn, "tags", "no tag names its owner")
+        merged = tags if tags is None or tags.keys() & inherited.keys() else {**inherited, **tags}
+        if merged is not None and not _has_owner(merged):
+            yield fault("S701", node.urn, "tags", "the tag owner is missing")
 
 
 def check_launched(graph: Graph) -> Iterator[StackFault]:
-    """Tell launch templates whose machines and volumes would have no owner."""
+    """Yield a fault for each launch template whose machines or volumes get no tag owner."""
     for node in graph.of("ec2.LaunchTemplate"):
-        told = node.inputs.get("tagSpecifications")
-        specs = {spec.get("resourceType"): spec.get("tags") for spec in parts(told)}
-        bare = [kind for kind in _LAUNCHED if not _names_owner(specs.get(kind))]
-        if is_seen(told) and bare:
-            yield fault("S702", node.urn, "tagSpecifications", f"each {' and '.join(bare)} it launches has no owner")
+        visible = node.inputs.get("tagSpecifications")
+        specs = {spec.get("resourceType"): spec.get("tags") for spec in parts(visible)}
+        bare = [kind for kind in _LAUNCHED if not _has_owner(specs.get(kind))]
+        if is_seen(visible) and bare:
+            yield fault("S702", node.urn, "tagSpecifications", f"a launched {' and '.join(bare)} has no tag owner")
 
 
 def _is_tagged(node: Node) -> bool:
@@ -189,31 +189,31 @@ def _is_tagged(node: Node) -> bool:
 
 
 def _tags(node: Node) -> Mapping[str, Any] | None:
-    """Return a resource's tags; None where they cannot be seen."""
-    told = node.inputs.get("tags", node.outputs.get("tagsAll", {}))
-    if not is_seen(told):
+    """Return a resource's tags; None if they are hidden."""
+    tags = node.inputs.get("tags", node.outputs.get("tagsAll", {}))
+    if not is_seen(tags):
         return None
-    if isinstance(told, list):
-        return {str(tag.get("key")): tag.get("value") for tag in parts(told)}
-    return told if isinstance(told, dict) else {}
+    if isinstance(tags, list):
+        return {str(tag.get("key")): tag.get("value") for tag in parts(tags)}
+    return tags if isinstance(tags, dict) else {}
 
 
-def _names_owner(tags: object) -> bool:
-    """Whether tags name an owner, or cannot be seen."""
+def _has_owner(tags: object) -> bool:
+    """Return whether the tags name an owner or are hidden."""
     if not is_seen(tags):
         return True
     return isinstance(tags, dict) and any(key.lower() == OWNER and bool(value) for key, value in tags.items())
 
 
 def _default_tags(provider: Node) -> Properties:
-    """Return the default tags of a provider, which the engine keeps as a JSON text."""
-    told = provider.inputs.get("defaultTags")
-    if isinstance(told, str) and is_seen(told):
+    """Return the default tags of a provider, which Pulumi's engine stores as JSON text."""
+    defaults = provider.inputs.get("defaultTags")
+    if isinstance(defaults, str) and is_seen(defaults):
         try:
-            told = json.loads(told)
+            defaults = json.loads(defaults)
         except (json.JSONDecodeError, RecursionError):
             return {}
-    tags = told.get("tags") if isinstance(told, dict) else None
+    tags = defaults.get("tags") if isinstance(defaults, dict) else None
     return tags if isinstance(tags, dict) else {}
 
 
@@ -221,45 +221,45 @@ _DATA = ("efs.FileSystem", "s3.Bucket", "kms.Key")
 
 
 def check_encryption(graph: Graph) -> Iterator[StackFault]:
-    """Tell file systems, buckets and parameters that do not say how they are encrypted."""
+    """Yield a fault for each unencrypted file system or parameter, and each bucket without a declared key."""
     for node in graph.of("efs.FileSystem"):
         if not is_on(node.inputs, "encrypted"):
             yield fault("S201", node.urn, "encrypted", "the file system is not encrypted")
-    ciphered = graph.guards("s3.BucketServerSideEncryptionConfiguration", "bucket", "s3.Bucket")
+    encryption = graph.settings("s3.BucketServerSideEncryptionConfiguration", "bucket", "s3.Bucket")
     for node in graph.of("s3.Bucket"):
-        if node.urn not in ciphered and not node.inputs.get("serverSideEncryptionConfiguration"):
-            yield fault("S202", node.urn, "", "nothing says which key encrypts the bucket")
+        if node.urn not in encryption and not node.inputs.get("serverSideEncryptionConfiguration"):
+            yield fault("S202", node.urn, "", "the bucket declares no encryption key")
     for node in graph.of("ssm.Parameter"):
-        if not says(node.inputs, "type", "SecureString"):
-            yield fault("S204", node.urn, "type", f"the parameter is a {node.inputs.get('type', 'String')}")
+        if not has_value(node.inputs, "type", "SecureString"):
+            yield fault("S204", node.urn, "type", f"the parameter has the type {node.inputs.get('type', 'String')}")
 
 
 def check_clear_text(graph: Graph) -> Iterator[StackFault]:
-    """Tell buckets and file systems that answer without TLS."""
-    policies = graph.guards("s3.BucketPolicy", "bucket", "s3.Bucket")
+    """Yield a fault for each bucket or file system that accepts requests without TLS."""
+    policies = graph.settings("s3.BucketPolicy", "bucket", "s3.Bucket")
     for node in graph.of("s3.Bucket"):
-        if not _is_guarded(_holders(node, policies.get(node.urn, ())), _covers_bucket):
-            yield fault("S401", node.urn, "", "no policy refuses clear text")
-    policies = graph.guards("efs.FileSystemPolicy", "fileSystemId", "efs.FileSystem")
+        if not _denies_clear_text(_holders(node, policies.get(node.urn, ())), _covers_bucket):
+            yield fault("S401", node.urn, "", "no policy denies requests without TLS")
+    policies = graph.settings("efs.FileSystemPolicy", "fileSystemId", "efs.FileSystem")
     for node in graph.of("efs.FileSystem"):
-        if not _is_guarded(policies.get(node.urn, ()), _covers_files):
-            yield fault("S402", node.urn, "", "no policy refuses clear-text mounts")
+        if not _denies_clear_text(policies.get(node.urn, ()), _covers_files):
+            yield fault("S402", node.urn, "", "no policy denies mounts without TLS")
 
 
 def _holders(bucket: Node, policies: Iterable[Node]) -> tuple[Node, ...]:
     return (*policies, bucket) if "policy" in bucket.inputs else tuple(policies)
 
 
-def _is_guarded(holders: Iterable[Node], covers: Callable[[Statement], bool]) -> bool:
+def _denies_clear_text(holders: Iterable[Node], covers: Callable[[Statement], bool]) -> bool:
     return any(
         is_hidden(node.inputs, "policy")
-        or any(one.refuses_clear_text and covers(one) for one in statements(node.inputs, "policy"))
+        or any(entry.denies_clear_text and covers(entry) for entry in statements(node.inputs, "policy"))
         for node in holders
     )
 
 
 def _covers_bucket(statement: Statement) -> bool:
-    """Whether a statement is of every action on a bucket, its list of objects too, and on every object in it."""
+    """Return whether a statement applies to every action on a bucket and on all its objects."""
     is_whole = any(action in {"*", "s3:*"} for action in statement.actions)
     named = [name.rpartition(":")[2].partition("/") for name in statement.resources]
     is_on_bucket = any(not slash for _, slash, _ in named)
@@ -272,21 +272,21 @@ def _covers_files(statement: Statement) -> bool:
 
 
 def check_keeping(graph: Graph) -> Iterator[StackFault]:
-    """Tell data that a destroy, or a slip, would take."""
+    """Yield a fault for data that `pulumi destroy` or an accidental overwrite would delete."""
     for node in graph.of(*_DATA):
         if node.protect is False:
-            yield fault("S601", node.urn, "protect", "nothing protects it from being destroyed")
-    versioned = graph.guards("s3.BucketVersioning", "bucket", "s3.Bucket")
+            yield fault("S601", node.urn, "protect", "the option protect is off")
+    versioned = graph.settings("s3.BucketVersioning", "bucket", "s3.Bucket")
     for node in graph.of("s3.Bucket"):
         if node.inputs.get("forceDestroy") in (True, "true"):
-            yield fault("S602", node.urn, "forceDestroy", "a destroy deletes every object")
-        if not any(_keeps_versions(one) for one in versioned.get(node.urn, ())) and not _is_versioned(node):
-            yield fault("S603", node.urn, "", "old versions of objects are not kept")
+            yield fault("S602", node.urn, "forceDestroy", "forceDestroy is on")
+        if not any(map(_keeps_versions, versioned.get(node.urn, ()))) and not _is_versioned(node):
+            yield fault("S603", node.urn, "", "versioning is off")
 
 
 def _keeps_versions(node: Node) -> bool:
-    told = node.inputs.get("versioningConfiguration")
-    return not is_seen(told) or says(part(node.inputs, "versioningConfiguration"), "status", "Enabled")
+    hidden = not is_seen(node.inputs.get("versioningConfiguration"))
+    return hidden or has_value(part(node.inputs, "versioningConfiguration"), "status", "Enabled")
 
 
 def _is_versioned(bucket: Node) -> bool:

@@ -1,175 +1,225 @@
-"""The rules of what stacks hold, by code.
+"""The rules of stack resources by code, and the faults of resources that violate them.
 
-S1 what can be reached, S2 encryption, S3 who is the public, S4 clear text and who reaches EFS, S5 permissions,
-S6 keeping data, S7 tags, S8 what the autoscaler is told.
+S1 reachability, S2 encryption, S3 public access, S4 clear text and access to EFS, S5 permissions, S6 data protection,
+S7 tags, S8 tags for the cluster autoscaler.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
+from typing import ClassVar
 
-from bedplate.checks.catalogue import RULES, Rule
-from bedplate.checks.diagnostics import Level
 
-_REACH = (
-    Rule(
+class Severity(StrEnum):
+    """Whether a fault makes the audit fail."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class StackRule:
+    """A rule of stack resources; `source` is empty for bedplate's own."""
+
+    code: str
+    name: str
+    reason: str
+    fix: str
+    source: str = ""
+    warns: bool = False
+    allowable: ClassVar[bool] = False
+    """A fleet file may allow violations of its own rules, but not of these."""
+
+    @property
+    def level(self) -> Severity:
+        """The severity of a fault."""
+        return Severity.WARNING if self.warns else Severity.ERROR
+
+
+_REACHABILITY = (
+    StackRule(
         "S101",
         "open-to-the-internet",
-        "SSH, NFS and whole ranges of ports are for a lab's own addresses; rules of one group add up, however written.",
-        "name the addresses that need it: laptop pools, sites, other groups",
+        "SSH, NFS and wide port ranges must only accept known addresses. The rules of a security group add up.",
+        "name the addresses that need access: laptop pools, sites, other security groups",
     ),
-    Rule(
+    StackRule(
         "S102",
         "open-service",
-        "What listens there gives itself away to whoever connects.",
-        "let in security groups or the fleet's own blocks alone",
+        "Anyone who can connect to the service controls the machine or reads its data.",
+        "allow only security groups or the fleet's own blocks",
     ),
-    Rule(
+    StackRule(
         "S103",
         "unseen-prefix-list",
-        "A prefix list may hold the whole internet.",
-        "look into the list, or write its blocks out",
+        "A prefix list can contain the whole internet.",
+        "check the entries of the list, or write its blocks into the rule",
         warns=True,
     ),
-    Rule(
+    StackRule(
         "S104",
         "default-group-in-use",
-        "What is launched without a group gets the default one: its rules hold by accident.",
-        "empty it, and give what needs rules a group of its own",
+        "Resources launched without a security group get the default one, and its rules by accident.",
+        "remove its rules, and create a security group for the resources that need them",
         "CIS AWS Foundations Benchmark, VPC default security group",
     ),
-    Rule(
+    StackRule(
         "S105",
         "public-on-launch",
         "A machine with a public address is one wrong rule away from the internet.",
-        "launch without one; give what needs one an elastic address by name",
+        "launch without one; attach an elastic IP where one is needed",
     ),
-    Rule(
+    StackRule(
         "S106",
         "metadata-without-token",
-        "A request forwarded by a fooled program reads the machine's credentials (IMDSv1).",
-        "require tokens: metadataOptions with httpTokens required",
+        "With IMDSv1, a program that forwards requests (SSRF) leaks the machine's credentials.",
+        "require IMDSv2: `httpTokens: required` in metadataOptions",
         "Amazon EC2 user guide, instance metadata",
     ),
-    Rule(
+    StackRule(
         "S107",
         "metadata-hops",
-        "With more than one hop a container takes on the machine's role.",
-        "write httpPutResponseHopLimit 1; 2 where people log in, tagged bedplate:use ssh",
+        "With a hop limit above 1, a container can use the machine's role.",
+        "set `httpPutResponseHopLimit: 1`; 2 for machines with the tag bedplate:use = ssh",
         "Amazon EC2 user guide, instance metadata",
     ),
 )
 _ENCRYPTION = (
-    Rule("S201", "files-in-clear", "A file system is encrypted from its first day or never.", "write encrypted: true"),
-    Rule(
+    StackRule(
+        "S201", "files-in-clear", "A file system cannot be encrypted after its creation.", "set `encrypted: true`"
+    ),
+    StackRule(
         "S202",
         "bucket-key-unsaid",
-        "Which key encrypts a bucket decides who may read it.",
+        "The key that encrypts a bucket decides who can read it.",
         "add a server-side encryption configuration with a key",
     ),
-    Rule("S203", "volume-in-clear", "A snapshot of a volume in clear is readable.", "write encrypted: true"),
-    Rule("S204", "parameter-in-clear", "Parameters hold secrets sooner or later.", "write type SecureString"),
+    StackRule("S203", "volume-in-clear", "Snapshots of an unencrypted volume are readable.", "set `encrypted: true`"),
+    StackRule(
+        "S204", "parameter-in-clear", "Parameters tend to hold secrets sooner or later.", "set `type: SecureString`"
+    ),
 )
-_PUBLIC = (
-    Rule(
+_PUBLIC_ACCESS = (
+    StackRule(
         "S301",
         "bucket-not-shut",
-        "One policy or one object's ACL makes a bucket public, unless all four switches forbid it.",
-        "add a public access block with all four on",
+        "Without a public access block, one policy or one object's ACL can make the bucket public.",
+        "add a public access block with all four settings on",
         "Amazon S3 user guide, blocking public access",
     ),
-    Rule("S302", "public-acl", "The ACL lets strangers in.", "drop the ACL; enforce the bucket owner's rights"),
-    Rule(
+    StackRule("S302", "public-acl", "The ACL grants access to the public.", "remove the ACL; set BucketOwnerEnforced"),
+    StackRule(
         "S303",
         "policy-for-everybody",
-        "Whom no principal and no condition names is anybody with an AWS account, or without.",
-        "name the principals, or the account or network by a condition",
+        "Without a principal or a condition, the statement applies to anyone, with or without an AWS account.",
+        "name the principals, or restrict the account or network by a condition",
     ),
-    Rule(
-        "S304", "publicly-accessible", "A database has no business on the internet.", "write publiclyAccessible: false"
+    StackRule(
+        "S304",
+        "publicly-accessible",
+        "A database must not be reachable from the internet.",
+        "set `publiclyAccessible: false`",
     ),
 )
-_CLEAR = (
-    Rule(
+_CLEAR_TEXT = (
+    StackRule(
         "S401",
         "bucket-by-http",
-        "S3 answers in clear text unless the bucket's policy refuses.",
-        "deny s3:* where aws:SecureTransport is false, to everybody, on the bucket and on its objects",
+        "S3 accepts plain HTTP unless the bucket policy denies it.",
+        "deny s3:* to all principals if aws:SecureTransport is false, on the bucket and its objects",
         "Amazon S3 user guide, security best practices",
     ),
-    Rule(
+    StackRule(
         "S402",
         "files-by-clear-mount",
-        "NFS goes in clear text unless the file system's policy refuses.",
-        "add a policy that denies what comes with aws:SecureTransport false",
+        "EFS accepts unencrypted NFS unless the file system policy denies it.",
+        "add a policy that denies access if aws:SecureTransport is false",
         "Amazon EFS user guide, encrypting data in transit",
     ),
-    Rule(
+    StackRule(
         "S403",
         "files-open-to-edge",
-        "EFS believes the user ids that a client sends: machines that face the internet must not reach it.",
-        "let in the nodes' security group and the blocks of nodes; no block that overlaps a public subnet",
+        "EFS trusts the user ids that a client sends. Machines that face the internet must not reach it.",
+        "allow the nodes' security group and the blocks of node subnets, and no block of a public subnet",
         "Amazon EFS user guide, using VPC security groups",
     ),
 )
 _PERMISSIONS = (
-    Rule("S501", "all-on-all", "Whoever may do everything is the account's owner.", "name actions and resources"),
-    Rule("S502", "service-on-all", "A whole service on all resources.", "name the actions, or the resources"),
-    Rule(
-        "S503", "allowed-by-exception", "What is not named is allowed, what AWS adds later too.", "name what is allowed"
+    StackRule(
+        "S501", "all-on-all", "The identity has full control of the account.", "name the actions and the resources"
     ),
-    Rule(
+    StackRule(
+        "S502",
+        "service-on-all",
+        "The identity has full control of a service.",
+        "name the actions, or restrict the resources",
+    ),
+    StackRule(
+        "S503",
+        "allowed-by-exception",
+        "The statement also allows actions and resources that AWS adds later.",
+        "name what is allowed, by Action and Resource",
+    ),
+    StackRule(
         "S504",
         "pass-any-role",
-        "Whoever may pass any role can start a machine that holds it.",
+        "An identity that can pass any role can start a machine with any role.",
         "name the roles that may be passed",
         "AWS IAM user guide, granting permission to pass a role",
     ),
-    Rule("S505", "trusts-everybody", "Anybody may take on the role.", "name who may, or narrow it by a condition"),
-    Rule("S506", "administrator", "The managed policy allows nearly everything.", "write a policy with what is needed"),
-)
-_KEEPING = (
-    Rule("S601", "data-unprotected", "One destroy takes the data with it.", "set protect on it"),
-    Rule("S602", "bucket-forced", "A destroy would empty the bucket first.", "leave forceDestroy off"),
-    Rule("S603", "bucket-unversioned", "What is overwritten or deleted is gone.", "enable versioning"),
-)
-_TAGS = (
-    Rule("S701", "no-owner", "Nobody knows whom to ask about it, or who pays.", "tag it with an owner"),
-    Rule(
-        "S702",
-        "launched-without-owner",
-        "A provider's default tags do not reach what a launch makes.",
-        "name the owner in the tag specifications of instances and volumes",
+    StackRule(
+        "S505",
+        "trusts-everybody",
+        "Anyone with an AWS account can assume the role.",
+        "name the principals, or restrict them by a condition",
+    ),
+    StackRule(
+        "S506",
+        "administrator",
+        "The managed policy allows nearly everything.",
+        "write a policy with the actions that are needed",
     ),
 )
-_TOLD = (
-    Rule(
+_DATA = (
+    StackRule("S601", "data-unprotected", "A single `pulumi destroy` deletes the data.", "set the option `protect`"),
+    StackRule(
+        "S602", "bucket-forced", "With forceDestroy, `pulumi destroy` deletes all objects.", "remove forceDestroy"
+    ),
+    StackRule("S603", "bucket-unversioned", "Overwritten and deleted objects are lost.", "enable versioning"),
+)
+_TAGS = (
+    StackRule("S701", "no-owner", "The tag shows whom to ask about a resource and who pays.", "add the tag owner"),
+    StackRule(
+        "S702",
+        "launched-without-owner",
+        "The provider's default tags do not apply to machines and volumes that a launch template creates.",
+        "add the tag owner to the tagSpecifications of instances and volumes",
+    ),
+)
+_AUTOSCALER = (
+    StackRule(
         "S801",
         "from-zero-tags",
-        "The autoscaler starts a group's first machine by its tags alone: what they leave out never comes, and what "
-        "they promise too much comes for ever.",
-        "write the node-template tags from the type and the interfaces that the launch template names",
+        "The autoscaler knows an empty group's machines only by its tags. A pod waits for ever if they are wrong.",
+        "set the node-template tags by the instance types and network interfaces of the launch template",
         "cluster-autoscaler, cloudprovider/aws, Scaling a node group to 0",
     ),
 )
 
-STACK_RULES: Mapping[str, Rule] = MappingProxyType(
-    {
-        rule.code: rule
-        for table in (_REACH, _ENCRYPTION, _PUBLIC, _CLEAR, _PERMISSIONS, _KEEPING, _TAGS, _TOLD)
-        for rule in table
-    }
-)
-# What `bedplate check --explain` knows: the rules of the fleet file, then those of what its stacks hold.
-CATALOGUE: Mapping[str, Rule] = MappingProxyType({**RULES, **STACK_RULES})
+_TABLES = (_REACHABILITY, _ENCRYPTION, _PUBLIC_ACCESS, _CLEAR_TEXT, _PERMISSIONS, _DATA, _TAGS, _AUTOSCALER)
+STACK_RULES: Mapping[str, StackRule] = MappingProxyType({rule.code: rule for table in _TABLES for rule in table})
 
 
 @dataclass(frozen=True, slots=True)
 class StackFault:
-    """One fault; `urn` is the resource's, `key` the dotted path of its property, camelCase as registered."""
+    """One fault of a resource.
+
+    `urn` is the resource's URN, `key` the path of its property in camelCase, such as `ingress.0.cidrBlocks`.
+    """
 
     code: str
-    level: Level
+    level: Severity
     urn: str
     key: str
     message: str
@@ -177,6 +227,6 @@ class StackFault:
 
 
 def fault(code: str, urn: str, key: str, message: str) -> StackFault:
-    """Return a fault under the rule of that code."""
+    """Return a fault under the rule with this code."""
     rule = STACK_RULES[code]
     return StackFault(code, rule.level, urn, key, message, rule.fix)

@@ -1,6 +1,7 @@
-"""All checks of a graph."""
+"""Runs all checks of stack resources."""
 
 from collections.abc import Callable, Iterator
+from types import MappingProxyType
 
 from bedplate.graph.audit.document import Graph
 from bedplate.graph.audit.exposure import check_edge, check_exposure
@@ -14,6 +15,7 @@ from bedplate.graph.audit.policies import (
     check_trust,
 )
 from bedplate.graph.audit.resources import (
+    DeviceCounts,
     check_clear_text,
     check_default_groups,
     check_encryption,
@@ -27,9 +29,9 @@ from bedplate.graph.audit.resources import (
 )
 from bedplate.graph.audit.rules import StackFault
 
-Checker = Callable[[Graph], Iterator[StackFault]]
+Check = Callable[[Graph], Iterator[StackFault]]
 
-CHECKERS: tuple[Checker, ...] = (
+CHECKS: tuple[Check, ...] = (
     check_exposure,
     check_default_groups,
     check_public_addresses,
@@ -48,12 +50,16 @@ CHECKERS: tuple[Checker, ...] = (
     check_keeping,
     check_owners,
     check_launched,
-    check_from_zero,
 )
 
 
-def audit(graph: Graph) -> tuple[StackFault, ...]:
-    """Return every fault of what a graph holds, resource by resource in its order."""
+def audit(graph: Graph, device_counts: DeviceCounts = MappingProxyType({})) -> tuple[StackFault, ...]:
+    """Return all faults of the resources, in the order of the resources.
+
+    `device_counts` are the GPUs and other devices of each instance type, by Kubernetes resource name. Groups of other
+    types are not checked against them.
+    """
     places = {node.urn: place for place, node in enumerate(graph.nodes)}
-    found = [told for check in CHECKERS for told in check(graph)]
-    return tuple(sorted(found, key=lambda told: (places[told.urn], told.code, told.key)))
+    faults = [fault for check in CHECKS for fault in check(graph)]
+    faults.extend(check_from_zero(graph, device_counts))
+    return tuple(sorted(faults, key=lambda fault: (places[fault.urn], fault.code, fault.key)))

@@ -1,10 +1,9 @@
-"""Where a packet gets to in a network that a graph declares, and by which way; pure, and no part of what made it.
+"""Traces packets through the network that a graph declares.
 
-Resources in the form of `bedplate graph` go in, a trace comes out. What is walked: route tables by longest prefix,
-transit gateways and their peerings, VPC peerings, internet and NAT gateways, VPN connections, network interfaces that
-forward and the tunnels that these mean to have with each other, security groups (which remember a connection) and
-network ACLs (which do not). IPv4 only. A gateway endpoint's prefix list is not in a graph, so that traffic for S3 is
-walked as if for the internet.
+Resources in the form of `bedplate graph` go in, a trace comes out. It follows route tables by longest prefix, transit
+gateways and their peerings, VPC peerings, internet and NAT gateways, VPN connections, forwarding network interfaces and
+the tunnels between them, security groups (stateful) and network ACLs (stateless). IPv4 only. A graph does not contain
+the prefix list of a gateway endpoint, so traffic to S3 is traced as internet traffic.
 """
 
 from bedplate.graph.reach.fabric import Direct, Fabric, read_fabric

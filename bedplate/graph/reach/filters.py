@@ -1,4 +1,7 @@
-"""Packets and blocks of addresses, as whole numbers: a walk compares them by the thousand."""
+"""Packets, address blocks, resources of a graph by type, network ACLs and security groups.
+
+Addresses are integers here: a trace compares thousands of them.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,7 +10,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
-EPHEMERAL = 50_000  # the port that a client asks from: above 49152 (RFC 6335)
+EPHEMERAL = 50_000  # a client's port: above 49152 (RFC 6335)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,7 @@ class Prefix:
     length: int
 
     def holds(self, address: int) -> bool:
-        """Tell whether an address lies in the block."""
+        """Return whether the block contains an address."""
         return self.first <= address <= self.last
 
     def __str__(self) -> str:
@@ -28,7 +31,7 @@ class Prefix:
 
 @lru_cache(maxsize=4096)
 def prefix(text: str) -> Prefix:
-    """Return the block that a text such as 10.0.0.0/8 names; bits below the prefix count as zeros, as AWS has it."""
+    """Return the block of a text such as 10.0.0.0/8, with host bits cleared as AWS does."""
     block = IPv4Network(text, strict=False)
     return Prefix(int(block.network_address), int(block.broadcast_address), block.prefixlen)
 
@@ -37,13 +40,13 @@ PRIVATE = tuple(map(prefix, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "1
 
 
 def is_private(address: int) -> bool:
-    """Tell whether the internet has no way to an address."""
+    """Return whether an address is private."""
     return any(block.holds(address) for block in PRIVATE)
 
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """One packet; `protocol` is tcp, udp or icmp, and `answers` tells that its connection was let in before."""
+    """One packet; `protocol` is tcp, udp or icmp. `answers` means that it belongs to an established connection."""
 
     source: int
     target: int
@@ -54,7 +57,7 @@ class Packet:
 
     @property
     def reply(self) -> "Packet":
-        """The packet that answers it."""
+        """The reply to the packet."""
         return Packet(self.target, self.source, self.protocol, self.from_port, self.port, answers=True)
 
     def __str__(self) -> str:
@@ -67,7 +70,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource that exists; what it is asked for comes from its outputs, else from its inputs."""
+    """A resource; `values` are its inputs, overridden by its outputs."""
 
     type: str
     name: str
@@ -76,28 +79,28 @@ class Resource:
     region: str = ""
     urn: str = ""
     after: tuple[str, ...] = ()
-    """The URNs of what it depends on."""
+    """The URNs of its dependencies."""
 
     @property
     def label(self) -> str:
-        """Its name and its region: every region may have one of that name."""
+        """The name and the region: names are unique only within a region."""
         return f"{self.name} ({self.region})" if self.region else self.name
 
     def text(self, key: str) -> str:
-        """Return a value that is a text, or nothing."""
+        """Return a string, empty if the value is none."""
         value = self.values.get(key)
         return value if isinstance(value, str) else ""
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Return the texts of a list."""
-        return tuple(each for each in self._list(key) if isinstance(each, str))
+        """Return the strings of a list."""
+        return tuple(item for item in self._list(key) if isinstance(item, str))
 
     def blocks(self, key: str) -> tuple[Values, ...]:
         """Return the nested blocks of a list."""
-        return tuple(each for each in self._list(key) if isinstance(each, Mapping))
+        return tuple(item for item in self._list(key) if isinstance(item, Mapping))
 
     def flag(self, key: str, *, default: bool = False) -> bool:
-        """Return a value that is true or false, however it is written."""
+        """Return a boolean, also if it is written as a string."""
         value = self.values.get(key)
         return default if value is None else str(value).lower() == "true"
 
@@ -115,10 +118,10 @@ class Resources:
         regions = {str(node.get("urn")): (node.get("inputs") or {}).get("region", "") for node in nodes}
         for node in nodes:
             values = {**(node.get("inputs") or {}), **(node.get("outputs") or {})}
-            # A provider is named by its URN and its id.
+            # The value is URN::id.
             provider = str(node.get("provider") or "").rpartition("::")[0]
             region = str(values.get("region") or regions.get(provider, ""))
-            found = Resource(
+            resource = Resource(
                 str(node["type"]),
                 str(node.get("name") or str(node.get("urn")).rpartition("::")[2]),
                 str(node.get("id") or ""),
@@ -127,12 +130,12 @@ class Resources:
                 str(node.get("urn") or ""),
                 tuple(str(urn) for urn in node.get("dependencies") or ()),
             )
-            self._by_type[found.type].append(found)
+            self._by_type[resource.type].append(resource)
 
     def of(self, *types: str) -> Iterator[Resource]:
         """Yield the resources of some types, such as `ec2/vpc:Vpc`."""
-        for each in types:
-            yield from self._by_type.get(f"aws:{each}", ())
+        for name in types:
+            yield from self._by_type.get(f"aws:{name}", ())
 
 
 _NUMBERS = {"1": "icmp", "6": "tcp", "17": "udp"}
@@ -150,7 +153,7 @@ class AclRule:
     block: Prefix
 
     def fits(self, packet: Packet, other: int) -> bool:
-        """Tell whether the rule speaks of a packet; `other` is the far end."""
+        """Return whether the rule matches a packet; `other` is the remote address."""
         if not self.block.holds(other):
             return False
         return self.protocol in _ALL or (
@@ -160,27 +163,27 @@ class AclRule:
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """What passes into a subnet, and what out of it."""
+    """A network ACL: its inbound and outbound rules."""
 
     name: str
     ins: tuple[AclRule, ...]
     outs: tuple[AclRule, ...]
 
     def admits(self, packet: Packet) -> bool:
-        """Tell whether a packet may enter."""
+        """Return whether the packet may enter the subnet."""
         return _allowed(self.ins, packet, packet.source)
 
     def releases(self, packet: Packet) -> bool:
-        """Tell whether a packet may leave."""
+        """Return whether the packet may leave the subnet."""
         return _allowed(self.outs, packet, packet.target)
 
 
 def acls(resources: Resources) -> dict[str, Acl]:
-    """Return the ACL of each subnet that a graph gives one; the others have AWS's own, which lets all pass."""
+    """Return the network ACLs by subnet. Other subnets have AWS's default ACL, which allows everything."""
     found = {}
-    for each in resources.of("ec2/networkAcl:NetworkAcl", "ec2/defaultNetworkAcl:DefaultNetworkAcl"):
-        acl = Acl(each.name, _rules(each.blocks("ingress")), _rules(each.blocks("egress")))
-        found.update(dict.fromkeys(each.texts("subnetIds"), acl))
+    for resource in resources.of("ec2/networkAcl:NetworkAcl", "ec2/defaultNetworkAcl:DefaultNetworkAcl"):
+        acl = Acl(resource.name, _rules(resource.blocks("ingress")), _rules(resource.blocks("egress")))
+        found.update(dict.fromkeys(resource.texts("subnetIds"), acl))
     return found
 
 
@@ -204,12 +207,12 @@ def _rule(values: Mapping[str, Any]) -> AclRule:
     )
 
 
-_DOOR_ALL = "-1"
+_ALL_PROTOCOLS = "-1"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Connections that a group lets pass: of a protocol, to some ports, with some blocks or members of some groups."""
+    """A security group rule: a protocol, ports, and the blocks and groups at the other end."""
 
     protocol: str
     ports: range
@@ -217,8 +220,8 @@ class Rule:
     groups: frozenset[str]
 
     def passes(self, packet: Packet, other: int, groups: frozenset[str]) -> bool:
-        """Tell whether a packet passes; `other` is the far end, `groups` what it bears if it stands in this VPC."""
-        if self.protocol != _DOOR_ALL and (self.protocol != packet.protocol or not self._opens(packet)):
+        """Return whether the rule allows a packet; `other` is the remote address, `groups` its groups in this VPC."""
+        if self.protocol != _ALL_PROTOCOLS and (self.protocol != packet.protocol or not self._opens(packet)):
             return False
         return bool(self.groups & groups) or any(block.holds(other) for block in self.blocks)
 
@@ -227,8 +230,8 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """One security group."""
+class SecurityGroup:
+    """A security group: its inbound and outbound rules."""
 
     ident: str
     name: str
@@ -236,15 +239,15 @@ class Door:
     outs: tuple[Rule, ...]
 
 
-def doors(resources: Resources) -> dict[str, Door]:
-    """Return the security groups of a graph by id, with rules of their own and rules that name them."""
+def security_groups(resources: Resources) -> dict[str, SecurityGroup]:
+    """Return the security groups by id, with their inline rules and rules that are separate resources."""
     lists = _prefix_lists(resources)
     ins, outs = _lone(resources, lists)
     found = {}
-    for each in resources.of("ec2/securityGroup:SecurityGroup", "ec2/defaultSecurityGroup:DefaultSecurityGroup"):
-        into = (*_inline(each, "ingress", lists), *ins[each.id])
-        out = (*_inline(each, "egress", lists), *outs[each.id])
-        found[each.id] = Door(each.id, each.label, into, out)
+    for resource in resources.of("ec2/securityGroup:SecurityGroup", "ec2/defaultSecurityGroup:DefaultSecurityGroup"):
+        into = (*_inline(resource, "ingress", lists), *ins[resource.id])
+        out = (*_inline(resource, "egress", lists), *outs[resource.id])
+        found[resource.id] = SecurityGroup(resource.id, resource.label, into, out)
     return found
 
 
@@ -253,35 +256,39 @@ Lists = Mapping[str, tuple[str, ...]]
 
 def _prefix_lists(resources: Resources) -> Lists:
     found = {
-        each.id: [str(entry.get("cidr") or "") for entry in each.blocks("entries")]
-        for each in resources.of("ec2/managedPrefixList:ManagedPrefixList")
+        resource.id: [str(entry.get("cidr") or "") for entry in resource.blocks("entries")]
+        for resource in resources.of("ec2/managedPrefixList:ManagedPrefixList")
     }
-    for each in resources.of("ec2/managedPrefixListEntry:ManagedPrefixListEntry"):
-        found.setdefault(each.text("prefixListId"), []).append(each.text("cidr"))
+    for resource in resources.of("ec2/managedPrefixListEntry:ManagedPrefixListEntry"):
+        found.setdefault(resource.text("prefixListId"), []).append(resource.text("cidr"))
     return {ident: tuple(block for block in blocks if ":" not in block) for ident, blocks in found.items()}
 
 
 def _lone(resources: Resources, lists: Lists) -> tuple[defaultdict[str, list[Rule]], defaultdict[str, list[Rule]]]:
     ins: defaultdict[str, list[Rule]] = defaultdict(list)
     outs: defaultdict[str, list[Rule]] = defaultdict(list)
-    for each in resources.of("vpc/securityGroupIngressRule:SecurityGroupIngressRule"):
-        ins[each.text("securityGroupId")].append(_single(each, lists))
-    for each in resources.of("vpc/securityGroupEgressRule:SecurityGroupEgressRule"):
-        outs[each.text("securityGroupId")].append(_single(each, lists))
-    for each in resources.of("ec2/securityGroupRule:SecurityGroupRule"):
-        side = ins if each.text("type") == "ingress" else outs
-        side[each.text("securityGroupId")].append(_several(each.values, each.text("securityGroupId"), lists))
+    for resource in resources.of("vpc/securityGroupIngressRule:SecurityGroupIngressRule"):
+        ins[resource.text("securityGroupId")].append(_single(resource, lists))
+    for resource in resources.of("vpc/securityGroupEgressRule:SecurityGroupEgressRule"):
+        outs[resource.text("securityGroupId")].append(_single(resource, lists))
+    for resource in resources.of("ec2/securityGroupRule:SecurityGroupRule"):
+        side = ins if resource.text("type") == "ingress" else outs
+        side[resource.text("securityGroupId")].append(
+            _several(resource.values, resource.text("securityGroupId"), lists)
+        )
     return ins, outs
 
 
-def _single(each: Resource, lists: Lists) -> Rule:
-    blocks = (each.text("cidrIpv4"), *lists.get(each.text("prefixListId"), ()))
-    return _door_rule(each.text("ipProtocol"), each.values, blocks, (each.text("referencedSecurityGroupId"),))
+def _single(resource: Resource, lists: Lists) -> Rule:
+    blocks = (resource.text("cidrIpv4"), *lists.get(resource.text("prefixListId"), ()))
+    return _group_rule(
+        resource.text("ipProtocol"), resource.values, blocks, (resource.text("referencedSecurityGroupId"),)
+    )
 
 
-def _inline(each: Resource, key: str, lists: Lists) -> Iterator[Rule]:
-    for values in each.blocks(key):
-        yield _several(values, each.id, lists)
+def _inline(resource: Resource, key: str, lists: Lists) -> Iterator[Rule]:
+    for values in resource.blocks(key):
+        yield _several(values, resource.id, lists)
 
 
 def _several(values: Mapping[str, Any], own: str, lists: Lists) -> Rule:
@@ -289,11 +296,11 @@ def _several(values: Mapping[str, Any], own: str, lists: Lists) -> Rule:
     groups = [*(values.get("securityGroups") or ()), values.get("sourceSecurityGroupId") or ""]
     if str(values.get("self")).lower() == "true":
         groups.append(own)
-    return _door_rule(str(values.get("protocol")), values, (*(values.get("cidrBlocks") or ()), *named), groups)
+    return _group_rule(str(values.get("protocol")), values, (*(values.get("cidrBlocks") or ()), *named), groups)
 
 
-def _door_rule(protocol: str, values: Mapping[str, Any], blocks: Iterable[str], groups: Iterable[str]) -> Rule:
+def _group_rule(protocol: str, values: Mapping[str, Any], blocks: Iterable[str], groups: Iterable[str]) -> Rule:
     first, last = values.get("fromPort"), values.get("toPort")
     ports = range(int(0 if first is None else first), int(65535 if last is None else last) + 1)
-    protocol = _DOOR_ALL if protocol in ("all", _DOOR_ALL) else _NUMBERS.get(protocol, protocol)
+    protocol = _ALL_PROTOCOLS if protocol in ("all", _ALL_PROTOCOLS) else _NUMBERS.get(protocol, protocol)
     return Rule(protocol, ports, tuple(map(prefix, filter(None, blocks))), frozenset(filter(None, groups)))

@@ -1,6 +1,7 @@
-"""Tunnels that gateways of the network's own make: no graph holds one, and a graph shows who means to have one.
+"""Route tables, transit gateways and VPN connections.
 
-A route to a gateway's interface that waits for a door of IKE leads on to whoever the door is for.
+A graph does not contain the IPsec tunnels between the fleet's own gateways. They follow from security group rules: a
+route to a gateway's interface that depends on a rule for IKE continues to the address in that rule.
 """
 
 from collections import defaultdict
@@ -11,24 +12,24 @@ from typing import Any
 
 from bedplate.graph.reach.filters import Prefix, Resource, Resources, prefix
 
-# Where an address is translated, as an elastic one is, IKE and ESP go to this port alone (RFC 3947, RFC 3948).
+# Behind address translation, as of elastic IPs, IKE and ESP use only this port (RFC 3947, RFC 3948).
 IKE = ("udp", 4500)
 _ONE_ADDRESS = 32
 
 
 def far_ends(resources: Resources) -> Mapping[str, int]:
-    """Return the addresses for which doors of IKE are, each for one alone, by the URN of the door."""
+    """Return the remote addresses of rules for IKE from a single address, by the URN of the rule."""
     found = {}
-    for each in resources.of("vpc/securityGroupIngressRule:SecurityGroupIngressRule"):
-        if (each.text("ipProtocol"), each.values.get("fromPort")) == IKE and each.text("cidrIpv4"):
-            block = prefix(each.text("cidrIpv4"))
+    for resource in resources.of("vpc/securityGroupIngressRule:SecurityGroupIngressRule"):
+        if (resource.text("ipProtocol"), resource.values.get("fromPort")) == IKE and resource.text("cidrIpv4"):
+            block = prefix(resource.text("cidrIpv4"))
             if block.length == _ONE_ADDRESS:
-                found[each.urn] = block.first
+                found[resource.urn] = block.first
     return found
 
 
 class Via(StrEnum):
-    """What a route leads through."""
+    """The target of a route."""
 
     LOCAL = "local"
     INTERNET = "internet gateway"
@@ -43,9 +44,9 @@ class Via(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A way to a block of addresses: through what, and its id.
+    """A route to a block: the kind of target and its id.
 
-    `across` is the public address of the far end, where it leads to an interface that has a tunnel of its own there.
+    `across` is the public address of the other gateway if the target is an interface with a tunnel to it.
     """
 
     to: Prefix
@@ -56,19 +57,19 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table's routes, the longest prefixes first; a static route before a propagated one."""
+    """A route table: longest prefixes first, static routes before propagated ones."""
 
     ident: str
     name: str
     routes: tuple[Route, ...]
 
     def route(self, address: int) -> Route | None:
-        """Return the route that a packet to an address takes."""
+        """Return the route for an address."""
         return next((route for route in self.routes if route.to.holds(address)), None)
 
 
 def table(ident: str, name: str, routes: Iterable[Route]) -> Table:
-    """Return a table of routes given in any order."""
+    """Return the table with its routes sorted."""
     return Table(ident, name, tuple(sorted(routes, key=lambda route: -route.to.length)))
 
 
@@ -82,31 +83,31 @@ _GATEWAYS = {"igw-": Via.INTERNET, "vgw-": Via.VPN}
 
 
 def vpc_tables(resources: Resources) -> dict[str, Table]:
-    """Return the route tables of VPCs by id, each with the route to its own VPC."""
+    """Return the route tables of VPCs by id, including the local routes."""
     lone = list(_lone_routes(resources))
     blocks = {vpc.id: vpc.text("cidrBlock") for vpc in resources.of("ec2/vpc:Vpc")}
     found = {}
-    for each in resources.of("ec2/routeTable:RouteTable", "ec2/defaultRouteTable:DefaultRouteTable"):
-        own = [route for table_id, route in lone if table_id == each.id]
-        block = blocks.get(each.text("vpcId"), "")
-        local = [Route(prefix(block), Via.LOCAL, each.text("vpcId"))] if block else []
-        found[each.id] = table(each.id, each.label, [*local, *_listed(each), *own])
+    for resource in resources.of("ec2/routeTable:RouteTable", "ec2/defaultRouteTable:DefaultRouteTable"):
+        own = [route for table_id, route in lone if table_id == resource.id]
+        block = blocks.get(resource.text("vpcId"), "")
+        local = [Route(prefix(block), Via.LOCAL, resource.text("vpcId"))] if block else []
+        found[resource.id] = table(resource.id, resource.label, [*local, *_listed(resource), *own])
     return found
 
 
-def _listed(each: Resource) -> Iterator[Route]:
-    for values in each.blocks("routes"):
+def _listed(resource: Resource) -> Iterator[Route]:
+    for values in resource.blocks("routes"):
         if values.get("cidrBlock"):
             yield _route(str(values["cidrBlock"]), values)
 
 
 def _lone_routes(resources: Resources) -> Iterator[tuple[str, Route]]:
     ends = far_ends(resources)
-    for each in resources.of("ec2/route:Route"):
-        if each.text("destinationCidrBlock"):
-            route = _route(each.text("destinationCidrBlock"), each.values)
-            waits = (ends[urn] for urn in each.after if urn in ends and route.via is Via.INTERFACE)
-            yield each.text("routeTableId"), replace(route, across=next(waits, None))
+    for resource in resources.of("ec2/route:Route"):
+        if resource.text("destinationCidrBlock"):
+            route = _route(resource.text("destinationCidrBlock"), resource.values)
+            waits = (ends[urn] for urn in resource.after if urn in ends and route.via is Via.INTERFACE)
+            yield resource.text("routeTableId"), replace(route, across=next(waits, None))
 
 
 def _route(block: str, values: Mapping[str, Any]) -> Route:
@@ -117,8 +118,8 @@ def _route(block: str, values: Mapping[str, Any]) -> Route:
     return Route(prefix(block), _GATEWAYS.get(gateway[:4], Via.BLACKHOLE), gateway)
 
 
-class Joined(StrEnum):
-    """What an attachment joins to a transit gateway."""
+class AttachmentKind(StrEnum):
+    """What is attached to a transit gateway."""
 
     VPC = "VPC"
     PEERING = "peering"
@@ -127,11 +128,11 @@ class Joined(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """One attachment; `hubs` are the gateways that it joins: one, or both ends of a peering."""
+    """An attachment; `hubs` are its transit gateways: one, or both ends of a peering."""
 
     ident: str
     name: str
-    joins: Joined
+    kind: AttachmentKind
     hubs: tuple[str, ...]
     far: str = ""
     subnets: tuple[str, ...] = ()
@@ -140,53 +141,62 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Hubs:
-    """All transit gateways of a graph."""
+    """The transit gateways of a graph."""
 
     names: dict[str, str]
     attachments: dict[str, Attachment]
     tables: dict[str, Table]
     by_attachment: dict[tuple[str, str], str]
-    """The table by which a gateway routes what comes from an attachment: by (gateway, attachment)."""
+    """The table that is associated with an attachment, by (transit gateway, attachment)."""
 
     def table_of(self, hub: str, attachment: str) -> Table | None:
-        """Return the table that a gateway has associated with an attachment."""
+        """Return the table that is associated with an attachment."""
         return self.tables.get(self.by_attachment.get((hub, attachment), ""))
 
     def of_vpc(self, hub: str, vpc: str) -> Attachment | None:
-        """Return the attachment of a VPC to a gateway."""
-        return next((each for each in self._of(hub) if each.joins is Joined.VPC and each.far == vpc), None)
+        """Return the attachment of a VPC to a transit gateway."""
+        return next(
+            (
+                attachment
+                for attachment in self._of(hub)
+                if attachment.kind is AttachmentKind.VPC and attachment.far == vpc
+            ),
+            None,
+        )
 
     def leading_to(self, address: int) -> Iterator[Attachment]:
-        """Yield the VPN connections to which a table leads packets for an address: those of the site that has it."""
-        routes = (each.route(address) for each in self.tables.values())
+        """Yield the VPN connections to the site of an address."""
+        routes = (table.route(address) for table in self.tables.values())
         idents = dict.fromkeys(route.ident for route in routes if route is not None)
-        found = (self.attachments[ident] for ident in idents if ident in self.attachments)
-        yield from (each for each in found if each.joins is Joined.VPN)
+        attachments = (self.attachments[ident] for ident in idents if ident in self.attachments)
+        yield from (attachment for attachment in attachments if attachment.kind is AttachmentKind.VPN)
 
-    def is_near(self, line: Attachment, address: int) -> bool:
-        """Tell whether a VPN connection's own gateway leads to an address without a peering."""
-        table = self.table_of(line.hubs[0], line.ident)
+    def is_near(self, connection: Attachment, address: int) -> bool:
+        """Return whether the transit gateway of a VPN connection reaches an address without a peering."""
+        table = self.table_of(connection.hubs[0], connection.ident)
         route = table.route(address) if table else None
         to = self.attachments.get(route.ident) if route else None
-        return to is not None and to.joins is not Joined.PEERING
+        return to is not None and to.kind is not AttachmentKind.PEERING
 
     def _of(self, hub: str) -> Iterator[Attachment]:
-        return (each for each in self.attachments.values() if hub in each.hubs)
+        return (attachment for attachment in self.attachments.values() if hub in attachment.hubs)
 
 
 def read_hubs(resources: Resources) -> Hubs:
     """Return the transit gateways of a graph."""
-    attachments = {each.ident: each for each in _attachments(resources)}
+    attachments = {resource.ident: resource for resource in _attachments(resources)}
     tables = list(resources.of("ec2transitgateway/routeTable:RouteTable"))
-    hub_of = {each.id: each.text("transitGatewayId") for each in tables}
+    hub_of = {resource.id: resource.text("transitGatewayId") for resource in tables}
     routes = _routes(resources, attachments)
     return Hubs(
-        names={each.id: each.label for each in resources.of("ec2transitgateway/transitGateway:TransitGateway")},
+        names={
+            resource.id: resource.label for resource in resources.of("ec2transitgateway/transitGateway:TransitGateway")
+        },
         attachments=attachments,
-        tables={each.id: table(each.id, each.label, routes[each.id]) for each in tables},
+        tables={resource.id: table(resource.id, resource.label, routes[resource.id]) for resource in tables},
         by_attachment={
-            (hub_of.get(each.text(_TABLE), ""), each.text(_ATTACHMENT)): each.text(_TABLE)
-            for each in resources.of("ec2transitgateway/routeTableAssociation:RouteTableAssociation")
+            (hub_of.get(resource.text(_TABLE), ""), resource.text(_ATTACHMENT)): resource.text(_TABLE)
+            for resource in resources.of("ec2transitgateway/routeTableAssociation:RouteTableAssociation")
         },
     )
 
@@ -195,93 +205,109 @@ _TABLE, _ATTACHMENT = "transitGatewayRouteTableId", "transitGatewayAttachmentId"
 
 
 def _attachments(resources: Resources) -> Iterator[Attachment]:
-    for each in resources.of("ec2transitgateway/vpcAttachment:VpcAttachment"):
-        hubs = (each.text("transitGatewayId"),)
-        yield Attachment(each.id, each.label, Joined.VPC, hubs, each.text("vpcId"), each.texts("subnetIds"))
+    for resource in resources.of("ec2transitgateway/vpcAttachment:VpcAttachment"):
+        hubs = (resource.text("transitGatewayId"),)
+        yield Attachment(
+            resource.id, resource.label, AttachmentKind.VPC, hubs, resource.text("vpcId"), resource.texts("subnetIds")
+        )
     accepters = resources.of("ec2transitgateway/peeringAttachmentAccepter:PeeringAttachmentAccepter")
-    accepted = {each.text(_ATTACHMENT) for each in accepters}
-    for each in resources.of("ec2transitgateway/peeringAttachment:PeeringAttachment"):
-        ends = (each.text("transitGatewayId"), each.text("peerTransitGatewayId"))
-        yield Attachment(each.id, each.label, Joined.PEERING, ends, live=each.id in accepted)
-    for each in resources.of("ec2/vpnConnection:VpnConnection"):
-        if each.text("transitGatewayId"):
-            hubs = (each.text("transitGatewayId"),)
-            yield Attachment(each.text(_ATTACHMENT), each.label, Joined.VPN, hubs, each.text("customerGatewayId"))
+    accepted = {resource.text(_ATTACHMENT) for resource in accepters}
+    for resource in resources.of("ec2transitgateway/peeringAttachment:PeeringAttachment"):
+        ends = (resource.text("transitGatewayId"), resource.text("peerTransitGatewayId"))
+        yield Attachment(resource.id, resource.label, AttachmentKind.PEERING, ends, live=resource.id in accepted)
+    for resource in resources.of("ec2/vpnConnection:VpnConnection"):
+        if resource.text("transitGatewayId"):
+            hubs = (resource.text("transitGatewayId"),)
+            yield Attachment(
+                resource.text(_ATTACHMENT), resource.label, AttachmentKind.VPN, hubs, resource.text("customerGatewayId")
+            )
 
 
 def _routes(resources: Resources, attachments: dict[str, Attachment]) -> defaultdict[str, list[Route]]:
     found: defaultdict[str, list[Route]] = defaultdict(list)
-    for each in resources.of("ec2transitgateway/route:Route"):
-        via = Via.BLACKHOLE if each.flag("blackhole") else Via.ATTACHMENT
-        found[each.text(_TABLE)].append(Route(prefix(each.text("destinationCidrBlock")), via, each.text(_ATTACHMENT)))
+    for resource in resources.of("ec2transitgateway/route:Route"):
+        via = Via.BLACKHOLE if resource.flag("blackhole") else Via.ATTACHMENT
+        found[resource.text(_TABLE)].append(
+            Route(prefix(resource.text("destinationCidrBlock")), via, resource.text(_ATTACHMENT))
+        )
     blocks = {vpc.id: vpc.text("cidrBlock") for vpc in resources.of("ec2/vpc:Vpc")}
-    for each in resources.of("ec2transitgateway/routeTablePropagation:RouteTablePropagation"):
-        attachment = attachments.get(each.text(_ATTACHMENT))
+    for resource in resources.of("ec2transitgateway/routeTablePropagation:RouteTablePropagation"):
+        attachment = attachments.get(resource.text(_ATTACHMENT))
         if attachment is not None and attachment.far in blocks:
             route = Route(prefix(blocks[attachment.far]), Via.ATTACHMENT, attachment.ident)
-            found[each.text(_TABLE)].append(route)
+            found[resource.text(_TABLE)].append(route)
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A VPN connection on a virtual private gateway: the VPC at its near end, and the blocks at its far end."""
+class VpnConnection:
+    """A VPN connection of a virtual private gateway: its VPC, and the blocks of the site."""
 
     ident: str
     name: str
     gateway: str
     vpc: str
     blocks: tuple[Prefix, ...]
-    fixed: bool
-    """Whether its blocks are written down, not announced by BGP."""
+    static: bool
+    """Whether its routes are static, not announced by BGP."""
 
     def leads_to(self, address: int) -> bool:
-        """Tell whether an address lies behind it."""
+        """Return whether the site has an address."""
         return any(block.holds(address) for block in self.blocks)
 
 
-def is_hub(near: Line, far: Line) -> bool:
-    """Tell whether a gateway leads from one connection to another: it tells each site what the others announce.
+def is_hub(near: VpnConnection, far: VpnConnection) -> bool:
+    """Return whether a gateway routes between two connections: it announces the routes of each site to the others.
 
     Source: AWS Site-to-Site VPN user guide, VPN CloudHub.
     """
-    return near.gateway == far.gateway and near.ident != far.ident and not (near.fixed or far.fixed)
+    return near.gateway == far.gateway and near.ident != far.ident and not (near.static or far.static)
 
 
-def read_lines(resources: Resources) -> Iterable[Line]:
-    """Yield the connections of a graph, with the blocks that are written down."""
-    vpcs = {each.id: each.text("vpcId") for each in resources.of("ec2/vpnGateway:VpnGateway")}
-    for each in resources.of("ec2/vpnGatewayAttachment:VpnGatewayAttachment"):
-        vpcs[each.text("vpnGatewayId")] = each.text("vpcId")
+def read_connections(resources: Resources) -> Iterable[VpnConnection]:
+    """Yield the VPN connections of virtual private gateways with their static routes."""
+    vpcs = {resource.id: resource.text("vpcId") for resource in resources.of("ec2/vpnGateway:VpnGateway")}
+    for resource in resources.of("ec2/vpnGatewayAttachment:VpnGatewayAttachment"):
+        vpcs[resource.text("vpnGatewayId")] = resource.text("vpcId")
     blocks: defaultdict[str, list[Prefix]] = defaultdict(list)
-    for each in resources.of("ec2/vpnConnectionRoute:VpnConnectionRoute"):
-        blocks[each.text("vpnConnectionId")].append(prefix(each.text("destinationCidrBlock")))
-    for each in resources.of("ec2/vpnConnection:VpnConnection"):
-        gateway = each.text("vpnGatewayId")
+    for resource in resources.of("ec2/vpnConnectionRoute:VpnConnectionRoute"):
+        blocks[resource.text("vpnConnectionId")].append(prefix(resource.text("destinationCidrBlock")))
+    for resource in resources.of("ec2/vpnConnection:VpnConnection"):
+        gateway = resource.text("vpnGatewayId")
         if gateway:
-            fixed = each.flag("staticRoutesOnly")
-            yield Line(each.id, each.label, gateway, vpcs.get(gateway, ""), tuple(blocks[each.id]), fixed=fixed)
+            static = resource.flag("staticRoutesOnly")
+            yield VpnConnection(
+                resource.id, resource.label, gateway, vpcs.get(gateway, ""), tuple(blocks[resource.id]), static=static
+            )
 
 
-def announcing(lines: Iterable[Line], tables: Mapping[str, Table], resources: Resources) -> Iterable[Line]:
-    """Yield the lines with what their sites announce: no graph holds that, so what route tables expect is taken.
+def with_announced(
+    connections: Iterable[VpnConnection], tables: Mapping[str, Table], resources: Resources
+) -> Iterable[VpnConnection]:
+    """Yield the connections with the blocks that their sites announce: the graph only shows the routes to them.
 
-    A route that waits for connections is for what lies behind those; one that waits for none, for any of its gateway.
+    A route that depends on connections belongs to their sites; any other to all sites of its gateway.
     """
     owners = _owners(resources)
-    for line in lines:
-        routes = (route for each in tables.values() for route in each.routes)
-        heard = dict.fromkeys(route.to for route in routes if (route.via, route.ident) == (Via.VPN, line.gateway))
-        own = (block for block in heard if line.ident in owners.get((line.gateway, block), {line.ident}))
-        yield line if line.fixed else replace(line, blocks=(*line.blocks, *own))
+    for connection in connections:
+        routes = (route for table in tables.values() for route in table.routes)
+        announced = dict.fromkeys(
+            route.to for route in routes if (route.via, route.ident) == (Via.VPN, connection.gateway)
+        )
+        own = (
+            block
+            for block in announced
+            if connection.ident in owners.get((connection.gateway, block), {connection.ident})
+        )
+        yield connection if connection.static else replace(connection, blocks=(*connection.blocks, *own))
 
 
 def _owners(resources: Resources) -> Mapping[tuple[str, Prefix], set[str]]:
-    """Return the connections that routes to a gateway wait for, by the gateway and the block."""
-    idents = {each.urn: each.id for each in resources.of("ec2/vpnConnection:VpnConnection")}
+    """Return the VPN connections that routes depend on, by the gateway and the block."""
+    idents = {resource.urn: resource.id for resource in resources.of("ec2/vpnConnection:VpnConnection")}
     found: defaultdict[tuple[str, Prefix], set[str]] = defaultdict(set)
-    for each in resources.of("ec2/route:Route"):
-        waits = {idents[urn] for urn in each.after if urn in idents}
-        if waits and each.text("gatewayId") and each.text("destinationCidrBlock"):
-            found[each.text("gatewayId"), prefix(each.text("destinationCidrBlock"))] |= waits
+    for resource in resources.of("ec2/route:Route"):
+        waits = {idents[urn] for urn in resource.after if urn in idents}
+        if waits and resource.text("gatewayId") and resource.text("destinationCidrBlock"):
+            found[resource.text("gatewayId"), prefix(resource.text("destinationCidrBlock"))] |= waits
     return found

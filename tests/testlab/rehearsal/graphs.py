@@ -4,6 +4,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from bedplate.cli.fleet import device_counts
 from bedplate.graph.audit.document import graph_of, kind_of
 from bedplate.graph.audit.rules import StackFault
 from bedplate.graph.audit.run import audit
@@ -40,7 +41,7 @@ def prefix_list(*blocks: str) -> dict[str, Any]:
 
 def faults(resources: Iterable[Resource]) -> tuple[StackFault, ...]:
     """Return what the checks find in a graph of these resources."""
-    return audit(graph_of(list(resources), "here"))
+    return audit(graph_of(list(resources), "here"), device_counts())
 
 
 def codes(resources: Iterable[Resource]) -> set[str]:

@@ -1,0 +1,129 @@
+"""The commands that ask AWS about an account or a region: quotas, image record, catalog refresh."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from bedplate.account.client import (
+    Door,
+    NoCredentials,
+    ask_regions,
+    check_account,
+    every_answer,
+    failure_lines,
+    open_door,
+)
+from bedplate.account.facts import enabled_regions, granted, list_prices, newest_images, region_answer
+from bedplate.catalog import Catalog, load_catalog
+from bedplate.catalog.catalog import RENEWED, changes, check_whole, renewed, rewritten, ship, shipped
+from bedplate.catalog.nearest import nearest
+from bedplate.cli.fleet import plan_of
+from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
+from bedplate.errors import BedplateError, InputError, PartError, ViolationError
+from bedplate.load.source import today
+from bedplate.lock import lock_path, record_images, renew_images
+from bedplate.plan import FleetPlan
+from bedplate.plan.planner import image_places, unrecorded_images
+from bedplate.plan.quotas import Granted, Need, needs
+from bedplate.report.cost import quota_document, quota_lines, renewal_lines, unmet_needs
+from bedplate.report.plan import image_lines
+
+
+def open_account(plan: FleetPlan) -> Door:
+    """Return the client of the fleet's AWS account. Raises InputError for credentials of another account."""
+    client = open_door()
+    check_account(client, plan.account, plan.home.name)
+    return client
+
+
+def quotas(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
+    """Show required and granted quotas.
+
+    The exit status is 3 if a granted quota is too small for the minimum number of machines.
+    """
+    plan = plan_of(fleet)
+    required = needs(plan, load_catalog())
+    values, status = _granted_quotas(plan, required)
+    if json:
+        show_document(quota_document(required, values))
+    else:
+        show(quota_lines(required, values))
+    return ViolationError.exit_code if unmet_needs(required, values) else status
+
+
+def _granted_quotas(plan: FleetPlan, required: tuple[Need, ...]) -> tuple[Granted, int]:
+    """Return the account's quotas, and 6 if a region did not answer. Without credentials there are none."""
+    try:
+        client = open_account(plan)
+    except InputError:
+        raise
+    except NoCredentials:
+        notify(["no AWS credentials: the account's quotas are unknown"])
+        return {}, 0
+    except BedplateError as error:
+        _print_unknown([error.what], error.fix)
+        return {}, PartError.exit_code
+    answers = granted(client, required)
+    values = {key: value for quotas in answers.given.values() for key, value in quotas.items()}
+    if answers.failures:
+        _print_unknown(failure_lines(answers.failures), next(iter(answers.failures.values())).fix)
+        return values, PartError.exit_code
+    return values, 0
+
+
+def _print_unknown(reasons: Iterable[str], fix: str) -> None:
+    notify((*(f"granted quotas unknown: {reason}" for reason in reasons), *((f"  fix  {fix}",) if fix else ())))
+
+
+def record_image_ids(
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    renew: Annotated[bool, typer.Option("--renew", help="Also replace recorded images by the newest.")] = False,
+) -> int:
+    """Record Ubuntu images in fleet.lock."""
+    plan = plan_of(fleet)
+    places = image_places(plan, load_catalog())
+    due = places if renew else unrecorded_images(plan, load_catalog())
+    recorded = plan.record.images
+    if due:
+        images = newest_images(open_account(plan), due)
+        record = renew_images if renew else record_images
+        recorded = record(lock_path(fleet), plan.name, images).images
+    show(image_lines(places, plan.record.images, recorded))
+    return 0
+
+
+def refresh_catalog(
+    *,
+    region: Annotated[
+        list[str] | None, typer.Option("--region", metavar="REGION", help="Ask only this region; repeatable.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write even if more than a tenth of the known facts disappear.")
+    ] = False,
+) -> int:
+    """Update types, offers and prices from AWS."""
+    catalog, client = load_catalog(), open_door()
+    _check_regions(catalog, region or [])
+    regions = tuple(region or _enabled_regions(client, catalog))
+    answers = every_answer(ask_regions(regions, lambda name: region_answer(client, name)), "nothing was written")
+    updated = renewed(catalog, answers, list_prices(client, catalog.price_region))
+    differences = tuple(changes(catalog, updated))
+    if not force:
+        check_whole(differences)
+    ship(rewritten({name: shipped(name) for name in RENEWED}, updated, regions, today()))
+    show(renewal_lines(differences, () if region else (name for name in catalog.regions if name not in regions)))
+    return 0
+
+
+def _check_regions(catalog: Catalog, regions: Iterable[str]) -> None:
+    for name in regions:
+        if name not in catalog.regions:
+            closest = nearest(name, catalog.regions)
+            raise InputError(f"unknown AWS region {name}", fix=f"write {closest}" if closest else "name an AWS region")
+
+
+def _enabled_regions(client: Door, catalog: Catalog) -> tuple[str, ...]:
+    enabled = enabled_regions(client, catalog.price_region)
+    return tuple(name for name in catalog.regions if name in enabled)

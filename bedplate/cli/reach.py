@@ -1,0 +1,140 @@
+"""The commands that analyse stack resources: reach traces a packet, audit-graph checks the resources."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bedplate.cli.fleet import device_counts, plan_of
+from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, show, show_document
+from bedplate.errors import InputError, ViolationError
+from bedplate.graph.audit.document import read_graph, read_resources
+from bedplate.graph.audit.rules import Severity
+from bedplate.graph.audit.run import audit
+from bedplate.graph.reach import Direct, Fabric, Packet, Prefix, Trip, prefix, read_fabric, trip
+from bedplate.plan import FleetPlan
+from bedplate.plan.links import behind
+from bedplate.plan.reachability import Flow, Spot, flow_of, spot_at, spot_of
+from bedplate.report.graph import audit_lines, reach_document, reach_lines, stack_fault_document
+
+STDIN = "-"
+GraphFile = Annotated[
+    str, typer.Argument(metavar="GRAPH", help="File with the output of `graph`; - is stdin.", show_default=False)
+]
+PLACES = "IP address, machine.site, zone, zone/edge, region, site, laptops.PLACE, path of a block, or internet."
+From = Annotated[str, typer.Argument(metavar="FROM", help=PLACES, show_default=False)]
+To = Annotated[str, typer.Argument(metavar="TO", help="As FROM.", show_default=False)]
+Ends = tuple[Spot, Spot]
+
+
+def audit_graph(graph: GraphFile, *, json: Json = False) -> int:
+    """Check the resources that `graph` printed.
+
+    The exit status is 3 if a resource violates a rule. `bedplate check --explain all` lists the rules.
+    """
+    name = _name_of(graph)
+    resources = read_graph(_read_text(graph), name)
+    faults = audit(resources, device_counts())
+    if json:
+        show_document({"faults": stack_fault_document(faults)})
+    else:
+        show(audit_lines(name, faults, len(resources.nodes)))
+    return ViolationError.exit_code if any(fault.level is Severity.ERROR for fault in faults) else 0
+
+
+def reach(  # noqa: PLR0913 - one parameter an option
+    source: From,
+    target: To,
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    protocol: Annotated[str, typer.Option(metavar="PROTOCOL", help="tcp, udp or icmp.")] = "tcp",
+    port: Annotated[int | None, typer.Option(metavar="PORT", help="TCP port (default: 22) or UDP port.")] = None,
+    graph: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Use the output of `graph --all` (- is stdin) instead of a rehearsal."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Trace a packet and its reply.
+
+    In both directions. The exit status is 3 if the packet or its reply does not arrive from the first place to the
+    second.
+    """
+    flow = flow_of(protocol, port)
+    if graph is None:
+        ends, fabric = _rehearsed(fleet, source, target)
+    else:
+        ends, fabric = _from_graph(graph, fleet, source, target)
+    reverse = ends[1], ends[0]
+    there, back = _trip(fabric, ends, flow), _trip(fabric, reverse, flow)
+    if json:
+        show_document(reach_document(ends, flow, there, back))
+    else:
+        show(reach_lines(ends, flow, there))
+        show(reach_lines(reverse, flow, back))
+    return 0 if there.answered else ViolationError.exit_code
+
+
+def _trip(fabric: Fabric, ends: Ends, flow: Flow) -> Trip:
+    source, target = (int(spot.address) for spot in ends)
+    return trip(fabric, Packet(source, target, flow.protocol, flow.port))
+
+
+def _rehearsed(fleet: Path, source: str, target: str) -> tuple[Ends, Fabric]:
+    """Return the two places and the network of the fleet's stacks, created in the simulated AWS."""
+    # Slow: both import Pulumi and moto.
+    from bedplate.cli.rehearse import created_resources
+    from bedplate.cli.stacks import waves
+
+    plan = plan_of(fleet)
+    ends = (spot_of(plan, source), spot_of(plan, target))
+    return ends, _with_site_tunnels(read_fabric(created_resources(plan, waves(plan))), plan)
+
+
+def _from_graph(graph: str, fleet: Path, source: str, target: str) -> tuple[Ends, Fabric]:
+    """Return the two places and the network of a graph. Two addresses need no fleet file."""
+    fabric = _read_fabric(graph)
+    spots = spot_at(source), spot_at(target)
+    if spots[0] is not None and spots[1] is not None:
+        return (spots[0], spots[1]), fabric
+    plan = plan_of(fleet)
+    return (spot_of(plan, source), spot_of(plan, target)), _with_site_tunnels(fabric, plan)
+
+
+def _with_site_tunnels(fabric: Fabric, plan: FleetPlan) -> Fabric:
+    """Return the network with the tunnels between sites, which are no AWS resources."""
+
+    def blocks(site: str) -> tuple[Prefix, ...]:
+        return tuple(prefix(str(network.block)) for network in behind(plan, site))
+
+    tunnels = (Direct(f"{near} to {far}", (blocks(near), blocks(far))) for near, far in (d.sites for d in plan.directs))
+    return replace(fabric, directs=tuple(tunnels))
+
+
+def _read_fabric(graph: str) -> Fabric:
+    name = _name_of(graph)
+    resources = read_resources(_read_text(graph), name)
+    try:
+        return read_fabric(resources)
+    except (ValueError, TypeError, AttributeError) as error:
+        what = f"a resource has a property of an unexpected form: {error}"
+        raise InputError(what, where=name, fix="pass the output of `bedplate graph --all`") from None
+
+
+def _name_of(graph: str) -> str:
+    """Return the name of the graph file in messages."""
+    return "stdin" if graph == STDIN else graph
+
+
+def _read_text(graph: str) -> str:
+    fix = "pass a file with the output of `bedplate graph`"
+    try:
+        data = sys.stdin.buffer.read() if graph == STDIN else Path(graph).read_bytes()
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"not UTF-8: byte {error.start:,} is invalid", where=graph, fix=fix) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "invalid path"
+        raise InputError(f"cannot read the graph: {reason}", where=graph, fix=fix) from None

@@ -1,0 +1,403 @@
+"""The commands that update and check gateways over SSH: vpn sync, vpn tunnels, vpn timer, vpn status.
+
+Gateways of laptops get their certificates, the access list and the revocation lists. Gateways with tunnels get their
+configuration and keys: AWS's pre-shared keys for tunnels to AWS, keys or certificates of the fleet for all others.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bedplate.account.client import Door
+from bedplate.account.vpn import TunnelKey, TunnelKeys, keys_of_sites
+from bedplate.cli.account import open_account
+from bedplate.cli.fleet import opened, plan_of, planned
+from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, PassphraseFile, SshConfig, show, show_document
+from bedplate.cli.vpn_session import keys_of, known_passphrase, newest_list, now, users_of
+from bedplate.errors import BedplateError, InputError, PartError, ViolationError
+from bedplate.hold import held, login_name
+from bedplate.nodes.ssh import Login, Reached, deployer, own_ways, ways
+from bedplate.plan import FleetPlan
+from bedplate.plan.fleet import SitePlan
+from bedplate.plan.laptops import laptop_gateways
+from bedplate.plan.links import joined_regions, pairs
+from bedplate.plan.nodes import GATEWAY, Duty, NodePlan, standing_nodes
+from bedplate.report.vpn import (
+    condition_document,
+    condition_lines,
+    created_key_lines,
+    issued_lines,
+    relisted_lines,
+    revoked_lines,
+    updated_gateway_lines,
+    updated_tunnel_lines,
+)
+from bedplate.spec.network import TunnelAuth
+from bedplate.writer import told_plainly, write_together
+from vpn.authority import Reason
+from vpn.certificates import Passphrase
+from vpn.gateways import SshWay, book_of, gateways_of, keys_of_gateways, node_of_gateway, own_way
+from vpn.keeper.status import Status
+from vpn.laptops.push import GatewayKeys, carry
+from vpn.laptops.server import renewal_units
+from vpn.peers import due_peers, kept_keys, make_keys, papers_of, peer_subjects
+from vpn.pki import Pki, reopened
+from vpn.signing import Due, due, issue_anew, relist, revoke
+from vpn.sites.aws import AwsEnd, direct_tunnels, region_gateway, site_gateway
+from vpn.sites.gateway import Gateway, PlaceProofs, Proof, SharedKey, given
+from vpn.sites.push import CarriedTunnels, carry_tunnels
+from vpn.status import ASK, amiss, parse_status, wanted
+
+
+def sync(
+    fleet: FleetFile = DEFAULT_FLEET, *, ssh_config: SshConfig = None, passphrase_file: PassphraseFile = None
+) -> int:
+    """Update certificates and all gateways.
+
+    Revoke certificates of people who left the fleet file, renew those of gateways, and send gateways the changes.
+    """
+    loaded = opened(fleet)
+    plan = planned(loaded)
+    pki = keys_of(plan.name, fleet)
+    subjects = (*gateways_of(plan), *peer_subjects(plan).values())
+    keyless = {subject.name for subject in subjects if pki.store.read(subject.name) is None}
+    changes = due(pki.roll, loaded.fleet.people, subjects, keyless, now())
+    passphrase = cache(known_passphrase(passphrase_file))
+    _sign(pki, changes, passphrase)
+    signed = keys_of(plan.name, fleet)
+
+    def update_laptop_gateways() -> None:
+        update_gateways(
+            plan, signed, ssh_config, changes.left, lambda pki: keys_of_gateways(plan, pki, passphrase, now())
+        )
+
+    try:
+        _run_all(update_laptop_gateways, lambda: _update_peers(plan, fleet, ssh_config, passphrase))
+    except InputError as error:
+        if signed.journal == pki.journal:
+            raise
+        what = f"certificates signed, but not all gateways updated: {error.what}"
+        raise PartError(what, where=error.where, fix=error.fix) from None
+    return 0
+
+
+def _sign(pki: Pki, changes: Due, passphrase: Passphrase) -> None:
+    """Revoke and issue certificates, renew the revocation list if it is due, and print all of it."""
+    for names, reason in ((changes.left, Reason.LEFT), (changes.gone, Reason.REPLACED)):
+        if names:
+            show(revoked_lines(revoke(pki, names, reason, now(), passphrase)))
+    if changes.lacking:
+        show(issued_lines(issue_anew(pki, changes.lacking, now(), passphrase), now()))
+    show(relisted_lines(is_renewed=relist(pki, now(), passphrase)))
+
+
+def _update_peers(plan: FleetPlan, fleet: Path, config: Path | None, passphrase: Passphrase) -> None:
+    """Send certificates and revocation lists to the gateways that authenticate to each other by certificates."""
+    places = peer_subjects(plan)
+    if places:
+        with locked(fleet):
+            gateways = tunnels_of_gateways(plan, fleet, passphrase)
+            send_tunnels(plan, {name: gateways[name] for name in gateways if _place(name) in places}, config)
+
+
+def _place(name: str) -> str:
+    return name.partition(".")[2]
+
+
+def _run_all(*steps: Callable[[], None]) -> None:
+    """Run every step, even after one failed. Raises the error, or a PartError with all messages."""
+    errors: list[BedplateError] = []
+    for step in steps:
+        try:
+            step()
+        except BedplateError as error:
+            errors.append(error)
+    if len(errors) > 1:
+        raise PartError("; ".join(error.what for error in errors), fix=errors[0].fix)
+    if errors:
+        raise errors[0]
+
+
+UNITS = Path("~/.config/systemd/user")
+
+
+def timer(
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    write: Annotated[
+        Path, typer.Option("--write", metavar="FOLDER", help="The folder of your own systemd units.")
+    ] = UNITS,
+    ssh_config: SshConfig = None,
+    passphrase_file: PassphraseFile = None,
+) -> int:
+    """Write a systemd timer for daily syncs."""
+    files = {"--ssh-config": ssh_config, "--passphrase-file": passphrase_file}
+    options = [word for option, file in files.items() if file for word in (option, str(file.absolute()))]
+    command = (sys.executable, "-m", "bedplate", "vpn", "sync", str(fleet.absolute()), *options)
+    folder = write.expanduser()
+    units = renewal_units(users_of(fleet).fleet, command, Path(__file__).parents[2])
+    with told_plainly(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_together({folder / unit: text.encode() for unit, text in units.items()})
+    show([f"wrote {', '.join(units)} to {folder}", f"next: systemctl --user enable --now {list(units)[-1]}"])
+    return 0
+
+
+def status(fleet: FleetFile = DEFAULT_FLEET, *, ssh_config: SshConfig = None, json: Json = False) -> int:
+    """Show sessions, tunnels and expiry dates.
+
+    The exit status is 3 if a gateway or a tunnel is down, 6 if a gateway did not answer.
+    """
+    plan = plan_of(fleet)
+    nodes = {node.name: node for node in standing_nodes(plan) if node.duties & {Duty.LAPTOPS, Duty.TUNNELS}}
+    if not nodes:
+        raise InputError("the fleet has no gateway", fix="declare `vpn.laptops.gateways` or `sites`")
+    statuses, failures = ask_gateways(plan, tuple(nodes.values()), ssh_config)
+    number, seconds = newest_list(plan.name, fleet), int(time.time())
+    expected = {name: wanted(plan, node, number) for name, node in nodes.items()}
+    faults = [fault for name, state in statuses.items() for fault in amiss(nodes[name], expected[name], state, seconds)]
+    if json:
+        show_document(condition_document(statuses, failures, faults))
+    else:
+        show(condition_lines(statuses, failures, faults))
+    if any(fault.is_failing for fault in faults):
+        return ViolationError.exit_code
+    return PartError.exit_code if failures else 0
+
+
+GatewayTunnels = tuple[Gateway | None, BedplateError | None]
+"""A gateway with its tunnels, as far as their other ends are known, and the error of those that are not."""
+
+
+def tunnels(
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    new_keys: Annotated[
+        bool, typer.Option("--new-keys", help="Replace the keys of tunnels between gateways of the fleet.")
+    ] = False,
+    ssh_config: SshConfig = None,
+    passphrase_file: PassphraseFile = None,
+) -> int:
+    """Send gateways their tunnels and keys."""
+    with locked(fleet):
+        plan = plan_of(fleet)
+        passphrase = cache(known_passphrase(passphrase_file))
+        gateways = tunnels_of_gateways(plan, fleet, passphrase, new_keys=new_keys)
+        if not gateways:
+            fix = "declare `sites`, or laptop gateways in two regions with `interconnect: none`"
+            raise InputError("the fleet has no tunnels", fix=fix)
+        send_tunnels(plan, gateways, ssh_config)
+    return 0
+
+
+def locked(fleet: Path) -> AbstractContextManager[None]:
+    """Return the lock that `vpn tunnels` and `vpn sync` hold, so that no older plan or key replaces a newer one.
+
+    Raises HeldError while another process holds it.
+    """
+    return held(fleet.with_suffix(".tunnels"))
+
+
+def send_tunnels(plan: FleetPlan, gateways: Mapping[str, GatewayTunnels], config: Path | None) -> None:
+    """Send gateways their tunnels and print what changed. Raises PartError, with the names, if one is incomplete."""
+    complete = {name: gateway for name, (gateway, _) in gateways.items() if gateway}
+    errors = {name: error for name, (_, error) in gateways.items() if error}
+    nodes = [node for node in standing_nodes(plan) if node.name in complete]
+    with ssh_ways(plan, nodes, config) as way:
+        sent = carry_tunnels(complete, way)
+    carried = CarriedTunnels(sent.laid, {**errors, **sent.failures})
+    show(updated_tunnel_lines(carried))
+    carried.check()
+
+
+def tunnels_of_gateways(
+    plan: FleetPlan, fleet: Path, passphrase: Passphrase, *, new_keys: bool = False
+) -> dict[str, GatewayTunnels]:
+    """Return the gateways of sites and connected regions, by the name of the machine.
+
+    Raises the error of the AWS account if all tunnels need it.
+    """
+    account = _account(plan)
+    proofs = _proofs(plan, fleet, passphrase, new_keys=new_keys)
+    gateways = {**_site_gateways(plan, account, proofs), **_region_gateways(plan, proofs)}
+    if isinstance(account, BedplateError) and not any(gateway for gateway, _ in gateways.values()):
+        raise account
+    return gateways
+
+
+def _account(plan: FleetPlan) -> Door | BedplateError | None:
+    """Return the client of the account, or the error; None for a fleet without sites, which needs no account."""
+    if not plan.sites:
+        return None
+    try:
+        return open_account(plan)
+    except BedplateError as error:
+        return error
+
+
+def _site_gateways(
+    plan: FleetPlan, account: Door | BedplateError | None, proofs: PlaceProofs
+) -> dict[str, GatewayTunnels]:
+    """Return the gateways of all sites: one that has lost its last tunnel must remove it."""
+    keys: Mapping[str, TunnelKeys | BedplateError]
+    match account:
+        case None:
+            return {}
+        case BedplateError():
+            keys = {site.name: account for site in plan.sites}
+        case _:
+            keys = keys_of_sites(account, plan)
+    return {f"{site.gateway}.{site.name}": _site_gateway(plan, site, keys[site.name], proofs) for site in plan.sites}
+
+
+def _site_gateway(
+    plan: FleetPlan, site: SitePlan, keys: TunnelKeys | BedplateError, proofs: PlaceProofs
+) -> GatewayTunnels:
+    if isinstance(keys, BedplateError):
+        # A gateway gets all its files or none. Without AWS's keys it keeps those that it has.
+        return None, keys
+    missing = next(iter(keys.missing.values()), None)
+    # Tunnels to other sites do not wait for AWS. Tunnels to regions are sent together.
+    if missing and not plan.directs_of(site.name):
+        return None, missing
+
+    def end(key: TunnelKey) -> AwsEnd:
+        return AwsEnd(key.address, SharedKey(key.key.encode()))
+
+    ends = {(site.name, region): (end(first), end(second)) for region, (first, second) in keys.ends.items()}
+    created = replace(plan, tunnels=tuple(tunnel for tunnel in plan.tunnels if tunnel.region not in keys.missing))
+    try:
+        return site_gateway(created, site, ends, tuple(direct_tunnels(plan, site, proofs))), missing
+    except BedplateError as error:
+        # Its own key or certificate is unusable: it keeps the files that it has.
+        return None, error
+
+
+def _region_gateways(plan: FleetPlan, proofs: PlaceProofs) -> dict[str, GatewayTunnels]:
+    """Return the gateways that connect regions, or the error of one whose address is not recorded."""
+
+    def gateway(region: str) -> GatewayTunnels:
+        try:
+            return region_gateway(plan, region, proofs), None
+        except BedplateError as error:
+            return None, error
+
+    return {f"{GATEWAY}.{region}": gateway(region) for region in joined_regions(plan)}
+
+
+def _proofs(plan: FleetPlan, fleet: Path, passphrase: Passphrase, *, new_keys: bool) -> PlaceProofs:
+    """Return the function that finds the key or certificate between two gateways. Creates missing ones.
+
+    That function raises BedplateError for a gateway with an unusable one. If all are unusable, this one raises.
+    """
+    if not pairs(plan):
+        return _no_proof
+    pki = keys_of(plan.name, fleet)
+    if plan.tunnel_auth is TunnelAuth.CERTIFICATES:
+        _issue_certificates(plan, pki, passphrase, replace_all=new_keys)
+        papers = papers_of(keys_of(plan.name, fleet), peer_subjects(plan), passphrase, now())
+        _check_any(papers.values())
+        return lambda near, _: given(papers[near])
+    show(created_key_lines(make_keys(pki, pairs(plan), passphrase, anew=new_keys)))
+    keys = kept_keys(pki, pairs(plan), passphrase)
+    _check_any(keys.values())
+    return lambda near, far: given(keys[frozenset((near, far))])
+
+
+def _no_proof(near: str, far: str) -> Proof:
+    raise KeyError(near, far)
+
+
+def _issue_certificates(plan: FleetPlan, pki: Pki, passphrase: Passphrase, *, replace_all: bool) -> None:
+    """Issue the certificates that gateways lack. With `replace_all`, revoke their current ones first."""
+    peers = tuple(peer_subjects(plan).values())
+    keyless = {peer.name for peer in peers if replace_all or pki.store.read(peer.name) is None}
+    due = due_peers(pki.roll, peers, keyless, now())
+    replaced = (*due.gone, *(peer.name for peer in peers if replace_all))
+    if replaced and (revoked := revoke(pki, replaced, Reason.REPLACED, now(), passphrase)):
+        show(revoked_lines(revoked))
+    if due.lacking:
+        show(issued_lines(issue_anew(pki, due.lacking, now(), passphrase), now()))
+    relist(pki, now(), passphrase)
+
+
+def _check_any(proofs: Collection[Proof | BedplateError]) -> None:
+    """Raise the first error if there are only errors, such as a wrong passphrase."""
+    errors = [proof for proof in proofs if isinstance(proof, BedplateError)]
+    if errors and len(errors) == len(proofs):
+        raise errors[0]
+
+
+def update_gateways(
+    plan: FleetPlan,
+    pki: Pki,
+    config: Path | None,
+    cut: Iterable[str] = (),
+    keys: Callable[[Pki], Mapping[str, GatewayKeys | BedplateError]] | None = None,
+) -> None:
+    """Send the access list, the revocation lists and, with `keys`, the certificates to every gateway of laptops.
+
+    Gateways end the sessions of the laptops in `cut`. A gateway whose own certificate is unusable gets the rest. Raises
+    PartError, with the names, if a gateway was not updated.
+    """
+    gateways = laptop_gateways(plan)
+    if not gateways:
+        return
+    nodes = {gateway.place: node_of_gateway(plan, gateway) for gateway in gateways}
+    with ssh_ways(plan, nodes.values(), config) as way:
+        while True:
+            book, unusable = book_of(pki, now()).with_keys(keys(pki) if keys else {})
+            carried = carry(gateways, book, lambda gateway: way(nodes[gateway.place].name), cut=cut)
+            # A gateway refuses lists older than its own. If another operator has signed meanwhile, send theirs.
+            fresh = reopened(pki) if carried.failures else pki
+            if fresh is pki:
+                break
+            pki = fresh
+    show(updated_gateway_lines(carried))
+    replace(carried, failures={**unusable, **carried.failures}).check()
+
+
+def ask_gateways(
+    plan: FleetPlan, nodes: Sequence[NodePlan], config: Path | None
+) -> tuple[dict[str, Status], dict[str, BedplateError]]:
+    """Ask these gateways in parallel. Return the status of each, and the error of those that did not answer."""
+
+    def ask(node: NodePlan) -> Status | BedplateError:
+        try:
+            return parse_status(way(node.name).run(ASK, ""))
+        except BedplateError as error:
+            return error
+
+    with ssh_ways(plan, nodes, config) as way, ThreadPoolExecutor(max(1, len(nodes))) as pool:
+        answers = dict(zip((node.name for node in nodes), pool.map(ask, nodes), strict=True))
+    statuses = {name: answer for name, answer in answers.items() if isinstance(answer, Status)}
+    return statuses, {name: answer for name, answer in answers.items() if isinstance(answer, BedplateError)}
+
+
+@contextmanager
+def ssh_ways(plan: FleetPlan, nodes: Iterable[NodePlan], config: Path | None) -> Iterator[Callable[[str], SshWay]]:
+    """Yield the function that returns the ssh command for the name of a machine.
+
+    It uses `config`, else the host key in the lock, else the operator's own ssh settings. Raises InputError if `config`
+    does not exist.
+    """
+    if config and not config.is_file():
+        raise InputError("no such file", where=str(config), fix="name an existing OpenSSH configuration")
+    machines = [Reached(node) for node in nodes]
+    with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
+        if config:
+            found = own_ways(config, machines, Login())
+        else:
+            login = Login(deployer(plan.accounts, login_name()))
+            found = ways(Path(folder), machines, plan.record.host_keys, login)
+        commands = {target.node.name: target.argv for target in found.targets}
+        yield lambda name: SshWay(commands[name]) if name in commands else own_way(name)
