@@ -10,7 +10,7 @@ import pulumi_aws as aws
 import pytest
 from pulumi import Output, ResourceOptions, StackReference
 
-from bedplate.rehearsal.registration import DefaultProvider
+from bedplate.rehearsal.provider import DefaultProvider
 from bedplate.rehearsal.rehearse import Phase, Report, document, rehearse
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import Stack, World

@@ -13,7 +13,7 @@ from pulumi import _types
 from pulumi.runtime import _callbacks, mocks, rpc, settings, stack
 from pulumi.runtime.proto import alias_pb2, callback_pb2, resource_pb2
 
-from bedplate.rehearsal.monitor import Pending
+from bedplate.rehearsal.monitor import PendingTasks
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.wire import (
     UNKNOWN,
@@ -138,7 +138,7 @@ def test_one_task_stands_for_all() -> None:
     told: list[int] = []
 
     async def main() -> None:
-        pending = Pending(asyncio.ensure_future(_after(turns, told)) for turns in (3, 1, 2))
+        pending = PendingTasks(asyncio.ensure_future(_after(turns, told)) for turns in (3, 1, 2))
         (one,) = list(pending)
         await one
 
@@ -151,7 +151,7 @@ def test_the_first_failure_is_raised() -> None:
     """Whatever else is still under way."""
 
     async def main() -> None:
-        pending = Pending((asyncio.ensure_future(_after(50, [])), asyncio.ensure_future(_failing())))
+        pending = PendingTasks((asyncio.ensure_future(_after(50, [])), asyncio.ensure_future(_failing())))
         (one,) = list(pending)
         await one
 
@@ -161,7 +161,7 @@ def test_the_first_failure_is_raised() -> None:
 
 def test_nothing_is_waited_for_where_nothing_is_pending() -> None:
     """An empty set yields no task."""
-    assert list(Pending()) == []
+    assert list(PendingTasks()) == []
 
 
 ACCOUNT = "111122223333"

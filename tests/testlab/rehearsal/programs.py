@@ -13,7 +13,7 @@ from bedplate.catalog import load_catalog
 from bedplate.cli.stacks import waves
 from bedplate.load import load_fleet
 from bedplate.plan import FleetPlan, Record, plan_fleet
-from bedplate.rehearsal.registration import DefaultProvider
+from bedplate.rehearsal.provider import DefaultProvider
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import Run, Stack, World, run
 from bedplate.rehearsal.state import Entry, Op, Step
