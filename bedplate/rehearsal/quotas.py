@@ -79,12 +79,12 @@ _TABLE = (
     Quota("aws:s3/bucket:Bucket", 10_000, "TooManyBuckets", "Amazon S3 quotas"),
     Quota("aws:ssm/parameter:Parameter", 10_000, "ParameterLimitExceeded", "Systems Manager quotas"),
 )
-_QUOTAS: Mapping[str, Quota] = MappingProxyType({quota.token: quota for quota in _TABLE})
+QUOTAS: Mapping[str, Quota] = MappingProxyType({quota.token: quota for quota in _TABLE})
 
 
 def check(token: str, inputs: Mapping[str, Any], live: Iterable[Mapping[str, Any]]) -> None:
     """Raise Refusal if one more resource of a type, besides the live ones of its region, exceeds a quota."""
-    quota = _QUOTAS.get(token)
+    quota = QUOTAS.get(token)
     if quota is None:
         return
     place = inputs.get(quota.within)
