@@ -8,12 +8,12 @@ from ruamel.yaml import YAML
 from bedplate.graph.terraform import resources
 from tests.conftest import DATA
 from tests.testlab.machines.judges import Verdict, checkov, listed, unfound, unlisted, written
-from tests.testlab.rehearsal.graphs import Node, codes, sown, twin
+from tests.testlab.rehearsal.graphs import Node, codes, with_defect, without_defect
 
 ROWS: list[dict[str, Any]] = YAML(typ="safe").load(DATA / "judges" / "defects.yaml")
 BLIND: list[dict[str, Any]] = YAML(typ="safe").load(DATA / "judges" / "blind.yaml")
 TABLES = {"": ROWS, "blind-": BLIND}
-SIDES = {"bad": sown, "good": twin}
+SIDES = {"bad": with_defect, "good": without_defect}
 
 
 @pytest.fixture(scope="module")

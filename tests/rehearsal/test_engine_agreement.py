@@ -14,7 +14,13 @@ from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import Run, Stack, World, run
 from tests.testlab.rehearsal.agreement import LAST, declare, declare_shared
-from tests.testlab.rehearsal.recorded_agreement import RECORD, Portrait, Story, rehearsed_portrait, rehearsed_story
+from tests.testlab.rehearsal.recorded_agreement import (
+    RECORD,
+    Resources,
+    StepsByUrn,
+    rehearsed_resources,
+    rehearsed_steps,
+)
 
 RECORDED: Mapping[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
 ACCOUNT = "123456789012"  # as in the recording
@@ -74,9 +80,9 @@ def _previewed_and_run(version: int, world: World) -> tuple[Run, Run]:
 
 
 @pytest.fixture(scope="module")
-def portrait(runs: Runs) -> Portrait:
+def resources(runs: Runs) -> Resources:
     """Return the resources after the first version."""
-    return rehearsed_portrait(runs[1][1].snapshot)
+    return rehearsed_resources(runs[1][1].snapshot)
 
 
 def _with_defaults(urn: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,7 +91,7 @@ def _with_defaults(urn: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {**(kind.defaults if kind else {}), **inputs}
 
 
-def _expected_story(version: int) -> Story:
+def _expected_steps(version: int) -> StepsByUrn:
     recorded = dict(RECORDED["stories"][str(version)])
     return recorded | {urn: story for (when, urn), (story, _) in AS_THE_REAL_PROVIDER.items() if when == version}
 
@@ -95,28 +101,28 @@ def test_nothing_fails(runs: Runs) -> None:
     assert [failure for pair in runs.values() for result in pair for failure in result.failures] == []
 
 
-def test_the_urns_are_the_engines(portrait: Portrait) -> None:
+def test_the_urns_are_the_engines(resources: Resources) -> None:
     """The state has the URNs of the engine's state, except those that only the engine has."""
-    assert portrait.keys() == RECORDED["resources"].keys() - ONLY_IN_ENGINE
+    assert resources.keys() == RECORDED["resources"].keys() - ONLY_IN_ENGINE
 
 
 @pytest.mark.parametrize(
     "field", ["parent", "dependencies", "property_dependencies", "protect", "provider", "external"]
 )
-def test_the_fields_of_a_resource_are_the_engines(portrait: Portrait, field: str) -> None:
+def test_the_fields_of_a_resource_are_the_engines(resources: Resources, field: str) -> None:
     """Parents, dependencies, protection and providers are equal to the engine's state."""
     recorded = RECORDED["resources"]
 
     wrong = [
         urn
-        for urn, resource in portrait.items()
+        for urn, resource in resources.items()
         if (urn, field) not in FIELDS_ONLY_IN_ENGINE and resource.get(field) != recorded[urn].get(field)
     ]
 
     assert wrong == []
 
 
-def test_inputs_are_the_engines_with_defaults(portrait: Portrait) -> None:
+def test_inputs_are_the_engines_with_defaults(resources: Resources) -> None:
     """Inputs are equal to the engine's, with automatic names and the defaults of the real provider."""
     recorded = {
         urn: resource["inputs"]
@@ -124,7 +130,7 @@ def test_inputs_are_the_engines_with_defaults(portrait: Portrait) -> None:
         if "inputs" in resource and (urn, "inputs") not in FIELDS_ONLY_IN_ENGINE
     }
 
-    inputs = {urn: portrait[urn]["inputs"] for urn in recorded}
+    inputs = {urn: resources[urn]["inputs"] for urn in recorded}
 
     assert inputs == {urn: _with_defaults(urn, expected) for urn, expected in recorded.items()}
 
@@ -132,13 +138,13 @@ def test_inputs_are_the_engines_with_defaults(portrait: Portrait) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_run_takes_the_engines_steps(runs: Runs, version: int) -> None:
     """Each resource takes the engine's steps in the same order, for the same inputs."""
-    assert rehearsed_story(runs[version][1].steps) == _expected_story(version)
+    assert rehearsed_steps(runs[version][1].steps) == _expected_steps(version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_preview_lists_the_engines_steps(runs: Runs, version: int) -> None:
     """The engine's preview lists the steps of its run; so does the rehearsal's."""
-    assert rehearsed_story(runs[version][0].steps) == _expected_story(version)
+    assert rehearsed_steps(runs[version][0].steps) == _expected_steps(version)
 
 
 def test_every_listed_difference_exists() -> None:
