@@ -47,12 +47,8 @@ class SiteSide:
 
 def differences(aws: AwsSide, site: SiteSide) -> tuple[str, ...]:
     """Return one line for each setting with which the tunnel would not come up."""
-    return (
-        *_algorithm_differences(aws, site),
-        *_lifetime_differences(aws, site),
-        *_identity_differences(aws, site),
-        *_routing_differences(aws, site),
-    )
+    comparisons = (_algorithm_differences, _lifetime_differences, _identity_differences, _routing_differences)
+    return tuple(line for compare in comparisons for line in compare(aws, site))
 
 
 def _algorithm_differences(aws: AwsSide, site: SiteSide) -> Iterator[str]:
