@@ -21,7 +21,7 @@ from bedplate.rehearsal.provider import Providers, provider_id
 from bedplate.rehearsal.registration import Registration, earlier_urns
 from bedplate.rehearsal.state import (
     PROVIDER_PREFIX,
-    RUN,
+    SHARED_CHARACTERS,
     STACK_TYPE,
     Entry,
     Failure,
@@ -78,7 +78,7 @@ class Deployment:
         return entry
 
     def read(self, entry: Entry) -> None:
-        """Add a resource that the program reads; delete a different one that it created under the same URN before.
+        """Add a resource that the program reads; delete another one if the program created it under the same URN.
 
         Raises Refusal for a second resource of the same URN: the engine counts a read as a resource.
         """
@@ -100,7 +100,7 @@ class Deployment:
         """Return the secrets of all resources of the run that are long enough to be distinct from ordinary words."""
         entries = [*self.before.entries.values(), *self._entries.values()]
         texts = (secret_texts({"in": dict(entry.inputs), "out": dict(entry.outputs)}) for entry in entries)
-        return frozenset(text for text in frozenset().union(*texts) if len(text) >= RUN)
+        return frozenset(text for text in frozenset().union(*texts) if len(text) >= SHARED_CHARACTERS)
 
     def provider_reference(self, explicit: str, token: str, version: str) -> str:
         """Return the explicit provider if there is one, else the default one of a type, created on first use."""

@@ -1,6 +1,6 @@
 """The AWS provider's part of a run: check inputs, choose automatic names, create, update, read and delete resources.
 
-Properties have the names of the SDK's schema (camelCase), as with the real provider, never those of boto3.
+Properties have the names of the SDK's schema (camelCase), as with the real provider, never boto3's names.
 `Providers` holds the configured providers of a run, the default one included.
 """
 

@@ -154,11 +154,11 @@ class Snapshot:
 
 MARK = "[secret]"
 # A message and a secret do not share this many consecutive characters by chance.
-RUN = 8
+SHARED_CHARACTERS = 8
 
 
 def hidden(message: str, secrets: Collection[str]) -> str:
-    """Return a message with a mark in place of each secret, and of each part of one with at least RUN characters."""
+    """Return a message with a mark in place of each secret, and of each part of one with at least SHARED_CHARACTERS."""
     for secret in sorted(secrets, key=len, reverse=True):
         message = _without_runs(message.replace(secret, MARK), secret)
     return message
@@ -166,9 +166,9 @@ def hidden(message: str, secrets: Collection[str]) -> str:
 
 def _without_runs(message: str, secret: str) -> str:
     shared: set[int] = set()
-    for start in range(len(message) - RUN + 1):
-        if message[start : start + RUN] in secret:
-            shared.update(range(start, start + RUN))
+    for start in range(len(message) - SHARED_CHARACTERS + 1):
+        if message[start : start + SHARED_CHARACTERS] in secret:
+            shared.update(range(start, start + SHARED_CHARACTERS))
     if not shared:
         return message
     parts = groupby(enumerate(message), key=lambda pair: pair[0] in shared)

@@ -58,7 +58,7 @@ def test_all_resources_are_created_and_a_second_run_changes_none(fleet: str) -> 
 
 
 def test_destroy_keeps_only_protected_resources(fleet: str) -> None:
-    """Destroy keeps resources with data, and those that they require."""
+    """Destroy keeps resources with data and their requirements."""
     for stack in report_of(fleet).stacks:
         assert stack.count(Phase.DESTROY, Op.DELETE) + len(stack.kept) == stack.count(Phase.CREATE, Op.CREATE)
 

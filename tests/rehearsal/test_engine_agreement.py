@@ -54,7 +54,7 @@ AS_THE_REAL_PROVIDER: Mapping[tuple[int, str], tuple[list[list[Any]], str]] = {
     (3, _POOL): (_updated("launchTemplate", "vpcZoneIdentifiers"), _IN_PLACE),
     (6, _POOL): (_updated("launchTemplate"), _IN_PLACE),
     (3, f"{_NET}internetGateway:InternetGateway::main-gateway"): (_updated("vpcId"), _IN_PLACE),
-    (3, f"{_NET}route:Route::main-out"): (_replaced(["routeTableId"]), "an unchanged gateway is no difference"),
+    (3, f"{_NET}route:Route::main-out"): (_replaced(["routeTableId"]), "the gateway did not change"),
     **{
         (3, f"{_NET}subnet:Subnet$aws:ec2/routeTableAssociation:RouteTableAssociation::main-tie-{n}"): (
             _replaced(["subnetId"], "routeTableId", "subnetId"),
@@ -102,7 +102,7 @@ def test_nothing_fails(runs: Runs) -> None:
 
 
 def test_the_urns_are_the_engines(resources: Resources) -> None:
-    """The state has the URNs of the engine's state, except those that only the engine has."""
+    """The state has the URNs of the engine's state, except for `ONLY_IN_ENGINE`."""
     assert resources.keys() == RECORDED["resources"].keys() - ONLY_IN_ENGINE
 
 

@@ -1,4 +1,4 @@
-"""Tests of failures: what a run reports, and what it leaves in the state and in the process."""
+"""Tests of failures: their report, the state after them, and the process after them."""
 
 import asyncio
 import threading

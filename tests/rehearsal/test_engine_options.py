@@ -273,7 +273,7 @@ def test_additional_secret_outputs_are_secret(world: World) -> None:
 
 
 def test_a_same_step_stores_new_options(world: World) -> None:
-    """Added or removed protection is no step, but counts in the next run."""
+    """Added or removed protection takes a `same` step and counts in the next run."""
     up(world, lambda: parameter("note", opts=ResourceOptions(protect=True)))
 
     result = up(world, lambda: parameter("note"))

@@ -118,9 +118,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("options", "code"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_provider_of_another_account_is_refused(
-    world: World, options: dict[str, object], code: str
-) -> None:
+def test_a_provider_of_another_account_is_refused(world: World, options: dict[str, object], code: str) -> None:
     """A provider for another account or endpoint fails, and its resources are skipped."""
     result = run(stack(lambda: parameter("note", opts=ResourceOptions(provider=_north_provider(**options)))), world)
 

@@ -96,7 +96,7 @@ def test_declaring_a_read_resource_creates_a_new_one(world: World) -> None:
 
 
 def test_reading_instead_of_declaring_deletes_the_old_one(world: World) -> None:
-    """If a program reads another resource under the URN of its own, its own is deleted."""
+    """If a program reads another resource under the URN of a declared one, the declared one is deleted."""
     other = run(stack(lambda: vpc("theirs"), name="other"), world)
     up(world, lambda: vpc("found", "10.2.0.0/16"))
 

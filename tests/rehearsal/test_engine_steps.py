@@ -109,7 +109,7 @@ def test_a_replaced_dependent_names_the_reason_in_its_create_step(world: World) 
 
 
 def test_a_resource_registered_before_is_not_replaced_as_dependent(world: World) -> None:
-    """A resource that no longer depends on one that is deleted first does not change."""
+    """A resource that no longer depends on a resource deleted first does not change."""
 
     def before() -> None:
         outer = vpc("outer", "10.1.0.0/16", ResourceOptions(delete_before_replace=True))
@@ -326,9 +326,7 @@ CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any], Difference]] = {
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), CHANGED.values(), ids=CHANGED.keys())
-def test_a_difference_names_paths_and_inputs(
-    old: dict[str, Any], new: dict[str, Any], expected: Difference
-) -> None:
+def test_a_difference_names_paths_and_inputs(old: dict[str, Any], new: dict[str, Any], expected: Difference) -> None:
     """A difference holds the changed paths, their inputs, and the inputs that force a replacement."""
     assert difference(KIND, old, new) == expected
 
@@ -369,7 +367,7 @@ ALIASES = {
 
 @pytest.mark.parametrize(("alias", "parent", "urn"), ALIASES.values(), ids=ALIASES.keys())
 def test_an_alias_replaces_parts_of_the_urn(alias: AliasSpec, parent: str, urn: str) -> None:
-    """The parts that an alias leaves out are those of the present URN."""
+    """An alias takes missing parts from the present URN."""
     assert _earlier(alias, parent=parent) == [urn]
 
 

@@ -75,7 +75,7 @@ def test_a_result_has_the_properties_of_the_sdk(
 
 @pytest.mark.parametrize("token", sorted(LOOKUPS))
 def test_arguments_are_those_of_the_sdk(token: str) -> None:
-    """An argument is a property of the result, too, except those that only narrow the search."""
+    """An argument is also a property of the result, unless it only narrows the search."""
     search_only = {"excludeNames", "excludeZoneIds", "grantTokens", "defaultForAz"}
 
     assert LOOKUPS[token].args - search_only <= empty_result(token).keys()

@@ -64,7 +64,7 @@ def edits_of(table: str, part: str = "edits") -> tuple[Edit, ...]:
 
 @dataclass(frozen=True)
 class UnmetPromise:
-    """A promise that no edit meets, an edit that tries, and what the edit is instead, or its error code."""
+    """A promise that no edit meets: an edit that tries, and the promises that it meets instead, or its error code."""
 
     edit: Edit
     met: frozenset[str]

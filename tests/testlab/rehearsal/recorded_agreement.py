@@ -1,4 +1,4 @@
-"""The recorded steps and state of Pulumi's engine for the program in `agreement`, and those of the rehearsal.
+"""The recorded steps and state of Pulumi's engine for the program in `agreement`, and the same of the rehearsal.
 
 To record again, run the versions of the program in turn with the `pulumi` command. Keep for each version
 `pulumi preview --json --show-sames` with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true as `preview-N.jsonl`,
