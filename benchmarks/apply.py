@@ -1,9 +1,9 @@
 """`bedplate node apply` compared with plain pyinfra: the same roles and equal machines, in the same run.
 
-Needs root. Measured are the first apply of a fresh machine and a second one that changes nothing; then the same by
-bedplate alone for BENCH_NODES machines at once (10 by default). Packages come from apt's cache. The exit status is 1 if
-bedplate takes longer than pyinfra. Elapsed times depend on the load, so processor seconds are printed too: those of the
-operator's side and of all machines together.
+Needs root. It measures the first apply of a fresh machine and a second one without changes, then the same with
+bedplate for BENCH_NODES machines at once (10 by default). Packages come from apt's cache. The exit status is 1 if
+bedplate takes longer than pyinfra. Elapsed times depend on the load, so CPU seconds are printed, too: those of the
+operator's machine and of all nodes together.
 """
 
 import os
@@ -30,19 +30,19 @@ SECONDS = 3000
 _FRESH_LISTS = (
     "apt-get update --quiet=2 && mkdir -p /var/lib/apt/periodic && touch /var/lib/apt/periodic/update-success-stamp"
 )
-# The processor times of each process and of its finished children: proc(5), stat.
+# CPU times of each process and of its finished children: proc(5), stat.
 _TICKS = "cat /proc/[0-9]*/stat 2>/dev/null | sed 's/.*) //' | awk '{ sum += $12 + $13 + $14 + $15 } END { print sum }'"
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Elapsed seconds, and processor seconds of the operator's side and of all machines."""
+    """Elapsed seconds, and CPU seconds of the operator's machine and of all nodes."""
 
     elapsed: float
     processor: float
 
     def __str__(self) -> str:
-        return f"{self.elapsed:.1f} s ({self.processor:.1f} s of processor)"
+        return f"{self.elapsed:.1f} s ({self.processor:.1f} s CPU)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class Machines:
     names: Sequence[str]
 
     def bedplate(self) -> None:
-        """Apply with the product's command."""
+        """Apply with bedplate."""
         options = ("--fleet", str(self.fleet), "--ssh-config", str(self.stand.ssh_config), "--json")
         self._run(sys.executable, "-m", "bedplate", "node", "apply", *self.names, *options)
 
     def pyinfra(self) -> None:
-        """Apply with pyinfra's command, and confirm the packet filter as docs/nodes.md states."""
-        limits = [word for name in self.names for word in ("--limit", name)]
+        """Apply with pyinfra, and confirm the packet filter as in docs/nodes.md."""
+        limits = [option for name in self.names for option in ("--limit", name)]
         data = ("--data", f"ssh_config_file={self.stand.ssh_config}")
         command = str(Path(sys.executable).with_name("pyinfra"))
         self._run(command, "-y", "roles/inventory.py", "roles/deploy.py", *limits, *data)
@@ -80,9 +80,9 @@ class Machines:
 
     def _run(self, *argv: str) -> None:
         environment = {**os.environ, "BEDPLATE_FLEET": str(self.fleet)}
-        done = self.stand.workstation.run("env", "--chdir", str(ROOT), *argv, env=environment, seconds=SECONDS)
-        if done.returncode:
-            sys.exit(f"{argv}: {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+        result = self.stand.workstation.run("env", "--chdir", str(ROOT), *argv, env=environment, seconds=SECONDS)
+        if result.returncode:
+            sys.exit(f"{argv}: {result.returncode}\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}")
 
 
 def main() -> None:
@@ -119,7 +119,7 @@ def _address(name: str) -> str:
 
 
 def _write_fleet(folder: Path) -> Path:
-    """Write examples/lab.yaml with as many more workbenches as there are machines, and record its plan."""
+    """Write examples/lab.yaml with a workbench for each machine, and record its plan."""
     fleet, text = folder / "fleet.yaml", (EXAMPLES / "lab.yaml").read_text(encoding="utf-8")
     more = "".join(
         f"\n      {name.partition('.')[0]}: {{address: {_address(name)}, use: ssh}}" for name in _names(MANY)
@@ -130,7 +130,7 @@ def _write_fleet(folder: Path) -> Path:
 
 
 def _fresh_layers(folder: Path) -> tuple[Path, ...]:
-    """Return the layers of a machine whose package lists are fresh and whose cache holds the packages."""
+    """Return the layers of a machine with current package lists and a filled package cache."""
     below = baked()
     with mounted(below, folder / "fresh") as whole:
         inside(whole, "sh", "-ec", _FRESH_LISTS)

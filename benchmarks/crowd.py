@@ -1,7 +1,7 @@
-"""The memory of `bedplate node apply` for 50 machines, against its bar; whose connections are simulated.
+"""The memory of `bedplate node apply` for 50 nodes with simulated connections, compared with its target.
 
-The far ends are agents on one booted machine, which are not counted; for each connection an idle `ssh` is, by its share
-of memory (Pss), as one runs here. Each of the 50 is looked at by all its roles to the end, as `--check` does. As root.
+Needs root. The agents of all nodes run on one booted machine and are not counted. For each connection, the memory
+(Pss) of an idle `ssh` process is added. All roles check each node, as with `--check`.
 """
 
 import os
@@ -20,73 +20,75 @@ from bedplate.nodes.apply import Engine, Order, Step, Target, working
 from bedplate.plan.nodes import node_of
 from tests.testlab.machines.stand import NodeLab
 
-MANY, BAR = 50, 300
+NODES, TARGET_MIB = 50, 300
 LAB = Path(__file__).parents[1] / "examples/lab.yaml"
 _MIB = 1024
 
 
 def main() -> None:
-    """Measure, and print one figure; ends with 1 where the bar is missed."""
-    command, work, lines = _command(), _work(), _lines()
-    told = f"{command:.0f} MiB the command, {work:.0f} the process that works, {lines:.0f} ssh"
-    whole = command + work + lines
-    print(f"apply of {MANY} machines: {whole:.0f} MiB: {told} (bar: {BAR})")
-    sys.exit(0 if whole <= BAR else 1)
+    """Measure, and print one figure; exit with 1 if the target is missed."""
+    command, worker, ssh = _command_memory(), _worker_memory(), _ssh_memory()
+    total = command + worker + ssh
+    parts = f"{command:.0f} MiB command, {worker:.0f} MiB worker, {ssh:.0f} MiB ssh"
+    print(f"apply of {NODES} nodes: {total:.0f} MiB: {parts} (target: {TARGET_MIB})")
+    sys.exit(0 if total <= TARGET_MIB else 1)
 
 
-def _work() -> float:
-    """Return the most that the process that works ever held."""
+def _worker_memory() -> float:
+    """Return the peak memory of the process that runs the roles, in MiB."""
     node = node_of(planned(opened(LAB)), "titan-03.cellar", load_catalog())
     with NodeLab() as stand:
         way = stand.boot(node.name, str(node.address)).machine.console()
-        targets = tuple(Target(replace(node, name=f"many-{number}.cellar"), way) for number in range(MANY))
+        targets = tuple(Target(replace(node, name=f"many-{number}.cellar"), way) for number in range(NODES))
         with working(Order(targets, "bench", check=True)) as engine:
-            return _most(engine)
+            return _peak_memory(engine)
 
 
-def _most(engine: Engine) -> float:
-    """Return the most that a process held until it was done with every machine."""
-    most, done = 0.0, 0
+def _peak_memory(engine: Engine) -> float:
+    """Return the peak memory of a process until it has checked every node, in MiB."""
+    peak, done = 0.0, 0
     for event in engine.events():
         if event.step is Step.TROUBLE:
             sys.exit(f"{event.node}: {event.words}")
         done += event.step is Step.DONE
-        most = max(most, _figure(Path(f"/proc/{engine.pid}/status"), "VmHWM"))
-    if done != MANY:
-        sys.exit(f"{done} of {MANY} were looked at to the end")
-    return most
+        peak = max(peak, _mebibytes(Path(f"/proc/{engine.pid}/status"), "VmHWM"))
+    if done != NODES:
+        sys.exit(f"only {done} of {NODES} nodes were checked")
+    return peak
 
 
-def _command() -> float:
-    """Return what a command holds that has planned the fleet and shows what happens."""
-    import bedplate.cli.node_apply  # noqa: F401, PLC0415  what `node apply` has loaded by then
+def _command_memory() -> float:
+    """Return the memory of a command that has planned the fleet and shows events, in MiB."""
+    import bedplate.cli.node_apply  # noqa: F401, PLC0415  the modules that `node apply` has loaded by then
 
     planned(opened(LAB))
-    return _figure(Path("/proc/self/status"), "VmHWM")
+    return _mebibytes(Path("/proc/self/status"), "VmHWM")
 
 
-def _lines() -> float:
-    """Return what the connections' ssh processes hold together while they wait for a server that says nothing."""
+def _ssh_memory() -> float:
+    """Return the memory of all ssh processes while they wait for a silent server, in MiB."""
     with _silent_server() as port:
         command = ("ssh", "-F", "none", "-o", "BatchMode=yes", "-p", str(port), "127.0.0.1", "true")
-        every = [subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(MANY)]
+        processes = [
+            subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(NODES)
+        ]
         time.sleep(3)
-        held = sum(_figure(Path(f"/proc/{ssh.pid}/smaps_rollup"), "Pss") for ssh in every)
-        for ssh in every:
+        total = sum(_mebibytes(Path(f"/proc/{ssh.pid}/smaps_rollup"), "Pss") for ssh in processes)
+        for ssh in processes:
             ssh.kill()
             ssh.wait()
-    return held
+    return total
 
 
 @contextmanager
 def _silent_server() -> Iterator[int]:
-    import socket  # noqa: PLC0415  for this figure alone
+    import socket  # noqa: PLC0415  only used here
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
 
-def _figure(file: Path, name: str) -> float:
+def _mebibytes(file: Path, name: str) -> float:
     return int(re.findall(rf"^{name}:\s+(\d+)", file.read_text(), re.MULTILINE)[0]) / _MIB
 
 

@@ -1,7 +1,7 @@
-"""What a laptop's tunnel carries by the product's text, beside OpenVPN with the least that it needs written by hand.
+"""The throughput of a laptop's tunnel with bedplate's settings, compared with a minimal OpenVPN configuration.
 
-Both in the same run, turn by turn, so that a busy machine is busy for both; also the plain wire, for the ratio. The
-target is 90 % of the bare daemon, over UDP and over TCP. Needs root, OpenVPN and iperf3.
+Both run in turns, so that the load of the machine affects both; the network without a tunnel is measured, too. The
+target is 90 % of the minimal configuration, over UDP and over TCP. Needs root, OpenVPN and iperf3.
 """
 
 import sys
@@ -16,7 +16,7 @@ from tests.testlab.network.laptops import NODE, LaptopLab
 from tests.testlab.network.netlab import megabits
 from vpn.laptops.server import LaptopKeys
 
-LEAST_SHARE, SECONDS, ROUNDS = 0.9, 3, 5
+MIN_SHARE, SECONDS, ROUNDS = 0.9, 3, 5
 ADA = "ada.laptop"
 _SERVER = """dev tun
 proto {proto}
@@ -44,34 +44,34 @@ remote {public} {port}
 
 
 def bare_server(lab: LaptopLab, transport: Transport) -> str:
-    """Return the least that serves a laptop in the place of what is rendered."""
+    """Return the minimal server configuration."""
     gateway, folders = lab.gateways[HOME].gateway, lab.gateways[HOME].folders
     block = gateway.block(transport)
     proto = "udp4" if transport is Transport.UDP else "tcp4-server"
-    where = {"network": block.network_address, "mask": block.netmask, "settings": folders.settings}
-    return _SERVER.format(proto=proto, port=transport.port, **where)
+    values = {"network": block.network_address, "mask": block.netmask, "settings": folders.settings}
+    return _SERVER.format(proto=proto, port=transport.port, **values)
 
 
 def bare_client(keys: LaptopKeys, transport: Transport) -> str:
-    """Return the least by which a laptop dials."""
+    """Return the minimal client configuration."""
     proto = "udp4" if transport is Transport.UDP else "tcp4-client"
     return _CLIENT.format(proto=proto, public=LAPTOP_PLANS_PUBLIC, port=transport.port, keys=keys)
 
 
 @contextmanager
 def product(transport: Transport) -> Iterator[LaptopLab]:
-    """Give a laboratory with a laptop connected by the product's own text, behind its packet filter."""
+    """Run a gateway and a connected laptop with bedplate's settings and packet filter."""
     with LaptopLab("bench", ADA) as lab:
         lab.gateways[HOME].start(transport)
-        others = [line for line in lab.profile(ADA).splitlines() if not _is_of_another(line, transport)]
-        lab.laptops[ADA].connect("\n".join(others) + "\n")
+        lines = [line for line in lab.profile(ADA).splitlines() if not _is_other_remote(line, transport)]
+        lab.laptops[ADA].connect("\n".join(lines) + "\n")
         lab.laptops[ADA].wait()
         yield lab
 
 
 @contextmanager
 def bare(transport: Transport) -> Iterator[LaptopLab]:
-    """Give the same laboratory with a laptop connected by hand, and no packet filter."""
+    """Run a gateway and a connected laptop with minimal settings and no packet filter."""
     with LaptopLab("bare", ADA) as lab:
         gateway = lab.gateways[HOME]
         gateway.host.run("nft", "delete", "table", "inet", "bedplate_laptops")
@@ -83,7 +83,7 @@ def bare(transport: Transport) -> Iterator[LaptopLab]:
 
 
 def measured(transport: Transport) -> Mapping[str, list[float]]:
-    """Return what the wire, the bare daemon and the product carried, in Mbit/s, a figure a round."""
+    """Return the throughput of the wire, the minimal configuration and bedplate in Mbit/s, one figure a round."""
     figures: dict[str, list[float]] = {"wire": [], "bare": [], "product": []}
     with ExitStack() as stack:
         ours, theirs = stack.enter_context(product(transport)), stack.enter_context(bare(transport))
@@ -96,23 +96,23 @@ def measured(transport: Transport) -> Mapping[str, list[float]]:
     return figures
 
 
-def told(transport: Transport) -> float:
-    """Print the figures of a transport, and return the product's share of the bare daemon's."""
+def report(transport: Transport) -> float:
+    """Print the figures of a transport; return the share of the minimal configuration's throughput."""
     figures = measured(transport)
-    for name, found in figures.items():
-        print(f"{transport}  {name:<10} {median(found):8.0f} Mbit/s  ({min(found):.0f} to {max(found):.0f})")
-    share = median(one / other for one, other in zip(figures["product"], figures["bare"], strict=True))
+    for name, values in figures.items():
+        print(f"{transport}  {name:<10} {median(values):8.0f} Mbit/s  ({min(values):.0f} to {max(values):.0f})")
+    share = median(ours / theirs for ours, theirs in zip(figures["product"], figures["bare"], strict=True))
     wire = median(figures["product"]) / median(figures["wire"])
-    print(f"{transport}  {share:.0%} of the bare daemon; {wire:.1%} of the wire")
+    print(f"{transport}  {share:.0%} of the minimal configuration; {wire:.1%} of the wire")
     return share
 
 
 def main() -> int:
-    """Print the figures; return 1 where the target is missed."""
-    return int(min(map(told, Transport)) < LEAST_SHARE)
+    """Print the figures; return 1 if the target is missed."""
+    return int(min(map(report, Transport)) < MIN_SHARE)
 
 
-def _is_of_another(line: str, transport: Transport) -> bool:
+def _is_other_remote(line: str, transport: Transport) -> bool:
     return line.startswith("remote ") and line != f"remote {LAPTOP_PLANS_PUBLIC} {transport.port} {transport}4"
 
 

@@ -21,7 +21,7 @@ from bedplate.load import Loaded
 from bedplate.plan import FleetPlan
 from bedplate.plan.document import Origin, origin
 from bedplate.plan.planner import indispensable_images
-from bedplate.rehearsal.registration import DefaultProvider
+from bedplate.rehearsal.provider import DefaultProvider
 from bedplate.rehearsal.rehearse import Phase, Report, StackReport
 from bedplate.rehearsal.stack import Run, Stack, graph
 from bedplate.update.edit import Consequence, consequences

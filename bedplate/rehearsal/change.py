@@ -1,4 +1,8 @@
-"""What becomes of one resource in a run: made, left alone, changed in place, replaced or deleted."""
+"""Diff and steps of one resource: create, leave unchanged, update in place, replace or delete.
+
+`difference` compares inputs as the AWS provider does. `deletion_order` and `dependents` order the state by
+dependencies. `StepExecutor` decides the steps of each custom resource, as Pulumi's engine does, and executes them.
+"""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -7,20 +11,20 @@ from typing import Any, Final
 
 from bedplate.rehearsal import wire
 from bedplate.rehearsal.kind import Change, Kind
-from bedplate.rehearsal.provider import AwsProvider, Checked, kind_of
-from bedplate.rehearsal.registration import Providers, Registration
+from bedplate.rehearsal.provider import AwsProvider, Checked, Providers, kind_of
+from bedplate.rehearsal.registration import Registration
 from bedplate.rehearsal.state import PROTECTED, PROTECTED_IN_PLACE, Entry, Op, Refusal, Step
 from bedplate.rehearsal.wire import UNKNOWN, Secret, holds_secret, holds_unknown, masked, reveal
 
-# An input of every regional type, and none of the kinds' tables: a resource never moves.
+# An input of every regional type that no kind lists. A change of region always replaces the resource.
 REGION: Final = "region"
-# The provider makes no difference between them.
+# The provider treats these values as equal.
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Changed values by path, the inputs they belong to, and which of those force a replacement."""
+    """The paths of changed values, the inputs they belong to, and the inputs that force a replacement."""
 
     paths: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
@@ -28,37 +32,36 @@ class Difference:
 
 
 def difference(
-    kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any], also_replace: tuple[str, ...] = ()
+    kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any], replace_on_changes: tuple[str, ...] = ()
 ) -> Difference:
-    """Compare inputs as the provider does; `also_replace` are the program's own replace_on_changes paths."""
-    paths = tuple(sorted(_changes(kind, old, new)))
-    parsed = {path: wire.parse(path) for path in paths}
+    """Return the difference of two sets of inputs as the provider sees it."""
+    paths = tuple(sorted(_changed_paths(kind, old, new)))
+    parsed = {path: wire.parse_path(path) for path in paths}
     keys = tuple(sorted({str(parts[0]) for parts in parsed.values()}))
-    patterns = [wire.parse(pattern) for pattern in also_replace]
-    wished = {str(parts[0]) for parts in parsed.values() if any(wire.matches(one, parts) for one in patterns)}
-    replacing = {REGION, *wished, *(key for key, change in kind.inputs.items() if change is Change.REPLACES)}
-    forced = tuple(key for key in keys if key in replacing)
-    return Difference(paths, keys, forced)
+    patterns = [wire.parse_path(pattern) for pattern in replace_on_changes]
+    by_option = {str(parts[0]) for parts in parsed.values() if any(wire.matches(p, parts) for p in patterns)}
+    replacing = {REGION, *by_option, *(key for key, change in kind.inputs.items() if change is Change.REPLACES)}
+    return Difference(paths, keys, tuple(key for key in keys if key in replacing))
 
 
-def _changes(kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+def _changed_paths(kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     for key in {*old, *new}:
         before, after = reveal(old.get(key)), reveal(new.get(key))
         if after is None and key in kind.computed:
             continue
         if key in kind.sets:
-            before, after = _ordered(before), _ordered(after)
-        yield from _paths(key, before, after)
+            before, after = _sorted(before), _sorted(after)
+        yield from _value_paths(key, before, after)
 
 
-def _paths(path: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN401  # any JSON values
+def _value_paths(path: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN401  # any JSON values
     if isinstance(before, dict) and isinstance(after, dict):
         for key in {*before, *after}:
             step = f".{key}" if key.isidentifier() else f'["{key}"]'
-            yield from _paths(path + step, before.get(key), after.get(key))
+            yield from _value_paths(path + step, before.get(key), after.get(key))
     elif isinstance(before, list) and isinstance(after, list):
         for n in range(max(len(before), len(after))):
-            yield from _paths(f"{path}[{n}]", _item(before, n), _item(after, n))
+            yield from _value_paths(f"{path}[{n}]", _item(before, n), _item(after, n))
     elif before != after and not (before in _EMPTY and after in _EMPTY):
         yield path
 
@@ -67,284 +70,285 @@ def _item(items: list[Any], n: int) -> Any:  # noqa: ANN401  # any JSON value
     return items[n] if n < len(items) else None
 
 
-def _ordered(value: Any) -> Any:  # noqa: ANN401  # any JSON value
+def _sorted(value: Any) -> Any:  # noqa: ANN401  # any JSON value
     if isinstance(value, list) and not holds_unknown(value):
         return sorted(value, key=lambda item: json.dumps(masked(item), sort_keys=True))
     return value
 
 
-def needs(entry: Entry) -> frozenset[str]:
-    """Return the URNs that must outlive an entry: what it depends on, its parent, its provider."""
+def required_urns(entry: Entry) -> frozenset[str]:
+    """Return the URNs that must be deleted after an entry: its dependencies, its parent, its provider."""
     provider = entry.provider.rpartition("::")[0]
     return frozenset(filter(None, (*entry.dependencies, entry.parent, provider, entry.deleted_with)))
 
 
 def deletion_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Return entries with dependents first, the latest first among equals.
+    """Return entries with dependents first; among equals, the latest first.
 
-    A replaced entry and its replacement have one URN: what needs one of them goes before both.
+    A replaced entry and its replacement have the same URN. Their dependents come before both.
     """
-    return tuple(_waves(list(entries)))
+    return tuple(_dependents_first(list(entries)))
 
 
-def _waves(rest: list[Entry]) -> Iterator[Entry]:
-    while rest:
-        needed = frozenset[str]().union(*map(needs, rest))
-        # Resources of different runs may need each other in a circle: they go together.
-        wave = [entry for entry in rest if entry.urn not in needed] or rest
+def _dependents_first(entries: list[Entry]) -> Iterator[Entry]:
+    while entries:
+        required = frozenset[str]().union(*map(required_urns, entries))
+        # Resources of different runs can depend on each other in a cycle. They are deleted together.
+        wave = [entry for entry in entries if entry.urn not in required] or entries
         yield from reversed(wave)
-        going = set(map(id, wave))
-        rest = [entry for entry in rest if id(entry) not in going]
+        in_wave = set(map(id, wave))
+        entries = [entry for entry in entries if id(entry) not in in_wave]
 
 
-def making_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def creation_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Return entries with dependents last."""
     return tuple(reversed(deletion_order(entries)))
 
 
 def dependents(urn: str, entries: Mapping[str, Entry], without: Collection[str] = frozenset()) -> tuple[Entry, ...]:
-    """Return the entries that depend on `urn`, directly or through others, in the order they were made.
+    """Return the direct and indirect dependents of `urn`, in the order of their creation.
 
-    Those `without` are left out, and what depends on `urn` through them alone.
+    The result leaves out the URNs `without` and the entries that depend on `urn` only through them.
     """
     reached = {urn}
-    found = []
+    dependent = []
     for entry in entries.values():
         if entry.urn not in without and entry.urn != urn and not reached.isdisjoint(entry.dependencies):
             reached.add(entry.urn)
-            found.append(entry)
-    return tuple(found)
+            dependent.append(entry)
+    return tuple(dependent)
 
 
-def closure(urns: Iterable[str], entries: Mapping[str, Entry]) -> frozenset[str]:
-    """Return `urns` and everything that must live for them to live."""
+def with_required(urns: Iterable[str], entries: Mapping[str, Entry]) -> frozenset[str]:
+    """Return `urns` and everything that they require, directly or indirectly."""
     reached: set[str] = set()
     waiting = [urn for urn in urns if urn in entries]
     while waiting:
         urn = waiting.pop()
         if urn not in reached:
             reached.add(urn)
-            waiting.extend(found for found in needs(entries[urn]) if found in entries)
+            waiting.extend(required for required in required_urns(entries[urn]) if required in entries)
     return frozenset(reached)
 
 
-# What the engine gives as the reason when a resource moves to a provider of another region.
+# The engine's replace key when a resource moves to a provider of another region.
 PROVIDER = "provider"
 
 
 @dataclass(frozen=True, slots=True)
-class Follower:
-    """A resource deleted because one it depends on goes first, and which of its inputs would replace it."""
+class DependentReplacement:
+    """A resource that is replaced with one it depends on, and the inputs that force this."""
 
     entry: Entry
     keys: tuple[str, ...]
 
 
-def goes_first(asked: Registration, old: Entry, kind: Kind, found: Difference) -> bool:
-    """Whether a resource is deleted before its replacement: as the program says, else as the provider does.
+def is_deleted_first(registration: Registration, old: Entry, kind: Kind, diff: Difference) -> bool:
+    """Return whether a resource is deleted before its replacement is created.
 
-    The provider deletes first what AWS allows only once, and what keeps a name that the program chose. It has no say
-    when a resource moves to another provider.
+    The option delete_before_replace decides if it is set. Otherwise the provider deletes first what AWS allows only
+    once, and what keeps a name that the program chose. A move to another provider always creates first.
     """
-    if asked.delete_first is not None:
-        return asked.delete_first
-    if PROVIDER in found.replace_keys:
+    if registration.delete_first is not None:
+        return registration.delete_first
+    if PROVIDER in diff.replace_keys:
         return False
-    named = kind.naming is not None and kind.naming.key not in (*old.defaults, *found.keys)
-    return kind.delete_first or named
+    keeps_name = kind.naming is not None and kind.naming.key not in (*old.defaults, *diff.keys)
+    return kind.delete_first or keeps_name
 
 
-def must_follow(gone: Entry, entries: Mapping[str, Entry], settled: Collection[str]) -> tuple[Follower, ...]:
-    """Return the dependents that cannot outlive a resource deleted first, in the order they were made.
+def dependent_replacements(
+    deleted: Entry, entries: Mapping[str, Entry], processed: Collection[str]
+) -> tuple[DependentReplacement, ...]:
+    """Return the dependents that are replaced with a resource that is deleted first, in the order of their creation.
 
-    They are those that a new value of what they took from it would replace. What the program has declared already
-    is `settled`: it no longer depends on a resource that comes after it.
+    A dependent is replaced if a new value of the inputs that it took from the resource forces that. Resources
+    `processed` in this run no longer depend on a resource that is registered after them.
     """
-    doomed = {gone.urn}
-    found = []
-    for entry in dependents(gone.urn, entries, settled):
-        moved = [key for key, on in entry.property_dependencies.items() if not doomed.isdisjoint(on)]
-        if entry.is_in_cloud and (keys := _replacing(entry, moved)):
-            doomed.add(entry.urn)
-            found.append(Follower(entry, keys))
-    return tuple(found)
+    replaced = {deleted.urn}
+    replacements = []
+    for entry in dependents(deleted.urn, entries, processed):
+        inputs = [key for key, urns in entry.property_dependencies.items() if not replaced.isdisjoint(urns)]
+        if entry.is_in_cloud and (keys := _replacing_keys(entry, inputs)):
+            replaced.add(entry.urn)
+            replacements.append(DependentReplacement(entry, keys))
+    return tuple(replacements)
 
 
-def unignored(asked: Registration, old: Entry | None) -> Mapping[str, Any]:
-    """Return the inputs asked for, with what the program ignores as it was."""
-    inputs = asked.inputs
-    if old is not None:
-        for path in asked.ignore_changes:
-            inputs = wire.restored(inputs, old.inputs, wire.parse(path))
-    return inputs
-
-
-def _replacing(entry: Entry, moved: list[str]) -> tuple[str, ...]:
-    unknown = {**entry.inputs, **dict.fromkeys(moved, UNKNOWN)}
+def _replacing_keys(entry: Entry, changed: list[str]) -> tuple[str, ...]:
+    unknown = {**entry.inputs, **dict.fromkeys(changed, UNKNOWN)}
     return difference(kind_of(entry.type), entry.inputs, unknown).replace_keys
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """One custom resource of the program: what is asked, and who makes it."""
+def with_ignored(registration: Registration, old: Entry | None) -> Mapping[str, Any]:
+    """Return the registered inputs, with the old value of each path in ignore_changes."""
+    inputs = registration.inputs
+    if old is not None:
+        for path in registration.ignore_changes:
+            inputs = wire.restored(inputs, old.inputs, wire.parse_path(path))
+    return inputs
 
-    asked: Registration
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """The state that a program wants for one custom resource, and the provider that makes it."""
+
+    registration: Registration
     urn: str
     kind: Kind
     provider: AwsProvider
 
 
 @dataclass(slots=True)
-class Changer:
-    """Turns what is asked of a custom resource into steps, and in a real run into calls."""
+class StepExecutor:
+    """Decides the steps of custom resources; calls the provider for each step unless the run is a preview."""
 
     old: dict[str, Entry]
     providers: Providers
     preview: bool
-    note: Callable[[Step], None]
+    add_step: Callable[[Step], None]
     replaced: list[Entry] = field(default_factory=list)
-    """Replaced, and to be deleted when the program has run."""
+    """Replaced entries, deleted at the end of the run."""
     deleted: set[str] = field(default_factory=set)
-    doomed: set[str] = field(default_factory=set)
-    """Deleted, or about to be: what goes with one of them needs no call of its own."""
-    buried: list[Entry] = field(default_factory=list)
-    _settled: set[str] = field(default_factory=set)
-    _followed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    deleting: set[str] = field(default_factory=set)
+    """URNs deleted or to be deleted. A resource with `deleted_with` one of them needs no call."""
+    deleted_entries: list[Entry] = field(default_factory=list)
+    _processed: set[str] = field(default_factory=set)
+    _dependent_keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def settle(self, asked: Registration, urn: str, old: Entry | None) -> Entry:
-        """Take the steps of one custom resource; return its new entry. Raises Refusal."""
-        self._settled.add(urn)
-        want = Wanted(asked, urn, kind_of(asked.type), self.providers.of(asked.provider))
+    def apply(self, registration: Registration, urn: str, old: Entry | None) -> Entry:
+        """Execute the steps of one custom resource; return its new entry. Raises Refusal."""
+        self._processed.add(urn)
+        goal = Goal(registration, urn, kind_of(registration.type), self.providers.of(registration.provider))
         if old is None:
-            return self._make(want, self._checked(want, None), Step(Op.CREATE, urn))
+            return self._create(goal, self._check(goal, None), Step(Op.CREATE, urn))
         if old.external:
-            return self._make(want, self._checked(want, None), Step(Op.CREATE_REPLACEMENT, urn), Step(Op.REPLACE, urn))
+            steps = Step(Op.CREATE_REPLACEMENT, urn), Step(Op.REPLACE, urn)
+            return self._create(goal, self._check(goal, None), *steps)
         if urn in self.deleted:
-            again = Difference(replace_keys=self._followed.get(urn, ()))
-            return self._make_again(want, old, Step(Op.REPLACE, urn), _detailed(Op.CREATE_REPLACEMENT, urn, again))
-        checked = self._checked(want, old)
-        found = self._difference(want, old, checked)
-        if found.replace_keys:
-            return self._replace(want, old, found)
-        if found.keys:
-            return self._update(want, old, checked, found)
-        self.note(Step(Op.SAME, urn))
-        return _entry(want, checked, old.ident, old.outputs)
+            diff = Difference(replace_keys=self._dependent_keys.get(urn, ()))
+            return self._recreate(goal, old, Step(Op.REPLACE, urn), _step(Op.CREATE_REPLACEMENT, urn, diff))
+        checked = self._check(goal, old)
+        diff = self._difference(goal, old, checked)
+        if diff.replace_keys:
+            return self._replace(goal, old, diff)
+        if diff.keys:
+            return self._update(goal, old, checked, diff)
+        self.add_step(Step(Op.SAME, urn))
+        return _entry(goal, checked, old.ident, old.outputs)
 
     def rename(self, former: str, urn: str) -> None:
-        """Give an entry of the state its present URN, wherever the state names it."""
+        """Replace the former URN of an entry by its present one, everywhere in the old state."""
 
         def present(name: str) -> str:
             return urn if name == former else name
 
         for key, entry in list(self.old.items()):
             del self.old[key]
+            provider, separator, ident = entry.provider.rpartition("::")
             self.old[present(key)] = replace(
                 entry,
                 urn=present(key),
                 dependencies=tuple(map(present, entry.dependencies)),
-                property_dependencies={key: tuple(map(present, on)) for key, on in entry.property_dependencies.items()},
+                property_dependencies={
+                    name: tuple(map(present, urns)) for name, urns in entry.property_dependencies.items()
+                },
                 parent=present(entry.parent),
-                provider=_repointed(entry.provider, present),
+                provider=f"{present(provider)}{separator}{ident}",
                 deleted_with=present(entry.deleted_with),
             )
 
     def delete(self, entry: Entry, op: Op) -> None:
-        """Delete one resource; forget it where it is retained, only read, or no thing in the cloud."""
+        """Delete one resource. A retained or external one, or a component, is only removed from the state."""
         if entry.protect:
-            raise Refusal(PROTECTED, f"{entry.name} is protected: unprotect it first, in a run of its own")
-        self.doomed.add(entry.urn)
-        acts = entry.is_in_cloud and not entry.retain and not self.preview
-        if acts and entry.deleted_with not in self.doomed:
+            raise Refusal(PROTECTED, f"{entry.name} is protected; set protect=False in a run before this one")
+        self.deleting.add(entry.urn)
+        in_cloud = entry.is_in_cloud and not entry.retain and not self.preview
+        if in_cloud and entry.deleted_with not in self.deleting:
             self.providers.of(entry.provider).delete(kind_of(entry.type), entry.ident, entry.outputs)
-        self.note(Step(Op.DISCARD if entry.external else op, entry.urn))
+        self.add_step(Step(Op.DISCARD if entry.external else op, entry.urn))
         self.deleted.add(entry.urn)
-        self.buried.append(entry)
+        self.deleted_entries.append(entry)
 
-    def _checked(self, want: Wanted, old: Entry | None) -> Checked:
+    def _check(self, goal: Goal, old: Entry | None) -> Checked:
         before = Checked(old.inputs, old.defaults) if old else None
-        return want.provider.check(want.kind, want.urn, unignored(want.asked, old), before)
+        return goal.provider.check(goal.kind, goal.urn, with_ignored(goal.registration, old), before)
 
-    def _make(self, want: Wanted, checked: Checked, *steps: Step) -> Entry:
+    def _create(self, goal: Goal, checked: Checked, *steps: Step) -> Entry:
         if self.preview:
-            ident, outputs = "", want.provider.expected(want.kind, checked.inputs)
+            ident, outputs = "", goal.provider.expected(goal.kind, checked.inputs)
         else:
-            ident, outputs = want.provider.create(want.kind, checked)
+            ident, outputs = goal.provider.create(goal.kind, checked)
         for step in steps:
-            self.note(step)
-        return _entry(want, checked, ident, outputs)
+            self.add_step(step)
+        return _entry(goal, checked, ident, outputs)
 
-    def _update(self, want: Wanted, old: Entry, checked: Checked, found: Difference) -> Entry:
+    def _update(self, goal: Goal, old: Entry, checked: Checked, diff: Difference) -> Entry:
         if self.preview:
-            outputs = want.provider.expected_update(want.kind, old.outputs, checked.inputs)
+            outputs = goal.provider.expected_update(goal.kind, old.outputs, checked.inputs)
         else:
-            outputs = want.provider.update(want.kind, old.ident, old.inputs, checked)
-        self.note(Step(Op.UPDATE, want.urn, found.keys, paths=found.paths))
-        return _entry(want, checked, old.ident, outputs)
+            outputs = goal.provider.update(goal.kind, old.ident, old.inputs, checked)
+        self.add_step(Step(Op.UPDATE, goal.urn, diff.keys, paths=diff.paths))
+        return _entry(goal, checked, old.ident, outputs)
 
-    def _replace(self, want: Wanted, old: Entry, found: Difference) -> Entry:
-        # The engine lets a resource be unprotected and replaced in one run.
-        if old.protect and want.asked.protect:
-            keys = ", ".join(found.replace_keys)
+    def _replace(self, goal: Goal, old: Entry, diff: Difference) -> Entry:
+        # The engine allows to unprotect and replace a resource in the same run.
+        if old.protect and goal.registration.protect:
+            keys = ", ".join(diff.replace_keys)
             raise Refusal(PROTECTED_IN_PLACE, f"{old.name} is protected and cannot be replaced ({keys})")
-        create, switch = (_detailed(op, want.urn, found) for op in (Op.CREATE_REPLACEMENT, Op.REPLACE))
-        if goes_first(want.asked, old, want.kind, found):
-            self._clear(old)
-            return self._make_again(want, old, switch, create)
-        made = self._make(want, self._renamed(want, old), create, switch)
+        create, switch = (_step(op, goal.urn, diff) for op in (Op.CREATE_REPLACEMENT, Op.REPLACE))
+        if is_deleted_first(goal.registration, old, goal.kind, diff):
+            self._delete_with_dependents(old)
+            return self._recreate(goal, old, switch, create)
+        entry = self._create(goal, self._check_renamed(goal, old), create, switch)
         self.replaced.append(old)
-        return made
+        return entry
 
-    def _clear(self, old: Entry) -> None:
-        """Delete what goes first, and before it what cannot outlive it; nothing where one of them is protected."""
-        followers = must_follow(old, self.old, self._settled | self.deleted)
-        for one in followers:
-            if one.entry.protect:
-                reason = f"{old.name} cannot be replaced: {one.entry.name}, which needs it, is protected"
+    def _delete_with_dependents(self, old: Entry) -> None:
+        """Delete a resource and the dependents that are replaced with it; nothing if one of those is protected."""
+        replacements = dependent_replacements(old, self.old, self._processed | self.deleted)
+        for replacement in replacements:
+            if replacement.entry.protect:
+                reason = f"{old.name} cannot be replaced: its dependent {replacement.entry.name} is protected"
                 raise Refusal(PROTECTED_IN_PLACE, reason)
-        self.doomed.update(one.entry.urn for one in (Follower(old, ()), *followers))
-        self._followed.update({one.entry.urn: one.keys for one in followers})
-        # What was protected and is no longer may go: the program has said so.
-        for entry in (*(one.entry for one in reversed(followers)), replace(old, protect=False)):
+        self.deleting |= {old.urn, *(replacement.entry.urn for replacement in replacements)}
+        self._dependent_keys |= {replacement.entry.urn: replacement.keys for replacement in replacements}
+        # The old state may still say protect: the program has removed it in this run.
+        for entry in (*(replacement.entry for replacement in reversed(replacements)), replace(old, protect=False)):
             self.delete(entry, Op.DELETE_REPLACED)
 
-    def _make_again(self, want: Wanted, old: Entry, switch: Step, create: Step) -> Entry:
-        """Make what was deleted first."""
-        checked = self._renamed(want, old)
-        self.note(switch)
-        return self._make(want, checked, create)
+    def _recreate(self, goal: Goal, old: Entry, switch: Step, create: Step) -> Entry:
+        """Create the replacement of a resource that is already deleted."""
+        checked = self._check_renamed(goal, old)
+        self.add_step(switch)
+        return self._create(goal, checked, create)
 
-    def _renamed(self, want: Wanted, old: Entry) -> Checked:
-        """Return inputs for a replacement: as the program has them, nothing ignored, and under new automatic names.
+    def _check_renamed(self, goal: Goal, old: Entry) -> Checked:
+        """Return the inputs of a replacement: nothing is ignored, and automatic names are new.
 
-        The old resource, which may still be there, keeps its own.
+        The old resource may still exist and keeps its names.
         """
-        return want.provider.check(want.kind, want.urn, want.asked.inputs, None, salt=old.ident)
+        return goal.provider.check(goal.kind, goal.urn, goal.registration.inputs, None, salt=old.ident)
 
-    def _difference(self, want: Wanted, old: Entry, checked: Checked) -> Difference:
-        """Compare as the engine does: a provider of another region makes the inputs beside the point."""
-        if self.providers.of(old.provider).aws.region != want.provider.aws.region:
+    def _difference(self, goal: Goal, old: Entry, checked: Checked) -> Difference:
+        """Compare as the engine does: a provider of another region always replaces the resource."""
+        region = goal.provider.aws.region
+        if self.providers.of(old.provider).aws.region != region:
             return Difference(replace_keys=(PROVIDER,))
-        home = {REGION: want.provider.aws.region}
-        before, after = {**home, **old.inputs}, {**home, **checked.inputs}
-        return difference(want.kind, before, after, want.asked.replace_on_changes)
+        before, after = {REGION: region, **old.inputs}, {REGION: region, **checked.inputs}
+        return difference(goal.kind, before, after, goal.registration.replace_on_changes)
 
 
-def _repointed(provider: str, present: Callable[[str], str]) -> str:
-    urn, mark, ident = provider.rpartition("::")
-    return f"{present(urn)}{mark}{ident}"
+def _step(op: Op, urn: str, diff: Difference) -> Step:
+    return Step(op, urn, diff.keys, diff.replace_keys, diff.paths)
 
 
-def _detailed(op: Op, urn: str, found: Difference) -> Step:
-    return Step(op, urn, found.keys, found.replace_keys, found.paths)
-
-
-def _entry(want: Wanted, checked: Checked, ident: str, outputs: Mapping[str, Any]) -> Entry:
-    asked = want.asked
-    secret = {key for key, value in checked.inputs.items() if holds_secret(value)} | set(asked.secret_outputs)
+def _entry(goal: Goal, checked: Checked, ident: str, outputs: Mapping[str, Any]) -> Entry:
+    registration = goal.registration
+    secret = {key for key, value in checked.inputs.items() if holds_secret(value)} | set(registration.secret_outputs)
     hidden = {key: Secret(outputs[key]) for key in secret & outputs.keys() if not holds_secret(outputs[key])}
     return replace(
-        from_registration(asked, want.urn),
+        from_registration(registration, goal.urn),
         ident=ident,
         inputs=checked.inputs,
         defaults=checked.defaults,
@@ -352,19 +356,19 @@ def _entry(want: Wanted, checked: Checked, ident: str, outputs: Mapping[str, Any
     )
 
 
-def from_registration(asked: Registration, urn: str) -> Entry:
-    """Return the entry of a resource as the program declared it, before anything is made."""
+def from_registration(registration: Registration, urn: str) -> Entry:
+    """Return the entry of a registered resource, without id and outputs."""
     return Entry(
         urn=urn,
-        custom=asked.custom,
-        inputs=asked.inputs,
+        custom=registration.custom,
+        inputs=registration.inputs,
         outputs={},
-        parent=asked.parent,
-        dependencies=asked.dependencies,
-        property_dependencies=asked.property_dependencies,
-        provider=asked.provider,
-        protect=asked.protect,
-        retain=asked.retain,
-        delete_first=asked.delete_first,
-        deleted_with=asked.deleted_with,
+        parent=registration.parent,
+        dependencies=registration.dependencies,
+        property_dependencies=registration.property_dependencies,
+        provider=registration.provider,
+        protect=registration.protect,
+        retain=registration.retain,
+        delete_first=registration.delete_first,
+        deleted_with=registration.deleted_with,
     )

@@ -1,23 +1,43 @@
-"""One run of a program over one stack: every registration becomes steps, as Pulumi's engine would take them.
+"""The state of one run of a program: each registration becomes steps, as in Pulumi's engine.
 
-It differs from the engine in one point, to tell more at once: when a resource fails, what does not depend on it
-is still tried. What was made is kept in the state, so that the next run goes on from there.
+One difference to the engine: if a resource fails, the run still tries the resources that do not depend on it, to
+report more failures at once. The state keeps the created resources, and the next run continues from there.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bedplate.rehearsal import state as urns
-from bedplate.rehearsal.change import REGION, Changer, closure, deletion_order, from_registration, making_order, needs
-from bedplate.rehearsal.registration import Providers, Registration, earlier_urns, provider_id
-from bedplate.rehearsal.state import RUN, Entry, Failure, Op, Refusal, Snapshot, Step
+from bedplate.rehearsal.change import (
+    REGION,
+    StepExecutor,
+    creation_order,
+    deletion_order,
+    from_registration,
+    required_urns,
+    with_required,
+)
+from bedplate.rehearsal.provider import Providers, provider_id
+from bedplate.rehearsal.registration import Registration, earlier_urns
+from bedplate.rehearsal.state import (
+    PROVIDER_PREFIX,
+    SHARED_CHARACTERS,
+    STACK_TYPE,
+    Entry,
+    Failure,
+    Op,
+    Refusal,
+    Snapshot,
+    Step,
+    child,
+    parse,
+)
 from bedplate.rehearsal.wire import holds_unknown, secret_texts
 
 
 @dataclass(slots=True)
 class Deployment:
-    """The bookkeeping of one run: the state before, the state so far, the steps and the failures."""
+    """The data of one run: the state before, the state so far, the steps and the failures."""
 
     stack: str
     project: str
@@ -28,188 +48,190 @@ class Deployment:
     steps: list[Step] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     exports: dict[str, Any] = field(default_factory=dict)
-    _now: dict[str, Entry] = field(default_factory=dict)
-    _seen: set[str] = field(default_factory=set)
-    _lost: set[str] = field(default_factory=set)
-    _earlier: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    _changer: Changer = field(init=False)
+    _entries: dict[str, Entry] = field(default_factory=dict)
+    _registered: set[str] = field(default_factory=set)
+    _failed: set[str] = field(default_factory=set)
+    _earlier_urns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _executor: StepExecutor = field(init=False)
 
     def __post_init__(self) -> None:
         self.providers.restore(self.before)
-        self._changer = Changer(dict(self.before.entries), self.providers, self.preview, self._note)
+        self._executor = StepExecutor(dict(self.before.entries), self.providers, self.preview, self._add_step)
 
-    def register(self, asked: Registration) -> Entry | None:
-        """Take the steps of one resource; return its entry, or None when it failed or was skipped."""
-        urn = self.urn_of(asked.parent, asked.type, asked.name)
+    def register(self, registration: Registration) -> Entry | None:
+        """Execute the steps of one resource; return its entry, or None if it failed or was skipped."""
+        urn = self.urn_of(registration.parent, registration.type, registration.name)
         try:
-            self._claim(urn)
+            self._reserve(urn)
         except Refusal as refusal:
             self.fail(urn, refusal)
             return None
-        old = self._adopt(asked, urn)
-        if self._skips(asked, urn):
+        old = self._old_entry(registration, urn)
+        if self._is_skipped(registration, urn):
             return None
         try:
-            entry = self._settled(asked, urn, old)
+            entry = self._apply(registration, urn, old)
         except Refusal as refusal:
-            self.fail(urn, refusal.without(secret_texts(dict(asked.inputs))))
+            self.fail(urn, refusal.without(secret_texts(dict(registration.inputs))))
             return None
-        self._now[urn] = entry
+        self._entries[urn] = entry
         return entry
 
     def read(self, entry: Entry) -> None:
-        """Note a resource that the program reads and does not own; one it made under that name goes, if another.
+        """Add a resource that the program reads; delete another one if the program created it under the same URN.
 
-        Raises Refusal for a second resource of one name: the engine takes a read for a resource like any other.
+        Raises Refusal for a second resource of the same URN: the engine counts a read as a resource.
         """
-        self._claim(entry.urn)
-        old = self._changer.old.get(entry.urn)
+        self._reserve(entry.urn)
+        old = self._executor.old.get(entry.urn)
         if old is not None and not old.external and old.ident != entry.ident:
-            self._changer.replaced.append(old)
-        self._note(Step(Op.READ, entry.urn))
-        self._now[entry.urn] = entry
+            self._executor.replaced.append(old)
+        self._add_step(Step(Op.READ, entry.urn))
+        self._entries[entry.urn] = entry
 
-    def outputs(self, urn: str, outputs: Mapping[str, Any]) -> None:
-        """Take the outputs that a component, or the stack itself, registers when it is done."""
-        if urns.parse(urn).type == urns.STACK_TYPE:
+    def register_outputs(self, urn: str, outputs: Mapping[str, Any]) -> None:
+        """Store the outputs of a component or, as exports, of the stack."""
+        if parse(urn).type == STACK_TYPE:
             self.exports = dict(outputs)
-        if urn in self._now:
-            self._now[urn] = replace(self._now[urn], outputs=dict(outputs))
+        if urn in self._entries:
+            self._entries[urn] = replace(self._entries[urn], outputs=dict(outputs))
 
     def secrets(self) -> frozenset[str]:
-        """Return the secrets of all resources of the run, but for such as are too short to be told from a word."""
-        held = [*self.before.entries.values(), *self._now.values()]
-        texts = (secret_texts({"in": dict(each.inputs), "out": dict(each.outputs)}) for each in held)
-        return frozenset(text for text in frozenset().union(*texts) if len(text) >= RUN)
+        """Return the secrets of all resources of the run that are long enough to be distinct from ordinary words."""
+        entries = [*self.before.entries.values(), *self._entries.values()]
+        texts = (secret_texts({"in": dict(entry.inputs), "out": dict(entry.outputs)}) for entry in entries)
+        return frozenset(text for text in frozenset().union(*texts) if len(text) >= SHARED_CHARACTERS)
 
-    def provider_reference(self, asked_provider: str, token: str, version: str) -> str:
-        """Return who serves a token: the provider asked for, or the default one, made on its first use."""
-        if asked_provider:
-            return asked_provider
+    def provider_reference(self, explicit: str, token: str, version: str) -> str:
+        """Return the explicit provider if there is one, else the default one of a type, created on first use."""
+        if explicit:
+            return explicit
         entry = self.providers.default_entry(self.stack, self.project, token, version)
-        if entry.urn not in self._now:
-            self._seen.add(entry.urn)
-            self._settle_provider(entry, self.before.entries.get(entry.urn))
+        if entry.urn not in self._entries:
+            self._registered.add(entry.urn)
+            self._apply_provider(entry, self.before.entries.get(entry.urn))
         return f"{entry.urn}::{entry.ident}"
 
     def urn_of(self, parent: str, token: str, name: str) -> str:
         """Return the URN of a resource of this stack."""
-        return urns.child(self.stack, self.project, parent, token, name)
+        return child(self.stack, self.project, parent, token, name)
 
     def finish(self) -> None:
-        """Delete what the program no longer declares and what was replaced, dependents first.
+        """Delete replaced and undeclared resources, dependents first.
 
-        A run with failures deletes nothing and takes no export away: the program may have meant to keep what it
-        could not declare.
+        A run with failures deletes nothing and removes no export: the program may have stopped before it
+        declared them.
         """
         if self.failures:
-            told = {key: value for key, value in self.exports.items() if not holds_unknown(value)}
-            self.exports = {**self.before.exports, **told}
+            known = {key: value for key, value in self.exports.items() if not holds_unknown(value)}
+            self.exports = {**self.before.exports, **known}
             return
-        gone = [entry for urn, entry in self._changer.old.items() if urn not in self._seen]
-        self._bury([*gone, *self._doomed()])
+        undeclared = [entry for urn, entry in self._executor.old.items() if urn not in self._registered]
+        self._delete_all([*undeclared, *self._replaced_entries()])
 
     def destroy(self) -> None:
-        """Delete everything but what is protected and what that needs to live; exports go with the last resource."""
-        kept = closure((urn for urn, entry in self.before.entries.items() if entry.protect), self.before.entries)
-        rest = [entry for urn, entry in self.before.entries.items() if urn not in kept]
-        self._bury([*rest, *self._doomed()])
-        self.exports = dict(self.before.exports) if self._changer.old.keys() - self._changer.deleted else {}
-
-    def _bury(self, entries: list[Entry]) -> None:
-        """Delete entries, dependents first; what a failed deletion leaves behind keeps what it needs."""
-        replaced = {id(entry) for entry in self._doomed()}
-        self._changer.doomed.update(entry.urn for entry in entries)
-        needed: set[str] = set()
-        for entry in deletion_order(entries):
-            # What is protected is told, even where it would be left for the sake of another.
-            if entry.urn in needed and not entry.protect:
-                needed |= needs(entry)
-                continue
-            try:
-                self._changer.delete(entry, Op.DELETE_REPLACED if id(entry) in replaced else Op.DELETE)
-            except Refusal as refusal:
-                needed |= needs(entry)
-                self.fail(entry.urn, refusal.without(secret_texts({**entry.inputs, **entry.outputs})))
+        """Delete all resources except protected ones and their requirements; the last one removes the exports."""
+        old = self.before.entries
+        kept = with_required((urn for urn, entry in old.items() if entry.protect), old)
+        self._delete_all([*(entry for urn, entry in old.items() if urn not in kept), *self._replaced_entries()])
+        self.exports = dict(self.before.exports) if self._executor.old.keys() - self._executor.deleted else {}
 
     def snapshot(self) -> Snapshot:
-        """Return the state after this run; what it did not reach is kept as it was."""
-        untouched = {urn: entry for urn, entry in self._changer.old.items() if urn not in self._now}
-        left = [one for urn, one in untouched.items() if urn not in self._changer.deleted]
-        entries = making_order([*left, *self._now.values()])
-        return Snapshot({entry.urn: entry for entry in entries}, tuple(self._doomed()), self.exports)
-
-    def _claim(self, urn: str) -> None:
-        if urn in self._seen:
-            name = urns.parse(urn).name
-            raise Refusal("DuplicateUrn", f"two resources are called {name}; give one another name")
-        self._seen.add(urn)
-
-    def _doomed(self) -> list[Entry]:
-        return [
-            entry for entry in (*self.before.leftovers, *self._changer.replaced) if entry not in self._changer.buried
-        ]
-
-    def _settled(self, asked: Registration, urn: str, old: Entry | None) -> Entry:
-        if asked.type.startswith(urns.PROVIDER_PREFIX):
-            inputs = {**asked.inputs, "version": asked.version} if asked.version else asked.inputs
-            made = replace(from_registration(asked, urn), ident=provider_id(inputs), inputs=inputs, outputs=inputs)
-            return self._settle_provider(made, old)
-        if not asked.custom:
-            self._note(Step(_component_op(asked, old), urn))
-            return replace(from_registration(asked, urn), outputs=old.outputs if old else {})
-        reference = self.provider_reference(asked.provider, asked.type, asked.version)
-        asked = replace(asked, provider=reference)
-        return self._changer.settle(asked, urn, old)
-
-    def _settle_provider(self, made: Entry, old: Entry | None) -> Entry:
-        self.providers.configure(made.urn, made.inputs)
-        self.providers.log_in(made.urn, made.inputs)
-        for step in _provider_steps(made, old):
-            self._note(step)
-        if old is not None and old.ident != made.ident:
-            self._changer.replaced.append(old)
-        self._now[made.urn] = made
-        return made
-
-    def _adopt(self, asked: Registration, urn: str) -> Entry | None:
-        """Return the entry that a resource had, under this URN or an earlier one, under its present URN."""
-        old = self._changer.old
-        self._earlier[urn] = earlier_urns(asked, urn, self._earlier.get(asked.parent, ()))
-        former = next((one for one in self._earlier[urn] if one in old), None)
-        if urn not in old and former is not None:
-            self._changer.rename(former, urn)
-        return old.get(urn)
-
-    def _skips(self, asked: Registration, urn: str) -> bool:
-        provider = asked.provider.rpartition("::")[0]
-        blocked = self._lost.intersection((*asked.dependencies, asked.parent, asked.deleted_with, provider))
-        if blocked:
-            names = ", ".join(sorted(urns.parse(one).name for one in blocked))
-            self._lost.add(urn)
-            self.failures.append(Failure(urn, "Skipped", f"not tried: {names} failed", skipped=True))
-        return bool(blocked)
+        """Return the state after this run; resources that the run did not reach keep their old entries."""
+        known = {*self._entries, *self._executor.deleted}
+        untouched = [entry for urn, entry in self._executor.old.items() if urn not in known]
+        entries = creation_order([*untouched, *self._entries.values()])
+        return Snapshot({entry.urn: entry for entry in entries}, tuple(self._replaced_entries()), self.exports)
 
     def fail(self, urn: str, refusal: Refusal) -> None:
-        """Note that a resource failed; what depends on it will be skipped."""
-        self._lost.add(urn)
+        """Record that a resource failed; its dependents are skipped."""
+        self._failed.add(urn)
         self.failures.append(Failure(urn, refusal.code, refusal.message, refusal.key))
 
-    def _note(self, step: Step) -> None:
+    def _delete_all(self, entries: list[Entry]) -> None:
+        """Delete entries, dependents first; if a deletion fails, keep all that the entry requires."""
+        replaced = {id(entry) for entry in self._replaced_entries()}
+        self._executor.deleting.update(entry.urn for entry in entries)
+        required: set[str] = set()
+        for entry in deletion_order(entries):
+            # A protected entry is reported even if another entry requires it.
+            if entry.urn in required and not entry.protect:
+                required |= required_urns(entry)
+                continue
+            try:
+                self._executor.delete(entry, Op.DELETE_REPLACED if id(entry) in replaced else Op.DELETE)
+            except Refusal as refusal:
+                required |= required_urns(entry)
+                self.fail(entry.urn, refusal.without(secret_texts({**entry.inputs, **entry.outputs})))
+
+    def _reserve(self, urn: str) -> None:
+        if urn in self._registered:
+            resource = parse(urn)
+            raise Refusal(
+                "DuplicateUrn", f"two resources of type {resource.type} have the name {resource.name}; rename one"
+            )
+        self._registered.add(urn)
+
+    def _replaced_entries(self) -> list[Entry]:
+        replaced = (*self.before.leftovers, *self._executor.replaced)
+        return [entry for entry in replaced if entry not in self._executor.deleted_entries]
+
+    def _apply(self, registration: Registration, urn: str, old: Entry | None) -> Entry:
+        entry = from_registration(registration, urn)
+        if registration.type.startswith(PROVIDER_PREFIX):
+            inputs = {**entry.inputs, "version": registration.version} if registration.version else entry.inputs
+            provider = replace(entry, ident=provider_id(inputs), inputs=inputs, outputs=inputs)
+            return self._apply_provider(provider, old)
+        if not registration.custom:
+            self._add_step(Step(_component_op(registration, old), urn))
+            return replace(entry, outputs=old.outputs if old else {})
+        reference = self.provider_reference(registration.provider, registration.type, registration.version)
+        return self._executor.apply(replace(registration, provider=reference), urn, old)
+
+    def _apply_provider(self, entry: Entry, old: Entry | None) -> Entry:
+        self.providers.configure(entry.urn, entry.inputs)
+        self.providers.check_account(entry.urn, entry.inputs)
+        for step in _provider_steps(entry, old):
+            self._add_step(step)
+        if old is not None and old.ident != entry.ident:
+            self._executor.replaced.append(old)
+        self._entries[entry.urn] = entry
+        return entry
+
+    def _old_entry(self, registration: Registration, urn: str) -> Entry | None:
+        """Return the old entry of a resource under its present URN, also if an alias names an earlier URN."""
+        old = self._executor.old
+        self._earlier_urns[urn] = earlier_urns(registration, urn, self._earlier_urns.get(registration.parent, ()))
+        former = next((earlier for earlier in self._earlier_urns[urn] if earlier in old), None)
+        if urn not in old and former is not None:
+            self._executor.rename(former, urn)
+        return old.get(urn)
+
+    def _is_skipped(self, registration: Registration, urn: str) -> bool:
+        provider = registration.provider.rpartition("::")[0]
+        required = (*registration.dependencies, registration.parent, registration.deleted_with, provider)
+        failed = self._failed.intersection(required)
+        if failed:
+            names = ", ".join(sorted(parse(name).name for name in failed))
+            self._failed.add(urn)
+            self.failures.append(Failure(urn, "Skipped", f"skipped because {names} failed", skipped=True))
+        return bool(failed)
+
+    def _add_step(self, step: Step) -> None:
         self.steps.append(step)
         self.watch(step)
 
 
-def _provider_steps(made: Entry, old: Entry | None) -> tuple[Step, ...]:
+def _provider_steps(entry: Entry, old: Entry | None) -> tuple[Step, ...]:
     if old is None:
-        return (Step(Op.CREATE, made.urn),)
-    keys = tuple(sorted(key for key in {*old.inputs, *made.inputs} if old.inputs.get(key) != made.inputs.get(key)))
-    if old.ident != made.ident:
-        return tuple(Step(op, made.urn, keys, (REGION,), keys) for op in (Op.CREATE_REPLACEMENT, Op.REPLACE))
-    return (Step(Op.UPDATE, made.urn, keys, paths=keys) if keys else Step(Op.SAME, made.urn),)
+        return (Step(Op.CREATE, entry.urn),)
+    keys = tuple(sorted(key for key in {*old.inputs, *entry.inputs} if old.inputs.get(key) != entry.inputs.get(key)))
+    if old.ident != entry.ident:
+        return tuple(Step(op, entry.urn, keys, (REGION,), keys) for op in (Op.CREATE_REPLACEMENT, Op.REPLACE))
+    return (Step(Op.UPDATE, entry.urn, keys, paths=keys) if keys else Step(Op.SAME, entry.urn),)
 
 
-def _component_op(asked: Registration, old: Entry | None) -> Op:
+def _component_op(registration: Registration, old: Entry | None) -> Op:
     if old is None:
         return Op.CREATE
-    return Op.SAME if dict(old.inputs) == dict(asked.inputs) else Op.UPDATE
+    return Op.SAME if dict(old.inputs) == dict(registration.inputs) else Op.UPDATE

@@ -1,4 +1,4 @@
-"""Injected faults: a region that is down, and an instance type that has no capacity in a zone."""
+"""Faults that `rehearse --fault` injects: a region that is down, and a zone without capacity for an instance type."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -46,7 +46,7 @@ class Shortage:
 
 @dataclass(slots=True)
 class Faults:
-    """The faults that are active, how many requests each has failed, and the groups without capacity."""
+    """The active faults, the number of requests that each has failed, and the groups without capacity."""
 
     active: frozenset[Fault] = frozenset()
     hits: Counter[Fault] = field(default_factory=Counter)
@@ -57,7 +57,7 @@ class Faults:
         """Raise Refusal if the region is down."""
         if (fault := RegionDown(region)) in self.active:
             self.hits[fault] += 1
-            raise Refusal(NO_ENDPOINT, f"no endpoint of {service} in {region} answers")
+            raise Refusal(NO_ENDPOINT, f"no response from the {service} endpoint of {region}")
 
     def check_capacity(self, instance_type: str, zone: str) -> None:
         """Raise Refusal if the zone has no capacity for the instance type."""
@@ -67,8 +67,8 @@ class Faults:
     def lacks_capacity(self, instance_types: Iterable[str], zones: Iterable[str]) -> bool:
         """Return whether no zone has capacity for any of the instance types."""
         zones = tuple(zones)
-        wanted = {NoCapacity(instance_type, zone) for instance_type in instance_types for zone in zones}
-        if not wanted or not wanted <= self.active:
+        launches = {NoCapacity(instance_type, zone) for instance_type in instance_types for zone in zones}
+        if not launches or not launches <= self.active:
             return False
-        self.hits.update(wanted)
+        self.hits.update(launches)
         return True

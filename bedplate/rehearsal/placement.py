@@ -1,7 +1,8 @@
-"""Where an input of a resource goes in an AWS call: found in the operation's own model, or refused.
+"""Conversion of Pulumi inputs to the parameters of an AWS call, by botocore's model of the operation.
 
-Pulumi says `subnetIds`, EC2 says `SubnetIds` or `SubnetId`: names are matched without regard to case and plural, and
-values are turned into what the operation's shape wants (protobuf delivers every number as a float).
+The input `subnetIds` of Pulumi is `SubnetIds` or `SubnetId` in EC2: names match without regard to case and plural.
+Values are converted to the type in the model (protobuf delivers every number as a float). An input without a
+parameter is an error.
 """
 
 from collections.abc import Mapping
@@ -22,26 +23,27 @@ def placed(
     apart: tuple[str, ...] = (),
     renames: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the parameters of `call` (service, operation) that carry `inputs`, without those set `apart`.
+    """Return the parameters of `call` (service, operation) for `inputs`, without the inputs `apart`.
 
-    Raises Unsupported for an input, at any depth, that the operation has no place for.
+    `renames` maps an input, or its path, to a parameter of another name. Raises Unsupported for an input, at any
+    depth, that the operation has no parameter for.
     """
     values = {key: value for key, value in inputs.items() if key not in apart and value is not None}
     return structure(aws.shape(*call), values, renames or {})
 
 
 def structure(shape: StructureShape, value: object, renames: Mapping[str, str], where: str = "") -> dict[str, Any]:
-    """Return a mapping in the form of a structure shape; a list of one block stands for the block."""
+    """Return a mapping with the members of a structure shape; a list of one block is treated as the block."""
     block = value[0] if isinstance(value, list) and len(value) == 1 else value
     if not isinstance(block, Mapping):
-        raise Unsupported(f"{where or shape.name} should be a mapping", key=where)
-    found = {}
+        raise Unsupported(f"{where or shape.name} must be a mapping", key=where)
+    members = {}
     for key, item in block.items():
         if item is not None:
             path = f"{where}.{key}" if where else key
             member = _member(shape, renames.get(path, renames.get(key, key)), path)
-            found[member] = _value(shape.members[member], item, renames, path)
-    return found
+            members[member] = _value(shape.members[member], item, renames, path)
+    return members
 
 
 def _member(shape: StructureShape, key: str, path: str) -> str:
@@ -50,7 +52,7 @@ def _member(shape: StructureShape, key: str, path: str) -> str:
     for guess in (key, f"{key}s", f"{key}es", singular):
         if guess.lower() in folded:
             return folded[guess.lower()]
-    raise Unsupported(f"the rehearsal has no place for input {path}", key=path)
+    raise Unsupported(f"the rehearsal does not model input {path}", key=path)
 
 
 def _value(shape: Shape, value: object, renames: Mapping[str, str], path: str) -> Any:  # noqa: ANN401  # a JSON value
@@ -74,5 +76,5 @@ def _value(shape: Shape, value: object, renames: Mapping[str, str], path: str) -
 
 def _pairs(value: object, path: str) -> list[tuple[str, object]]:
     if not isinstance(value, Mapping):
-        raise Unsupported(f"{path} should be a mapping", key=path)
+        raise Unsupported(f"{path} must be a mapping", key=path)
     return list(value.items())

@@ -1,6 +1,7 @@
-"""The AWS provider's part of a run: checks inputs, names what is unnamed, and turns kinds into resources with outputs.
+"""The AWS provider's part of a run: check inputs, choose automatic names, create, update, read and delete resources.
 
-Outputs are exactly the properties of the SDK's schema, as the provider's are: never a name of boto3's.
+Properties have the names of the SDK's schema (camelCase), as with the real provider, never boto3's names.
+`Providers` holds the configured providers of a run, the default one included.
 """
 
 import hashlib
@@ -10,19 +11,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bedplate.rehearsal import kind as schema_check
 from bedplate.rehearsal import quotas, schema
-from bedplate.rehearsal.kind import Complaint, Kind, Naming
+from bedplate.rehearsal.kind import Complaint, Kind, Naming, complaints
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.kinds.limits import tag_complaints
 from bedplate.rehearsal.simulation import Aws, Simulation
-from bedplate.rehearsal.state import Ledger, Refusal, Unsupported
+from bedplate.rehearsal.state import PROVIDER_PREFIX, Entry, Ledger, Refusal, Snapshot, Unsupported, Urn, parse
 from bedplate.rehearsal.wire import UNKNOWN, Secret, holds_unknown, reveal, secret_texts
 
-# Provider inputs that the simulation honours, or that say how to log in, which it has no need of. All others,
-# `endpoints` first among them, are refused.
-_HONOURED = frozenset({"region", "defaultTags", "allowedAccountIds"})
-_NEEDLESS = frozenset(
+_AWS = "aws"
+# Provider inputs that the simulation uses, and those for the login to AWS, which it ignores. All others are errors,
+# above all `endpoints`.
+_USED = frozenset({"region", "defaultTags", "allowedAccountIds"})
+_IGNORED = frozenset(
     {
         "accessKey",
         "assumeRoles",
@@ -40,13 +41,13 @@ _NEEDLESS = frozenset(
         "version",
     }
 )
-# How AWS's error codes say that something does not exist.
-_GONE = re.compile(r"NotFound|NoSuch")
+# AWS's error codes for a resource that does not exist.
+_NOT_FOUND = re.compile(r"NotFound|NoSuch")
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Inputs as the provider will use them, and which of them it filled in itself."""
+    """Inputs as the provider uses them, and the names of the inputs that it filled in."""
 
     inputs: Mapping[str, Any]
     defaults: frozenset[str] = frozenset()
@@ -54,100 +55,102 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class AwsProvider:
-    """One configured provider: a region, and tags that everything it makes carries."""
+    """One configured provider: a region, and the default tags of its resources."""
 
     aws: Aws
     ledger: Ledger
     default_tags: Mapping[str, str] = field(default_factory=dict)
 
     def check(self, kind: Kind, urn: str, inputs: Mapping[str, Any], old: Checked | None, *, salt: str = "") -> Checked:
-        """Return the inputs with names, defaults and default tags filled in.
+        """Return the inputs with automatic names, defaults and default tags.
 
-        `old` gives the names chosen before; without it, or with another `salt`, new ones are chosen. Raises Refusal
-        naming every input at fault.
+        Automatic names are kept from `old`. Without `old`, they are new and depend on `salt`. Raises Refusal with
+        every invalid input.
         """
-        found = [*schema_check.complaints(kind.token, inputs), *_unplaced(kind, inputs)]
-        _refuse(found)
-        given = {key: value for key, value in inputs.items() if value is not None}
-        filled = {key: value for key, value in kind.defaults.items() if key not in given}
-        if kind.naming and not given.keys() & {kind.naming.key, f"{kind.naming.key}Prefix"}:
-            filled[kind.naming.key] = _name(kind.naming, urn, old, salt)
-        full = self._tagged(kind, {**given, **filled})
+        _refuse([*complaints(kind.token, inputs), *_unmodelled(kind, inputs)])
+        present = {key: value for key, value in inputs.items() if value is not None}
+        filled = {key: value for key, value in kind.defaults.items() if key not in present}
+        if kind.naming and not present.keys() & {kind.naming.key, f"{kind.naming.key}Prefix"}:
+            filled[kind.naming.key] = _automatic_name(kind.naming, urn, old, salt)
+        full = self._tagged(kind, {**present, **filled})
         plain = reveal(full)
-        _refuse([*tag_complaints(plain), *kind.complaints(self._door(full), plain)])
+        _refuse([*tag_complaints(plain), *kind.complaints(self._client(full), plain)])
         return Checked(full, frozenset(filled))
 
     def create(self, kind: Kind, checked: Checked) -> tuple[str, dict[str, Any]]:
-        """Make a resource; return its id and outputs."""
-        plain = _bare(checked.inputs)
-        aws = self._door(checked.inputs)
-        quotas.admit(kind.token, plain, self.ledger.live(kind.token, aws.region))
+        """Create a resource; return its id and outputs."""
+        plain = _without_region(checked.inputs)
+        aws = self._client(checked.inputs)
+        quotas.check(kind.token, plain, self.ledger.live(kind.token, aws.region))
         ident = kind.create(aws, plain)
         outputs = self._outputs(kind, aws, ident, checked.inputs)
         self.ledger.add(kind.token, aws.region, ident, outputs)
         return ident, outputs
 
     def update(self, kind: Kind, ident: str, old: Mapping[str, Any], checked: Checked) -> dict[str, Any]:
-        """Change a resource in place; return its outputs."""
-        aws = self._door(checked.inputs)
-        kind.update(aws, ident, _bare(old), _bare(checked.inputs))
+        """Update a resource in place; return its outputs."""
+        aws = self._client(checked.inputs)
+        kind.update(aws, ident, _without_region(old), _without_region(checked.inputs))
         outputs = self._outputs(kind, aws, ident, checked.inputs)
         self.ledger.add(kind.token, aws.region, ident, outputs)
         return outputs
 
     def delete(self, kind: Kind, ident: str, outputs: Mapping[str, Any]) -> None:
-        """Delete a resource; one that is gone already is no fault."""
-        aws = self._door(outputs)
+        """Delete a resource; ignore that it does not exist."""
+        aws = self._client(outputs)
         try:
             kind.delete(aws, ident, reveal(dict(outputs)))
         except Refusal as refusal:
-            if not _GONE.search(refusal.code):
+            if not _NOT_FOUND.search(refusal.code):
                 raise
         self.ledger.remove(kind.token, aws.region, ident)
 
     def read(self, kind: Kind, ident: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the outputs of a resource that exists; raise Refusal when it does not."""
-        aws = self._door(inputs)
-        known = self.ledger.find(kind.token, aws.region, ident)
-        return known if known is not None else kind.read(aws, ident, reveal(dict(inputs)))
+        """Return the outputs of an existing resource; raise Refusal if it does not exist."""
+        aws = self._client(inputs)
+        outputs = self.ledger.find(kind.token, aws.region, ident)
+        return outputs if outputs is not None else kind.read(aws, ident, reveal(dict(inputs)))
 
     def expected(self, kind: Kind, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the outputs that a preview can tell of a resource to be made: the rest is UNKNOWN."""
+        """Return the outputs of a create step in a preview: UNKNOWN except outputs that repeat an input."""
         return {**dict.fromkeys(schema.outputs(kind.token), UNKNOWN), **self._echo(kind, inputs)}
 
     def expected_update(self, kind: Kind, old: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the outputs that a preview can tell of a resource to be changed in place."""
+        """Return the outputs of an update step in a preview."""
         return {**old, **self._echo(kind, inputs), **dict.fromkeys(kind.moves, UNKNOWN)}
 
     def _outputs(self, kind: Kind, aws: Aws, ident: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         echo = self._echo(kind, inputs)
-        decided = kind.read(aws, ident, _bare(inputs))
+        computed = kind.read(aws, ident, _without_region(inputs))
         secrets = secret_texts(dict(inputs))
-        # AWS may answer with a secret under another name than it was given.
-        found = {key: Secret(one) if secrets & secret_texts(Secret(one)) else one for key, one in decided.items()}
-        strangers = found.keys() - schema.outputs(kind.token).keys()
-        if strangers:
-            raise AssertionError(f"{kind.token}: the schema has no outputs {sorted(strangers)}")
-        return {**schema.outputs(kind.token), **echo, **found, **self._echo_tags(kind, inputs)}
+        # AWS may return a secret input as an output of another name.
+        marked = {
+            key: Secret(value) if secrets & secret_texts(Secret(value)) else value for key, value in computed.items()
+        }
+        unknown_names = marked.keys() - schema.outputs(kind.token).keys()
+        if unknown_names:
+            raise AssertionError(f"{kind.token}: the schema has no outputs {sorted(unknown_names)}")
+        return {**schema.outputs(kind.token), **echo, **marked, **self._echo_tags(kind, inputs)}
 
     def _echo(self, kind: Kind, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        known = schema.outputs(kind.token)
-        echo = {key: value for key, value in inputs.items() if key in known}
-        if "region" in known:
-            echo["region"] = self._door(inputs).region
+        """Return the outputs that repeat an input."""
+        outputs = schema.outputs(kind.token)
+        echo = {key: value for key, value in inputs.items() if key in outputs}
+        if "region" in outputs:
+            echo["region"] = self._client(inputs).region
         return echo | self._echo_tags(kind, inputs)
 
     def _echo_tags(self, kind: Kind, inputs: Mapping[str, Any]) -> dict[str, Any]:
         return {"tagsAll": inputs.get("tags") or {}} if "tagsAll" in schema.outputs(kind.token) else {}
 
     def _tagged(self, kind: Kind, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Return inputs with the provider's default tags under the resource's own."""
-        own = inputs.get("tags")
-        if not self.default_tags or "tagsAll" not in schema.outputs(kind.token) or own is UNKNOWN:
+        """Return inputs with the provider's default tags; the resource's tags override them."""
+        tags = inputs.get("tags")
+        if not self.default_tags or "tagsAll" not in schema.outputs(kind.token) or tags is UNKNOWN:
             return inputs
-        return {**inputs, "tags": {**self.default_tags, **(own or {})}}
+        return {**inputs, "tags": {**self.default_tags, **(tags or {})}}
 
-    def _door(self, properties: Mapping[str, Any]) -> Aws:
+    def _client(self, properties: Mapping[str, Any]) -> Aws:
         region = properties.get("region")
         return self.aws.elsewhere(region) if isinstance(region, str) and region else self.aws
 
@@ -155,25 +158,25 @@ class AwsProvider:
 def configured(simulation: Simulation, ledger: Ledger, inputs: Mapping[str, Any]) -> AwsProvider:
     """Return the provider that a program configured; nested inputs of providers are JSON text on the wire."""
     plain = {key: _decoded(value) for key, value in reveal(dict(inputs)).items() if value is not None}
-    for key in sorted(plain.keys() - _HONOURED - _NEEDLESS):
-        raise Unsupported(f"the rehearsal's provider has no place for input {key}", key=key)
+    for key in sorted(plain.keys() - _USED - _IGNORED):
+        raise Unsupported(f"the rehearsal does not model provider input {key}; remove it", key=key)
     allowed = plain.get("allowedAccountIds")
     if allowed and simulation.account not in allowed:
         raise Refusal("InvalidAccount", f"AWS account {simulation.account} is not among allowedAccountIds")
     if plain.get("region") is UNKNOWN:
-        raise Unsupported("the rehearsal does not model a provider whose region other resources decide", key="region")
+        raise Unsupported("the rehearsal does not model a provider region that is an output", key="region")
     if not plain.get("region"):
-        raise Refusal("MissingRegion", "the provider is given no region", key="region")
+        raise Refusal("MissingRegion", "the provider has no region; set `region`", key="region")
     tags = (plain.get("defaultTags") or {}).get("tags") or {}
     return AwsProvider(simulation.region(plain["region"]), ledger, tags)
 
 
 def kind_of(token: str) -> Kind:
-    """Return the kind of a type; raise Unsupported, after the SDK's own word on types that do not exist."""
+    """Return the kind of a type token; raise Unsupported if the rehearsal, or the SDK, has no such type."""
     if token not in KINDS:
         if token.startswith("aws:"):
             schema.resource_class(token)
-        raise Unsupported(f"the rehearsal has no model of {token}")
+        raise Unsupported(f"the rehearsal does not model {token}")
     return KINDS[token]
 
 
@@ -184,26 +187,90 @@ def _decoded(value: object) -> Any:  # noqa: ANN401  # any JSON value
         return value
 
 
-def _bare(inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _without_region(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {key: reveal(value) for key, value in inputs.items() if key != "region"}
 
 
-def _unplaced(kind: Kind, inputs: Mapping[str, Any]) -> Iterator[Complaint]:
+def _unmodelled(kind: Kind, inputs: Mapping[str, Any]) -> Iterator[Complaint]:
     for key in sorted(schema.inputs(kind.token) & inputs.keys()):
         if key not in kind.inputs and key not in ("region", "tags") and inputs[key] is not None:
-            yield Complaint(key, "is an input that the rehearsal has no place for")
+            yield Complaint(key, "is not modelled by the rehearsal")
 
 
-def _refuse(complaints: list[Complaint]) -> None:
-    if complaints:
-        told = "; ".join(f"{found.key} {found.reason}" for found in complaints)
-        raise Refusal("InvalidInput", told, key=complaints[0].key)
+def _refuse(invalid: list[Complaint]) -> None:
+    if invalid:
+        message = "; ".join(f"{complaint.key} {complaint.reason}" for complaint in invalid)
+        raise Refusal("InvalidInput", message, key=invalid[0].key)
 
 
-def _name(naming: Naming, urn: str, old: Checked | None, salt: str) -> Any:  # noqa: ANN401  # an earlier name
+def _automatic_name(naming: Naming, urn: str, old: Checked | None, salt: str) -> Any:  # noqa: ANN401  # an old input
     if old is not None and naming.key in old.defaults and not holds_unknown(old.inputs.get(naming.key)):
         return old.inputs[naming.key]
     digits = hashlib.sha256(f"{urn} {salt}".encode()).hexdigest()[:7]
     stem = naming.prefix + urn.rpartition("::")[2]
     name = f"{stem[: naming.longest - len(digits) - 1]}-{digits}"
     return name.lower() if naming.lower else name
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultProvider:
+    """The stack configuration of default providers: `aws:region` and `pulumi:disable-default-providers`."""
+
+    region: str | None
+    disabled: tuple[str, ...] = ()
+
+    def refuses(self, package: str) -> bool:
+        """Return whether resources of the package must have an explicit provider."""
+        return "*" in self.disabled or package in self.disabled
+
+
+@dataclass(slots=True)
+class Providers:
+    """The configured providers of a run by reference `<urn>::<id>`; the id changes with the region."""
+
+    simulation: Simulation
+    ledger: Ledger
+    default: DefaultProvider
+    _configured: dict[str, AwsProvider] = field(default_factory=dict)
+
+    def configure(self, urn: str, inputs: Mapping[str, Any]) -> None:
+        """Configure the provider that the program registered under a URN."""
+        package = parse(urn).type.removeprefix(PROVIDER_PREFIX)
+        if package != _AWS:
+            raise Unsupported(f"the rehearsal does not model provider {package}, only {_AWS}")
+        self._configured[f"{urn}::{provider_id(inputs)}"] = configured(self.simulation, self.ledger, inputs)
+
+    def check_account(self, urn: str, inputs: Mapping[str, Any]) -> None:
+        """Call STS in a provider's region, as the AWS provider does first; raise Refusal if the call fails."""
+        aws = self.of(f"{urn}::{provider_id(inputs)}").aws
+        aws.call("sts", "get_caller_identity")
+
+    def of(self, reference: str) -> AwsProvider:
+        """Return the provider of a reference."""
+        if reference not in self._configured:
+            raise Refusal("UnknownProvider", f"provider {reference} is not registered in this run")
+        return self._configured[reference]
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Configure the providers of a state: a run may delete their resources and no longer declare them."""
+        for entry in snapshot.entries.values():
+            if entry.is_provider:
+                self.configure(entry.urn, entry.inputs)
+
+    def default_entry(self, stack: str, project: str, token: str, version: str) -> Entry:
+        """Return the entry of the default provider for a type; raise Refusal if default providers are disabled."""
+        package = token.partition(":")[0]
+        if package != _AWS:
+            raise Unsupported(f"the rehearsal does not model {token}: it knows package {_AWS} only")
+        if self.default.refuses(package):
+            message = f"{token} needs an explicit provider: default providers are disabled"
+            raise Refusal("DefaultProviderDisabled", message)
+        name = f"default_{version.replace('.', '_')}" if version else "default"
+        urn = str(Urn(stack, project, PROVIDER_PREFIX + package, name))
+        inputs = {"region": self.default.region} | ({"version": version} if version else {})
+        return Entry(urn=urn, custom=True, ident=provider_id(inputs), inputs=inputs, outputs=inputs)
+
+
+def provider_id(inputs: Mapping[str, Any]) -> str:
+    """Return the id of a provider: as in the engine, it is opaque and changes if the provider is replaced."""
+    return hashlib.sha256(str(inputs.get("region")).encode()).hexdigest()[:32]

@@ -1,6 +1,6 @@
-"""AWS's default quotas, which moto never enforces: how many of a kind an account may have before asking for more.
+"""AWS's default service quotas, which moto does not enforce.
 
-Dated facts: Service Quotas and the services' own quota pages, 2026-07. A real account may have been granted more.
+Sources: Service Quotas and the quota page of each service, 2026-07. A real account may have higher quotas.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,32 +18,32 @@ _VPN_PAGE = "AWS Site-to-Site VPN user guide, Site-to-Site VPN quotas"
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The most of one type in a region, or in what the input `within` names, such as a VPC.
+    """The quota of one resource type in a region, or in each resource that the input `within` names, such as a VPC.
 
-    `there` are those that AWS made itself, such as a region's default VPC. A quota of a whole account is counted in
-    each region alone, one of a zone in each subnet.
+    `existing` is the number of resources that AWS creates itself, such as the default VPC of a region. A quota of an
+    account counts per region here, a quota of a zone per subnet.
     """
 
     token: str
-    most: int
+    limit: int
     code: str
     source: str
     within: str = ""
-    there: int = 0
+    existing: int = 0
 
 
 _TABLE = (
     Quota("aws:autoscaling/group:Group", 500, "LimitExceeded", "Amazon EC2 Auto Scaling quotas"),
     Quota("aws:ec2/customerGateway:CustomerGateway", 50, "CustomerGatewayLimitExceeded", _VPN_PAGE),
     Quota("aws:ec2/eip:Eip", 5, "AddressLimitExceeded", _VPC_PAGE),
-    Quota("aws:ec2/internetGateway:InternetGateway", 5, "InternetGatewayLimitExceeded", _VPC_PAGE, there=1),
+    Quota("aws:ec2/internetGateway:InternetGateway", 5, "InternetGatewayLimitExceeded", _VPC_PAGE, existing=1),
     Quota("aws:ec2/launchTemplate:LaunchTemplate", 5000, "LaunchTemplateLimitExceeded", "Amazon EC2 quotas"),
     Quota("aws:ec2/natGateway:NatGateway", 5, "NatGatewayLimitExceeded", _VPC_PAGE, within="subnetId"),
     Quota("aws:ec2/networkInterface:NetworkInterface", 5000, "NetworkInterfaceLimitExceeded", _VPC_PAGE),
-    Quota("aws:ec2/routeTable:RouteTable", 200, "RouteTableLimitExceeded", _VPC_PAGE, within="vpcId", there=1),
-    Quota("aws:ec2/securityGroup:SecurityGroup", 2500, "SecurityGroupLimitExceeded", _VPC_PAGE, there=1),
+    Quota("aws:ec2/routeTable:RouteTable", 200, "RouteTableLimitExceeded", _VPC_PAGE, within="vpcId", existing=1),
+    Quota("aws:ec2/securityGroup:SecurityGroup", 2500, "SecurityGroupLimitExceeded", _VPC_PAGE, existing=1),
     Quota("aws:ec2/subnet:Subnet", 200, "SubnetLimitExceeded", _VPC_PAGE, within="vpcId"),
-    Quota("aws:ec2/vpc:Vpc", 5, "VpcLimitExceeded", _VPC_PAGE, there=1),
+    Quota("aws:ec2/vpc:Vpc", 5, "VpcLimitExceeded", _VPC_PAGE, existing=1),
     Quota("aws:ec2/vpnConnection:VpnConnection", 50, "VpnConnectionLimitExceeded", _VPN_PAGE),
     Quota("aws:ec2/vpnGateway:VpnGateway", 5, "VpnGatewayLimitExceeded", _VPN_PAGE),
     Quota(
@@ -82,21 +82,14 @@ _TABLE = (
 QUOTAS: Mapping[str, Quota] = MappingProxyType({quota.token: quota for quota in _TABLE})
 
 
-def admit(token: str, inputs: Mapping[str, Any], live: Iterable[Mapping[str, Any]]) -> None:
-    """Let one more of a type pass beside those that live in its region; raise Refusal when a quota is used up."""
+def check(token: str, inputs: Mapping[str, Any], live: Iterable[Mapping[str, Any]]) -> None:
+    """Raise Refusal if one more resource of a type, besides the live ones of its region, exceeds a quota."""
     quota = QUOTAS.get(token)
     if quota is None:
         return
     place = inputs.get(quota.within)
-    count = sum(not quota.within or each.get(quota.within) == place for each in live)
-    if refusal := over(quota, count + 1):
-        raise refusal
-
-
-def over(quota: Quota, count: int) -> Refusal | None:
-    """Return AWS's refusal when `count` of a type, and those that were there, are more than the quota."""
-    if count + quota.there <= quota.most:
-        return None
-    word = quota.token.rpartition(":")[2]
-    told = f"the quota of {quota.most} {word} is used up ({quota.source}); it can be raised on request"
-    return Refusal(quota.code, told)
+    count = quota.existing + sum(not quota.within or outputs.get(quota.within) == place for outputs in live)
+    if count >= quota.limit:
+        name = quota.token.rpartition(":")[2]
+        message = f"the quota of {quota.limit} {name} is reached ({quota.source}); request an increase from AWS"
+        raise Refusal(quota.code, message)

@@ -1,26 +1,25 @@
-"""What a program asks for when it declares a resource, freed from the wire's form."""
+"""One resource as the program registers it: its inputs and options, its aliases and its transforms.
+
+`from_request` reads the request of the SDK, `earlier_urns` resolves aliases, `Transforms` applies the transforms of
+the resource, its ancestors and the stack.
+"""
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any
 
 from google.protobuf.message import Message
 from pulumi.runtime._callbacks import _CallbackServicer
 from pulumi.runtime.proto import alias_pb2, resource_pb2
 
-from bedplate.rehearsal import state as urns
-from bedplate.rehearsal.provider import AwsProvider, configured
-from bedplate.rehearsal.simulation import Simulation
-from bedplate.rehearsal.state import Entry, Ledger, Refusal, Snapshot, Unsupported
+from bedplate.rehearsal.state import Refusal, Unsupported, child, parse
 from bedplate.rehearsal.wire import from_struct
 
 
 @dataclass(frozen=True, slots=True)
 class AliasSpec:
-    """An earlier identity of a resource: a URN, or what differed from today's; empty parts are today's."""
+    """An earlier identity of a resource: its whole URN, or the parts that were different; empty parts are unchanged."""
 
     urn: str = ""
     name: str = ""
@@ -54,44 +53,44 @@ class Registration:
     aliases: tuple[AliasSpec, ...] = ()
 
 
-def from_request(asked: resource_pb2.RegisterResourceRequest) -> Registration:
+def from_request(request: resource_pb2.RegisterResourceRequest) -> Registration:
     """Return the registration of a request; raise Unsupported for an option that the rehearsal does not model."""
-    _refuse_unmodelled(asked)
+    _refuse_unmodelled(request)
     return Registration(
-        type=asked.type,
-        name=asked.name,
-        parent=asked.parent,
-        custom=asked.custom,
-        inputs=from_struct(asked.object),
-        dependencies=tuple(sorted(set(asked.dependencies))),
+        type=request.type,
+        name=request.name,
+        parent=request.parent,
+        custom=request.custom,
+        inputs=from_struct(request.object),
+        dependencies=tuple(sorted(set(request.dependencies))),
         property_dependencies={
-            key: tuple(sorted(found.urns)) for key, found in sorted(asked.propertyDependencies.items())
+            key: tuple(sorted(dependencies.urns)) for key, dependencies in sorted(request.propertyDependencies.items())
         },
-        provider=asked.provider,
-        version=asked.version,
-        protect=asked.protect,
-        retain=asked.retainOnDelete,
-        delete_first=asked.deleteBeforeReplace if asked.deleteBeforeReplaceDefined else None,
-        deleted_with=asked.deletedWith,
-        ignore_changes=tuple(asked.ignoreChanges),
-        replace_on_changes=tuple(asked.replaceOnChanges),
-        secret_outputs=tuple(asked.additionalSecretOutputs),
-        aliases=tuple(_alias(alias) for alias in asked.aliases),
+        provider=request.provider,
+        version=request.version,
+        protect=request.protect,
+        retain=request.retainOnDelete,
+        delete_first=request.deleteBeforeReplace if request.deleteBeforeReplaceDefined else None,
+        deleted_with=request.deletedWith,
+        ignore_changes=tuple(request.ignoreChanges),
+        replace_on_changes=tuple(request.replaceOnChanges),
+        secret_outputs=tuple(request.additionalSecretOutputs),
+        aliases=tuple(_alias(alias) for alias in request.aliases),
     )
 
 
-def _refuse_unmodelled(asked: resource_pb2.RegisterResourceRequest) -> None:
+def _refuse_unmodelled(request: resource_pb2.RegisterResourceRequest) -> None:
     options = {
-        "import_": bool(asked.importId),
-        "replace_with": bool(asked.replace_with),
-        "replacement_trigger": asked.HasField("replacement_trigger"),
-        "state_migrations": bool(asked.state_migrations),
-        "hooks": asked.HasField("hooks") and asked.hooks.ByteSize() > 0,
-        "remote components": asked.remote,
+        "import_": bool(request.importId),
+        "replace_with": bool(request.replace_with),
+        "replacement_trigger": request.HasField("replacement_trigger"),
+        "state_migrations": bool(request.state_migrations),
+        "hooks": request.HasField("hooks") and request.hooks.ByteSize() > 0,
+        "remote components": request.remote,
     }
-    for option, given in options.items():
-        if given:
-            raise Unsupported(f"the rehearsal does not model {option}; {asked.type} {asked.name} uses it")
+    for option, is_set in options.items():
+        if is_set:
+            raise Unsupported(f"{request.type} {request.name}: the rehearsal does not model {option}")
 
 
 def _alias(alias: alias_pb2.Alias) -> AliasSpec:
@@ -108,42 +107,43 @@ def _alias(alias: alias_pb2.Alias) -> AliasSpec:
     )
 
 
-def earlier_urns(asked: Registration, urn: str, parents: Iterable[str]) -> tuple[str, ...]:
-    """Return the URNs that a resource may have had, its present one left out.
+def earlier_urns(registration: Registration, urn: str, parents: Iterable[str]) -> tuple[str, ...]:
+    """Return the URNs that a resource may have had before, without its present one.
 
-    `parents` are the earlier URNs of its parent; a child named after its parent was renamed with it.
+    `parents` are the earlier URNs of its parent. If the name of a child starts with its parent's, it changes with it.
     """
-    specs = (AliasSpec(), *asked.aliases)
-    found = (one for spec in specs for one in _of_spec(spec, asked, urn, tuple(parents)))
-    return tuple(dict.fromkeys(one for one in found if one != urn))
+    specs = (AliasSpec(), *registration.aliases)
+    candidates = (name for spec in specs for name in _urns_of_alias(spec, registration, urn, tuple(parents)))
+    return tuple(dict.fromkeys(name for name in candidates if name != urn))
 
 
-def _of_spec(spec: AliasSpec, asked: Registration, urn: str, parents: tuple[str, ...]) -> Iterator[str]:
+def _urns_of_alias(spec: AliasSpec, registration: Registration, urn: str, parents: tuple[str, ...]) -> Iterator[str]:
     if spec.urn:
         yield spec.urn
         return
-    now = urns.parse(urn)
-    token = spec.type or asked.type
-    stacks = product((spec.stack or now.stack,), (spec.project or now.project,))
-    for (stack, project), parent in product(stacks, _parents(spec, asked, parents)):
-        yield urns.child(stack, project, parent, token, spec.name or _renamed(asked, parent))
+    present = parse(urn)
+    token = spec.type or registration.type
+    stack, project = spec.stack or present.stack, spec.project or present.project
+    for parent in _parents(spec, registration, parents):
+        yield child(stack, project, parent, token, spec.name or _earlier_name(registration, parent))
 
 
-def _parents(spec: AliasSpec, asked: Registration, parents: tuple[str, ...]) -> tuple[str, ...]:
+def _parents(spec: AliasSpec, registration: Registration, parents: tuple[str, ...]) -> tuple[str, ...]:
     if spec.no_parent:
         return ("",)
-    return (spec.parent,) if spec.parent else (asked.parent, *parents)
+    return (spec.parent,) if spec.parent else (registration.parent, *parents)
 
 
-def _renamed(asked: Registration, parent: str) -> str:
-    """Return the name a child had under an earlier parent: `db-disk` of `db` was `base-disk` of `base`."""
-    if not parent or not asked.parent or parent == asked.parent:
-        return asked.name
-    now, before = urns.parse(asked.parent).name, urns.parse(parent).name
-    return before + asked.name[len(now) :] if asked.name.startswith(now) else asked.name
+def _earlier_name(registration: Registration, parent: str) -> str:
+    """Return the name of a child under an earlier parent: `db-disk` of `db` was `base-disk` of `base`."""
+    name = registration.name
+    if not parent or not registration.parent or parent == registration.parent:
+        return name
+    present, before = parse(registration.parent).name, parse(parent).name
+    return before + name[len(present) :] if name.startswith(present) else name
 
 
-# What a transform may change, in the request's terms and in the transform's: name there -> name here.
+# Options of a transform and the fields of a registration that hold them: single values, and lists.
 _PLAIN = {
     "protect": "protect",
     "retain_on_delete": "retainOnDelete",
@@ -162,130 +162,62 @@ _LISTS = {
 
 @dataclass(slots=True)
 class Transforms:
-    """The transforms of one run: the stack's, and each resource's, which its children inherit."""
+    """The transforms of the stack and of each resource; children inherit the transforms of their parent."""
 
     stack: list[str] = field(default_factory=list)
-    _of: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _by_urn: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def apply(self, asked: resource_pb2.RegisterResourceRequest, urn: str) -> None:
-        """Change a request as the resource's own transforms want, then its ancestors', then the stack's."""
-        own = tuple(callback.token for callback in asked.transforms)
-        inherited = self._of.get(asked.parent, ())
-        self._of[urn] = (*own, *inherited)
+    def apply(self, request: resource_pb2.RegisterResourceRequest, urn: str) -> None:
+        """Change a request by the transforms of the resource, then of its ancestors, then of the stack."""
+        own = tuple(callback.token for callback in request.transforms)
+        inherited = self._by_urn.get(request.parent, ())
+        self._by_urn[urn] = (*own, *inherited)
         for token in (*own, *inherited, *self.stack):
-            _merge(asked, _call(token, _question(asked)))
+            _merge(request, _call(token, _transform_request(request)))
 
 
-def _question(asked: resource_pb2.RegisterResourceRequest) -> resource_pb2.TransformRequest:
+def _transform_request(request: resource_pb2.RegisterResourceRequest) -> resource_pb2.TransformRequest:
     options = resource_pb2.TransformResourceOptions(
-        **{theirs: getattr(asked, ours) for theirs, ours in {**_PLAIN, **_LISTS}.items()}
+        **{option: getattr(request, name) for option, name in {**_PLAIN, **_LISTS}.items()}
     )
-    if asked.deleteBeforeReplaceDefined:
-        options.delete_before_replace = asked.deleteBeforeReplace
+    if request.deleteBeforeReplaceDefined:
+        options.delete_before_replace = request.deleteBeforeReplace
     return resource_pb2.TransformRequest(
-        type=asked.type,
-        name=asked.name,
-        custom=asked.custom,
-        parent=asked.parent,
-        properties=asked.object,
+        type=request.type,
+        name=request.name,
+        custom=request.custom,
+        parent=request.parent,
+        properties=request.object,
         options=options,
     )
 
 
-def _merge(asked: resource_pb2.RegisterResourceRequest, answer: resource_pb2.TransformResponse) -> None:
-    asked.object.CopyFrom(answer.properties)
-    if not answer.HasField("options"):
+def _merge(request: resource_pb2.RegisterResourceRequest, response: resource_pb2.TransformResponse) -> None:
+    request.object.CopyFrom(response.properties)
+    if not response.HasField("options"):
         return
-    for theirs, ours in _PLAIN.items():
-        setattr(asked, ours, getattr(answer.options, theirs))
-    for theirs, ours in _LISTS.items():
-        field = getattr(asked, ours)
-        del field[:]
-        field.extend(getattr(answer.options, theirs))
-    if answer.options.HasField("delete_before_replace"):
-        asked.deleteBeforeReplace, asked.deleteBeforeReplaceDefined = (
-            answer.options.delete_before_replace,
-            True,
-        )
+    options = response.options
+    for option, name in _PLAIN.items():
+        setattr(request, name, getattr(options, option))
+    for option, name in _LISTS.items():
+        values = getattr(request, name)
+        del values[:]
+        values.extend(getattr(options, option))
+    if options.HasField("delete_before_replace"):
+        request.deleteBeforeReplace, request.deleteBeforeReplaceDefined = options.delete_before_replace, True
 
 
-def _call(token: str, question: resource_pb2.TransformRequest) -> Any:  # noqa: ANN401  # the SDK types it as Message
-    for servicer in list(_CallbackServicer._servicers):  # noqa: SLF001  # a contract test watches these names
+def _call(token: str, request: resource_pb2.TransformRequest) -> Any:  # noqa: ANN401  # the SDK types it as Message
+    for servicer in list(_CallbackServicer._servicers):  # noqa: SLF001  # a test checks that the SDK has these names
         if callback := servicer._callbacks.get(token):  # noqa: SLF001
-            answer = _awaited(callback(question.SerializeToString()))
+            answer = _awaited(callback(request.SerializeToString()))
             waiting = asyncio.run_coroutine_threadsafe(answer, servicer._loop)  # noqa: SLF001
             try:
                 return waiting.result()
-            except Exception as error:  # whatever a program's function raises is its own fault
+            except Exception as error:  # a transform is a function of the program and may raise anything
                 raise Refusal("TransformFailed", f"{type(error).__name__}: {error}") from error
-    raise Refusal("TransformFailed", "the program ended before it could be asked")
+    raise Refusal("TransformFailed", "the program ended before its transform was called")
 
 
 async def _awaited(answer: Awaitable[Message]) -> Message:
     return await answer
-
-
-_AWS = "aws"
-
-
-@dataclass(frozen=True, slots=True)
-class DefaultProvider:
-    """What the stack's configuration says of providers that a program does not make itself."""
-
-    region: str | None
-    disabled: tuple[str, ...] = ()
-
-    def refuses(self, package: str) -> bool:
-        """Whether a resource of the package must name its provider."""
-        return "*" in self.disabled or package in self.disabled
-
-
-@dataclass(slots=True)
-class Providers:
-    """Configured providers by reference: the URN, and an id that changes with the region."""
-
-    simulation: Simulation
-    ledger: Ledger
-    default: DefaultProvider
-    _made: dict[str, AwsProvider] = field(default_factory=dict)
-
-    def configure(self, urn: str, inputs: Mapping[str, Any]) -> None:
-        """Configure the provider that the program registered under a URN."""
-        package = urns.parse(urn).type.removeprefix(urns.PROVIDER_PREFIX)
-        if package != _AWS:
-            raise Unsupported(f"the rehearsal has no model of provider {package}")
-        self._made[f"{urn}::{provider_id(inputs)}"] = configured(self.simulation, self.ledger, inputs)
-
-    def log_in(self, urn: str, inputs: Mapping[str, Any]) -> None:
-        """Ask a configured provider's region whose account it is, as the AWS provider does; raise Refusal otherwise."""
-        aws = self.of(f"{urn}::{provider_id(inputs)}").aws
-        aws.call("sts", "get_caller_identity")
-
-    def of(self, reference: str) -> AwsProvider:
-        """Return the provider of a reference `<urn>::<id>`."""
-        if reference not in self._made:
-            raise Refusal("UnknownProvider", f"no provider {reference} is registered in this run")
-        return self._made[reference]
-
-    def restore(self, state: Snapshot) -> None:
-        """Configure the providers of a state, so that what they made can be deleted, whatever the program declares."""
-        for entry in state.entries.values():
-            if entry.is_provider:
-                self.configure(entry.urn, entry.inputs)
-
-    def default_entry(self, stack: str, project: str, token: str, version: str) -> Entry:
-        """Return the entry of the default provider for a token; raise Refusal where it is disabled."""
-        package = token.partition(":")[0]
-        if package != _AWS:
-            raise Unsupported(f"the rehearsal has no model of package {package}, which {token} belongs to")
-        if self.default.refuses(package):
-            raise Refusal("DefaultProviderDisabled", f"{token} must name its provider: default ones are disabled")
-        name = f"default_{version.replace('.', '_')}" if version else "default"
-        urn = str(urns.Urn(stack, project, urns.PROVIDER_PREFIX + package, name))
-        inputs = {"region": self.default.region} | ({"version": version} if version else {})
-        return Entry(urn=urn, custom=True, ident=provider_id(inputs), inputs=inputs, outputs=inputs)
-
-
-def provider_id(inputs: Mapping[str, Any]) -> str:
-    """Return the id of a provider: like the engine's, it tells nothing and is another when the provider is replaced."""
-    return hashlib.sha256(str(inputs.get("region")).encode()).hexdigest()[:32]

@@ -1,6 +1,7 @@
-"""A rehearsal: stacks created in the simulated AWS, run again, changed and destroyed, wave by wave.
+"""A rehearsal of all stacks: create them in the simulated AWS, run them again, change and destroy them.
 
-The stacks of one wave do not read each other and run side by side; a wave starts when the one before is done.
+Stacks run in waves: the stacks of one wave do not read each other and run in parallel. `rehearse` runs all phases and
+returns a `Report`; `document` returns that report as JSON values, for `rehearse --json`.
 """
 
 import time
@@ -12,24 +13,30 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from bedplate.plan.document import Origin, unknown_origin
 from bedplate.rehearsal import schema
-from bedplate.rehearsal import state as urns
 from bedplate.rehearsal.faults import Fault, Shortage
 from bedplate.rehearsal.kind import Support
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.simulation import Aws, Simulation, running
 from bedplate.rehearsal.stack import Run, Stack, World, destroy, run
-from bedplate.rehearsal.state import Entry, Failure, Op, Step
+from bedplate.rehearsal.state import Entry, Failure, Op, Step, parse
 from bedplate.rehearsal.wire import masked
+
+# Returns the place in the fleet file that asks for a resource, from the names of its stack and the resource; the
+# command line passes it in, because the rehearsal knows no fleet files.
+Origin = Callable[[str, str], str]
+
+
+def _no_origin(_stack: str, _name: str) -> str:
+    return ""
 
 
 class Phase(StrEnum):
-    """What a rehearsal does with a stack, in this order."""
+    """The phases of a rehearsal, in this order."""
 
     CREATE = "create"
     RECOVER = "recover"
-    """Run after the injected faults have ended, to create what is missing."""
+    """A run after the end of the injected faults, which creates the missing resources."""
     AGAIN = "again"
     CHANGE = "change"
     DESTROY = "destroy"
@@ -37,59 +44,60 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StackReport:
-    """What became of one stack in each phase that reached it. Counts are of resources in the cloud."""
+    """The run of one stack in each phase; counts include resources in AWS only."""
 
     name: str
     runs: dict[Phase, Run] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
-        """The time of all its phases."""
+        """The duration of all its phases."""
         return sum(run.seconds for run in self.runs.values())
 
     def real_failures(self, *, injected: bool) -> tuple[Failure, ...]:
-        """Return what failed in a phase without injected faults."""
-        excused = {Phase.CREATE} if injected else set()
-        return tuple(failure for phase, run in self.runs.items() if phase not in excused for failure in run.failures)
+        """Return the failures of the phases without injected faults."""
+        ignored = {Phase.CREATE} if injected else set()
+        return tuple(failure for phase, run in self.runs.items() if phase not in ignored for failure in run.failures)
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The URNs of the resources in the cloud that only the run after the faults created."""
+        """The URNs of the resources that only the run after the faults created."""
         return tuple(step.urn for step in self._steps(Phase.RECOVER) if step.op is Op.CREATE and step.is_in_cloud)
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """Everything that failed, in any phase."""
+        """The failures of all phases."""
         return tuple(failure for run in self.runs.values() for failure in run.failures)
 
     def count(self, phase: Phase, op: Op) -> int:
-        """Return how many resources in the cloud took a step in a phase."""
+        """Return the number of resources with this step in a phase."""
         return sum(step.op is op and step.is_in_cloud for step in self._steps(phase))
 
     def changes(self, phase: Phase) -> tuple[Step, ...]:
-        """Return the steps of a phase that changed anything, components and providers included."""
+        """Return the steps of a phase that change anything, components and providers included."""
         return tuple(step for step in self._steps(phase) if step.is_change)
 
     @property
     def types(self) -> Mapping[str, int]:
-        """How many resources of each type there are when all is made."""
+        """The number of resources of each type after creation."""
         return dict(sorted(Counter(entry.type for entry in self._left_by(self._whole)).items()))
 
     @property
     def exports(self) -> Mapping[str, Any]:
-        """What is exported when all is made, secrets masked."""
-        made = self.runs.get(self._whole)
-        return {name: masked(value) for name, value in made.snapshot.exports.items()} if made else {}
+        """The exports after creation, secrets masked."""
+        run = self.runs.get(self._whole)
+        return {name: masked(value) for name, value in run.snapshot.exports.items()} if run else {}
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """The URNs of what the destruction left: what is protected, and what that needs."""
-        # A stack that a changed fleet no longer has is destroyed by the change.
+        """The URNs of the resources that destroy kept: protected ones and their requirements."""
+        # The change destroys the stacks that a changed fleet no longer has.
         last = Phase.DESTROY if Phase.DESTROY in self.runs else Phase.CHANGE
         return tuple(entry.urn for entry in self._left_by(last))
 
     @property
     def _whole(self) -> Phase:
+        """The phase after which all resources exist."""
         return Phase.RECOVER if Phase.RECOVER in self.runs else Phase.CREATE
 
     def _steps(self, phase: Phase) -> tuple[Step, ...]:
@@ -102,30 +110,30 @@ class StackReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a whole rehearsal came to."""
+    """The result of a rehearsal."""
 
     stacks: tuple[StackReport, ...]
     seconds: float
     calls: int
     fault_hits: Mapping[Fault, int] = field(default_factory=dict)
-    """How many requests each injected fault failed."""
+    """The number of requests that each injected fault failed."""
     shortages: tuple[Shortage, ...] = ()
 
     @property
     def real_failures(self) -> tuple[Failure, ...]:
-        """Everything that failed without an injected fault."""
+        """The failures that no injected fault explains."""
         return tuple(
             failure for stack in self.stacks for failure in stack.real_failures(injected=bool(self.fault_hits))
         )
 
     @property
     def is_partial(self) -> bool:
-        """Whether something failed, or a group could not start its instances."""
+        """Whether a resource failed, or an Auto Scaling group could not start its instances."""
         return bool(self.shortages) or any(stack.failures for stack in self.stacks)
 
     @property
     def is_stable(self) -> bool:
-        """Whether nothing failed but by an injected fault, and running again changed nothing."""
+        """Whether only injected faults caused failures, and the second run changed nothing."""
         return not self.real_failures and not any(stack.changes(Phase.AGAIN) for stack in self.stacks)
 
     @property
@@ -135,17 +143,17 @@ class Report:
 
 
 def support(token: str) -> Support:
-    """Return how far the model of a type can be trusted."""
+    """Return whether the model of a type is moto's or a fake."""
     return KINDS[token].support
 
 
 def note(token: str) -> str:
-    """Return what the model of a type leaves out; of a fake, why it is one."""
+    """Return the limits of the model of a type, or why it is a fake."""
     return KINDS[token].note
 
 
-def document(report: Report, origin: Origin = unknown_origin) -> dict[str, object]:
-    """Return a report in the form of `rehearse --json`."""
+def document(report: Report, origin: Origin = _no_origin) -> dict[str, object]:
+    """Return a report as the JSON values of `rehearse --json`."""
     stacks = {stack.name: _stack_document(stack, origin) for stack in report.stacks}
     figures = {"seconds": round(report.seconds, 3), "calls": report.calls, "ok": report.ok}
     return {"stacks": stacks, **figures, **_faults_document(report)}
@@ -170,7 +178,7 @@ def _stack_document(stack: StackReport, origin: Origin) -> dict[str, object]:
         "destroyed": stack.count(Phase.DESTROY, Op.DELETE),
         "kept": list(stack.kept),
         "outputs": dict(stack.exports),
-        "failures": [_failure_document(stack.name, one, origin) for one in stack.failures],
+        "failures": [_failure_document(stack.name, failure, origin) for failure in stack.failures],
         "seconds": round(stack.seconds, 3),
         "types": {token: _type_document(token, count) for token, count in stack.types.items()},
     }
@@ -181,9 +189,13 @@ def _type_document(token: str, count: int) -> dict[str, object]:
 
 
 def _failure_document(stack: str, failure: Failure, origin: Origin) -> dict[str, object]:
-    place = origin(stack, urns.parse(failure.urn).name) if failure.urn else ""
-    told = {"urn": failure.urn, "code": failure.code, "message": failure.message, "key": failure.key}
-    return {**told, "from": place}
+    return {
+        "urn": failure.urn,
+        "code": failure.code,
+        "message": failure.message,
+        "key": failure.key,
+        "from": origin(stack, parse(failure.urn).name) if failure.urn else "",
+    }
 
 
 def _step_document(step: Step) -> dict[str, object]:
@@ -200,16 +212,16 @@ _DAY = timedelta(days=1)
 
 
 def pass_a_day(simulation: Simulation, stacks: tuple[Stack, ...]) -> None:
-    """Advance the simulated clock by a day, and register a node in each private zone that nodes write to."""
+    """Advance the simulated clock by a day, and register a node in the node zone of each stack, as nodes do."""
     simulation.elapsed += _DAY
     aws = simulation.region("us-east-1")
     for stack in stacks:
         if stack.node_zone:
-            _register(aws, stack.node_zone)
+            _register_node(aws, stack.node_zone)
 
 
-def _register(aws: Aws, domain: str) -> None:
-    """Write the record of a node into the private zones of a domain."""
+def _register_node(aws: Aws, domain: str) -> None:
+    """Write the DNS record of a node into the private zones of a domain."""
     record = {
         "Name": f"rehearsal-1.{domain}",
         "Type": "TXT",
@@ -223,13 +235,13 @@ def _register(aws: Aws, domain: str) -> None:
 
 
 Waves = Sequence[Sequence[Stack]]
-# Told of every step as it is taken: the stack's name, the phase, the step. Called from the stack's own thread.
+# Called after each step, in the thread of the stack, with the name of the stack, the phase and the step.
 Watch = Callable[[str, Phase, Step], None]
 
 
 @dataclass(slots=True)
 class Rehearsal:
-    """The world of one rehearsal, and what has become of each stack in it so far."""
+    """One rehearsal: the simulated cloud with its states, and the reports of the stacks so far."""
 
     world: World
     watch: Watch
@@ -238,11 +250,11 @@ class Rehearsal:
 
     @property
     def failed(self) -> bool:
-        """Whether anything has failed without an injected fault."""
+        """Whether anything failed without an injected fault."""
         return any(report.real_failures(injected=bool(self.faults)) for report in self.reports.values())
 
     def create(self, waves: Waves) -> None:
-        """Create the stacks under the injected faults; then end the faults and create what is missing."""
+        """Create the stacks with the injected faults; then end the faults and create the missing resources."""
         simulation = self.world.simulation
         simulation.faults.active = frozenset(self.faults)
         self.run(Phase.CREATE, waves)
@@ -251,27 +263,27 @@ class Rehearsal:
             self.run(Phase.RECOVER, waves)
 
     def run(self, phase: Phase, waves: Waves) -> None:
-        """Run the stacks of each wave; stop after a wave in which something failed."""
+        """Run the stacks of each wave; stop after a wave with a failure."""
         for wave in waves:
             if not self.failed:
-                self._side_by_side(phase, wave, run)
+                self._run_wave(phase, wave, run)
 
     def pass_a_day(self, waves: Waves) -> None:
-        """Let a day pass for what exists."""
+        """Advance the clock by a day."""
         pass_a_day(self.world.simulation, tuple(stack for wave in waves for stack in wave))
 
     def destroy(self, phase: Phase, waves: Waves) -> None:
-        """Destroy the stacks, those of the last wave first, whatever has failed."""
+        """Destroy the stacks, last wave first, also after failures."""
         for wave in reversed(waves):
-            self._side_by_side(phase, wave, destroy)
+            self._run_wave(phase, wave, destroy)
 
-    def _side_by_side(self, phase: Phase, wave: Sequence[Stack], act: Callable[..., Run]) -> None:
-        def one(stack: Stack) -> Run:
-            return act(stack, self.world, watch=lambda step: self.watch(stack.name, phase, step))
+    def _run_wave(self, phase: Phase, wave: Sequence[Stack], action: Callable[..., Run]) -> None:
+        def run_stack(stack: Stack) -> Run:
+            return action(stack, self.world, watch=lambda step: self.watch(stack.name, phase, step))
 
         with ThreadPoolExecutor(max(1, len(wave))) as threads:
-            for stack, done in zip(wave, threads.map(one, wave), strict=True):
-                self.reports.setdefault(stack.name, StackReport(stack.name)).runs[phase] = done
+            for stack, result in zip(wave, threads.map(run_stack, wave), strict=True):
+                self.reports.setdefault(stack.name, StackReport(stack.name)).runs[phase] = result
 
 
 def rehearse(
@@ -281,11 +293,11 @@ def rehearse(
     watch: Watch = lambda *_: None,
     faults: Collection[Fault] = (),
 ) -> Report:
-    """Create every stack, run each again, run what the `changed` programs declare instead, and destroy everything.
+    """Create all stacks, run them again, run the `changed` programs if there are any, and destroy everything.
 
-    With faults, the stacks are created as far as the faults allow, and completed after the faults end.
-    A phase is run only when nothing has failed before it; the destruction always is. A day passes before the change
-    and before the destruction.
+    With faults, the first run creates the resources that the faults allow, and a second run after their end creates
+    the rest. A phase runs only if nothing failed before; destroy always runs. The clock advances by a day before the
+    change and before destroy.
     """
     started = time.perf_counter()
     _load_sdk()
@@ -306,7 +318,7 @@ def rehearse(
 
 
 def create(account: str, waves: Waves, watch: Watch = lambda *_: None) -> Report:
-    """Create every stack and leave it at that: for what only looks at what was made."""
+    """Create all stacks and run no other phase, for commands that only read the created resources."""
     started = time.perf_counter()
     _load_sdk()
     with running(account) as simulation:
@@ -316,12 +328,12 @@ def create(account: str, waves: Waves, watch: Watch = lambda *_: None) -> Report
 
 
 def _load_sdk() -> None:
-    """Load the SDK's modules now: it does so on first use, by means that are not safe in threads."""
+    """Import the SDK's modules now: its lazy import is not thread-safe."""
     for token in KINDS:
         schema.resource_class(token)
 
 
 def _without(waves: Waves, changed: Waves) -> Waves:
-    """Return the stacks that the changed programs no longer have."""
+    """Return the stacks that are not among the changed ones."""
     kept = {stack.name for wave in changed for stack in wave}
     return [[stack for stack in wave if stack.name not in kept] for wave in waves]

@@ -1,6 +1,6 @@
-"""The AWS provider's schema, read out of the installed SDK: it was generated from it and still says it all.
+"""The schema of the AWS provider: names, types, required inputs and outputs of each resource type.
 
-Names, types, required inputs and outputs of every resource type of the package.
+It is read from the installed SDK `pulumi_aws`, which is generated from the schema.
 """
 
 import functools
@@ -20,7 +20,7 @@ from bedplate.rehearsal.state import Unsupported
 
 
 def leaf(package: str, name: str) -> ModuleType:
-    """Return a leaf module, `leaf("pulumi_aws.ec2", "vpc")`, after its package was loaded whole."""
+    """Return a leaf module, such as `leaf("pulumi_aws.ec2", "vpc")`, after a complete import of its package."""
     hasattr(importlib.import_module(package), "outputs")
     return importlib.import_module(f"{package}.{name}")
 
@@ -30,22 +30,24 @@ _NEXT_WORD: typing.Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z
 
 @functools.cache
 def _modules() -> Mapping[str, tuple[str, str]]:
-    """Return token -> (module, class), from the SDK's own registration table."""
+    """Return token -> (module, class) from the registration table of the SDK."""
     table = re.search(r'resource_modules="""(.*?)"""', inspect.getsource(pulumi_aws), re.DOTALL)
     if table is None:
-        raise Unsupported("this release of pulumi_aws registers its types in a way we do not know")
+        raise Unsupported(
+            "cannot read the types of pulumi_aws: it has no table resource_modules; install the locked version"
+        )
     rows = json.loads(table[1])
     return {token: (row["fqn"], name) for row in rows for token, name in row["classes"].items()}
 
 
 @functools.cache
 def resource_class(token: str) -> type:
-    """Return the SDK's class of a type token; raise Unsupported when the SDK has none."""
+    """Return the SDK's class of a type token; raise Unsupported if the SDK has none."""
     if token not in _modules():
         raise Unsupported(f"pulumi_aws has no resource type {token}")
     package, name = _modules()[token]
-    found: type = getattr(leaf(package, _NEXT_WORD.sub("_", name).lower()), name)
-    return found
+    cls: type = getattr(leaf(package, _NEXT_WORD.sub("_", name).lower()), name)
+    return cls
 
 
 @functools.cache
@@ -53,14 +55,14 @@ def args_class(token: str) -> type:
     """Return the class of a type's inputs."""
     cls = resource_class(token)
     module = importlib.import_module(cls.__module__)
-    # A class of nested inputs may have the plain name: the SDK then calls the resource's own `InitArgs`.
-    found: type = getattr(module, f"{cls.__name__}InitArgs", None) or getattr(module, f"{cls.__name__}Args")
-    return found
+    # If a class of nested inputs has the plain name, the SDK gives the resource's class the suffix InitArgs.
+    args: type = getattr(module, f"{cls.__name__}InitArgs", None) or getattr(module, f"{cls.__name__}Args")
+    return args
 
 
 @functools.cache
 def outputs(token: str) -> Mapping[str, Any]:
-    """Return the outputs of a type by name, each with the empty value that the provider gives where AWS has none."""
+    """Return the outputs of a type by name, each with the value that the provider returns if AWS has none."""
     return {name: _empty(tp) for name, tp in _types.resource_types(resource_class(token)).items()}
 
 
@@ -76,7 +78,7 @@ def _empty(annotation: Any) -> Any:  # noqa: ANN401  # an annotation of any form
 
 
 def plain_kind(annotation: Any) -> type:  # noqa: ANN401  # an annotation of any form
-    """Return the plain type that values of an annotation have."""
+    """Return the JSON type of an annotation's values: bool, int, float, str, list or dict."""
     origin = typing.get_origin(annotation)
     if origin is None:
         scalar = next((t for t in (bool, int, float) if annotation is t), str)
@@ -87,17 +89,17 @@ def plain_kind(annotation: Any) -> type:  # noqa: ANN401  # an annotation of any
 
 @functools.cache
 def fields(cls: type) -> Mapping[str, Any]:
-    """Return the fields of an input class: wire name -> annotation."""
+    """Return the fields of an input class: schema name -> annotation."""
     return dict(_types.input_type_types(cls))
 
 
 @functools.cache
 def required(cls: type) -> tuple[str, ...]:
-    """Return the wire names of the fields that an input class cannot do without."""
+    """Return the schema names of the required fields of an input class."""
     names = _types.input_type_py_to_pulumi_names(cls)
     parameters = inspect.signature(cls).parameters.values()
     return tuple(
-        names.get(found.name, found.name)
-        for found in parameters
-        if found.kind is found.KEYWORD_ONLY and found.default is found.empty
+        names.get(parameter.name, parameter.name)
+        for parameter in parameters
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
     )

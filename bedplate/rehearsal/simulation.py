@@ -1,6 +1,7 @@
-"""The one door to the simulated AWS: moto in this process, under fixed credentials, with no way out of it.
+"""The simulated AWS account: moto in this process, with fixed credentials and without access to the network.
 
-moto's back ends are plain dictionaries without locks, so calls are made one at a time.
+`running` starts a `Simulation`; an `Aws` is its client of one region, which resource kinds and lookups use. moto keeps
+its data in dictionaries without locks, so a lock makes all calls serial.
 """
 
 import gc
@@ -21,48 +22,48 @@ from moto import mock_aws
 
 from bedplate.rehearsal.ambient import no_ambient_aws
 from bedplate.rehearsal.faults import Faults
-from bedplate.rehearsal.moto import bring, empty_stock, failing_launches, hold_images, mended
+from bedplate.rehearsal.moto import add_images, empty_stock, failing_launches, load_for_call, repaired
 from bedplate.rehearsal.state import Refusal
 
 _running = threading.Lock()
-_held_by: list[int] = []
+_running_in: list[int] = []
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Hold the process's one simulation; RuntimeError in a thread that holds it already."""
-    if threading.get_ident() in _held_by:
-        raise RuntimeError("this thread runs a simulation already, and would wait for itself")
+    """Allow one simulation at a time in the process; raise RuntimeError in a thread that runs one already."""
+    if threading.get_ident() in _running_in:
+        raise RuntimeError("this thread already runs a simulation")
     with _running:
-        _held_by.append(threading.get_ident())
+        _running_in.append(threading.get_ident())
         try:
             yield
         finally:
-            _held_by.clear()
+            _running_in.clear()
 
 
-# A rehearsal's heap is large and lives long (the SDK's futures, moto's and botocore's models): at the usual thresholds
-# a third of its time goes into looking through it again and again.
-_SELDOM: Final = (50_000, 20, 100)
+# The heap of a rehearsal is large and long-lived (futures of the SDK, models of moto and botocore). With the default
+# thresholds, garbage collection takes a third of the run time.
+_GC_THRESHOLDS: Final = (50_000, 20, 100)
 
 
 @contextmanager
-def seldom_collected() -> Iterator[None]:
-    """Collect seldom for as long as the context lasts."""
+def rare_garbage_collection() -> Iterator[None]:
+    """Run the garbage collector rarely in this context."""
     before = gc.get_threshold()
-    gc.set_threshold(*_SELDOM)
+    gc.set_threshold(*_GC_THRESHOLDS)
     try:
         yield
     finally:
         gc.set_threshold(*before)
 
 
-# No retries: in a simulation a refusal is an answer. No configured endpoint: only moto may answer.
+# No retries: an error of the simulation does not change. No configured endpoint: only moto may answer.
 _CONFIG = Config(retries={"total_max_attempts": 1}, ignore_configured_endpoint_urls=True)
 
 
-class _NoWayOut:
-    """Stands where botocore keeps its HTTP session; only a request that moto let pass arrives here."""
+class _NoNetwork:
+    """An HTTP session for botocore that fails each request; moto answers the requests that it knows before."""
 
     def send(self, request: Any) -> Never:  # noqa: ANN401  # botocore's request type is private
         raise Refusal("NotSimulated", f"moto does not answer {request.method} {request.url.partition('?')[0]}")
@@ -70,48 +71,48 @@ class _NoWayOut:
 
 @dataclass
 class Simulation:
-    """One simulated AWS account in all regions; what was created lives as long as `running` does."""
+    """One simulated AWS account in all regions; its resources exist until `running` ends."""
 
     account: str
     calls: int = 0
-    # What moto has no model of, kept by us: token of the kind -> id -> properties.
     fakes: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    """Resources of types that moto does not model: type token -> id -> properties."""
     faults: Faults = field(default_factory=Faults)
     elapsed: timedelta = timedelta()
-    """How far its clock is ahead of the real one."""
+    """The offset of the simulated clock from the real one."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _clients: dict[tuple[str, str], BaseClient] = field(default_factory=dict)
     _shapes: dict[tuple[str, str], StructureShape] = field(default_factory=dict)
 
     def region(self, name: str) -> "Aws":
-        """Return the door to one region."""
+        """Return the client of one region."""
         return Aws(self, name)
 
     def hold_images(self, images: Mapping[str, str]) -> None:
-        """Hold images that the account was given before anything is rehearsed: ids by `region/architecture`."""
+        """Add machine images of the account, as if built before the rehearsal: ids by `region/architecture`."""
         with self._lock:
-            hold_images(self.account, images)
+            add_images(self.account, images)
 
     @cached_property
     def _session(self) -> boto3.session.Session:
-        """Credentials of a role in `account`: moto tells accounts apart by whose keys sign a request."""
-        visitor = boto3.session.Session("rehearsal", "rehearsal", region_name="us-east-1")
+        """A session with the credentials of a role in `account`: moto finds the account of a request by its keys."""
+        session = boto3.session.Session("rehearsal", "rehearsal", region_name="us-east-1")
         role = f"arn:aws:iam::{self.account}:role/rehearsal"
-        keys = visitor.client("sts", config=_CONFIG).assume_role(RoleArn=role, RoleSessionName="rehearsal")
-        held = keys["Credentials"]
-        return boto3.session.Session(held["AccessKeyId"], held["SecretAccessKey"], held["SessionToken"])
+        reply = session.client("sts", config=_CONFIG).assume_role(RoleArn=role, RoleSessionName="rehearsal")
+        keys = reply["Credentials"]
+        return boto3.session.Session(keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"])
 
     def client(self, service: str, region: str) -> BaseClient:
-        """Return the client of a service in a region; making one is slow, so each is made once."""
+        """Return the boto3 client of a service in a region; each is created once, because that is slow."""
         with self._lock:
             if (service, region) not in self._clients:
-                made = self._session.client(service, region_name=region, config=_CONFIG)
-                made._endpoint.http_session = _NoWayOut()  # noqa: SLF001  # the only place to stop a request
-                self._clients[service, region] = made
+                client = self._session.client(service, region_name=region, config=_CONFIG)
+                client._endpoint.http_session = _NoNetwork()  # noqa: SLF001  # the only place to block a request
+                self._clients[service, region] = client
             return self._clients[service, region]
 
     def shape(self, service: str, operation: str) -> StructureShape:
-        """Return what an operation takes; botocore would build it anew each time."""
+        """Return the input shape of an operation; each is built once, because botocore builds it on each access."""
         if (service, operation) not in self._shapes:
             meta = self.client(service, "us-east-1").meta
             model = meta.service_model.operation_model(meta.method_to_api_mapping[operation])
@@ -119,11 +120,11 @@ class Simulation:
         return self._shapes[service, operation]
 
     def call(self, service: str, region: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Make one call; raise Refusal with AWS's error code when it fails."""
+        """Call an operation; raise Refusal with the AWS error code if it fails."""
         with self._lock:
             self.faults.check_region(service, region)
             self.calls += 1
-            bring(self.account, region, operation, params)
+            load_for_call(self.account, region, operation, params)
             try:
                 reply: dict[str, Any] = getattr(self.client(service, region), operation)(**params)
             except ClientError as error:
@@ -136,7 +137,7 @@ class Simulation:
             return reply
 
     def end_faults(self) -> None:
-        """End all faults; groups without capacity start their instances, as Auto Scaling retries by itself."""
+        """End all faults; Auto Scaling groups that had no capacity start their instances, as AWS retries by itself."""
         with self._lock:
             self.faults.active = frozenset()
             for shortage in self.faults.shortages.values():
@@ -146,57 +147,57 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True)
 class Aws:
-    """One region of the simulated AWS, as resource kinds see it."""
+    """The client of one region of the simulated AWS."""
 
     simulation: Simulation
     region: str
 
     @property
     def account(self) -> str:
-        """The account's twelve digits."""
+        """The account id."""
         return self.simulation.account
 
     @property
     def now(self) -> datetime:
-        """The time by the simulated clock."""
+        """The time of the simulated clock."""
         return datetime.now(UTC) + self.simulation.elapsed
 
     def elsewhere(self, region: str) -> "Aws":
-        """Return the door to another region of the same account."""
+        """Return the client of another region of the same account."""
         return Aws(self.simulation, region)
 
     def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401  # boto3's own
-        """Make one call, `call("ec2", "create_vpc", CidrBlock="10.0.0.0/16")`; raise Refusal when refused."""
+        """Call an operation: `call("ec2", "create_vpc", CidrBlock="10.0.0.0/16")`; raise Refusal if it fails."""
         return self.simulation.call(service, self.region, operation, params)
 
     def shape(self, service: str, operation: str) -> StructureShape:
-        """Return what an operation takes, from botocore's service model."""
+        """Return the input shape of an operation, from botocore's service model."""
         return self.simulation.shape(service, operation)
 
     def arn(self, service: str, resource: str) -> str:
-        """Return the ARN of a resource of this region and account."""
+        """Return the ARN of a resource in this region and account."""
         return f"arn:aws:{service}:{self.region}:{self.account}:{resource}"
 
     def fakes(self, token: str) -> dict[str, dict[str, Any]]:
-        """Return the fakes of one kind, id -> properties."""
+        """Return the fakes of one type: id -> properties."""
         return self.simulation.fakes.setdefault(token, {})
 
 
 @contextmanager
 def running(account: str) -> Iterator[Simulation]:
-    """Run a simulated AWS for as long as the context lasts; one at a time in a process, RuntimeError within one.
+    """Run a simulated AWS in this context; one at a time in a process, and RuntimeError inside another one.
 
-    The machine's AWS settings (credentials, profiles, endpoints) are out of sight meanwhile, so that not even a
-    program that calls boto3 by itself can reach a real account.
+    The context hides the AWS credentials, profiles and endpoints of the machine, so that a program that calls boto3
+    itself cannot reach a real account either.
     """
     simulation = Simulation(account)
     with (
         alone(),
         no_ambient_aws(),
-        seldom_collected(),
+        rare_garbage_collection(),
         empty_stock(),
         mock_aws(),
-        mended(),
+        repaired(),
         failing_launches(simulation.faults),
     ):
         yield simulation

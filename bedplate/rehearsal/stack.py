@@ -1,4 +1,7 @@
-"""One stack of a rehearsal, and what a run over it came to."""
+"""One stack of a rehearsal: `run` evaluates its program, `destroy` deletes its resources, `graph` lists its state.
+
+A failure of the program becomes a `Failure` of the run, with the line of the program and without secrets.
+"""
 
 import sysconfig
 import time
@@ -10,20 +13,20 @@ from typing import Any
 
 from bedplate.errors import BedplateError
 from bedplate.rehearsal.deployment import Deployment
-from bedplate.rehearsal.monitor import Monitor, Program, Setting, evaluate, tidy
-from bedplate.rehearsal.registration import DefaultProvider, Providers
+from bedplate.rehearsal.monitor import Monitor, Program, RunSettings, discard_coroutines, evaluate
+from bedplate.rehearsal.provider import DefaultProvider, Providers
 from bedplate.rehearsal.simulation import Simulation
 from bedplate.rehearsal.state import Entry, Failure, Ledger, Refusal, Snapshot, Step, hidden
 from bedplate.rehearsal.wire import masked
 
-# Where the frames of an exception lie that are not the program's: here, in Python and in installed packages.
-_OTHERS = {Path(__file__).parents[1], *(Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib"))}
+# Folders whose stack frames are not the program's: this package, Python and installed packages.
+_LIBRARIES = {Path(__file__).parents[1], *(Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib"))}
 _ORGANIZATION = "organization"
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A program and the name under which it is deployed."""
+    """A program and the name and configuration of its deployment."""
 
     name: str
     project: str
@@ -31,19 +34,19 @@ class Stack:
     config: Mapping[str, str] = field(default_factory=dict)
     default_provider: DefaultProvider = field(default_factory=lambda: DefaultProvider(None, ("*",)))
     images: Mapping[str, str] = field(default_factory=dict)
-    """Images that the account holds already, which the program may name: ids by `region/architecture`."""
+    """Machine images that exist in the account before the first run: ids by `region/architecture`."""
     node_zone: str = ""
-    """The domain of the private zone in which nodes of this stack register their names."""
+    """The domain of the private zone in which the nodes of this stack register their names."""
 
     @property
     def full_name(self) -> str:
-        """The name by which a StackReference asks for it."""
+        """The name of the stack in a StackReference."""
         return f"{_ORGANIZATION}/{self.project}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run did: its steps, its failures, the state it left, and how long it took in seconds."""
+    """The result of one run: its steps, its failures, the state after it, and its time in seconds."""
 
     steps: tuple[Step, ...]
     failures: tuple[Failure, ...]
@@ -53,7 +56,7 @@ class Run:
 
 @dataclass(slots=True)
 class World:
-    """The cloud and the states that the stacks of one rehearsal share."""
+    """The simulated cloud, and the states and exports of all stacks in it."""
 
     simulation: Simulation
     ledger: Ledger = field(default_factory=Ledger)
@@ -62,31 +65,31 @@ class World:
 
 
 def run(stack: Stack, world: World, *, preview: bool = False, watch: Callable[[Step], None] = lambda _: None) -> Run:
-    """Run a stack's program against the world; what it makes stays in the world unless it is a preview."""
+    """Run the program of a stack and create its resources; a preview only lists the steps."""
     started = time.perf_counter()
     world.simulation.hold_images(stack.images)
     deployment = _deployment(stack, world, preview=preview, watch=watch)
     monitor = Monitor(deployment, world.exports)
     try:
-        evaluate(stack.program, monitor, Setting(stack.project, stack.name, preview, stack.config))
-    except Exception as error:  # noqa: BLE001  # whatever a program raises is its own fault, and is told as one
+        evaluate(stack.program, monitor, RunSettings(stack.project, stack.name, preview, stack.config))
+    except Exception as error:  # noqa: BLE001  # a program may raise anything; each exception is a failure of the run
         if monitor.defect is not None:
             raise monitor.defect from None
         deployment.failures.append(_crash(error, deployment.secrets()))
-    except SystemExit as left:
-        deployment.failures.append(_left(left, deployment.secrets()))
+    except SystemExit as error:
+        deployment.failures.append(_exit(error, deployment.secrets()))
     if deployment.failures:
-        tidy()
+        discard_coroutines()
     deployment.finish()
-    return _settled(stack, world, deployment, started)
+    return _finish_run(stack, world, deployment, started)
 
 
 def destroy(stack: Stack, world: World, watch: Callable[[Step], None] = lambda _: None) -> Run:
-    """Delete what a stack made, but for what is protected and what that needs."""
+    """Delete the resources of a stack, except protected ones and what those require."""
     started = time.perf_counter()
     deployment = _deployment(stack, world, preview=False, watch=watch)
     deployment.destroy()
-    return _settled(stack, world, deployment, started)
+    return _finish_run(stack, world, deployment, started)
 
 
 def _deployment(stack: Stack, world: World, *, preview: bool, watch: Callable[[Step], None]) -> Deployment:
@@ -100,7 +103,7 @@ def _deployment(stack: Stack, world: World, *, preview: bool, watch: Callable[[S
     )
 
 
-def _settled(stack: Stack, world: World, deployment: Deployment, started: float) -> Run:
+def _finish_run(stack: Stack, world: World, deployment: Deployment, started: float) -> Run:
     snapshot = deployment.snapshot()
     if not deployment.preview:
         world.snapshots[stack.name] = snapshot
@@ -110,15 +113,15 @@ def _settled(stack: Stack, world: World, deployment: Deployment, started: float)
     return Run(tuple(deployment.steps), tuple(deployment.failures), snapshot, seconds)
 
 
-def _left(end: SystemExit, secrets: Collection[str]) -> Failure:
-    return Failure("", "SystemExit", hidden(f"the program ended itself with {end.code!r}", secrets))
+def _exit(error: SystemExit, secrets: Collection[str]) -> Failure:
+    return Failure("", "SystemExit", hidden(f"the program called sys.exit({error.code!r})", secrets))
 
 
 def _crash(error: BaseException, secrets: Collection[str]) -> Failure:
-    """Return an exception of a program as a failure, with the line of the program it came from."""
+    """Return an exception of a program as a failure, with the line of the program that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     files = [frame for frame in frames if not frame.filename.startswith("<")]
-    own = [frame for frame in files if not _OTHERS.intersection(Path(frame.filename).parents)]
+    own = [frame for frame in files if not _LIBRARIES.intersection(Path(frame.filename).parents)]
     where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
     if isinstance(error, BedplateError):
         return Failure("", type(error).__name__, "\n".join(filter(None, (error.what, error.fix))))
@@ -128,7 +131,7 @@ def _crash(error: BaseException, secrets: Collection[str]) -> Failure:
 
 
 def graph(entries: Iterable[Entry]) -> list[dict[str, object]]:
-    """Return one object a resource, in the order of their creation; names of properties are camelCase."""
+    """Return one object for each resource, in the order of creation; property names are camelCase."""
     return [_node(entry) for entry in entries]
 
 

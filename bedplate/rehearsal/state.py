@@ -1,4 +1,8 @@
-"""Unique resource names, in the engine's form `urn:pulumi:<stack>::<project>::<types>::<name>`."""
+"""The state of a stack and what changes it: URNs, state entries, steps, failures and errors.
+
+`Ledger` indexes the outputs of all live resources; `hidden` removes secrets from messages. A URN has the engine's
+form `urn:pulumi:<stack>::<project>::<types>::<name>`.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +17,7 @@ PROVIDER_PREFIX = "pulumi:providers:"
 
 @dataclass(frozen=True, slots=True)
 class Urn:
-    """The parts of a URN; `types` are the types of its parents and its own, joined by `$`."""
+    """The parts of a URN; `types` are the types of its parents and its type, joined by `$`."""
 
     stack: str
     project: str
@@ -25,30 +29,30 @@ class Urn:
 
     @property
     def type(self) -> str:
-        """The resource's own type."""
+        """The type token of the resource."""
         return self.types.rpartition("$")[2]
 
 
 def parse(urn: str) -> Urn:
-    """Return the parts of a URN; ValueError when it is none."""
+    """Return the parts of a URN; raise ValueError if the text is not a URN."""
     stack, project, types, name = urn.removeprefix("urn:pulumi:").split("::", 3)
     return Urn(stack, project, types, name)
 
 
 def child(stack: str, project: str, parent: str, token: str, name: str) -> str:
-    """Return the URN of a resource: its parent's whole qualified type counts, the root stack's does not."""
+    """Return the URN of a resource; it includes the types of all its parents except the stack."""
     above = parse(parent).types if parent else ""
     types = token if above in ("", STACK_TYPE) else f"{above}${token}"
     return str(Urn(stack, project, types, name))
 
 
-# Codes of ours for what protection forbids: to delete what nothing asks for any more, and to replace what is asked for.
+# Failure codes: a protected resource must be deleted as undeclared, or replaced.
 PROTECTED = "Protected"
 PROTECTED_IN_PLACE = "ProtectedInPlace"
 
 
 class Op(StrEnum):
-    """The engine's operations, as its events name them."""
+    """The operations of Pulumi's engine, by the names of its events."""
 
     SAME = "same"
     CREATE = "create"
@@ -63,41 +67,41 @@ class Op(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step; `keys` are the inputs that changed, `replace_keys` those of them that force a replacement."""
+    """One step; `keys` are the changed inputs, `replace_keys` force a replacement."""
 
     op: Op
     urn: str
     keys: tuple[str, ...] = ()
     replace_keys: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
-    """The changed values themselves, such as `tags.purpose` or `vpcs[0].vpcId`."""
+    """The paths of the changed values, such as `tags.purpose` or `vpcs[0].vpcId`."""
 
     @property
     def is_in_cloud(self) -> bool:
-        """Whether it is about something in AWS, not a component, a provider or the stack."""
+        """Whether the resource is in AWS, not a component, a provider or the stack."""
         return parse(self.urn).type.startswith("aws:")
 
     @property
     def is_change(self) -> bool:
-        """Whether anything differs after it."""
+        """Whether the step changes anything."""
         return self.op not in (Op.SAME, Op.READ)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A resource that could not be made, changed or deleted, and the reason."""
+    """A resource that could not be created, updated or deleted, and the reason."""
 
     urn: str
     code: str
     message: str
     key: str = ""
     skipped: bool = False
-    """Not tried, because something it depends on had failed."""
+    """Not tried because a dependency failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One resource of a stack's state. Inputs are those the provider checked; secrets stay marked."""
+    """One resource of a stack's state. Inputs include the provider's defaults; secrets keep their marks."""
 
     urn: str
     custom: bool
@@ -111,50 +115,50 @@ class Entry:
     protect: bool = False
     retain: bool = False
     defaults: frozenset[str] = frozenset()
-    """Inputs that the provider filled in."""
+    """The inputs that the provider filled in."""
     delete_first: bool | None = None
     deleted_with: str = ""
     external: bool = False
-    """Read, not made, by this stack: never changed nor deleted."""
+    """Read by this stack, not created: never changed or deleted."""
 
     @property
     def type(self) -> str:
-        """The resource's own type token."""
+        """The type token of the resource."""
         return parse(self.urn).type
 
     @property
     def name(self) -> str:
-        """The resource's logical name."""
+        """The logical name of the resource."""
         return parse(self.urn).name
 
     @property
     def is_provider(self) -> bool:
-        """Whether it is a provider, not something in the cloud."""
+        """Whether the entry is a provider."""
         return self.type.startswith(PROVIDER_PREFIX)
 
     @property
     def is_in_cloud(self) -> bool:
-        """Whether there is something in the cloud that this stack made."""
+        """Whether the entry is a resource in AWS that this stack created."""
         return self.custom and not self.is_provider and not self.external
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of one stack, in the order its resources were registered."""
+    """The state of one stack, in the order of registration."""
 
     entries: Mapping[str, Entry] = field(default_factory=dict)
     leftovers: tuple[Entry, ...] = ()
-    """Resources that were replaced and not deleted yet, because the run ended before."""
+    """Replaced resources that the run did not delete because it failed before."""
     exports: Mapping[str, Any] = field(default_factory=dict)
 
 
 MARK = "[secret]"
-# Characters in a row that a message and a secret do not share by chance.
-RUN = 8
+# A message and a secret do not share this many consecutive characters by chance.
+SHARED_CHARACTERS = 8
 
 
 def hidden(message: str, secrets: Collection[str]) -> str:
-    """Return a message in which every secret is a mark, and so is every run of RUN characters out of one."""
+    """Return a message with a mark in place of each secret, and of each part of one with at least SHARED_CHARACTERS."""
     for secret in sorted(secrets, key=len, reverse=True):
         message = _without_runs(message.replace(secret, MARK), secret)
     return message
@@ -162,17 +166,17 @@ def hidden(message: str, secrets: Collection[str]) -> str:
 
 def _without_runs(message: str, secret: str) -> str:
     shared: set[int] = set()
-    for start in range(len(message) - RUN + 1):
-        if message[start : start + RUN] in secret:
-            shared.update(range(start, start + RUN))
+    for start in range(len(message) - SHARED_CHARACTERS + 1):
+        if message[start : start + SHARED_CHARACTERS] in secret:
+            shared.update(range(start, start + SHARED_CHARACTERS))
     if not shared:
         return message
-    parts = groupby(enumerate(message), key=lambda each: each[0] in shared)
-    return "".join(MARK if hide else "".join(sign for _, sign in part) for hide, part in parts)
+    parts = groupby(enumerate(message), key=lambda pair: pair[0] in shared)
+    return "".join(MARK if hide else "".join(character for _, character in part) for hide, part in parts)
 
 
 class Refusal(Exception):
-    """One resource cannot be what the program asks for; `code` is AWS's error code where it has one."""
+    """An error of one resource; `code` is the AWS error code if AWS has one for it."""
 
     def __init__(self, code: str, message: str, *, key: str = "") -> None:
         super().__init__(f"{code}: {message}")
@@ -181,12 +185,12 @@ class Refusal(Exception):
         self.key = key
 
     def without(self, secrets: Collection[str]) -> "Refusal":
-        """Return the refusal with every secret in its message hidden."""
+        """Return the same error with the secrets in its message hidden."""
         return Refusal(self.code, hidden(self.message, secrets), key=self.key)
 
 
 class Unsupported(Refusal):
-    """The rehearsal has no model of this: it says so instead of guessing."""
+    """The rehearsal does not model this resource type, input or option."""
 
     def __init__(self, message: str, *, key: str = "") -> None:
         super().__init__("Unsupported", message, key=key)
@@ -194,16 +198,16 @@ class Unsupported(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Outputs of live resources by type, region and id; one ledger serves all stacks of a rehearsal."""
+    """The outputs of all live resources of a rehearsal, by type, region and id."""
 
     _rows: dict[tuple[str, str], dict[str, dict[str, Any]]] = field(default_factory=dict)
 
     def add(self, token: str, region: str, ident: str, outputs: Mapping[str, Any]) -> None:
-        """Note a resource that was made or changed."""
+        """Store the outputs of a resource that was created or updated."""
         self._rows.setdefault((token, region), {})[ident] = dict(outputs)
 
     def remove(self, token: str, region: str, ident: str) -> None:
-        """Strike a resource that was deleted."""
+        """Remove a deleted resource."""
         self._rows.get((token, region), {}).pop(ident, None)
 
     def find(self, token: str, region: str, ident: str) -> dict[str, Any] | None:

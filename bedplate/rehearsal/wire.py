@@ -1,6 +1,7 @@
-"""Values as they cross between the SDK and the engine: protobuf structs there, plain values here.
+"""Values on the wire between the SDK and the engine: conversion of protobuf structs to Python values and back.
 
-The SDK's own conversion rebuilds resources and awaits outputs; an engine needs neither. Marks are the SDK's.
+Unknown values, secrets and resource references have their own classes here, and the SDK's marks on the wire. The
+SDK's conversion is not used because it rebuilds resources and awaits outputs. The last part parses property paths.
 """
 
 import re
@@ -16,7 +17,7 @@ KnownT = TypeVar("KnownT")
 
 @final
 class Unknown:
-    """A value that only making the resource will tell; there is one, `UNKNOWN`."""
+    """A value that is known only after the resource is created; `UNKNOWN` is the only instance."""
 
     def __repr__(self) -> str:
         return "UNKNOWN"
@@ -26,17 +27,17 @@ class Unknown:
 
 
 UNKNOWN: Final = Unknown()
-# How the SDK writes it on the wire.
+# The SDK's mark of an unknown value.
 WIRE_MARK: Final = rpc.UNKNOWN
 
 
 def is_known(value: KnownT | None) -> TypeGuard[KnownT]:
-    """Whether a value is there and known to its depth."""
+    """Return whether a value is set and holds nothing unknown."""
     return value is not None and not holds_unknown(value)
 
 
 def holds_unknown(value: object) -> bool:
-    """Whether a value is unknown or holds something unknown."""
+    """Return whether a value is unknown or holds something unknown."""
     if isinstance(value, dict):
         return any(holds_unknown(item) for item in value.values())
     if isinstance(value, list):
@@ -44,7 +45,7 @@ def holds_unknown(value: object) -> bool:
     return value is UNKNOWN
 
 
-_MARK: Final = rpc._special_sig_key  # noqa: SLF001  # the wire format's constant; a contract test watches it
+_MARK: Final = rpc._special_sig_key  # noqa: SLF001  # a test checks that the SDK has these constants
 _SECRET: Final = rpc._special_secret_sig  # noqa: SLF001
 _RESOURCE: Final = rpc._special_resource_sig  # noqa: SLF001
 _HIDDEN: Final = "[secret]"
@@ -52,7 +53,7 @@ _HIDDEN: Final = "[secret]"
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A value that no output, log or error may show."""
+    """A value that must not appear in outputs, logs or errors."""
 
     value: Any
 
@@ -62,14 +63,14 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A whole resource where a value was expected: `vpc_id=vpc` instead of `vpc_id=vpc.id`."""
+    """A whole resource in place of a value: `vpc_id=vpc` instead of `vpc_id=vpc.id`."""
 
     urn: str
     ident: str
 
 
 def from_struct(struct: Struct) -> dict[str, Any]:
-    """Return the values of a struct; whole numbers as int, unknowns as UNKNOWN, secrets as Secret."""
+    """Return the values of a struct: integral numbers as int, unknown values as UNKNOWN, secrets as Secret."""
     return {key: _from_value(value) for key, value in struct.fields.items()}
 
 
@@ -90,15 +91,15 @@ def _from_value(value: Value) -> Any:  # noqa: ANN401  # any JSON value
             return None
 
 
-def _from_marked(found: dict[str, Any]) -> Any:  # noqa: ANN401  # any JSON value
-    match found.get(_MARK):
+def _from_marked(struct: dict[str, Any]) -> Any:  # noqa: ANN401  # any JSON value
+    match struct.get(_MARK):
         case str(mark) if mark == _SECRET:
-            return Secret(found["value"])
+            return Secret(struct["value"])
         case str(mark) if mark == _RESOURCE:
-            ident = found.get("id")
-            return Reference(found["urn"], ident if isinstance(ident, str) else "")
+            ident = struct.get("id")
+            return Reference(struct["urn"], ident if isinstance(ident, str) else "")
         case _:
-            return found
+            return struct
 
 
 def to_struct(values: dict[str, Any]) -> Struct:
@@ -130,7 +131,7 @@ def _to_value(value: object) -> Value:
 
 
 def reveal(value: Any) -> Any:  # noqa: ANN401  # any JSON value
-    """Return a value with its secrets opened, for the one who must use them."""
+    """Return a value with its secrets in clear text."""
     match value:
         case Secret():
             return reveal(value.value)
@@ -143,7 +144,7 @@ def reveal(value: Any) -> Any:  # noqa: ANN401  # any JSON value
 
 
 def masked(value: Any) -> Any:  # noqa: ANN401  # any JSON value
-    """Return a value fit for a screen: secrets hidden, unknowns and references as words."""
+    """Return a value for display: secrets hidden, unknown values and references as text."""
     match value:
         case Secret():
             return _HIDDEN
@@ -158,7 +159,7 @@ def masked(value: Any) -> Any:  # noqa: ANN401  # any JSON value
 
 
 def secret_texts(value: object, *, inside: bool = False) -> frozenset[str]:
-    """Return the texts and numbers in the secrets of a value, to keep them out of messages."""
+    """Return the strings and numbers in the secrets of a value, to remove them from messages."""
     match value:
         case Secret():
             return secret_texts(value.value, inside=True)
@@ -173,7 +174,7 @@ def secret_texts(value: object, *, inside: bool = False) -> frozenset[str]:
 
 
 def holds_secret(value: object) -> bool:
-    """Whether a value is secret or holds a secret."""
+    """Return whether a value is secret or holds a secret."""
     match value:
         case Secret():
             return True
@@ -189,19 +190,19 @@ _PART = re.compile(r'\["((?:[^"\\]|\\.)*)"\]|\[(\d+|\*)\]|([^.\[\]]+)')
 Parts = tuple[str | int, ...]
 
 
-def parse(path: str) -> Parts:
-    """Return the parts of a path: names, positions, and "*" for every item."""
-    found = _PART.findall(path)
-    return tuple(int(index) if index.isdigit() else index or quoted or plain for quoted, index, plain in found)
+def parse_path(path: str) -> Parts:
+    """Return the parts of a property path: names, indexes, and "*" for every item."""
+    parts = _PART.findall(path)
+    return tuple(int(index) if index.isdigit() else index or quoted or plain for quoted, index, plain in parts)
 
 
 def matches(pattern: Parts, path: Parts) -> bool:
-    """Whether a path lies at or below what a pattern names."""
+    """Return whether a pattern names a path or one of its ancestors."""
     return len(pattern) <= len(path) and all(p in ("*", q) for p, q in zip(pattern, path, strict=False))
 
 
 def restored(new: Any, old: Any, path: Parts) -> Any:  # noqa: ANN401  # any JSON value
-    """Return `new` with what `path` names as it is in `old`: put back, or taken away where `old` lacks it."""
+    """Return `new` with the values at `path` from `old`; remove values that `old` does not have."""
     head, rest = path[0], path[1:]
     if isinstance(new, Mapping) and isinstance(old, Mapping):
         changed = dict(new)
@@ -214,9 +215,9 @@ def restored(new: Any, old: Any, path: Parts) -> Any:  # noqa: ANN401  # any JSO
                 changed[key] = restored(new[key], old[key], rest)
         return changed
     if isinstance(new, list) and isinstance(old, list):
-        chosen = range(len(new)) if head == "*" else [head]
+        indexes = range(len(new)) if head == "*" else [head]
         return [
-            (restored(item, old[n], rest) if rest else old[n]) if n in chosen and n < len(old) else item
+            (restored(item, old[n], rest) if rest else old[n]) if n in indexes and n < len(old) else item
             for n, item in enumerate(new)
         ]
     return new

@@ -1,6 +1,6 @@
-"""Change the VPN's keys once, between two marks that a tracer sees; argv is the change and the folder of the keys.
+"""Change the VPN certificates once, between two marks for a tracer; the arguments are the change and the folder.
 
-Everything is imported before the first mark: a crash test counts what lies between.
+All imports are before the first mark: a crash test counts the system calls between the marks.
 """
 
 import os
@@ -32,7 +32,7 @@ CHANGES: dict[str, Callable[[Pki], object]] = {
 
 
 def change(what: str, folder: PkiFolder) -> None:
-    """Make one change of a folder's keys; `begin` makes the authority itself, `root` one kept elsewhere."""
+    """Make one change in a folder; `begin` creates the certificate authority, `root` an external root."""
     store = FolderKeys(folder.keys)
     if what == "root":
         write_new_root(root_of(folder), "lab", folder, MOMENT, None)
@@ -43,12 +43,12 @@ def change(what: str, folder: PkiFolder) -> None:
 
 
 def root_of(folder: PkiFolder) -> Path:
-    """Return where the key of a root of this folder's lies: on a disk of its own."""
+    """Return the path of the external root key for a folder, on another disk."""
     return folder.path.parents[1] / f"{folder.path.parent.name} disk" / "root.key"
 
 
 def main() -> int:
-    """Make the change between the marks; return the exit status that bedplate's command line would."""
+    """Make the change between the marks; return the exit status of the command line."""
     os.write(1, b"@@start\n")
     try:
         change(sys.argv[1], PkiFolder(Path(sys.argv[2])))

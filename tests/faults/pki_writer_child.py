@@ -1,4 +1,4 @@
-"""One of several processes that issue certificates at once; argv is the folder of the keys, its number, the rounds."""
+"""One of several processes that issue certificates at once; the arguments are the folder, its number, the rounds."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ from vpn.signing import add
 
 
 def refusals(folder: PkiFolder, user: str) -> list[int]:
-    """Issue a certificate, again until nobody else holds the journal; return the exit status of each refusal."""
+    """Issue a certificate, and retry while another process has the lock; return the exit status of each refusal."""
     statuses: list[int] = []
     while True:
         try:
@@ -23,7 +23,7 @@ def refusals(folder: PkiFolder, user: str) -> list[int]:
 
 
 def main() -> None:
-    """Add a user of its own each round; say how often, and with what status, it was refused."""
+    """Add a new user in each round; print the exit status of each refusal."""
     folder, number, rounds = PkiFolder(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
     for step in range(rounds):
         sys.stdout.writelines(f"{status}\n" for status in refusals(folder, f"u{number}x{step}"))

@@ -1,4 +1,4 @@
-"""One of several processes that record fleets in one lock; argv is the lock, this process's number, the rounds."""
+"""One of several processes that record fleets in one lock file; the arguments are the file, its number, the rounds."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.testlab.fleets.sketch import catalog, sketch
 
 
 def refusals(lock: Path, fleet: Fleet) -> list[int]:
-    """Record a fleet, again until nobody else holds the lock; return the exit status of each refusal."""
+    """Record a fleet, and retry while another process has the lock; return the exit status of each refusal."""
     statuses: list[int] = []
     while True:
         try:
@@ -22,7 +22,7 @@ def refusals(lock: Path, fleet: Fleet) -> list[int]:
 
 
 def main() -> None:
-    """Record a site of its own each round; say how often, and with what status, it was refused."""
+    """Record a new site in each round; print the exit status of each refusal."""
     lock, number, rounds = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     for step in range(rounds):
         fleet = sketch(sites={f"s{number}x{step}": f"192.168.{number * rounds + step}.0/24"})

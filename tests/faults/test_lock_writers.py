@@ -1,4 +1,4 @@
-"""Several real processes that write one lock."""
+"""Tests of fleet.lock with several processes that write it at the same time."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ PROCESSES, ROUNDS = 8, 8
 
 
 def test_no_update_is_lost_between_writers(tmp_path: Path) -> None:
-    """Each of eight processes records its own sites: the lock holds them all, and who came second got a 5."""
+    """Eight processes record their own sites: the lock has all of them, and each refusal has exit status 5."""
     lock = tmp_path / "fleet.lock"
     command = [sys.executable, "-m", "tests.faults.recorder_child", str(lock)]
 
@@ -22,7 +22,7 @@ def test_no_update_is_lost_between_writers(tmp_path: Path) -> None:
     ]
     statuses = {status for child in children for status in child.communicate(timeout=120)[0].split()}
 
-    held = read_lock(lock, "lab").blocks
-    assert sum(path.startswith("site/") for path in held) == PROCESSES * ROUNDS
-    assert faults({path: str(block) for path, block in held.items()}, {}, "10.64.0.0/10") == []
+    blocks = read_lock(lock, "lab").blocks
+    assert sum(path.startswith("site/") for path in blocks) == PROCESSES * ROUNDS
+    assert faults({path: str(block) for path, block in blocks.items()}, {}, "10.64.0.0/10") == []
     assert statuses == {"5"}

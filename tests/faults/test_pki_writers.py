@@ -1,4 +1,4 @@
-"""Several real processes that issue certificates from one folder."""
+"""Tests of the certificate folder with several processes that issue certificates at the same time."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ PROCESSES, ROUNDS = 4, 12
 
 
 def test_no_certificate_is_lost_between_writers(tmp_path: Path) -> None:
-    """Each of four processes adds its own people: all are there, each with a key; who came second got a 5."""
+    """Four processes add their own users: each has a certificate and a key, and each refusal has exit status 5."""
     folder = begun_in(tmp_path)
     command = [sys.executable, "-m", "tests.faults.pki_writer_child", str(folder.path)]
 
@@ -23,9 +23,9 @@ def test_no_certificate_is_lost_between_writers(tmp_path: Path) -> None:
     statuses = {status for child in children for status in child.communicate(timeout=120)[0].split()}
 
     issued = pki_in(folder).roll.issued
-    assert {each.name for each in issued.values()} == {
+    assert {certificate.name for certificate in issued.values()} == {
         f"u{number}x{step}.laptop" for number in range(PROCESSES) for step in range(ROUNDS)
     }
-    assert sorted(each.slot or 0 for each in issued.values()) == list(range(PROCESSES * ROUNDS))
-    assert all(bundle_of(pki_in(folder), each.name, unasked).key for each in issued.values())
+    assert sorted(certificate.slot or 0 for certificate in issued.values()) == list(range(PROCESSES * ROUNDS))
+    assert all(bundle_of(pki_in(folder), certificate.name, unasked).key for certificate in issued.values())
     assert statuses == {"5"}

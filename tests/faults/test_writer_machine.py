@@ -1,4 +1,4 @@
-"""The atomic writer on a machine that lacks something."""
+"""Tests of the atomic file writer on a full disk, a read-only disk, and with a limit on the file size."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ OLD = b"old-key\n" * 500
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """Return a file system of 64 KiB that holds an old key and is almost full."""
+    """Return an almost full file system of 64 KiB with an old key."""
     need_root()
     need_program("mount")
     folder = tmp_path / "disk"
@@ -30,16 +30,16 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def write(target: Path, *prefix: str) -> subprocess.CompletedProcess[str]:
-    """Write 40 KB at the target in a process of its own."""
+    """Write 40 KB to the target in another process."""
     command = [*prefix, sys.executable, str(CHILD), "whole", str(target), "new-key\n", "5000"]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_a_full_disk_leaves_the_old_file(disk: Path) -> None:
-    """Exit 4 and one line that says so; no temporary file is left to fill the disk further."""
-    done = write(disk / "ca.key")
+    """The exit status is 4 with one line of error, and no temporary file is left."""
+    result = write(disk / "ca.key")
 
-    assert (done.returncode, done.stderr) == (
+    assert (result.returncode, result.stderr) == (
         4,
         "cannot write ca.key: no space left on device; free some disk space, then run it again\n",
     )
@@ -47,20 +47,20 @@ def test_a_full_disk_leaves_the_old_file(disk: Path) -> None:
     assert {file.name for file in disk.iterdir()} == {"ca.key", "ballast"}
 
 
-def test_a_read_only_disk_is_told(disk: Path) -> None:
-    """Exit 4, and what to do."""
+def test_a_read_only_disk_is_reported(disk: Path) -> None:
+    """The exit status is 4, and the error names the cause and the fix."""
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
 
-    done = write(disk / "ca.key")
+    result = write(disk / "ca.key")
 
-    assert done.returncode == 4
-    assert done.stderr.startswith("cannot write ca.key: the file system is read-only; ")
+    assert result.returncode == 4
+    assert result.stderr.startswith("cannot write ca.key: the file system is read-only; ")
 
 
-def test_a_limit_on_file_size_is_told(tmp_path: Path) -> None:
-    """Exit 4 and no half a file, where `ulimit -f` is lower than what is to be written."""
-    done = write(tmp_path / "ca.key", "bash", "-c", 'ulimit -f 8; exec "$@"', "bash")
+def test_a_file_size_limit_is_reported(tmp_path: Path) -> None:
+    """If `ulimit -f` is too low, the exit status is 4 and no partial file is left."""
+    result = write(tmp_path / "ca.key", "bash", "-c", 'ulimit -f 8; exec "$@"', "bash")
 
-    assert done.returncode == 4
-    assert "`ulimit -f`" in done.stderr
+    assert result.returncode == 4
+    assert "`ulimit -f`" in result.stderr
     assert list(tmp_path.iterdir()) == []

@@ -1,6 +1,6 @@
-"""Write one file, between two marks that a tracer sees; argv is the writer, the path, the bytes and their number.
+"""Write one file, between two marks for a tracer; the arguments are the writer, the path, the text and its repetitions.
 
-Imports as little as it can: a crash test starts it for every system call that it makes.
+It imports little: a crash test starts it once for each system call.
 """
 
 import os
@@ -16,8 +16,8 @@ from bedplate.writer import write_whole
 MODE = 0o600
 
 
-def write_plainly(path: Path, data: bytes, mode: int) -> None:
-    """Write as most programs do: the control, which a crash must tear."""
+def write_in_place(path: Path, data: bytes, mode: int) -> None:
+    """Write as most programs do; the control case, in which a crash must damage the file."""
     with path.open("wb", buffering=0) as stream:
         stream.write(data[: len(data) // 2])
         stream.write(data[len(data) // 2 :])
@@ -25,8 +25,8 @@ def write_plainly(path: Path, data: bytes, mode: int) -> None:
 
 
 def main() -> int:
-    """Write between the marks; return the exit status that bedplate's command line would."""
-    writer = {"whole": write_whole, "plain": write_plainly}[sys.argv[1]]
+    """Write between the marks; return the exit status of the command line."""
+    writer = {"whole": write_whole, "plain": write_in_place}[sys.argv[1]]
     path, data = Path(sys.argv[2]), sys.argv[3].encode() * int(sys.argv[4])
     os.write(1, b"@@start\n")
     try:

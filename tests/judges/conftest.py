@@ -1,4 +1,4 @@
-"""What the judges look at: the lab's stacks as one rehearsal made them, and what checkov says of them."""
+"""Fixtures for the tests of policy scanners: the stacks of examples/lab.yaml, and checkov's findings in them."""
 
 import contextlib
 import io
@@ -16,15 +16,15 @@ Node = dict[str, Any]
 
 @pytest.fixture(scope="session")
 def graph() -> list[Node]:
-    """Give what `bedplate graph --all` prints of the larger example."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    """Return the output of `bedplate graph --all` for the larger example."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         assert run(["graph", "--all", str(EXAMPLES / "lab.yaml")]) == 0
-    nodes: list[Node] = json.loads(printed.getvalue())
+    nodes: list[Node] = json.loads(output.getvalue())
     return nodes
 
 
 @pytest.fixture(scope="session")
 def verdict(graph: list[Node], tmp_path_factory: pytest.TempPathFactory) -> Verdict:
-    """Give what checkov says of all stacks."""
+    """Return checkov's findings in all stacks."""
     return checkov(written(tmp_path_factory.mktemp("stacks"), {"lab": graph}))

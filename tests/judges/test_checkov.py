@@ -1,4 +1,4 @@
-"""checkov finds nothing in the stacks that is not listed with a reason, and finds each planted defect."""
+"""Tests that checkov finds nothing in the stacks except listed findings, and finds each seeded defect."""
 
 from typing import Any
 
@@ -8,61 +8,63 @@ from ruamel.yaml import YAML
 from bedplate.graph.terraform import resources
 from tests.conftest import DATA
 from tests.testlab.machines.judges import Verdict, checkov, listed, unfound, unlisted, written
-from tests.testlab.rehearsal.graphs import Node, codes, sown, twin
+from tests.testlab.rehearsal.graphs import Node, codes, with_defect, without_defect
 
 ROWS: list[dict[str, Any]] = YAML(typ="safe").load(DATA / "judges" / "defects.yaml")
-BLIND: list[dict[str, Any]] = YAML(typ="safe").load(DATA / "judges" / "blind.yaml")
-TABLES = {"": ROWS, "blind-": BLIND}
-SIDES = {"bad": sown, "good": twin}
+MISSED: list[dict[str, Any]] = YAML(typ="safe").load(DATA / "judges" / "blind.yaml")
+TABLES = {"": ROWS, "blind-": MISSED}
+SIDES = {"bad": with_defect, "good": without_defect}
 
 
 @pytest.fixture(scope="module")
 def tried(graph: list[Node], tmp_path_factory: pytest.TempPathFactory) -> Verdict:
-    """Give what checkov says of every planted defect and of its good twin, each in a plan of its own."""
+    """Return checkov's findings for each seeded defect and its valid counterpart, in separate plans."""
     graphs = {
         f"{table}{side}-{at}": take(row, graph)
         for table, rows in TABLES.items()
         for at, row in enumerate(rows)
         for side, take in SIDES.items()
     }
-    return checkov(written(tmp_path_factory.mktemp("sown"), graphs))
+    return checkov(written(tmp_path_factory.mktemp("seeded"), graphs))
 
 
-def test_every_resource_is_judged(graph: list[Node], verdict: Verdict) -> None:
-    """Silence about what was not read would prove nothing."""
+def test_every_resource_is_scanned(graph: list[Node], verdict: Verdict) -> None:
+    """A resource that checkov cannot read would have no findings."""
     assert (verdict.seen, verdict.unread) == (len(resources(graph)), 0)
 
 
-def test_nothing_is_found_that_is_not_listed(verdict: Verdict) -> None:
-    """Each finding is mended, or has its reason in docs/judges.md."""
+def test_every_finding_is_listed(verdict: Verdict) -> None:
+    """Each finding is fixed, or has its reason in docs/judges.md."""
     assert not unlisted(verdict.failed, listed("checkov"))
 
 
-def test_nothing_is_listed_that_is_not_found(verdict: Verdict) -> None:
-    """A reason that outlives its finding would hide the next one."""
+def test_every_listed_finding_exists(verdict: Verdict) -> None:
+    """An entry without a finding would hide the next finding."""
     assert not unfound(verdict.failed, listed("checkov"))
 
 
 @pytest.mark.parametrize("at", range(len(ROWS)), ids=lambda at: f"{ROWS[at]['finds']}-{at}")
-def test_a_planted_defect_is_found(at: int, tried: Verdict) -> None:
-    """By the name of its check."""
-    assert ROWS[at]["finds"] in {found.check for found in tried.failed if found.file == f"bad-{at}"}
+def test_a_seeded_defect_is_found(at: int, tried: Verdict) -> None:
+    """Checkov reports the defect by the name of its check."""
+    assert ROWS[at]["finds"] in {finding.check for finding in tried.failed if finding.file == f"bad-{at}"}
 
 
 @pytest.mark.parametrize("at", range(len(ROWS)), ids=lambda at: f"{ROWS[at]['finds']}-{at}")
-def test_its_good_twin_passes(at: int, tried: Verdict) -> None:
-    """Looked at by the same check, and found right."""
-    mine = f"good-{at}"
+def test_a_valid_counterpart_passes(at: int, tried: Verdict) -> None:
+    """The same check passes on the resource without the defect."""
+    file = f"good-{at}"
 
-    assert ROWS[at]["finds"] in {found.check for found in tried.passed if found.file == mine}
-    assert ROWS[at]["finds"] not in {found.check for found in tried.failed if found.file == mine}
+    assert ROWS[at]["finds"] in {finding.check for finding in tried.passed if finding.file == file}
+    assert ROWS[at]["finds"] not in {finding.check for finding in tried.failed if finding.file == file}
 
 
-@pytest.mark.parametrize("at", range(len(BLIND)), ids=lambda at: f"{BLIND[at]['ours']}-{at}")
-def test_what_the_judge_does_not_see_our_own_rules_do(at: int, graph: list[Node], tried: Verdict) -> None:
-    """And where it learns to see it, the row belongs in the other table."""
-    told = {side: {found.check for found in tried.failed if found.file == f"blind-{side}-{at}"} for side in SIDES}
-    own = {side: codes(take(BLIND[at], graph)) for side, take in SIDES.items()}
+@pytest.mark.parametrize("at", range(len(MISSED)), ids=lambda at: f"{MISSED[at]['ours']}-{at}")
+def test_our_rules_find_what_checkov_misses(at: int, graph: list[Node], tried: Verdict) -> None:
+    """If checkov finds the defect, too, its row belongs into the other table."""
+    theirs = {
+        side: {finding.check for finding in tried.failed if finding.file == f"blind-{side}-{at}"} for side in SIDES
+    }
+    ours = {side: codes(take(MISSED[at], graph)) for side, take in SIDES.items()}
 
-    assert told["bad"] <= told["good"]
-    assert own["bad"] - own["good"] == {BLIND[at]["ours"]}
+    assert theirs["bad"] <= theirs["good"]
+    assert ours["bad"] - ours["good"] == {MISSED[at]["ours"]}

@@ -1,4 +1,4 @@
-"""What a judge finds, held against what docs/judges.md lists."""
+"""Tests of the comparison of findings with the tables in docs/judges.md."""
 
 import pytest
 
@@ -9,34 +9,34 @@ PAGE = """
 
 | check | where | says | reason |
 | --- | --- | --- | --- |
-| CKV_1 | `aws_vpc.*` | Given [1] * | it is so |
+| CKV_1 | `aws_vpc.*` | Given [1] * | first reason |
 
 ### parliament
 
 | check | where | says | reason |
 | --- | --- | --- | --- |
-| STAR | `*` | Star | as well |
+| STAR | `*` | Star | second reason |
 """
-FOUND = Finding("CKV_1", "aws_vpc.lab", "Given [1] and more", "lab")
+FINDING = Finding("CKV_1", "aws_vpc.lab", "Given [1] and more", "lab")
 
 
-def test_what_is_listed_is_known_by_check_place_and_words() -> None:
-    """Each judge has its own table."""
-    assert [row.reason for row in listed("checkov", PAGE)] == ["it is so"]
-    assert not unlisted([FOUND], listed("checkov", PAGE))
-    assert not unfound([FOUND], listed("checkov", PAGE))
+def test_a_finding_is_listed_by_check_place_and_message() -> None:
+    """Each scanner has its own table."""
+    assert [row.reason for row in listed("checkov", PAGE)] == ["first reason"]
+    assert not unlisted([FINDING], listed("checkov", PAGE))
+    assert not unfound([FINDING], listed("checkov", PAGE))
 
 
 @pytest.mark.parametrize(
-    "found",
+    "finding",
     [
         Finding("CKV_2", "aws_vpc.lab", "Given [1] and more", "lab"),
         Finding("CKV_1", "aws_eip.lab", "Given [1] and more", "lab"),
         Finding("CKV_1", "aws_vpc.lab", "Given 1 and more", "lab"),
     ],
-    ids=["check", "place", "words"],
+    ids=["check", "place", "message"],
 )
-def test_what_differs_in_one_of_them_is_not_listed(found: Finding) -> None:
-    """And what is listed is then not found."""
-    assert unlisted([found], listed("checkov", PAGE)) == [found]
-    assert unfound([found], listed("checkov", PAGE)) == list(listed("checkov", PAGE))
+def test_a_different_finding_is_not_listed(finding: Finding) -> None:
+    """A finding with another check, place or message is unlisted, and its row has no finding."""
+    assert unlisted([finding], listed("checkov", PAGE)) == [finding]
+    assert unfound([finding], listed("checkov", PAGE)) == list(listed("checkov", PAGE))

@@ -1,4 +1,4 @@
-"""parliament finds nothing in any policy that is not listed with a reason, and finds each planted defect."""
+"""Tests that parliament finds nothing in the policies except listed findings, and finds each seeded defect."""
 
 from typing import Any
 
@@ -14,37 +14,37 @@ HOLDERS = {"efs.FileSystemPolicy", "iam.Role", "iam.RolePolicy", "kms.Key", "s3.
 
 
 @pytest.fixture(scope="module")
-def told(graph: list[Node], tmp_path_factory: pytest.TempPathFactory) -> Verdict:
-    """Give what parliament says of every policy of the stacks."""
+def findings(graph: list[Node], tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+    """Return parliament's findings in all policies of the stacks."""
     return parliament(policies_of(graph), tmp_path_factory.mktemp("policies"))
 
 
 @pytest.fixture(scope="module")
 def tried(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
-    """Give what parliament says of every planted defect and of its good twin."""
+    """Return parliament's findings for each seeded defect and its valid counterpart."""
     policies = {f"{side}-{at}": row[side] for at, row in enumerate(ROWS) for side in ("bad", "good")}
-    return parliament(policies, tmp_path_factory.mktemp("sown"))
+    return parliament(policies, tmp_path_factory.mktemp("seeded"))
 
 
-def test_policies_of_every_kind_are_judged(graph: list[Node]) -> None:
-    """Of roles, their trust, buckets, keys, topics and file systems."""
+def test_policies_of_all_types_are_scanned(graph: list[Node]) -> None:
+    """Role policies, trust policies, and policies of buckets, keys, topics and file systems are scanned."""
     assert {".".join(name.rsplit(".", 3)[1:3]) for name in policies_of(graph)} == HOLDERS
 
 
-def test_nothing_is_found_that_is_not_listed(told: Verdict) -> None:
-    """Each finding is mended, or has its reason in docs/judges.md."""
-    assert not unlisted(told.failed, listed("parliament"))
+def test_every_finding_is_listed(findings: Verdict) -> None:
+    """Each finding is fixed, or has its reason in docs/judges.md."""
+    assert not unlisted(findings.failed, listed("parliament"))
 
 
-def test_nothing_is_listed_that_is_not_found(told: Verdict) -> None:
-    """A reason that outlives its finding would hide the next one."""
-    assert not unfound(told.failed, listed("parliament"))
+def test_every_listed_finding_exists(findings: Verdict) -> None:
+    """An entry without a finding would hide the next finding."""
+    assert not unfound(findings.failed, listed("parliament"))
 
 
 @pytest.mark.parametrize("at", range(len(ROWS)), ids=lambda at: f"{ROWS[at]['finds']}-{at}")
-def test_a_planted_defect_is_found(at: int, tried: Verdict) -> None:
-    """By the judge's name for it; the nearest right policy does not bear that name."""
-    found = {(one.file, one.check) for one in tried.failed}
+def test_a_seeded_defect_is_found(at: int, tried: Verdict) -> None:
+    """Parliament reports the defect by its name, and not the valid counterpart."""
+    checks = {(finding.file, finding.check) for finding in tried.failed}
 
-    assert (f"bad-{at}", ROWS[at]["finds"]) in found
-    assert (f"good-{at}", ROWS[at]["finds"]) not in found
+    assert (f"bad-{at}", ROWS[at]["finds"]) in checks
+    assert (f"good-{at}", ROWS[at]["finds"]) not in checks

@@ -1,4 +1,4 @@
-"""Every key's promise, held against what the rehearsal does to a fleet that lives."""
+"""Tests of the promised effect of each fleet file key, against previews on a fleet in the simulated AWS."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
@@ -12,151 +12,164 @@ from bedplate.catalog import load_catalog
 from bedplate.load import FleetFaults, load_fleet
 from bedplate.update.edit import Consequence, consequences
 from bedplate.update.policies import POLICIES, Effect
-from tests.testlab.rehearsal.live import Apart, Lived, Row, apart, edited, living, observed, rows
+from tests.testlab.rehearsal.live import (
+    Edit,
+    LiveFleet,
+    UnmetPromise,
+    edited,
+    edits_of,
+    effect_of,
+    live_fleet,
+    unmet_promises,
+)
 
-# Its fleets are made once, by the one worker that has all of them.
+# One worker runs all tests of this file, so that each fleet is created once.
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("promises")]
 TABLES = {
-    "groups": rows("groups.yaml"),
-    "stores": rows("stores.yaml"),
-    "places": rows("places.yaml"),
-    "bare places": rows("places.yaml", "bare_edits"),
-    "joined": rows("joined.yaml"),
-    "bare joined": rows("joined.yaml", "bare_edits"),
+    "groups": edits_of("groups.yaml"),
+    "stores": edits_of("stores.yaml"),
+    "places": edits_of("places.yaml"),
+    "bare places": edits_of("places.yaml", "bare_edits"),
+    "connected": edits_of("joined.yaml"),
+    "bare connected": edits_of("joined.yaml", "bare_edits"),
 }
-ROWS = [(name, row) for name, table in TABLES.items() for row in table]
-APART = apart()
+EDITS = [(name, edit) for name, table in TABLES.items() for edit in table]
+UNMET = unmet_promises()
 
 
-class Stage:
-    """Holds one fleet at a time, as there is one simulated AWS; tests come table by table, so each is made once."""
+class FleetHolder:
+    """Holds one fleet at a time; tests run table by table, so each fleet is created once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._name = ""
-        self._held = ExitStack()
+        self._context = ExitStack()
 
-    def fleet(self, name: str) -> Lived:
-        """Return the fleet that a table's edits begin with, made in the simulated AWS."""
+    def fleet(self, name: str) -> LiveFleet:
+        """Return the fleet from which the edits of a table start, created in the simulated AWS."""
         if name != self._name:
-            self._held.close()
+            self._context.close()
             (start, *_) = TABLES[name]
             (folder := self._folder / name).mkdir()
-            self._lived = self._held.enter_context(living(start.before, folder / "fleet.yaml"))
+            self._fleet = self._context.enter_context(live_fleet(start.before, folder / "fleet.yaml"))
             self._name = name
-        return self._lived
+        return self._fleet
 
     def close(self) -> None:
-        """Let go of the fleet."""
-        self._held.close()
+        """End the simulation of the present fleet."""
+        self._context.close()
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Give what holds the fleets of the tables."""
-    with closing(Stage(tmp_path_factory.mktemp("lived"))) as held:
-        yield held
+def holder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FleetHolder]:
+    """Return the holder of the fleets."""
+    with closing(FleetHolder(tmp_path_factory.mktemp("live"))) as holder:
+        yield holder
 
 
-def promised(row: Row, folder: Path) -> tuple[Consequence, ...]:
-    """Return what an edit is promised to do."""
+def promised(edit: Edit, folder: Path) -> tuple[Consequence, ...]:
+    """Return the promised consequences of an edit."""
     before, after = folder / "before.yaml", folder / "after.yaml"
-    before.write_text(row.before, encoding="utf-8")
-    after.write_text(row.after, encoding="utf-8")
+    before.write_text(edit.before, encoding="utf-8")
+    after.write_text(edit.after, encoding="utf-8")
     return consequences(*(load_fleet(file, load_catalog()).fleet for file in (before, after)))
 
 
-def met(told: tuple[Consequence, ...]) -> set[str]:
-    """Return the promises that an edit meets."""
-    return {f"{one.edit.pattern} {one.edit.event.value}" for one in told}
+def met(results: tuple[Consequence, ...]) -> set[str]:
+    """Return the promises that these consequences meet."""
+    return {f"{item.edit.pattern} {item.edit.event.value}" for item in results}
 
 
-def is_free(row: Row) -> bool:
-    """Tell whether an edit's key promises to touch nothing."""
-    return any(f"{key} {event}" == row.promise and one.effect is Effect.FREE for (key, event), one in POLICIES.items())
+def is_free(edit: Edit) -> bool:
+    """Return whether the key of an edit promises no effect on existing resources."""
+    return any(
+        f"{key} {event}" == edit.promise and policy.effect is Effect.FREE for (key, event), policy in POLICIES.items()
+    )
 
 
-def together(free: Iterable[Row]) -> list[list[Row]]:
-    """Return edits in as few files as they can be made to side by side."""
-    files: list[list[Row]] = []
-    for row in free:
-        home = next((file for file in files if fits(row, file)), None)
-        if home is None:
-            files.append([row])
+def grouped(free: Iterable[Edit]) -> list[list[Edit]]:
+    """Return edits in as few groups as possible, such that the edits of a group fit into one file."""
+    files: list[list[Edit]] = []
+    for edit in free:
+        file = next((file for file in files if fits(edit, file)), None)
+        if file is None:
+            files.append([edit])
         else:
-            home.append(row)
+            file.append(edit)
     return files
 
 
-def fits(row: Row, file: list[Row]) -> bool:
-    """Tell whether an edit can be made beside others."""
-    text = whole(file)
-    return row.before == file[0].before and all(text.count(old) == 1 for old in row.change)
+def fits(edit: Edit, file: list[Edit]) -> bool:
+    """Return whether an edit can be made in the same file as others."""
+    text = all_edits(file)
+    return edit.before == file[0].before and all(text.count(old) == 1 for old in edit.change)
 
 
-def whole(file: list[Row]) -> str:
-    """Return a text with all of the edits made."""
-    return reduce(lambda text, row: edited(text, row.change), file, file[0].before)
+def all_edits(file: list[Edit]) -> str:
+    """Return the text after all of the edits."""
+    return reduce(lambda text, edit: edited(text, edit.change), file, file[0].before)
 
 
 def cases() -> Iterator[ParameterSet]:
-    """Yield the edits of each table: those that are free together, each other one alone."""
+    """Yield the edits of each table: those without an effect together, each other one separately."""
     for name, table in TABLES.items():
-        yield pytest.param(name, tuple(row for row in table if is_free(row)), id=f"what is free in {name}")
-        yield from (pytest.param(name, (row,), id=row.promise) for row in table if not is_free(row))
+        yield pytest.param(name, tuple(edit for edit in table if is_free(edit)), id=f"no effect in {name}")
+        yield from (pytest.param(name, (edit,), id=edit.promise) for edit in table if not is_free(edit))
 
 
-def is_seen_free(lived: Lived, file: list[Row]) -> bool:
-    """Tell whether edits in one file touch nothing."""
-    return observed(lived, file[0].before, whole(file)) is Effect.FREE
+def have_no_effect(live: LiveFleet, file: list[Edit]) -> bool:
+    """Return whether the edits of one file have no effect."""
+    return effect_of(live, file[0].before, all_edits(file)) is Effect.FREE
 
 
-def effects(lived: Lived, edits: tuple[Row, ...]) -> dict[str, Effect]:
-    """Return what edits do; several are seen at once, and each alone where together they touch anything."""
-    if len(edits) > 1 and all(is_seen_free(lived, file) for file in together(edits)):
-        return dict.fromkeys((row.promise for row in edits), Effect.FREE)
-    return {row.promise: observed(lived, row.before, row.after) for row in edits}
+def effects(live: LiveFleet, edits: tuple[Edit, ...]) -> dict[str, Effect]:
+    """Return the effect of each edit; several are previewed at once, and separately only if one has an effect."""
+    if len(edits) > 1 and all(have_no_effect(live, file) for file in grouped(edits)):
+        return dict.fromkeys((edit.promise for edit in edits), Effect.FREE)
+    return {edit.promise: effect_of(live, edit.before, edit.after) for edit in edits}
 
 
-def test_every_promise_is_tried() -> None:
-    """By an edit that meets it, or by one that shows what it is instead."""
-    tried = sorted([row.promise for _, row in ROWS] + [one.row.promise for one in APART])
+def test_every_promise_has_an_edit() -> None:
+    """Each promise has an edit that meets it, or one that shows why none can."""
+    tried = sorted([edit.promise for _, edit in EDITS] + [unmet.edit.promise for unmet in UNMET])
 
     assert tried == sorted(f"{key} {event}" for key, event in POLICIES)
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.promise) for _, row in ROWS])
-def test_an_edit_meets_one_promise(row: Row, tmp_path: Path) -> None:
-    """What is seen of an edit is then the promise's own doing."""
-    assert met(promised(row, tmp_path)) == {row.promise}
+@pytest.mark.parametrize("edit", [pytest.param(edit, id=edit.promise) for _, edit in EDITS])
+def test_an_edit_meets_one_promise(edit: Edit, tmp_path: Path) -> None:
+    """The effect of an edit is then the effect of this promise."""
+    assert met(promised(edit, tmp_path)) == {edit.promise}
 
 
-@pytest.mark.parametrize("one", [pytest.param(one, id=one.row.promise) for one in APART])
-def test_a_promise_that_no_edit_meets(one: Apart, tmp_path: Path) -> None:
-    """An entry goes and another comes, or there is no other word."""
-    if one.refused is None:
-        assert met(promised(one.row, tmp_path)) == one.seen
+@pytest.mark.parametrize("unmet", [pytest.param(unmet, id=unmet.edit.promise) for unmet in UNMET])
+def test_an_unmet_promise_is_another_edit_or_an_error(unmet: UnmetPromise, tmp_path: Path) -> None:
+    """The edit removes an entry and adds another, or the key has only one valid value."""
+    if unmet.error_code is None:
+        assert met(promised(unmet.edit, tmp_path)) == unmet.met
         return
-    with pytest.raises(FleetFaults) as refused:
-        promised(one.row, tmp_path)
-    assert [fault.code for fault in refused.value.faults if fault.code.startswith("E")] == [one.refused]
+    with pytest.raises(FleetFaults) as error:
+        promised(unmet.edit, tmp_path)
+    assert [fault.code for fault in error.value.faults if fault.code.startswith("E")] == [unmet.error_code]
 
 
-def test_looking_leaves_no_trace(stage: Stage) -> None:
-    """What a fleet would become is seen without a change to what it is."""
-    lived = stage.fleet("groups")
-    row = next(row for row in TABLES["groups"] if row.promise == "groups.*.fabric added")
-    before = {name: dict(snapshot.entries) for name, snapshot in lived.world.snapshots.items()}
+def test_previews_change_nothing(holder: FleetHolder) -> None:
+    """A preview of an edit does not change the existing fleet."""
+    live = holder.fleet("groups")
+    edit = next(edit for edit in TABLES["groups"] if edit.promise == "groups.*.fabric added")
+    before = {name: dict(snapshot.entries) for name, snapshot in live.world.snapshots.items()}
 
-    first, again = (observed(lived, row.before, row.after) for _ in range(2))
+    first, again = (effect_of(live, edit.before, edit.after) for _ in range(2))
 
     assert first is again is Effect.REPLACES
-    assert {name: dict(snapshot.entries) for name, snapshot in lived.world.snapshots.items()} == before
+    assert {name: dict(snapshot.entries) for name, snapshot in live.world.snapshots.items()} == before
 
 
 @pytest.mark.parametrize(("name", "edits"), list(cases()))
-def test_what_is_promised_is_what_happens(name: str, edits: tuple[Row, ...], stage: Stage, tmp_path: Path) -> None:
-    """No harder on what lives, and no easier."""
-    expected = {row.promise: promised(row, tmp_path)[0].effect for row in edits}
+def test_the_effect_is_the_promised_one(
+    name: str, edits: tuple[Edit, ...], holder: FleetHolder, tmp_path: Path
+) -> None:
+    """The effect on existing resources is neither stronger nor weaker than promised."""
+    expected = {edit.promise: promised(edit, tmp_path)[0].effect for edit in edits}
 
-    assert effects(stage.fleet(name), edits) == expected
+    assert effects(holder.fleet(name), edits) == expected

@@ -1,4 +1,4 @@
-"""What tests of the rehearsal share: one simulated AWS for all of a file, and a world of a kind's specimens in it."""
+"""Fixtures for tests of the rehearsal: one simulated AWS for each file, and resources for examples of kinds."""
 
 from collections.abc import Iterator
 
@@ -11,12 +11,12 @@ from tests.testlab.rehearsal.programs import ACCOUNT
 
 @pytest.fixture(scope="module")
 def simulation() -> Iterator[Simulation]:
-    """Run one simulated AWS for all of a file: a region's first use is slow."""
+    """Run one simulated AWS for all tests of a file, because the first use of a region is slow."""
     with running(ACCOUNT) as simulation:
         yield simulation
 
 
 @pytest.fixture
 def world(simulation: Simulation) -> World:
-    """Return a fresh world; whatever it holds is in a VPC of its own."""
+    """Return new resources for the examples of kinds, in a separate VPC."""
     return World(simulation.region("us-west-2"))

@@ -1,4 +1,4 @@
-"""What a rehearsal says, and leaves behind, when something goes wrong."""
+"""Tests of failures: their report, the state after them, and the process after them."""
 
 import asyncio
 import threading
@@ -15,14 +15,14 @@ from bedplate.rehearsal.stack import World, run
 from stacks.options import output_of
 from tests.testlab.rehearsal.programs import changes, entry, parameter, stack, subnet, up, vpc
 
-# gRPC keeps one for all servers of a process, as a daemon.
+# gRPC runs one such daemon thread for all servers of a process.
 GRPC_POLLER = "(_poll_wrapper)"
 ABSENT = "eni-00000000000000000"
 
 
 @pytest.fixture
 def world(simulation: Simulation) -> Iterator[World]:
-    """Return a world without stacks, and clear away what a test keeps."""
+    """Return a world without stacks; delete the parameters that a test keeps."""
     yield World(simulation)
     simulation.call("ssm", "us-west-2", "delete_parameters", {"Names": ["/note", "/other", "/last"]})
 
@@ -37,22 +37,22 @@ def _broken_component() -> None:
 
 
 def _broken_transform() -> None:
-    def break_down(_: ResourceTransformArgs) -> None:
+    def raise_error(_: ResourceTransformArgs) -> None:
         _raising()
 
-    parameter("other", opts=ResourceOptions(transforms=[break_down]))
+    parameter("other", opts=ResourceOptions(transforms=[raise_error]))
 
 
 def _formatted() -> None:
     parameter("other", f"see {parameter('last').arn}")
 
 
-def _leaving() -> None:
+def _exiting() -> None:
     raise SystemExit(3)
 
 
-FAULTS: dict[str, tuple[Callable[[], object], str, str]] = {
-    "AWS's refusal": (lambda: subnet("bad", vpc("outer").id, "172.16.0.0/24"), "InvalidSubnet.Range", "172.16.0.0/24"),
+ERRORS: dict[str, tuple[Callable[[], object], str, str]] = {
+    "refused by AWS": (lambda: subnet("bad", vpc("outer").id, "172.16.0.0/24"), "InvalidSubnet.Range", "172.16.0.0/24"),
     "absent id": (lambda: aws.ec2.Eip("bad", network_interface=ABSENT), "InvalidNetworkInterfaceID.NotFound", ABSENT),
     "missing input": (lambda: aws.ec2.Vpc("bad", assign_generated_ipv6_cidr_block="x"), "InvalidInput", "assign"),
     "missing keyword": (lambda: aws.ec2.Subnet("bad"), "TypeError", "vpc_id"),
@@ -68,7 +68,7 @@ FAULTS: dict[str, tuple[Callable[[], object], str, str]] = {
     "transform": (_broken_transform, "TransformFailed", "no such lab"),
     "duplicate": (lambda: parameter("note", path="/other"), "DuplicateUrn", "note"),
     "formatted output": (_formatted, "OutputToStringError", "Output"),
-    "exit": (_leaving, "SystemExit", "3"),
+    "exit": (_exiting, "SystemExit", "3"),
     "invoke": (lambda: aws.ec2.get_vpc(id="vpc-00000000"), "NotFound", "getVpc"),
     "invoke's output": (lambda: aws.ec2.get_vpc_output(id="vpc-00000000"), "NotFound", "getVpc"),
     "get": (lambda: aws.ec2.Vpc.get("bad", "vpc-00000000"), "InvalidVpcID.NotFound", "vpc-00000000"),
@@ -77,35 +77,39 @@ FAULTS: dict[str, tuple[Callable[[], object], str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("fault", "code", "says"), FAULTS.values(), ids=FAULTS.keys())
-def test_a_fault_is_told_once(world: World, fault: Callable[[], object], code: str, says: str) -> None:
-    """One fault makes one failure, with a code and what is at fault; what was declared before it is made."""
+@pytest.mark.parametrize(("statement", "code", "text"), ERRORS.values(), ids=ERRORS.keys())
+def test_an_error_is_one_failure(world: World, statement: Callable[[], object], code: str, text: str) -> None:
+    """Each error is one failure with a code and the wrong value; resources declared before it are created."""
 
     def program() -> None:
         parameter("note")
-        fault()
+        statement()
 
-    done = run(stack(program), world)
+    result = run(stack(program), world)
 
-    assert [(one.code, says in f"{one.urn} {one.message}") for one in done.failures] == [(code, True)]
-    assert changes(done)["note"] == "create"
+    failures = [(failure.code, text in f"{failure.urn} {failure.message}") for failure in result.failures]
+    assert failures == [(code, True)]
+    assert changes(result)["note"] == "create"
 
 
-def test_what_depends_on_a_failure_is_skipped(world: World) -> None:
-    """A resource whose dependency failed is not tried, and says so; the others are made."""
+def test_dependents_of_a_failure_are_skipped(world: World) -> None:
+    """A resource whose dependency failed is skipped and reported; the others are created."""
 
     def program() -> None:
         bad = aws.ec2.Ami("bad")
         parameter("note", bad.arn)
         parameter("other")
 
-    done = run(stack(program), world)
+    result = run(stack(program), world)
 
-    assert [(one.urn.rpartition("::")[2], one.skipped) for one in done.failures] == [("bad", False), ("note", True)]
-    assert changes(done) == {"other": "create"}
+    assert [(failure.urn.rpartition("::")[2], failure.skipped) for failure in result.failures] == [
+        ("bad", False),
+        ("note", True),
+    ]
+    assert changes(result) == {"other": "create"}
 
 
-def _half(block: str) -> Callable[[], None]:
+def _with_subnet(block: str) -> Callable[[], None]:
     def program() -> None:
         outer = vpc("outer")
         parameter("note", subnet("inner", outer.id, block).cidr_block)
@@ -114,45 +118,45 @@ def _half(block: str) -> Callable[[], None]:
     return program
 
 
-def test_the_next_run_goes_on_from_there(world: World) -> None:
-    """What was made is kept and not made again; what was not is made."""
-    first = run(stack(_half("172.16.0.0/24")), world)
+def test_the_next_run_creates_the_missing_resources(world: World) -> None:
+    """After a failed run, the next run keeps the created resources and creates the others."""
+    first = run(stack(_with_subnet("172.16.0.0/24")), world)
 
-    done = run(stack(_half("10.1.0.0/24")), world)
+    result = run(stack(_with_subnet("10.1.0.0/24")), world)
 
     assert changes(first) == {"outer": "create", "other": "create"}
-    assert changes(done) == {"inner": "create", "note": "create"}
-    assert not done.failures
+    assert changes(result) == {"inner": "create", "note": "create"}
+    assert not result.failures
 
 
 def test_a_failed_run_deletes_nothing(world: World) -> None:
-    """A program that came to grief may not have got round to declaring the rest."""
+    """A program may fail before it declares all its resources, so nothing is deleted."""
     up(world, lambda: [parameter("note"), parameter("other")])
 
-    done = run(stack(_raising), world)
+    result = run(stack(_raising), world)
 
-    assert changes(done) == {}
-    assert entry(done, "note").ident == "/note"
+    assert changes(result) == {}
+    assert entry(result, "note").ident == "/note"
 
 
-def test_a_crash_keeps_the_exports(world: World) -> None:
-    """What other stacks read of a stack stays until its program says otherwise."""
+def test_a_failed_run_keeps_the_exports(world: World) -> None:
+    """The exports of a stack stay until its program exports other values."""
     up(world, lambda: pulumi.export("zone", "internal"))
 
-    done = run(stack(_raising), world)
+    result = run(stack(_raising), world)
 
-    assert done.snapshot.exports == {"zone": "internal"}
+    assert result.snapshot.exports == {"zone": "internal"}
 
 
 def test_a_failure_names_the_line_of_the_program(world: World) -> None:
-    """An exception is told with the file and the line of the program that raised it."""
-    done = run(stack(_raising), world)
+    """A failure names the file and line of the program that raised the exception."""
+    result = run(stack(_raising), world)
 
-    assert "test_engine_failures.py:" in done.failures[0].message
+    assert "test_engine_failures.py:" in result.failures[0].message
 
 
-def _betray(value: str) -> None:
-    raise ValueError(f"{value} is no number")
+def _raise_with(value: str) -> None:
+    raise ValueError(f"{value} is not a number")
 
 
 SECRETS: dict[str, Callable[[Output[str]], object]] = {
@@ -160,48 +164,48 @@ SECRETS: dict[str, Callable[[Output[str]], object]] = {
     "kind": lambda secret: parameter("other", path=secret.apply(lambda text: f"{text}/x")),
     "AWS": lambda secret: parameter("other", key_id=secret),
     "part": lambda secret: parameter("other", path=Output.concat(secret, "x" * 2048)),
-    "program": lambda secret: parameter("other", value=secret).value.apply(_betray),
+    "program": lambda secret: parameter("other", value=secret).value.apply(_raise_with),
 }
 
 
 @pytest.mark.parametrize("use", SECRETS.values(), ids=SECRETS.keys())
 def test_no_failure_shows_a_secret(world: World, use: Callable[[Output[str]], object]) -> None:
-    """Whoever refuses an input, the message hides its value when it is secret."""
-    done = run(stack(lambda: use(Output.secret("hunter2 hunter2"))), world)
+    """The message of a failure hides a secret input, also if AWS or the program repeats it."""
+    result = run(stack(lambda: use(Output.secret("hunter2 hunter2"))), world)
 
-    assert "hunter2" not in str(done.failures)
+    assert "hunter2" not in str(result.failures)
 
 
-@pytest.mark.parametrize("fault", [_raising, _broken_transform])
-def test_nothing_is_left_running(world: World, fault: Callable[[], object]) -> None:
-    """After a run, whatever happened in it, there is no thread, loop or server of its own."""
-    before = {one.name for one in threading.enumerate()}
+@pytest.mark.parametrize("program", [_raising, _broken_transform])
+def test_nothing_is_left_running(world: World, program: Callable[[], object]) -> None:
+    """After a failed run, no thread, event loop or callback server of it is left."""
+    before = {thread.name for thread in threading.enumerate()}
 
-    done = run(stack(fault), world)
+    result = run(stack(program), world)
 
-    assert done.failures
-    assert {one.name for one in threading.enumerate() if not one.name.endswith(GRPC_POLLER)} <= before
-    assert not _CallbackServicer._servicers  # noqa: SLF001  # the SDK's list of servers that run
+    assert result.failures
+    assert {thread.name for thread in threading.enumerate() if not thread.name.endswith(GRPC_POLLER)} <= before
+    assert not _CallbackServicer._servicers  # noqa: SLF001  # the SDK's list of running servers
     with pytest.raises(RuntimeError):
         asyncio.get_running_loop()
 
 
 def test_a_missing_stack_fails_only_its_readers(world: World) -> None:
-    """A program that reads the exports of a stack without any goes on with the rest."""
+    """A StackReference to a stack without exports fails; resources that do not use it are created."""
 
     def reader() -> None:
         name = pulumi.StackReference("organization/lab/lost").require_output("name")
         parameter("last", name)
         parameter("other")
 
-    done = run(stack(reader), world)
+    result = run(stack(reader), world)
 
-    assert [failure.skipped for failure in done.failures] == [False, True]
-    assert changes(done) == {"other": "create"}
+    assert [failure.skipped for failure in result.failures] == [False, True]
+    assert changes(result) == {"other": "create"}
 
 
 def test_a_missing_export_names_its_stack(world: World) -> None:
-    """The message names the stack and the export, and what to do."""
+    """The message names the stack, the export and the fix."""
     partial = stack(lambda: pulumi.export("vpc_id", "vpc-1"), name="lab.west")
 
     def reader() -> None:
@@ -209,8 +213,9 @@ def test_a_missing_export_names_its_stack(world: World) -> None:
         parameter("note", output_of(west, "vpc_id"))
         parameter("other", output_of(west, "zone_id"))
 
-    done = [run(one, world) for one in (partial, stack(reader))][-1]
+    run(partial, world)
+    result = run(stack(reader), world)
 
-    messages = [(failure.code, failure.message) for failure in done.failures]
+    messages = [(failure.code, failure.message) for failure in result.failures]
     assert messages == [("InputError", "the stack lab.west has no output zone_id yet\ndeploy lab.west first")]
-    assert changes(done) == {"note": "create"}
+    assert changes(result) == {"note": "create"}

@@ -1,4 +1,4 @@
-"""What a program's resource options do to its resources, as in Pulumi's engine."""
+"""Tests of resource options: protect, retain, ignore_changes, deleted_with, aliases, transforms, secret outputs."""
 
 from collections.abc import Callable, Iterator
 
@@ -15,7 +15,7 @@ from tests.testlab.rehearsal.programs import changes, entry, parameter, stack, s
 
 @pytest.fixture
 def world(simulation: Simulation) -> Iterator[World]:
-    """Return a world without stacks, and clear away what a test keeps."""
+    """Return a world without stacks; delete the parameters that a test keeps."""
     yield World(simulation)
     simulation.call("ssm", "us-west-2", "delete_parameters", {"Names": ["/note", "/other", "/kept"]})
 
@@ -25,17 +25,17 @@ def _component(name: str, opts: ResourceOptions | None = None) -> pulumi.Compone
 
 
 def test_a_protected_resource_is_not_deleted(world: World) -> None:
-    """Taking a protected resource out of the program fails, and it stays."""
+    """A run without a protected resource fails, and the resource stays."""
     up(world, lambda: parameter("note", opts=ResourceOptions(protect=True)))
 
-    done = run(stack(lambda: None), world)
+    result = run(stack(lambda: None), world)
 
-    assert [(one.code, one.urn.rpartition("::")[2]) for one in done.failures] == [("Protected", "note")]
-    assert entry(done, "note").ident == "/note"
+    assert [(failure.code, failure.urn.rpartition("::")[2]) for failure in result.failures] == [("Protected", "note")]
+    assert entry(result, "note").ident == "/note"
 
 
-def test_every_protected_resource_that_leaves_is_told(world: World) -> None:
-    """One that another protected resource needs too: unprotecting must not take a run for each."""
+def test_all_undeclared_protected_resources_are_reported(world: World) -> None:
+    """A protected resource is reported even if another protected one requires it: one run shows them all."""
 
     def program() -> None:
         outer = vpc("outer", "10.1.0.0/16", ResourceOptions(protect=True))
@@ -43,32 +43,32 @@ def test_every_protected_resource_that_leaves_is_told(world: World) -> None:
 
     up(world, program)
 
-    done = run(stack(lambda: None), world)
+    result = run(stack(lambda: None), world)
 
-    assert [one.urn.rpartition("::")[2] for one in done.failures] == ["inner", "outer"]
+    assert [failure.urn.rpartition("::")[2] for failure in result.failures] == ["inner", "outer"]
 
 
 def test_a_protected_resource_is_not_replaced(world: World) -> None:
-    """A replacement would delete it, so it is refused and says which input wants it."""
+    """The run fails and names the input that forces the replacement."""
     kept = ResourceOptions(protect=True, replace_on_changes=["value"])
     up(world, lambda: parameter("note", "1", kept))
 
-    done = run(stack(lambda: parameter("note", "2", kept)), world)
+    result = run(stack(lambda: parameter("note", "2", kept)), world)
 
-    assert [(one.code, "value" in one.message) for one in done.failures] == [("ProtectedInPlace", True)]
+    assert [(failure.code, "value" in failure.message) for failure in result.failures] == [("ProtectedInPlace", True)]
 
 
-def test_a_resource_can_be_unprotected_and_replaced_at_once(world: World) -> None:
-    """The engine allows it, since the program says both."""
+def test_a_resource_can_be_unprotected_and_replaced_in_one_run(world: World) -> None:
+    """As in the engine, a run may remove the protection and replace the resource."""
     up(world, lambda: parameter("note", "1", ResourceOptions(protect=True)))
 
-    done = up(world, lambda: parameter("note", "2", ResourceOptions(replace_on_changes=["value"])))
+    result = up(world, lambda: parameter("note", "2", ResourceOptions(replace_on_changes=["value"])))
 
-    assert changes(done) == {"note": "delete-replaced replace create-replacement"}
+    assert changes(result) == {"note": "delete-replaced replace create-replacement"}
 
 
-def test_a_protected_dependent_keeps_what_it_needs_from_going_first(world: World) -> None:
-    """Nothing at all is deleted where one of the resources that would have to go is protected."""
+def test_a_protected_dependent_prevents_deletion_first(world: World) -> None:
+    """If a dependent that would be deleted is protected, nothing is deleted."""
 
     def program(block: str) -> None:
         outer = vpc("outer", f"{block}.0.0/16", ResourceOptions(delete_before_replace=True))
@@ -77,14 +77,14 @@ def test_a_protected_dependent_keeps_what_it_needs_from_going_first(world: World
 
     up(world, lambda: program("10.1"))
 
-    done = run(stack(lambda: program("10.2")), world)
+    result = run(stack(lambda: program("10.2")), world)
 
-    assert done.failures[0].code == "ProtectedInPlace"
-    assert changes(done) == {}
+    assert result.failures[0].code == "ProtectedInPlace"
+    assert changes(result) == {}
 
 
-def test_destruction_keeps_what_is_protected_and_what_that_needs(world: World) -> None:
-    """The state that is left holds the protected resource and what it depends on, and nothing else."""
+def test_destroy_keeps_protected_resources_and_their_dependencies(world: World) -> None:
+    """The state after destroy holds the protected resource and its dependencies, and nothing else."""
 
     def program() -> None:
         note = parameter("note")
@@ -93,39 +93,39 @@ def test_destruction_keeps_what_is_protected_and_what_that_needs(world: World) -
 
     up(world, program)
 
-    done = destroy(stack(program), world)
+    result = destroy(stack(program), world)
 
-    assert changes(done) == {"other": "delete"}
-    assert {one.name for one in done.snapshot.entries.values() if one.is_in_cloud} == {"note", "kept"}
+    assert changes(result) == {"other": "delete"}
+    assert {left.name for left in result.snapshot.entries.values() if left.is_in_cloud} == {"note", "kept"}
 
 
-@pytest.mark.parametrize(("protect", "left"), [(True, {"told": "once"}), (False, {})])
-def test_a_stack_tells_its_exports_for_as_long_as_it_stands(world: World, *, protect: bool, left: object) -> None:
-    """Exports outlive a destruction that leaves something, as in the engine's state, and go with the last resource."""
+@pytest.mark.parametrize(("protect", "exports"), [(True, {"zone": "internal"}), (False, {})])
+def test_exports_end_with_the_last_resource(world: World, *, protect: bool, exports: object) -> None:
+    """As in the engine, a stack keeps its exports if destroy leaves a resource."""
 
     def program() -> None:
-        parameter("held" if protect else "free", opts=ResourceOptions(protect=protect))
-        pulumi.export("told", "once")
+        parameter("kept" if protect else "free", opts=ResourceOptions(protect=protect))
+        pulumi.export("zone", "internal")
 
     up(world, program)
 
-    done = destroy(stack(program), world)
+    result = destroy(stack(program), world)
 
-    assert done.snapshot.exports == left
+    assert result.snapshot.exports == exports
 
 
-def test_a_retained_resource_is_forgotten_and_lives_on(world: World) -> None:
-    """Its deletion is a step of the state alone."""
+def test_a_retained_resource_is_only_removed_from_the_state(world: World) -> None:
+    """The deletion of a retained resource makes no call to AWS."""
     up(world, lambda: parameter("note", opts=ResourceOptions(retain_on_delete=True)))
 
-    done = up(world, lambda: None)
+    result = up(world, lambda: None)
 
-    assert changes(done) == {"note": "delete"}
+    assert changes(result) == {"note": "delete"}
     assert world.simulation.call("ssm", "us-west-2", "get_parameter", {"Name": "/note"})["Parameter"]
 
 
-def test_an_ignored_change_is_none(world: World) -> None:
-    """What the program ignores stays as it was made; the rest of the input still counts."""
+def test_an_ignored_change_is_no_change(world: World) -> None:
+    """Paths in `ignore_changes` keep their old values; the other values of the input count."""
     opts = ResourceOptions(ignore_changes=["value", "tags.owner"])
     up(world, lambda: parameter("note", "1", opts, tags={"owner": "a", "v": "1"}))
 
@@ -134,17 +134,17 @@ def test_an_ignored_change_is_none(world: World) -> None:
 
 
 def test_a_replacement_ignores_nothing(world: World) -> None:
-    """A new resource is made as the program has it, as the engine does: there is nothing to keep."""
+    """As in the engine, a replacement has all values of the program."""
     opts = ResourceOptions(ignore_changes=["value"], replace_on_changes=["tags"])
     up(world, lambda: parameter("note", "1", opts, tags={"v": "1"}))
 
-    done = up(world, lambda: parameter("note", "2", opts, tags={"v": "2"}))
+    result = up(world, lambda: parameter("note", "2", opts, tags={"v": "2"}))
 
-    assert reveal(entry(done, "note").inputs["value"]) == "2"
+    assert reveal(entry(result, "note").inputs["value"]) == "2"
 
 
-def test_what_goes_with_another_is_not_deleted_by_itself(world: World) -> None:
-    """A resource that dies with another costs no call when both go."""
+def test_deleted_with_saves_the_deletion(world: World) -> None:
+    """If a resource and its `deleted_with` are deleted, only the latter needs a call."""
 
     def program() -> None:
         note = parameter("note")
@@ -153,9 +153,9 @@ def test_what_goes_with_another_is_not_deleted_by_itself(world: World) -> None:
     up(world, program)
     calls = world.simulation.calls
 
-    done = up(world, lambda: None)
+    result = up(world, lambda: None)
 
-    assert changes(done) == {"other": "delete", "note": "delete"}
+    assert changes(result) == {"other": "delete", "note": "delete"}
     assert world.simulation.calls - calls == 1
 
 
@@ -194,89 +194,89 @@ ALIASES = {
 
 @pytest.mark.parametrize(("before", "after"), ALIASES.values(), ids=ALIASES.keys())
 def test_an_alias_keeps_a_resource(world: World, before: Callable[[], object], after: Callable[[], object]) -> None:
-    """A resource known by an earlier identity is the same resource, and its state takes the new one."""
+    """A resource with an alias for its earlier URN is the same resource; the state has the present URN."""
     up(world, before)
 
-    done = up(world, after)
+    result = up(world, after)
 
-    assert changes(done) == {}
-    assert sum(one.is_in_cloud for one in done.snapshot.entries.values()) == 1
+    assert changes(result) == {}
+    assert sum(left.is_in_cloud for left in result.snapshot.entries.values()) == 1
 
 
-def test_a_renamed_dependency_still_counts(world: World) -> None:
-    """What depended on a resource under its earlier name follows when that one goes first."""
+def test_dependents_follow_a_renamed_dependency(world: World) -> None:
+    """A dependent of the earlier URN is replaced with a renamed resource that is deleted first."""
 
-    def program(name: str, block: str, *was: str) -> None:
-        opts = ResourceOptions(delete_before_replace=True, aliases=[Alias(name=one) for one in was])
+    def program(name: str, block: str, *earlier: str) -> None:
+        opts = ResourceOptions(delete_before_replace=True, aliases=[Alias(name=alias) for alias in earlier])
         subnet("inner", vpc(name, f"{block}.0.0/16", opts).id, f"{block}.0.0/24")
 
     up(world, lambda: program("before", "10.1"))
 
-    done = up(world, lambda: program("after", "10.2", "before"))
+    result = up(world, lambda: program("after", "10.2", "before"))
 
-    assert changes(done)["inner"] == "delete-replaced replace create-replacement"
+    assert changes(result)["inner"] == "delete-replaced replace create-replacement"
 
 
-def _shouting(args: ResourceTransformArgs) -> ResourceTransformResult | None:
+def _set_value(args: ResourceTransformArgs) -> ResourceTransformResult | None:
     if args.type_ != "aws:ssm/parameter:Parameter":
         return None
     return ResourceTransformResult({**args.props, "value": "LOUD"}, args.opts)
 
 
-def _guarding(args: ResourceTransformArgs) -> ResourceTransformResult:
+def _protect(args: ResourceTransformArgs) -> ResourceTransformResult:
     return ResourceTransformResult(args.props, ResourceOptions.merge(args.opts, ResourceOptions(protect=True)))
 
 
 def _in_stack() -> None:
-    pulumi.runtime.register_resource_transform(_shouting)
+    pulumi.runtime.register_resource_transform(_set_value)
     parameter("note")
 
 
 def _in_component() -> None:
-    box = _component("box", ResourceOptions(transforms=[_shouting]))
+    box = _component("box", ResourceOptions(transforms=[_set_value]))
     parameter("note", opts=ResourceOptions(parent=_component("inside", ResourceOptions(parent=box))))
 
 
 TRANSFORMED = {
-    "resource": lambda: parameter("note", opts=ResourceOptions(transforms=[_shouting])),
+    "resource": lambda: parameter("note", opts=ResourceOptions(transforms=[_set_value])),
     "component": _in_component,
     "stack": _in_stack,
 }
 
 
 @pytest.mark.parametrize("program", TRANSFORMED.values(), ids=TRANSFORMED.keys())
-def test_a_transform_changes_what_is_registered(world: World, program: Callable[[], object]) -> None:
-    """A transform of the resource, of a component above it or of the stack has its way with the inputs."""
-    done = up(world, program)
+def test_a_transform_changes_inputs(world: World, program: Callable[[], object]) -> None:
+    """A transform of the resource, of a parent component or of the stack changes the inputs."""
+    result = up(world, program)
 
-    assert entry(done, "note").inputs["value"] == "LOUD"
+    assert entry(result, "note").inputs["value"] == "LOUD"
 
 
 def test_a_transform_changes_options(world: World) -> None:
-    """What a transform sets, such as protection, is as if the program had said it."""
-    done = up(world, lambda: parameter("note", opts=ResourceOptions(transforms=[_guarding])))
+    """An option that a transform sets, such as protect, counts like one of the program."""
+    result = up(world, lambda: parameter("note", opts=ResourceOptions(transforms=[_protect])))
 
-    assert entry(done, "note").protect
+    assert entry(result, "note").protect
 
 
-def test_outputs_the_program_calls_secret_are(world: World) -> None:
-    """An additional secret output is one in the state and in what takes it."""
+def test_additional_secret_outputs_are_secret(world: World) -> None:
+    """An additional secret output is a secret in the state and in the inputs that take it."""
 
     def program() -> None:
         note = parameter("note", opts=ResourceOptions(additional_secret_outputs=["arn"]))
         parameter("other", note.arn)
 
-    done = up(world, program)
+    result = up(world, program)
 
-    assert isinstance(entry(done, "note").outputs["arn"], Secret)
-    assert isinstance(entry(done, "other").inputs["value"], Secret)
+    assert isinstance(entry(result, "note").outputs["arn"], Secret)
+    assert isinstance(entry(result, "other").inputs["value"], Secret)
 
 
-def test_same_steps_keep_new_options(world: World) -> None:
-    """Protection that is added or taken away is no step, and counts from then on."""
+def test_a_same_step_stores_new_options(world: World) -> None:
+    """Added or removed protection takes a `same` step and counts in the next run."""
     up(world, lambda: parameter("note", opts=ResourceOptions(protect=True)))
 
-    done = up(world, lambda: parameter("note"))
+    result = up(world, lambda: parameter("note"))
 
-    assert not entry(done, "note").protect
-    assert {step.op for step in done.steps} == {Op.SAME}
+    assert not entry(result, "note").protect
+    assert {step.op for step in result.steps} == {Op.SAME}

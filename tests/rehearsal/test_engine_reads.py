@@ -1,4 +1,4 @@
-"""What a program reads: other stacks, resources that exist, and data functions."""
+"""Tests of reads: exports of other stacks, existing resources (`get`), and data functions."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from tests.testlab.rehearsal.programs import ACCOUNT, changes, entry, parameter,
 
 @pytest.fixture
 def world(simulation: Simulation) -> Iterator[World]:
-    """Return a world with one stack that exports a name and a secret, and clear away what a test keeps."""
+    """Return a world with a stack that exports a name and a secret; delete the parameters that a test keeps."""
     world = World(simulation)
 
     def exporting() -> None:
@@ -28,101 +28,101 @@ def world(simulation: Simulation) -> Iterator[World]:
     simulation.call("ssm", "us-west-2", "delete_parameters", {"Names": ["/note", "/other"]})
 
 
-def _referring(export: str) -> None:
+def _read_export(export: str) -> None:
     shared = StackReference("organization/lab/shared")
     parameter("note", shared.require_output(export))
 
 
-def test_a_stack_reads_anothers_exports(world: World) -> None:
-    """An export arrives as it was exported, and reading it is a step of its own."""
-    done = up(world, lambda: _referring("zone"))
+def test_a_stack_reads_exports_of_another(world: World) -> None:
+    """An export keeps its value, and a StackReference is a read step."""
+    result = up(world, lambda: _read_export("zone"))
 
-    assert entry(done, "note").outputs["arn"]
-    assert [step.op for step in done.steps if "StackReference" in step.urn] == [Op.READ]
+    assert entry(result, "note").outputs["arn"]
+    assert [step.op for step in result.steps if "StackReference" in step.urn] == [Op.READ]
 
 
-def test_a_stack_is_referred_to_once(world: World) -> None:
-    """A reference is a resource: the engine refuses a second one of the same name, and so does the rehearsal."""
+def test_a_second_reference_to_a_stack_is_refused(world: World) -> None:
+    """As in the engine, a second StackReference with the same name is a duplicate URN."""
 
     def program() -> None:
-        _referring("zone")
+        _read_export("zone")
         StackReference("organization/lab/shared")
 
-    done = run(stack(program), world)
+    result = run(stack(program), world)
 
-    assert [failure.code for failure in done.failures if not failure.skipped] == ["DuplicateUrn"]
-
-
-def test_a_secret_stays_one_from_stack_to_stack(world: World) -> None:
-    """What was exported as a secret is a secret where it is read, and in the graph it is hidden."""
-    done = up(world, lambda: _referring("token"))
-
-    assert isinstance(entry(done, "note").inputs["value"], Secret)
-    assert "s3cr3t" not in str(graph(done.snapshot.entries.values()))
+    assert [failure.code for failure in result.failures if not failure.skipped] == ["DuplicateUrn"]
 
 
-def test_an_export_that_is_not_there_is_a_fault(world: World) -> None:
-    """A required output of another stack that it does not have stops what needs it."""
-    done = run(stack(lambda: _referring("gone")), world)
+def test_a_secret_export_stays_secret(world: World) -> None:
+    """A secret export is a secret in the reading stack, and hidden in the graph."""
+    result = up(world, lambda: _read_export("token"))
 
-    assert ["gone" in failure.message for failure in done.failures] == [True]
+    assert isinstance(entry(result, "note").inputs["value"], Secret)
+    assert "s3cr3t" not in str(graph(result.snapshot.entries.values()))
 
 
-def test_a_read_resource_is_not_owned(world: World) -> None:
-    """A resource that the program gets is read, never changed, and let go with the program."""
+def test_a_missing_export_is_a_failure(world: World) -> None:
+    """A required export that the other stack does not have is a failure."""
+    result = run(stack(lambda: _read_export("missing")), world)
+
+    assert ["missing" in failure.message for failure in result.failures] == [True]
+
+
+def test_a_read_resource_is_discarded_not_deleted(world: World) -> None:
+    """A resource from `get` is never changed, and only removed from the state."""
 
     def program() -> None:
         found = aws.ec2.Vpc.get("found", vpc("own").id)
         parameter("note", found.cidr_block)
 
-    done = up(world, program)
-    gone = up(world, lambda: vpc("own"))
+    result = up(world, program)
+    after = up(world, lambda: vpc("own"))
 
-    assert entry(done, "note").ident
-    assert entry(done, "found").external
-    assert changes(gone) == {"found": "discard", "note": "delete"}
+    assert entry(result, "note").ident
+    assert entry(result, "found").external
+    assert changes(after) == {"found": "discard", "note": "delete"}
 
 
-def test_owning_what_was_read_makes_a_new_one(world: World) -> None:
-    """The engine replaces what was only read: it may not touch what is another's."""
+def test_declaring_a_read_resource_creates_a_new_one(world: World) -> None:
+    """As in the engine, a declared resource replaces a read one and does not change it."""
     other = run(stack(lambda: vpc("theirs"), name="other"), world)
     ident = entry(other, "theirs").ident
     up(world, lambda: aws.ec2.Vpc.get("found", ident))
 
-    done = up(world, lambda: vpc("found", "10.2.0.0/16"))
+    result = up(world, lambda: vpc("found", "10.2.0.0/16"))
 
-    assert changes(done) == {"found": "create-replacement replace"}
-    assert entry(done, "found").ident != ident
+    assert changes(result) == {"found": "create-replacement replace"}
+    assert entry(result, "found").ident != ident
 
 
-def test_reading_another_in_the_place_of_an_own_lets_the_own_go(world: World) -> None:
-    """What a program made and now reads elsewhere is deleted, not lost."""
+def test_reading_instead_of_declaring_deletes_the_old_one(world: World) -> None:
+    """If a program reads another resource under the URN of a declared one, the declared one is deleted."""
     other = run(stack(lambda: vpc("theirs"), name="other"), world)
     up(world, lambda: vpc("found", "10.2.0.0/16"))
 
-    done = up(world, lambda: aws.ec2.Vpc.get("found", entry(other, "theirs").ident))
+    result = up(world, lambda: aws.ec2.Vpc.get("found", entry(other, "theirs").ident))
 
-    assert changes(done) == {"found": "delete-replaced"}
+    assert changes(result) == {"found": "delete-replaced"}
 
 
-def test_a_lookup_is_answered_at_once(world: World) -> None:
-    """A plain data function gives its result in the midst of the program."""
+def test_a_data_function_returns_its_result(world: World) -> None:
+    """A data function returns its result while the program runs."""
 
     def program() -> None:
         parameter("note", aws.get_caller_identity().account_id)
 
-    done = up(world, program)
+    result = up(world, program)
 
-    assert entry(done, "note").inputs["value"].value == ACCOUNT
+    assert entry(result, "note").inputs["value"].value == ACCOUNT
 
 
-def test_a_lookup_of_something_unknown_waits(world: World) -> None:
-    """In a preview a data function about what is still to be made has no answer, and no failure."""
+def test_a_data_function_with_unknown_arguments_is_unknown(world: World) -> None:
+    """In a preview, a data function with an unknown argument has no result and no failure."""
 
     def program() -> None:
         found = aws.ec2.get_vpc_output(id=vpc("own").id)
         parameter("note", found.cidr_block)
 
-    done = up(world, program)
+    result = up(world, program)
 
-    assert entry(done, "note").inputs["value"].value == "10.1.0.0/16"
+    assert entry(result, "note").inputs["value"].value == "10.1.0.0/16"

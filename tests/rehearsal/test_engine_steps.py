@@ -1,4 +1,7 @@
-"""What becomes of resources between one run of a program and the next, as Pulumi's engine would have it."""
+"""Tests of diff and steps: a program runs twice, and the second run takes the steps of Pulumi's engine.
+
+The last part tests the functions behind that: order of entries, difference of inputs, aliases.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,7 +12,7 @@ import pulumi
 import pytest
 from pulumi import ResourceOptions
 
-from bedplate.rehearsal.change import Difference, closure, deletion_order, dependents, difference, making_order
+from bedplate.rehearsal.change import Difference, creation_order, deletion_order, dependents, difference, with_required
 from bedplate.rehearsal.kind import Kind, replaces, updates
 from bedplate.rehearsal.registration import AliasSpec, Registration, earlier_urns
 from bedplate.rehearsal.simulation import Simulation
@@ -21,7 +24,7 @@ from tests.testlab.rehearsal.programs import changes, entry, parameter, stack, s
 
 @pytest.fixture
 def world(simulation: Simulation) -> Iterator[World]:
-    """Return a world without stacks, and empty the one that a test leaves."""
+    """Return a world without stacks; destroy the stack of the test at the end."""
     world = World(simulation)
     yield world
     destroy(stack(lambda: None), world)
@@ -32,81 +35,81 @@ def _nested(block: str) -> None:
     subnet("inner", outer.id, block.replace("/16", "/24"))
 
 
-def _first(block: str) -> None:
+def _deleted_first(block: str) -> None:
     outer = vpc("outer", block, ResourceOptions(delete_before_replace=True))
     inner = subnet("inner", outer.id, "10.1.0.0/24" if block == "10.1.0.0/16" else "10.2.0.0/24")
     parameter("note", inner.id)
 
 
-def test_a_first_run_creates_in_the_order_of_need(world: World) -> None:
-    """Nothing is made before what it takes an output of."""
-    done = up(world, lambda: _nested("10.1.0.0/16"))
+def test_the_first_run_creates_dependencies_first(world: World) -> None:
+    """A resource is created after the resources whose outputs it takes."""
+    result = up(world, lambda: _nested("10.1.0.0/16"))
 
-    assert list(changes(done).items()) == [("outer", "create"), ("inner", "create")]
+    assert list(changes(result).items()) == [("outer", "create"), ("inner", "create")]
 
 
 def test_a_second_run_changes_nothing(world: World) -> None:
-    """A program that declares what is there already takes only steps that change nothing."""
+    """A second run of an unchanged program takes only `same` steps."""
     up(world, lambda: _nested("10.1.0.0/16"))
 
-    done = up(world, lambda: _nested("10.1.0.0/16"))
+    result = up(world, lambda: _nested("10.1.0.0/16"))
 
-    assert {step.op for step in done.steps} == {Op.SAME}
+    assert {step.op for step in result.steps} == {Op.SAME}
 
 
 def test_an_update_keeps_the_resource(world: World) -> None:
-    """What can be changed in place keeps its id, and what depends on it is left alone."""
+    """A resource that is updated in place keeps its id, and its dependents do not change."""
     before = up(world, lambda: subnet("inner", vpc("outer").id, "10.1.0.0/24"))
 
-    done = up(world, lambda: subnet("inner", vpc("outer", tags={"v": "2"}).id, "10.1.0.0/24"))
+    result = up(world, lambda: subnet("inner", vpc("outer", tags={"v": "2"}).id, "10.1.0.0/24"))
 
-    assert changes(done) == {"outer": "update"}
-    assert entry(done, "outer").ident == entry(before, "outer").ident
+    assert changes(result) == {"outer": "update"}
+    assert entry(result, "outer").ident == entry(before, "outer").ident
 
 
-def test_a_step_names_the_changed_values(world: World) -> None:
-    """An update tells the paths of the values inside an input that changed."""
+def test_a_step_names_the_paths_of_changed_values(world: World) -> None:
+    """An update step holds the paths of the changed values inside an input."""
     up(world, lambda: vpc("outer", tags={"same": "1", "v": "1"}))
 
-    done = up(world, lambda: vpc("outer", tags={"same": "1", "v": "2"}))
+    result = up(world, lambda: vpc("outer", tags={"same": "1", "v": "2"}))
 
-    (step,) = [step for step in done.steps if step.is_change]
+    (step,) = [step for step in result.steps if step.is_change]
     assert (step.keys, step.paths) == (("tags",), ("tags.v",))
 
 
-def test_a_replacement_is_made_first_and_moves_what_depends_on_it(world: World) -> None:
-    """Create first, switch the dependents over, then delete the old ones in reverse."""
+def test_replacements_are_created_before_the_old_are_deleted(world: World) -> None:
+    """The engine creates the replacements, updates the dependents, then deletes the old ones in reverse order."""
     up(world, lambda: _nested("10.1.0.0/16"))
 
-    done = up(world, lambda: _nested("10.2.0.0/16"))
+    result = up(world, lambda: _nested("10.2.0.0/16"))
 
     cycle = "create-replacement replace delete-replaced"
-    assert changes(done) == {"outer": cycle, "inner": cycle}
-    assert [step.urn[-5:] for step in done.steps[-2:]] == ["inner", "outer"]
+    assert changes(result) == {"outer": cycle, "inner": cycle}
+    assert [step.urn[-5:] for step in result.steps[-2:]] == ["inner", "outer"]
 
 
-def test_what_goes_first_takes_its_dependents_with_it(world: World) -> None:
-    """A resource deleted first cannot leave behind what a new one of it would replace; others stay."""
-    up(world, lambda: _first("10.1.0.0/16"))
+def test_deletion_first_includes_the_dependents_it_replaces(world: World) -> None:
+    """Before a resource is deleted first, the dependents that its replacement replaces are deleted; others stay."""
+    up(world, lambda: _deleted_first("10.1.0.0/16"))
 
-    done = up(world, lambda: _first("10.2.0.0/16"))
+    result = up(world, lambda: _deleted_first("10.2.0.0/16"))
 
     cycle = "delete-replaced replace create-replacement"
-    assert changes(done) == {"inner": cycle, "outer": cycle, "note": "update"}
+    assert changes(result) == {"inner": cycle, "outer": cycle, "note": "update"}
 
 
-def test_a_dependent_that_followed_says_why_it_was_made_again(world: World) -> None:
-    """As in the engine, only its new creation names the input that made it go."""
-    up(world, lambda: _first("10.1.0.0/16"))
+def test_a_replaced_dependent_names_the_reason_in_its_create_step(world: World) -> None:
+    """As in the engine, only the create-replacement step of a dependent names the input that forced it."""
+    up(world, lambda: _deleted_first("10.1.0.0/16"))
 
-    done = up(world, lambda: _first("10.2.0.0/16"))
+    result = up(world, lambda: _deleted_first("10.2.0.0/16"))
 
-    found = [(step.op, step.keys, step.replace_keys) for step in done.steps if step.urn.endswith("inner")]
-    assert found == [(Op.DELETE_REPLACED, (), ()), (Op.REPLACE, (), ()), (Op.CREATE_REPLACEMENT, (), ("vpcId",))]
+    steps = [(step.op, step.keys, step.replace_keys) for step in result.steps if step.urn.endswith("inner")]
+    assert steps == [(Op.DELETE_REPLACED, (), ()), (Op.REPLACE, (), ()), (Op.CREATE_REPLACEMENT, (), ("vpcId",))]
 
 
-def test_what_was_declared_already_does_not_follow(world: World) -> None:
-    """A resource that no longer depends on one that goes first is left where the program put it."""
+def test_a_resource_registered_before_is_not_replaced_as_dependent(world: World) -> None:
+    """A resource that no longer depends on a resource deleted first does not change."""
 
     def before() -> None:
         outer = vpc("outer", "10.1.0.0/16", ResourceOptions(delete_before_replace=True))
@@ -121,71 +124,71 @@ def test_what_was_declared_already_does_not_follow(world: World) -> None:
     assert set(changes(up(world, after))) == {"outer"}
 
 
-def test_a_fixed_name_makes_a_resource_go_first(world: World) -> None:
-    """Two resources cannot have the name that the program chose at once."""
+def test_a_resource_with_a_fixed_name_is_deleted_first(world: World) -> None:
+    """Two resources cannot have the same name at the same time, so the old one is deleted first."""
     up(world, lambda: parameter("note", key_id=None))
 
-    done = up(world, lambda: parameter("note", opts=ResourceOptions(replace_on_changes=["value"]), value="other"))
+    result = up(world, lambda: parameter("note", opts=ResourceOptions(replace_on_changes=["value"]), value="other"))
 
-    assert changes(done) == {"note": "delete-replaced replace create-replacement"}
+    assert changes(result) == {"note": "delete-replaced replace create-replacement"}
 
 
-def test_what_is_no_longer_declared_is_deleted(world: World) -> None:
-    """Dependents go before what they depend on."""
+def test_undeclared_resources_are_deleted(world: World) -> None:
+    """Dependents are deleted before their dependencies."""
     up(world, lambda: _nested("10.1.0.0/16"))
 
-    done = up(world, lambda: None)
+    result = up(world, lambda: None)
 
-    assert list(changes(done).items()) == [("inner", "delete"), ("outer", "delete")]
+    assert list(changes(result).items()) == [("inner", "delete"), ("outer", "delete")]
 
 
-def test_a_dependent_no_longer_declared_goes_before_what_was_replaced(world: World) -> None:
-    """Deletions of both sorts stand in one order: the old subnet before the old VPC it is in."""
+def test_an_undeclared_dependent_is_deleted_before_a_replaced_resource(world: World) -> None:
+    """All deletions of a run follow one order: the old subnet before the old VPC that holds it."""
     up(world, lambda: _nested("10.1.0.0/16"))
 
-    done = up(world, lambda: vpc("outer", "10.2.0.0/16"))
+    result = up(world, lambda: vpc("outer", "10.2.0.0/16"))
 
-    assert [step.op for step in done.steps[-2:]] == [Op.DELETE, Op.DELETE_REPLACED]
+    assert [step.op for step in result.steps[-2:]] == [Op.DELETE, Op.DELETE_REPLACED]
 
 
-def test_destruction_leaves_nothing(world: World) -> None:
-    """A stack without protected resources ends with an empty state."""
+def test_destroy_leaves_nothing(world: World) -> None:
+    """A stack without protected resources has an empty state after destroy."""
     up(world, lambda: _nested("10.1.0.0/16"))
 
-    done = destroy(stack(lambda: None), world)
+    result = destroy(stack(lambda: None), world)
 
-    assert changes(done) == {"inner": "delete", "outer": "delete"}
-    assert not done.snapshot.entries
+    assert changes(result) == {"inner": "delete", "outer": "delete"}
+    assert not result.snapshot.entries
 
 
-def test_parents_two_components_deep_make_the_urn(world: World) -> None:
-    """A resource's URN holds the types of all components above it, and its name alone."""
+def test_the_urn_holds_the_types_of_all_parents(world: World) -> None:
+    """A URN holds the types of all parent components, and only the resource's own name."""
 
     def program() -> None:
         outer = pulumi.ComponentResource("t:t:Outer", "o")
         inner = pulumi.ComponentResource("t:t:Inner", "i", opts=ResourceOptions(parent=outer))
         parameter("deep", opts=ResourceOptions(parent=inner))
 
-    done = up(world, program)
+    result = up(world, program)
 
-    assert entry(done, "deep").urn == "urn:pulumi:lab::lab::t:t:Outer$t:t:Inner$aws:ssm/parameter:Parameter::deep"
+    assert entry(result, "deep").urn == "urn:pulumi:lab::lab::t:t:Outer$t:t:Inner$aws:ssm/parameter:Parameter::deep"
 
 
-def test_a_component_changes_with_its_inputs(world: World) -> None:
-    """A component's own step says whether what it was given differs."""
+def test_a_component_with_other_inputs_takes_an_update_step(world: World) -> None:
+    """The step of a component is an update if its inputs are different."""
 
     def program(size: int) -> None:
         pulumi.ComponentResource("t:t:Outer", "o", {"size": size})
 
     up(world, lambda: program(1))
 
-    done = up(world, lambda: program(2))
+    result = up(world, lambda: program(2))
 
-    assert [step.op for step in done.steps if step.urn.endswith("Outer::o")] == [Op.UPDATE]
+    assert [step.op for step in result.steps if step.urn.endswith("Outer::o")] == [Op.UPDATE]
 
 
-def test_an_update_that_moves_an_output_moves_what_takes_it(world: World) -> None:
-    """A preview tells of the dependents of an output that only the update will know."""
+def test_a_changed_output_updates_its_dependents_in_the_preview(world: World) -> None:
+    """A preview lists the dependents of an output that only the update computes."""
 
     def program(value: str) -> None:
         note = parameter("note", value)
@@ -196,8 +199,8 @@ def test_an_update_that_moves_an_output_moves_what_takes_it(world: World) -> Non
     assert changes(up(world, lambda: program("2"))) == {"note": "update", "copy": "update"}
 
 
-def test_a_resource_does_not_move_between_regions(world: World) -> None:
-    """Another region needs another resource; the provider's own region written out is no change."""
+def test_another_region_replaces_a_resource(world: World) -> None:
+    """Another region replaces the resource; the explicit region of its provider is no change."""
     up(world, lambda: parameter("note"))
 
     assert changes(up(world, lambda: parameter("note", region="us-west-2"))) == {}
@@ -206,16 +209,16 @@ def test_a_resource_does_not_move_between_regions(world: World) -> None:
     }
 
 
-def test_an_empty_list_is_no_change(world: World) -> None:
-    """The provider makes no difference between nothing and an empty collection."""
+def test_an_empty_collection_is_no_change(world: World) -> None:
+    """The provider treats no value and an empty collection as equal."""
     up(world, lambda: vpc("outer"))
 
     assert changes(up(world, lambda: vpc("outer", tags={}))) == {}
 
 
 def _entry(name: str, *dependencies: str) -> Entry:
-    needs = tuple(map(_urn, dependencies))
-    return Entry(urn=_urn(name), custom=True, inputs={}, outputs={}, dependencies=needs)
+    urns = tuple(map(_urn, dependencies))
+    return Entry(urn=_urn(name), custom=True, inputs={}, outputs={}, dependencies=urns)
 
 
 def _urn(name: str) -> str:
@@ -230,45 +233,45 @@ CHAIN = (_entry("a"), _entry("b", "a"), _entry("c", "b"))
 
 
 @pytest.mark.parametrize("entries", list(permutations(CHAIN)))
-@pytest.mark.parametrize(("order", "wanted"), [(deletion_order, "cba"), (making_order, "abc")])
-def test_need_decides_the_order(
-    entries: tuple[Entry, ...], order: Callable[[tuple[Entry, ...]], tuple[Entry, ...]], wanted: str
+@pytest.mark.parametrize(("order", "expected"), [(deletion_order, "cba"), (creation_order, "abc")])
+def test_dependencies_decide_the_order(
+    entries: tuple[Entry, ...], order: Callable[[tuple[Entry, ...]], tuple[Entry, ...]], expected: str
 ) -> None:
-    """However a state lists them, dependents are deleted first and made last."""
-    assert _names(order(entries)) == wanted
+    """Dependents are deleted first and created last, in any order of the state."""
+    assert _names(order(entries)) == expected
 
 
-NEEDING = {
+REQUIREMENTS = {
     "parent": replace(_entry("b"), parent=_urn("a")),
     "deleted with": replace(_entry("b"), deleted_with=_urn("a")),
     "provider": replace(_entry("b"), provider=f"{_urn('a')}::id"),
 }
 
 
-@pytest.mark.parametrize("entry", NEEDING.values(), ids=NEEDING.keys())
-def test_every_kind_of_need_counts(entry: Entry) -> None:
-    """A child goes before its parent, what goes with another before that one, what a provider made before it."""
+@pytest.mark.parametrize("entry", REQUIREMENTS.values(), ids=REQUIREMENTS.keys())
+def test_each_requirement_decides_the_order(entry: Entry) -> None:
+    """An entry is deleted before its parent, its `deleted_with` and its provider."""
     assert _names(deletion_order([_entry("a"), entry])) == "ba"
 
 
-def test_a_circle_is_not_waited_for() -> None:
-    """Entries of different runs may need each other; all are still deleted."""
+def test_a_dependency_cycle_is_deleted() -> None:
+    """Entries of different runs may depend on each other in a cycle; all are deleted."""
     assert sorted(_names(deletion_order([_entry("a", "b"), _entry("b", "a")]))) == ["a", "b"]
 
 
-def test_dependents_are_found_through_others() -> None:
-    """What depends on a dependent depends on its root."""
+def test_dependents_include_indirect_ones() -> None:
+    """The dependents of a dependent count, unless it is left out."""
     entries = {entry.urn: entry for entry in CHAIN}
 
     assert _names(dependents(_urn("a"), entries)) == "bc"
     assert _names(dependents(_urn("a"), entries, {_urn("b")})) == ""
 
 
-def test_what_must_live_is_kept_with_what_it_needs() -> None:
-    """To keep one resource is to keep all that it stands on, and nothing else."""
+def test_required_entries_are_direct_and_indirect() -> None:
+    """A kept resource keeps all that it requires, and nothing else."""
     entries = {entry.urn: entry for entry in (*CHAIN, _entry("d", "c"))}
 
-    assert closure([_urn("c")], entries) == {_urn("a"), _urn("b"), _urn("c")}
+    assert with_required([_urn("c")], entries) == {_urn("a"), _urn("b"), _urn("c")}
 
 
 def _never(*_: object) -> Never:
@@ -276,7 +279,7 @@ def _never(*_: object) -> Never:
 
 
 KIND = Kind(
-    token="t:t:T",  # noqa: S106  # a type, no password
+    token="t:t:T",  # noqa: S106  # a type token, not a password
     inputs=updates("size", "tags", "rules", "zones") | replaces("block"),
     computed=frozenset({"size"}),
     sets=frozenset({"zones"}),
@@ -291,14 +294,14 @@ SAME: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a set of mappings": ({"zones": [{"n": 1}, {"n": 2}]}, {"zones": [{"n": 2}, {"n": 1}]}),
     "computed and left out": ({"size": 3}, {}),
     "none and empty": ({"tags": {}}, {}),
-    "no text and none": ({"block": ""}, {"block": None}),
+    "empty string and none": ({"block": ""}, {"block": None}),
     "now a secret": ({"block": "a"}, {"block": Secret("a")}),
 }
 
 
 @pytest.mark.parametrize(("old", "new"), SAME.values(), ids=SAME.keys())
-def test_no_difference(old: dict[str, Any], new: dict[str, Any]) -> None:
-    """What the provider takes for the same is no change."""
+def test_equal_inputs_have_no_difference(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Values that the provider treats as equal are no change."""
     assert difference(KIND, old, new) == Difference()
 
 
@@ -318,24 +321,24 @@ CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any], Difference]] = {
     "unknown": ({"block": "a"}, {"block": UNKNOWN}, Difference(("block",), ("block",), ("block",))),
     "unknown in a set": ({"zones": ["a"]}, {"zones": [UNKNOWN]}, Difference(("zones[0]",), ("zones",))),
     "secret": ({"size": Secret(1)}, {"size": Secret(2)}, Difference(("size",), ("size",))),
-    "false is not nothing": ({"size": False}, {"size": True}, Difference(("size",), ("size",))),
+    "false is not a missing value": ({"size": False}, {"size": True}, Difference(("size",), ("size",))),
 }
 
 
-@pytest.mark.parametrize(("old", "new", "wanted"), CHANGED.values(), ids=CHANGED.keys())
-def test_a_difference(old: dict[str, Any], new: dict[str, Any], wanted: Difference) -> None:
-    """A change is told by path and by input, and whether it needs a new resource."""
-    assert difference(KIND, old, new) == wanted
+@pytest.mark.parametrize(("old", "new", "expected"), CHANGED.values(), ids=CHANGED.keys())
+def test_a_difference_names_paths_and_inputs(old: dict[str, Any], new: dict[str, Any], expected: Difference) -> None:
+    """A difference holds the changed paths, their inputs, and the inputs that force a replacement."""
+    assert difference(KIND, old, new) == expected
 
 
 @pytest.mark.parametrize(
     ("pattern", "forced"), [("tags", ("tags",)), ("tags.a", ("tags",)), ("tags.b", ()), ("*", ("tags",))]
 )
-def test_a_program_can_want_a_replacement(pattern: str, forced: tuple[str, ...]) -> None:
-    """`replace_on_changes` makes a change force a new resource where its path matches."""
-    found = difference(KIND, {"tags": {"a": 1}}, {"tags": {"a": 2}}, (pattern,))
+def test_replace_on_changes_forces_a_replacement(pattern: str, forced: tuple[str, ...]) -> None:
+    """A path in `replace_on_changes` forces a replacement if the changed path matches."""
+    diff = difference(KIND, {"tags": {"a": 1}}, {"tags": {"a": 2}}, (pattern,))
 
-    assert found.replace_keys == forced
+    assert diff.replace_keys == forced
 
 
 STACK = "urn:pulumi:lab::proj::pulumi:pulumi:Stack::proj-lab"
@@ -344,11 +347,11 @@ CASE = "urn:pulumi:lab::proj::t:t:Case::case"
 
 
 def _earlier(*aliases: AliasSpec, parent: str = STACK, parents: tuple[str, ...] = (), name: str = "disk") -> list[str]:
-    asked = Registration(
+    registration = Registration(
         type="t:t:Disk", name=name, parent=parent, custom=True, inputs={}, property_dependencies={}, aliases=aliases
     )
-    urn = child("lab", "proj", parent, asked.type, name)
-    return [one.removeprefix("urn:pulumi:") for one in earlier_urns(asked, urn, parents)]
+    urn = child("lab", "proj", parent, registration.type, name)
+    return [earlier.removeprefix("urn:pulumi:") for earlier in earlier_urns(registration, urn, parents)]
 
 
 ALIASES = {
@@ -363,31 +366,31 @@ ALIASES = {
 
 
 @pytest.mark.parametrize(("alias", "parent", "urn"), ALIASES.values(), ids=ALIASES.keys())
-def test_an_alias_names_what_differed(alias: AliasSpec, parent: str, urn: str) -> None:
-    """What an alias leaves out is as it is today."""
+def test_an_alias_replaces_parts_of_the_urn(alias: AliasSpec, parent: str, urn: str) -> None:
+    """An alias takes missing parts from the present URN."""
     assert _earlier(alias, parent=parent) == [urn]
 
 
-def test_a_resource_without_aliases_has_none() -> None:
-    """Its present URN is no earlier one."""
+def test_a_resource_without_aliases_has_no_earlier_urn() -> None:
+    """The present URN is not an earlier one."""
     assert _earlier() == []
 
 
-def test_a_child_goes_with_its_renamed_parent() -> None:
-    """A child has the types of what its parent was before."""
+def test_a_child_has_the_earlier_urns_of_its_parent() -> None:
+    """An earlier URN of a child holds the earlier types of its parent."""
     assert _earlier(parent=CASE, parents=(BOX,)) == ["lab::proj::t:t:Box$t:t:Disk::disk"]
 
 
-def test_a_child_named_after_its_parent_was_renamed_with_it() -> None:
+def test_a_child_named_after_its_parent_has_its_earlier_name() -> None:
     """`case-disk` of `case` was `box-disk` when `case` was `box`, by the engine's convention."""
     assert _earlier(parent=CASE, parents=(BOX,), name="case-disk") == ["lab::proj::t:t:Box$t:t:Disk::box-disk"]
 
 
-def test_own_and_inherited_aliases_multiply() -> None:
-    """A child renamed inside a renamed parent may have been either, both or neither."""
-    found = _earlier(AliasSpec(name="old"), parent=CASE, parents=(BOX,))
+def test_aliases_of_child_and_parent_combine() -> None:
+    """A renamed child of a renamed parent has an earlier URN for each combination."""
+    urns = _earlier(AliasSpec(name="old"), parent=CASE, parents=(BOX,))
 
-    assert set(found) == {
+    assert set(urns) == {
         "lab::proj::t:t:Box$t:t:Disk::disk",
         "lab::proj::t:t:Case$t:t:Disk::old",
         "lab::proj::t:t:Box$t:t:Disk::old",

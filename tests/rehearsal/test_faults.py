@@ -1,4 +1,4 @@
-"""Injected faults: what they fail, and what a run after them creates."""
+"""Tests of injected faults: what fails, and what a run after the faults creates."""
 
 from collections.abc import Iterator
 
@@ -48,7 +48,7 @@ def _pool(*types: str, zones: str = "a", **template: object) -> None:
     overrides = [{"instance_type": instance_type} for instance_type in types]
     policy = {"launch_template": {"launch_template_specification": spec, "overrides": overrides}}
     sizes = {"min_size": 2, "max_size": 4, "wait_for_capacity_timeout": "0"}
-    ids = [each.id for each in subnets]
+    ids = [subnet.id for subnet in subnets]
     aws.autoscaling.Group("pool", name="pool", vpc_zone_identifiers=ids, mixed_instances_policy=policy, **sizes)
 
 
@@ -58,27 +58,27 @@ def _instances(simulation: Simulation) -> int:
 
 
 def test_a_region_that_is_down_fails_once(world: World) -> None:
-    """Only its provider fails; resources of the provider are skipped, and other regions are created."""
+    """Only the provider of the region fails; its resources are skipped, and other regions are created."""
     _inject(world, RegionDown("us-east-1"))
 
-    done = run(stack(_two_regions), world)
+    result = run(stack(_two_regions), world)
 
-    failures = [(failure.urn.rpartition("::")[2], failure.code, failure.skipped) for failure in done.failures]
+    failures = [(failure.urn.rpartition("::")[2], failure.code, failure.skipped) for failure in result.failures]
     assert failures == [("us-east-1", "RequestError", False), ("us-east-1", "Skipped", True)]
-    assert "us-east-1" in done.failures[0].message
-    assert changes(done) == {"us-west-2": "create"}
+    assert "us-east-1" in result.failures[0].message
+    assert changes(result) == {"us-west-2": "create"}
 
 
-def test_an_id_in_a_region_that_is_down_is_not_called_missing(world: World) -> None:
-    """Nothing is known of it: AWS did not answer."""
+def test_an_id_in_a_region_that_is_down_is_not_reported_missing(world: World) -> None:
+    """AWS did not answer, so nothing is known about the resource."""
     _inject(world, RegionDown("us-east-1"))
 
     with pytest.raises(Refusal, match="RequestError"):
         described(world.simulation.region("us-east-1"), SUBNET, "subnet-1")
 
 
-def test_what_was_missing_is_created_after_the_fault() -> None:
-    """A second run creates it, a third changes nothing, and only the fault's failures are excused."""
+def test_missing_resources_are_created_after_the_fault() -> None:
+    """A second run creates them, a third run changes nothing, and only failures of the fault are ignored."""
     report = rehearse(ACCOUNT, [[stack(_two_regions)]], faults=[RegionDown("us-east-1")])
 
     assert report.is_stable
@@ -91,8 +91,8 @@ def test_what_was_missing_is_created_after_the_fault() -> None:
     ]
 
 
-def test_a_refusal_without_a_fault_is_a_failure() -> None:
-    """What still fails after the faults end is not excused by them."""
+def test_a_failure_without_a_fault_counts() -> None:
+    """A failure after the end of the faults is a real failure."""
     report = rehearse(ACCOUNT, [[stack(lambda: vpc("huge", "10.0.0.0/8"))]], faults=[RegionDown("us-east-1")])
 
     assert report.real_failures
@@ -111,14 +111,14 @@ def test_a_group_without_capacity_is_created_without_instances(world: World) -> 
     """The failed launch is a scaling activity, and the instances start after the fault."""
     _inject(world, NO_TYPE)
 
-    done = run(stack(lambda: _pool("m7i.large")), world)
+    result = run(stack(lambda: _pool("m7i.large")), world)
 
     name = {"AutoScalingGroupName": "pool"}
     activities = world.simulation.call("autoscaling", "us-west-2", "describe_scaling_activities", name)["Activities"]
     (shortage,) = world.simulation.faults.shortages.values()
     before = _instances(world.simulation)
     world.simulation.end_faults()
-    assert not done.failures
+    assert not result.failures
     assert [activity["StatusCode"] for activity in activities] == ["Failed"]
     assert "sufficient m7i.large capacity" in activities[0]["StatusMessage"]
     assert (shortage.group, shortage.desired, shortage.running, before) == ("pool", 2, 0, 0)
@@ -157,7 +157,7 @@ def test_a_group_with_capacity_starts_its_instances(
 
 
 def test_a_group_without_capacity_is_reported() -> None:
-    """With how many of its instances run."""
+    """The report has the number of running instances."""
     report = rehearse(ACCOUNT, [[stack(lambda: _pool("m7i.large"))]], faults=[NO_TYPE])
 
     assert list(fault_lines(report))[1:] == [
@@ -168,7 +168,7 @@ def test_a_group_without_capacity_is_reported() -> None:
 
 
 def test_a_single_instance_without_capacity_fails(world: World) -> None:
-    """With EC2's code."""
+    """The instance fails with the error code of EC2."""
 
     def program() -> None:
         inner = aws.ec2.Subnet("inner", vpc_id=vpc("outer").id, cidr_block="10.1.0.0/24", availability_zone=ZONE)
@@ -177,6 +177,6 @@ def test_a_single_instance_without_capacity_fails(world: World) -> None:
 
     _inject(world, NO_TYPE)
 
-    done = run(stack(program), world)
+    result = run(stack(program), world)
 
-    assert [failure.code for failure in done.failures] == ["InsufficientInstanceCapacity"]
+    assert [failure.code for failure in result.failures] == ["InsufficientInstanceCapacity"]

@@ -1,4 +1,4 @@
-"""What data functions answer, and what they refuse."""
+"""Tests of data functions: their results and the arguments that they refuse."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -29,8 +29,8 @@ _STATEMENT = {
     "conditions": [{"test": "Bool", "variable": "aws:SecureTransport", "values": ["false"]}],
 }
 
-# Token, the arguments in a world, a property of the answer and its value.
-ANSWERS: tuple[tuple[str, Callable[[World], dict[str, Any]], str, Callable[[World], object]], ...] = (
+# Token, arguments, a property of the result and its value.
+RESULTS: tuple[tuple[str, Callable[[World], dict[str, Any]], str, Callable[[World], object]], ...] = (
     ("aws:index/getRegion:getRegion", lambda _: {}, "endpoint", lambda _: "ec2.us-west-2.amazonaws.com"),
     ("aws:index/getPartition:getPartition", lambda _: {}, "dnsSuffix", lambda _: "amazonaws.com"),
     ("aws:index/getCallerIdentity:getCallerIdentity", lambda _: {}, "accountId", lambda _: "111122223333"),
@@ -62,43 +62,43 @@ ANSWERS: tuple[tuple[str, Callable[[World], dict[str, Any]], str, Callable[[Worl
 )
 
 
-@pytest.mark.parametrize(("token", "args", "key", "value"), ANSWERS)
-def test_answers_are_those_of_aws(
+@pytest.mark.parametrize(("token", "args", "key", "value"), RESULTS)
+def test_a_result_has_the_properties_of_the_sdk(
     token: str, args: Callable[[World], dict[str, Any]], key: str, value: Callable[[World], object], world: World
 ) -> None:
-    """A data function answers with every property of the SDK's result and no other, filled from AWS."""
-    answer = look_up(world.aws, token, args(world))
+    """A result has exactly the properties of the SDK's class, with values from AWS."""
+    result = look_up(world.aws, token, args(world))
 
-    assert answer.keys() == empty_result(token).keys()
-    assert answer[key] == value(world)
+    assert result.keys() == empty_result(token).keys()
+    assert result[key] == value(world)
 
 
 @pytest.mark.parametrize("token", sorted(LOOKUPS))
 def test_arguments_are_those_of_the_sdk(token: str) -> None:
-    """An argument that a row takes is a property of the answer too, but for those that only steer the search."""
-    steering = {"excludeNames", "excludeZoneIds", "grantTokens", "defaultForAz"}
+    """An argument is also a property of the result, unless it only narrows the search."""
+    search_only = {"excludeNames", "excludeZoneIds", "grantTokens", "defaultForAz"}
 
-    assert LOOKUPS[token].args - steering <= empty_result(token).keys()
-
-
-def test_zones_are_in_order_and_without_the_excluded(world: World) -> None:
-    """Zones come sorted by name, names and ids side by side."""
-    answer = look_up(world.aws, "aws:index/getAvailabilityZones:getAvailabilityZones", {"excludeNames": ["us-west-2b"]})
-
-    assert answer["names"] == ["us-west-2a", "us-west-2c", "us-west-2d"]
-    assert len(answer["zoneIds"]) == 3
+    assert LOOKUPS[token].args - search_only <= empty_result(token).keys()
 
 
-def test_another_region_answers_where_it_is_asked_for(world: World) -> None:
-    """The argument `region` leads to that region."""
-    answer = look_up(world.aws, "aws:index/getAvailabilityZones:getAvailabilityZones", {"region": "eu-north-1"})
+def test_zones_are_sorted_without_the_excluded(world: World) -> None:
+    """Zones are sorted by name; names and ids have the same order."""
+    result = look_up(world.aws, "aws:index/getAvailabilityZones:getAvailabilityZones", {"excludeNames": ["us-west-2b"]})
 
-    assert answer["id"] == "eu-north-1"
-    assert answer["names"][0] == "eu-north-1a"
+    assert result["names"] == ["us-west-2a", "us-west-2c", "us-west-2d"]
+    assert len(result["zoneIds"]) == 3
 
 
-def test_the_newest_image_is_found_only_when_asked_for(world: World) -> None:
-    """Several images that match are refused unless the program takes the newest."""
+def test_the_argument_region_selects_the_region(world: World) -> None:
+    """The lookup runs in the region of the argument `region`."""
+    result = look_up(world.aws, "aws:index/getAvailabilityZones:getAvailabilityZones", {"region": "eu-north-1"})
+
+    assert result["id"] == "eu-north-1"
+    assert result["names"][0] == "eu-north-1a"
+
+
+def test_several_images_need_most_recent(world: World) -> None:
+    """Several matching images are refused unless the program sets mostRecent."""
     with pytest.raises(Refusal, match="more than one"):
         look_up(world.aws, _AMI, _UBUNTU)
 
@@ -106,26 +106,26 @@ def test_the_newest_image_is_found_only_when_asked_for(world: World) -> None:
 
 
 def test_offerings_name_the_zones(world: World) -> None:
-    """A type's zones are told side by side with the type."""
-    only = [{"name": "instance-type", "values": ["p5.48xlarge"]}]
+    """The lists of types and locations have the same order."""
+    by_type = [{"name": "instance-type", "values": ["p5.48xlarge"]}]
 
-    answer = look_up(world.aws, _OFFERS, {"locationType": "availability-zone", "filters": only})
+    result = look_up(world.aws, _OFFERS, {"locationType": "availability-zone", "filters": by_type})
 
-    assert set(answer["instanceTypes"]) == {"p5.48xlarge"}
-    assert answer["locations"] == sorted(answer["locations"])
+    assert set(result["instanceTypes"]) == {"p5.48xlarge"}
+    assert result["locations"] == sorted(result["locations"])
 
 
-def test_a_secret_parameter_is_not_told_in_the_open(world: World) -> None:
-    """The value of a secure parameter is never under `insecureValue`."""
+def test_a_secure_parameter_has_no_insecure_value(world: World) -> None:
+    """The value of a SecureString is never in `insecureValue`."""
     world.aws.call("ssm", "put_parameter", Name="/lab/hidden", Value="hidden", Type="SecureString")
 
-    answer = look_up(world.aws, "aws:ssm/getParameter:getParameter", {"name": "/lab/hidden"})
+    result = look_up(world.aws, "aws:ssm/getParameter:getParameter", {"name": "/lab/hidden"})
 
-    assert (answer["value"], answer["insecureValue"]) == ("hidden", "")
+    assert (result["value"], result["insecureValue"]) == ("hidden", "")
 
 
 def test_a_private_zone_is_found_by_its_vpc(world: World) -> None:
-    """A name alone finds public zones; with a VPC it finds the private one."""
+    """A name alone finds public zones only; with a VPC it finds the private one."""
     name = world.aws.call("route53", "get_hosted_zone", Id=services.zone(world))["HostedZone"]["Name"]
 
     with pytest.raises(Refusal, match="no matching"):
@@ -134,16 +134,16 @@ def test_a_private_zone_is_found_by_its_vpc(world: World) -> None:
     assert look_up(world.aws, _ZONE, {"name": name, "vpcId": world.vpc})["privateZone"]
 
 
-def test_an_alias_leads_to_its_key(world: World) -> None:
-    """The answer holds the ARN of the key behind an alias."""
+def test_an_alias_has_the_arn_of_its_key(world: World) -> None:
+    """The result holds the ARN of the key behind an alias."""
     key = services.key(world)
     world.aws.call("kms", "create_alias", AliasName="alias/lookup", TargetKeyId=key)
 
     assert look_up(world.aws, "aws:kms/getAlias:getAlias", {"name": "alias/lookup"})["targetKeyArn"] == key
 
 
-def test_a_policy_document_is_written_as_the_provider_writes_it(world: World) -> None:
-    """One word stands by itself, several go from last to first, and `&{` becomes the variable's mark."""
+def test_a_policy_document_has_the_form_of_the_provider(world: World) -> None:
+    """A single value is a string, several are in descending order, and `&{` becomes `${`."""
     text = look_up(world.aws, _POLICY, {"statements": [_STATEMENT]})["json"]
 
     assert json.loads(text)["Statement"][0] == {
@@ -157,14 +157,15 @@ def test_a_policy_document_is_written_as_the_provider_writes_it(world: World) ->
     assert text.startswith('{\n  "Version": "2012-10-17",\n  "Statement": [')
 
 
-def test_statements_override_those_of_their_name(world: World) -> None:
-    """A statement of an overriding document takes the place of the one of the same Sid; others are added."""
+def test_statements_override_those_with_the_same_sid(world: World) -> None:
+    """A statement of an overriding document replaces the one with the same Sid; others are added."""
     allowed = json.dumps({"Statement": [{"Sid": "Plain", "Effect": "Allow"}, {"Sid": "More", "Effect": "Allow"}]})
     args = {"statements": [_STATEMENT], "overridePolicyDocuments": [allowed]}
 
-    found = json.loads(look_up(world.aws, _POLICY, args)["json"])["Statement"]
+    statements = json.loads(look_up(world.aws, _POLICY, args)["json"])["Statement"]
 
-    assert [(one["Sid"], one["Effect"]) for one in found] == [("Plain", "Allow"), ("More", "Allow")]
+    effects = {statement["Sid"]: statement["Effect"] for statement in statements}
+    assert effects == {"Plain": "Allow", "More": "Allow"}
 
 
 REFUSED: tuple[tuple[str, Mapping[str, Any], str], ...] = (
@@ -176,19 +177,19 @@ REFUSED: tuple[tuple[str, Mapping[str, Any], str], ...] = (
     ("aws:ssm/getParameter:getParameter", {"name": "/none"}, "ParameterNotFound"),
     (_TYPE, {"instanceType": "p5.49xlarge"}, "InvalidInstanceType"),
     (_AMI, {"nameRegex": "^no such image$"}, "no results"),
-    (_AMI, {"mostRecnt": True}, "has no argument mostRecnt"),
+    (_AMI, {"mostRecnt": True}, "argument mostRecnt"),
     (_POLICY, {"statements": [_STATEMENT, _STATEMENT]}, "duplicate Sid"),
 )
 
 
-@pytest.mark.parametrize(("token", "args", "told"), REFUSED)
-def test_what_is_not_there_is_refused(token: str, args: Mapping[str, Any], told: str, world: World) -> None:
-    """A search that finds nothing, and an argument that nobody knows, fail as they would for real."""
-    with pytest.raises(Refusal, match=told):
+@pytest.mark.parametrize(("token", "args", "message"), REFUSED)
+def test_an_invalid_lookup_is_refused(token: str, args: Mapping[str, Any], message: str, world: World) -> None:
+    """A search without a match and an unknown argument fail as in AWS."""
+    with pytest.raises(Refusal, match=message):
         look_up(world.aws, token, args)
 
 
-def test_a_function_without_a_model_says_so(world: World) -> None:
-    """The rehearsal never guesses an answer."""
-    with pytest.raises(Unsupported, match="no model"):
+def test_an_unmodelled_data_function_is_refused(world: World) -> None:
+    """The rehearsal does not guess a result."""
+    with pytest.raises(Unsupported, match="does not model"):
         look_up(world.aws, "aws:lambda/getFunction:getFunction", {})

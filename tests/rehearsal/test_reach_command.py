@@ -1,4 +1,4 @@
-"""`bedplate reach`, driven as an operator drives it."""
+"""Tests of the command `bedplate reach`."""
 
 import io
 import json
@@ -19,7 +19,7 @@ NETWORK = [
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Give the file of what `bedplate graph --all` prints of the smallest fleet."""
+    """Return the file with the output of `bedplate graph --all` for the smallest fleet."""
     file = tmp_path_factory.mktemp("graph") / "graph.json"
     with file.open("w", encoding="utf-8") as out, redirect_stdout(out):
         assert run(["graph", MINIMAL, "--all"]) == 0
@@ -27,48 +27,48 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def reach(*arguments: str) -> int:
-    """Run the command on the smallest fleet."""
+    """Run the command on the smallest fleet; return the exit status."""
     source, target, *options = arguments
     return run(["reach", source, target, MINIMAL, *options])
 
 
-def test_a_way_is_told_hop_by_hop_and_back(graph: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Who asks whom for what, each table and door on the way, and the same for whoever asks from the other end."""
+def test_the_path_is_printed_in_both_directions(graph: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The output has each hop, route table and security group of the connection and of its answer."""
     assert reach("us-west-2a", "us-west-2b", "--graph", graph) == 0
 
-    there, first, *_ = told = capsys.readouterr().out.splitlines()
-    assert there == "us-west-2a/nodes 10.64.32.10 to us-west-2b/nodes 10.64.64.10 tcp/22"
+    head, first, *_ = lines = capsys.readouterr().out.splitlines()
+    assert head == "us-west-2a/nodes 10.64.32.10 to us-west-2b/nodes 10.64.64.10 tcp/22"
     assert first.split()[:1] == ["solo-us-west-2a-nodes"]
-    assert "the answer" in told
-    assert "us-west-2b/nodes 10.64.64.10 to us-west-2a/nodes 10.64.32.10 tcp/22" in told
+    assert "the answer" in lines
+    assert "us-west-2b/nodes 10.64.64.10 to us-west-2a/nodes 10.64.32.10 tcp/22" in lines
 
 
-def test_a_graph_is_walked_as_the_rehearsal_is(graph: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What was printed once need not be rehearsed again."""
+def test_a_graph_gives_the_result_of_a_rehearsal(graph: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A saved graph saves a second rehearsal."""
     assert reach("us-west-2a", "internet", "--port", "443", "--graph", graph) == 0
-    walked = capsys.readouterr().out
+    from_graph = capsys.readouterr().out
     assert reach("us-west-2a", "internet", "--port", "443") == 0
 
-    assert capsys.readouterr().out == walked
+    assert capsys.readouterr().out == from_graph
 
 
-def test_a_way_that_ends_is_the_exit_status(graph: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 3, with where it ended and why."""
+def test_an_unreachable_target_exits_with_3(graph: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The output names the place where the packet ends, and the reason."""
     assert reach("internet", "us-west-2a", "--graph", graph) == 3
 
     assert "  ends: the internet has no way to that address" in capsys.readouterr().out.splitlines()
 
 
-def test_a_program_reads_both_ways(graph: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What was asked, each hop, and whether it came about: the first way decides the exit status."""
+def test_the_json_output_has_both_directions(graph: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON has the endpoints, each hop and the result; the first direction decides the exit status."""
     assert reach("us-west-2a", "9.9.9.9", "--protocol", "udp", "--port", "53", "--graph", graph, "--json") == 0
 
-    told = json.loads(capsys.readouterr().out)
-    assert told["from"] == {"name": "us-west-2a/nodes", "address": "10.64.32.10"}
-    assert (told["to"]["address"], told["protocol"], told["port"]) == ("9.9.9.9", "udp", 53)
-    assert (told["there"]["reached"], told["back"]["reached"]) == (True, False)
-    assert {"at", "by"} == told["there"]["out"]["hops"][0].keys()
-    assert told["back"]["out"]["end"] == "the internet has no way to that address"
+    result = json.loads(capsys.readouterr().out)
+    assert result["from"] == {"name": "us-west-2a/nodes", "address": "10.64.32.10"}
+    assert (result["to"]["address"], result["protocol"], result["port"]) == ("9.9.9.9", "udp", 53)
+    assert (result["there"]["reached"], result["back"]["reached"]) == (True, False)
+    assert {"at", "by"} == result["there"]["out"]["hops"][0].keys()
+    assert result["back"]["out"]["end"] == "the internet has no way to that address"
 
 
 @pytest.mark.parametrize(
@@ -80,23 +80,23 @@ def test_a_program_reads_both_ways(graph: str, capsys: pytest.CaptureFixture[str
     ],
 )
 def test_a_place_has_several_names(place: str, title: str, graph: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A path of fleet.lock and an address mean what the name of the zone means."""
+    """A path of fleet.lock and an address mean the same as the name of the zone."""
     assert reach(place, "us-west-2b", "--protocol", "icmp", "--graph", graph) == 0
 
     assert capsys.readouterr().out.startswith(f"{title} to us-west-2b/nodes 10.64.64.10 icmp\n")
 
 
 def test_an_unknown_place_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 2, before anything is rehearsed."""
+    """The exit status is 2, before a rehearsal starts, and the message names a similar place."""
     assert reach("us-west-2a", "us-west-2z") == 2
 
-    told = capsys.readouterr().err
-    assert "no endpoint named us-west-2z in the fleet solo" in told
-    assert "write us-west-2" in told
+    message = capsys.readouterr().err
+    assert "no endpoint named us-west-2z in the fleet solo" in message
+    assert "write us-west-2" in message
 
 
-def test_a_graph_comes_through_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """From whoever prints the form; between two addresses no fleet is asked."""
+def test_the_graph_can_be_read_from_stdin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Between two addresses, the command needs no fleet file."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(NETWORK).encode())))
 
     assert run(["reach", "10.0.1.4", "10.0.1.5", "no-fleet.yaml", "--graph", "-"]) == 3
@@ -107,8 +107,8 @@ def test_a_graph_comes_through_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: p
 @pytest.mark.parametrize(
     "resources", ["{", "[1]", json.dumps([NETWORK[0] | {"inputs": {"cidrBlock": "10.0.0.0/99"}}])], ids=len
 )
-def test_what_is_no_graph_is_refused(resources: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 2, with where and what."""
+def test_an_invalid_graph_is_refused(resources: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit status is 2, and the message names the file."""
     file = tmp_path / "graph.json"
     file.write_text(resources, encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Whole rehearsals: created, run again, changed and destroyed, in waves."""
+"""Tests of whole rehearsals: stacks in waves are created, run again, changed and destroyed."""
 
 import threading
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pulumi_aws as aws
 import pytest
 from pulumi import Output, ResourceOptions, StackReference
 
-from bedplate.rehearsal.registration import DefaultProvider
+from bedplate.rehearsal.provider import DefaultProvider
 from bedplate.rehearsal.rehearse import Phase, Report, document, rehearse
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import Stack, World
@@ -39,12 +39,12 @@ def _stack(name: str, program: Callable[[], None], region: str = "us-west-2") ->
 
 
 def _waves(size: int = 1, regions: tuple[str, ...] = REGIONS) -> list[list[Stack]]:
-    return [[_stack("shared", _shared)], [_stack(one, partial(_regional, one, size), one) for one in regions]]
+    return [[_stack("shared", _shared)], [_stack(name, partial(_regional, name, size), name) for name in regions]]
 
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    """Rehearse four regions, then a size more in one region less."""
+    """Rehearse four regions; the change adds a resource to each and removes one region."""
     return rehearse(ACCOUNT, _waves(), _waves(2, REGIONS[1:]))
 
 
@@ -52,8 +52,8 @@ def _counts(report: Report, phase: Phase, op: Op) -> list[int]:
     return [stack.count(phase, op) for stack in report.stacks]
 
 
-def test_every_phase_does_its_own(report: Report) -> None:
-    """Each phase takes its own steps: the second run none, the change what is new, the destruction all unprotected."""
+def test_every_phase_takes_its_steps(report: Report) -> None:
+    """The second run changes nothing, the change creates new resources, destroy deletes the unprotected ones."""
     assert _counts(report, Phase.CREATE, Op.CREATE) == [1, 2, 2, 2, 2]
     assert _counts(report, Phase.AGAIN, Op.SAME) == [1, 2, 2, 2, 2]
     assert _counts(report, Phase.CHANGE, Op.CREATE) == [0, 0, 1, 1, 1]
@@ -61,28 +61,28 @@ def test_every_phase_does_its_own(report: Report) -> None:
     assert report.ok
 
 
-def test_a_stack_that_is_gone_is_destroyed_by_the_change(report: Report) -> None:
-    """A changed fleet without a region deletes what that region had, save what is protected."""
-    (gone,) = [stack for stack in report.stacks if stack.name == "lab.us-east-1"]
+def test_the_change_destroys_a_removed_stack(report: Report) -> None:
+    """If a changed fleet lacks a region, its resources are deleted, except protected ones."""
+    (removed,) = [stack for stack in report.stacks if stack.name == "lab.us-east-1"]
 
-    assert [step.op for step in gone.changes(Phase.CHANGE) if step.is_in_cloud] == [Op.DELETE]
+    assert [step.op for step in removed.changes(Phase.CHANGE) if step.is_in_cloud] == [Op.DELETE]
 
 
-def test_what_is_kept_is_said(report: Report) -> None:
-    """A report names the protected resources that a destruction left."""
+def test_the_report_names_kept_resources(report: Report) -> None:
+    """A report names the protected resources that destroy kept."""
     kept = {stack.name: len(stack.kept) for stack in report.stacks}
 
-    assert kept == {"lab.shared": 0, **{f"lab.{one}": 1 for one in REGIONS}}
+    assert kept == {"lab.shared": 0, **{f"lab.{region}": 1 for region in REGIONS}}
 
 
 def test_no_report_shows_a_secret(report: Report) -> None:
-    """Neither the document of a rehearsal nor its values' own texts hold what is secret."""
+    """Neither the document of a rehearsal nor the repr of its values contains a secret."""
     assert "s3cr3t" not in str(document(report))
     assert "s3cr3t" not in repr(report)
 
 
-def test_a_failure_ends_a_rehearsal_with_a_destruction() -> None:
-    """After a failure no further wave is run, and what was made is destroyed."""
+def test_a_failure_ends_with_destroy() -> None:
+    """After a failure, no further wave runs, and the created resources are destroyed."""
 
     def broken() -> None:
         parameter("made")
@@ -96,14 +96,14 @@ def test_a_failure_ends_a_rehearsal_with_a_destruction() -> None:
     assert not report.ok
 
 
-def test_steps_are_told_as_they_are_taken() -> None:
-    """A watcher hears of every step with its stack and its phase."""
-    heard = []
+def test_each_step_is_reported_to_the_callback() -> None:
+    """The callback receives each step with its stack and phase."""
+    calls = []
 
-    report = rehearse(ACCOUNT, [[_stack("shared", _shared)]], watch=lambda *told: heard.append(told))
+    report = rehearse(ACCOUNT, [[_stack("shared", _shared)]], watch=lambda *call: calls.append(call))
 
-    told = {(name, phase, step.op) for name, phase, step in heard if step.is_in_cloud}
-    assert told == {
+    steps = {(name, phase, step.op) for name, phase, step in calls if step.is_in_cloud}
+    assert steps == {
         ("lab.shared", Phase.CREATE, Op.CREATE),
         ("lab.shared", Phase.AGAIN, Op.SAME),
         ("lab.shared", Phase.DESTROY, Op.DELETE),
@@ -111,25 +111,25 @@ def test_steps_are_told_as_they_are_taken() -> None:
     assert report.ok
 
 
-def test_regions_side_by_side_do_not_mix() -> None:
-    """Twenty times four stacks in four threads: each makes its own resources, in its own region, under its own name."""
+def test_parallel_stacks_do_not_mix() -> None:
+    """In 20 rounds of four threads, each stack creates its own resources in its own region."""
     with running(ACCOUNT) as simulation:
         for _ in range(20):
             world = World(simulation)
-            wave = [_stack(one, partial(_lone, one), one) for one in REGIONS]
-            threads = [threading.Thread(target=run_stack, args=(one, world)) for one in wave]
+            wave = [_stack(region, partial(_three_parameters, region), region) for region in REGIONS]
+            threads = [threading.Thread(target=run_stack, args=(stack, world)) for stack in wave]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-            found = {
+            regions = {
                 name: [entry.outputs["region"] for entry in snapshot.entries.values() if entry.is_in_cloud]
                 for name, snapshot in world.snapshots.items()
             }
-            assert found == {f"lab.{one}": [one] * 3 for one in REGIONS}
+            assert regions == {f"lab.{region}": [region] * 3 for region in REGIONS}
 
 
-def _lone(region: str) -> None:
+def _three_parameters(region: str) -> None:
     first = parameter(f"{region}-a", overwrite=True)
     second = parameter(f"{region}-b", first.name, overwrite=True)
     parameter(f"{region}-c", second.name.apply(lambda name: f"{name}!"), overwrite=True)
@@ -147,7 +147,7 @@ def _zone(domain: str, *, force_destroy: bool) -> None:
 def test_nodes_register_names_before_a_zone_is_replaced_and_destroyed(
     phases: set[Phase], *, force_destroy: bool
 ) -> None:
-    """A private zone with records of nodes is deleted only where the provider may empty it first."""
+    """A private zone with records of nodes can be deleted only with force_destroy."""
     old, new = (
         replace(_stack("zone", partial(_zone, domain, force_destroy=force_destroy)), node_zone=domain)
         for domain in ("lab.internal", "lab.example")
@@ -156,4 +156,4 @@ def test_nodes_register_names_before_a_zone_is_replaced_and_destroyed(
     report = rehearse(ACCOUNT, [[old]], [[new]])
 
     (stack,) = report.stacks
-    assert {phase for phase, done in stack.runs.items() if done.failures} == phases
+    assert {phase for phase, result in stack.runs.items() if result.failures} == phases

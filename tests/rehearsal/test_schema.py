@@ -1,4 +1,4 @@
-"""The provider's schema as the SDK holds it."""
+"""Tests of the schema of resource types, the validation of inputs, property paths and URNs."""
 
 import subprocess
 import sys
@@ -9,39 +9,39 @@ import pytest
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.kind import complaints
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.state import STACK_TYPE, Unsupported, Urn, child
-from bedplate.rehearsal.state import parse as state_parse
-from bedplate.rehearsal.wire import UNKNOWN, Parts, Reference, Secret, matches, parse, restored
+from bedplate.rehearsal.state import STACK_TYPE, Unsupported, Urn, child, parse
+from bedplate.rehearsal.wire import UNKNOWN, Parts, Reference, Secret, matches, parse_path, restored
 
 VPC = "aws:ec2/vpc:Vpc"
 
 
-def test_a_type_has_outputs_that_are_empty_where_aws_has_none() -> None:
-    """Every property is there, as the provider gives it: "", [], {}, false or zero."""
-    found = schema.outputs(VPC)
+def test_outputs_have_empty_values() -> None:
+    """Each output has the value that the provider returns if AWS has none: "", [], {}, false or zero."""
+    outputs = schema.outputs(VPC)
 
-    assert (found["arn"], found["tagsAll"], found["enableDnsSupport"], found["ipv6NetmaskLength"]) == ("", {}, False, 0)
+    values = [outputs[name] for name in ("arn", "tagsAll", "enableDnsSupport", "ipv6NetmaskLength")]
+    assert values == ["", {}, False, 0]
 
 
-def test_outputs_are_never_boto3s_names() -> None:
-    """A program that reads what only boto3 calls so must fail in the rehearsal too."""
+def test_outputs_have_no_boto3_names() -> None:
+    """A program that reads a property by its boto3 name must fail in the rehearsal, too."""
     assert schema.outputs(VPC).keys().isdisjoint({"vpcId", "VpcId", "state", "isDefault"})
 
 
-def test_inputs_are_by_their_names_on_the_wire() -> None:
-    """camelCase, as programs' inputs arrive."""
+def test_inputs_have_schema_names() -> None:
+    """Names of inputs are camelCase, as programs send them."""
     assert {"cidrBlock", "region"} <= schema.inputs(VPC)
 
 
-def test_a_type_that_the_sdk_lacks_is_refused() -> None:
-    """A misspelt token is no resource without a model, but no resource at all."""
+def test_an_unknown_type_is_refused() -> None:
+    """A misspelled type token is reported as unknown to the SDK, not as a type without a model."""
     with pytest.raises(Unsupported, match="no resource type"):
         schema.resource_class("aws:ec2/vpc:Vcp")
 
 
 @pytest.mark.parametrize("token", KINDS)
-def test_every_kinds_tables_are_the_schemas(token: str) -> None:
-    """A kind names only inputs that the SDK has, and moves only outputs that it has."""
+def test_kinds_use_names_of_the_schema(token: str) -> None:
+    """A kind lists only inputs and outputs that the SDK has."""
     kind = KINDS[token]
 
     assert {*kind.inputs, *kind.defaults, *kind.computed, *kind.sets} <= schema.inputs(token)
@@ -54,92 +54,97 @@ BUCKET = "aws:s3/bucketVersioning:BucketVersioning"
 TABLE = "aws:ec2/routeTable:RouteTable"
 GROUP = "aws:ec2/placementGroup:PlacementGroup"
 
-# Type, inputs at fault, key of the complaint, part of its reason, the same without the fault.
-MISTAKES: dict[str, tuple[str, dict[str, Any], str, str, dict[str, Any]]] = {
-    "misspelt": (SUBNET, {"vpcId": "v", "cidrBlok": "c"}, "cidrBlok", "no input", {"vpcId": "v", "cidrBlock": "c"}),
+# Type, invalid inputs, reported key, part of the reason, valid counterpart.
+INVALID: dict[str, tuple[str, dict[str, Any], str, str, dict[str, Any]]] = {
+    "misspelled": (SUBNET, {"vpcId": "v", "cidrBlok": "c"}, "cidrBlok", "not an input",
+                   {"vpcId": "v", "cidrBlock": "c"}),
     "missing": (SUBNET, {"cidrBlock": "c"}, "vpcId", "required", {"vpcId": "v"}),
-    "number for text": (SUBNET, {"vpcId": 5}, "vpcId", "should be text", {"vpcId": "5"}),
-    "text for number": (TEMPLATE, {"metadataOptions": {"httpPutResponseHopLimit": "1"}},
-                        "metadataOptions.httpPutResponseHopLimit", "whole number",
+    "number for string": (SUBNET, {"vpcId": 5}, "vpcId", "must be a string", {"vpcId": "5"}),
+    "string for number": (TEMPLATE, {"metadataOptions": {"httpPutResponseHopLimit": "1"}},
+                        "metadataOptions.httpPutResponseHopLimit", "an integer",
                         {"metadataOptions": {"httpPutResponseHopLimit": 1}}),
-    "truth for number": (TEMPLATE, {"metadataOptions": {"httpPutResponseHopLimit": True}},
-                         "metadataOptions.httpPutResponseHopLimit", "whole number",
+    "boolean for number": (TEMPLATE, {"metadataOptions": {"httpPutResponseHopLimit": True}},
+                         "metadataOptions.httpPutResponseHopLimit", "an integer",
                          {"metadataOptions": {"httpPutResponseHopLimit": 1}}),
-    "text for truth": (SUBNET, {"vpcId": "v", "mapPublicIpOnLaunch": "maybe"}, "mapPublicIpOnLaunch", "true or false",
+    "string for boolean": (SUBNET, {"vpcId": "v", "mapPublicIpOnLaunch": "maybe"}, "mapPublicIpOnLaunch", "a boolean",
                        {"vpcId": "v", "mapPublicIpOnLaunch": True}),
-    "list for text": (SUBNET, {"vpcId": ["v"]}, "vpcId", "should be text", {"vpcId": "v"}),
-    "text for list": (TEMPLATE, {"vpcSecurityGroupIds": "sg"}, "vpcSecurityGroupIds", "should be a list",
+    "list for string": (SUBNET, {"vpcId": ["v"]}, "vpcId", "must be a string", {"vpcId": "v"}),
+    "string for list": (TEMPLATE, {"vpcSecurityGroupIds": "sg"}, "vpcSecurityGroupIds", "must be a list",
                       {"vpcSecurityGroupIds": ["sg"]}),
-    "text for mapping": (SUBNET, {"vpcId": "v", "tags": "t"}, "tags", "should be a mapping",
+    "string for mapping": (SUBNET, {"vpcId": "v", "tags": "t"}, "tags", "must be a mapping",
                          {"vpcId": "v", "tags": {}}),
-    "text for block": (BUCKET, {"bucket": "b", "versioningConfiguration": "x"}, "versioningConfiguration",
-                       "should be a mapping", {"bucket": "b", "versioningConfiguration": {"status": "Enabled"}}),
-    "item of a mapping": (SUBNET, {"vpcId": "v", "tags": {"a": 1}}, "tags.a", "should be text",
+    "string for block": (BUCKET, {"bucket": "b", "versioningConfiguration": "x"}, "versioningConfiguration",
+                       "must be a mapping", {"bucket": "b", "versioningConfiguration": {"status": "Enabled"}}),
+    "item of a mapping": (SUBNET, {"vpcId": "v", "tags": {"a": 1}}, "tags.a", "must be a string",
                           {"vpcId": "v", "tags": {"a": "1"}}),
-    "misspelt inside": (TABLE, {"vpcId": "v", "routes": [{"cidr": "c"}]}, "routes[0].cidr", "no input",
+    "misspelled inside": (TABLE, {"vpcId": "v", "routes": [{"cidr": "c"}]}, "routes[0].cidr", "not an input",
                         {"vpcId": "v", "routes": [{"cidrBlock": "c"}]}),
     "missing inside": (BUCKET, {"bucket": "b", "versioningConfiguration": {}}, "versioningConfiguration.status",
                        "required", {"bucket": "b", "versioningConfiguration": {"status": "Enabled"}}),
-    "whole resource": (SUBNET, {"vpcId": Reference("urn", "v")}, "vpcId", "whole resource", {"vpcId": "v"}),
+    "whole resource": (SUBNET, {"vpcId": Reference("urn", "v")}, "vpcId", "is a resource", {"vpcId": "v"}),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("token", "bad", "key", "reason", "good"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_is_found(token: str, bad: dict[str, Any], key: str, reason: str, good: dict[str, Any]) -> None:
-    """A mistake makes one complaint that names its key and says what should be there."""
-    found = list(complaints(token, bad))
+@pytest.mark.parametrize(("token", "invalid", "key", "reason", "valid"), INVALID.values(), ids=INVALID.keys())
+def test_an_invalid_input_is_reported(
+    token: str, invalid: dict[str, Any], key: str, reason: str, valid: dict[str, Any]
+) -> None:
+    """An invalid input is reported once, with its key and what it must be."""
+    reports = [(complaint.key, reason in complaint.reason) for complaint in complaints(token, invalid)]
 
-    assert [(one.key, reason in one.reason) for one in found] == [(key, True)]
-    assert good
+    assert reports == [(key, True)]
+    assert valid
 
 
-@pytest.mark.parametrize(("token", "bad", "key", "reason", "good"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_the_good_twin_passes(token: str, bad: dict[str, Any], key: str, reason: str, good: dict[str, Any]) -> None:
-    """The same inputs without the mistake bring no complaint."""
-    assert list(complaints(token, good)) == []
+@pytest.mark.parametrize(("token", "invalid", "key", "reason", "valid"), INVALID.values(), ids=INVALID.keys())
+def test_a_valid_counterpart_is_accepted(
+    token: str, invalid: dict[str, Any], key: str, reason: str, valid: dict[str, Any]
+) -> None:
+    """The corrected inputs are valid."""
+    assert list(complaints(token, valid)) == []
 
 
 @pytest.mark.parametrize(
     "inputs",
     [{"vpcId": UNKNOWN}, {"vpcId": Secret("v")}, {"vpcId": Secret(UNKNOWN)}, {"vpcId": "v", "cidrBlock": None}],
-    ids=["unknown", "secret", "unknown secret", "left out"],
+    ids=["unknown", "secret", "unknown secret", "missing"],
 )
-def test_marks_are_no_mistakes(inputs: dict[str, Any]) -> None:
-    """An unknown value may be anything, a secret is judged by what it hides, None is not given."""
+def test_unknown_secret_and_missing_values_are_accepted(inputs: dict[str, Any]) -> None:
+    """An unknown value is valid, a secret is checked by its value, and None counts as missing."""
     assert list(complaints(SUBNET, inputs)) == []
 
 
 @pytest.mark.parametrize("hidden", [Secret(5), {"a": Secret({"hunter2": 1})}, Secret(["hunter2"])])
-def test_a_complaint_shows_no_secret(hidden: object) -> None:
-    """What is wrong with a secret is told without it."""
+def test_a_report_shows_no_secret(hidden: object) -> None:
+    """The report of an invalid secret does not contain it."""
     key = "tags" if isinstance(hidden, dict) else "vpcId"
-    found = list(complaints(SUBNET, {"vpcId": "v", key: hidden}))
+    reports = list(complaints(SUBNET, {"vpcId": "v", key: hidden}))
 
-    assert found
-    assert "hunter2" not in str(found)
-
-
-def test_several_mistakes_are_told_at_once() -> None:
-    """Every mistake of a resource is found in one pass."""
-    found = complaints(SUBNET, {"cidrBlok": "c", "tags": {"a": 1}})
-
-    assert {one.key for one in found} == {"vpcId", "cidrBlok", "tags.a"}
+    assert reports
+    assert "hunter2" not in str(reports)
 
 
-def test_an_enumeration_that_lags_behind_proves_nothing() -> None:
-    """AWS has values that the SDK's enumeration of placement strategies lacks."""
+def test_all_invalid_inputs_are_reported() -> None:
+    """All invalid inputs of a resource are reported in one pass."""
+    reports = complaints(SUBNET, {"cidrBlok": "c", "tags": {"a": 1}})
+
+    assert {complaint.key for complaint in reports} == {"vpcId", "cidrBlok", "tags.a"}
+
+
+def test_a_value_missing_in_an_old_enumeration_is_accepted() -> None:
+    """AWS has placement strategies that the enumeration of the SDK lacks."""
     assert list(complaints(GROUP, {"strategy": "partition"})) == []
 
 
-LOOK = "from bedplate.rehearsal import schema; from bedplate.rehearsal.kinds import KINDS; "
-EVERY = "[schema.resource_class(token) for token in KINDS]; "
+IMPORTS = "from bedplate.rehearsal import schema; from bedplate.rehearsal.kinds import KINDS; "
+ALL_KINDS = "[schema.resource_class(token) for token in KINDS]; "
 USE = "import pulumi_aws as aws; aws.iam.Role, aws.ec2.Vpc, aws.s3.Bucket, aws.autoscaling.Group"
 LEAF = "from pulumi_aws.iam.role import Role; schema.resource_class('aws:iam/role:Role')"
 
 
-@pytest.mark.parametrize("code", [LOOK + EVERY + USE, LOOK + LEAF], ids=["package", "leaf"])
-def test_a_program_may_import_the_sdk_as_it_likes(code: str) -> None:
-    """Whoever loads a package first, the classes are there for both the program and the schema."""
+@pytest.mark.parametrize("code", [IMPORTS + ALL_KINDS + USE, IMPORTS + LEAF], ids=["package", "leaf"])
+def test_the_import_order_of_the_sdk_does_not_matter(code: str) -> None:
+    """If the program or the schema imports an SDK package first, both find its classes."""
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -154,9 +159,9 @@ PATHS: dict[str, Parts] = {
 
 
 @pytest.mark.parametrize(("path", "parts"), PATHS.items())
-def test_a_path_has_names_and_positions(path: str, parts: Parts) -> None:
-    """Dots, quotes, positions and stars are read as Pulumi reads them."""
-    assert parse(path) == parts
+def test_a_path_has_names_and_indexes(path: str, parts: Parts) -> None:
+    """Dots, quotes, indexes and stars are parsed as in Pulumi."""
+    assert parse_path(path) == parts
 
 
 @pytest.mark.parametrize(
@@ -170,9 +175,9 @@ def test_a_path_has_names_and_positions(path: str, parts: Parts) -> None:
         ("*", "anything", True),
     ],
 )
-def test_a_pattern_matches_what_lies_at_or_below_it(pattern: str, path: str, *, hit: bool) -> None:
-    """A pattern names a value and all inside it."""
-    assert matches(parse(pattern), parse(path)) is hit
+def test_a_pattern_matches_a_value_and_its_parts(pattern: str, path: str, *, hit: bool) -> None:
+    """A pattern names a value and everything inside it."""
+    assert matches(parse_path(pattern), parse_path(path)) is hit
 
 
 RESTORED: dict[str, tuple[str, Any, Any, Any]] = {
@@ -188,10 +193,10 @@ RESTORED: dict[str, tuple[str, Any, Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("path", "new", "old", "wanted"), RESTORED.values(), ids=RESTORED.keys())
-def test_an_ignored_value_is_as_it_was(path: str, new: object, old: object, wanted: object) -> None:
-    """What a path names is put back, or taken away where it was not; all else stays new."""
-    assert restored(new, old, parse(path)) == wanted
+@pytest.mark.parametrize(("path", "new", "old", "expected"), RESTORED.values(), ids=RESTORED.keys())
+def test_restored_values_are_the_old_ones(path: str, new: object, old: object, expected: object) -> None:
+    """The old values at a path are restored, or removed if there were none; others stay new."""
+    assert restored(new, old, parse_path(path)) == expected
 
 
 STACK = f"urn:pulumi:lab::proj::{STACK_TYPE}::proj-lab"
@@ -199,25 +204,25 @@ DEEP = "urn:pulumi:lab::proj::t:t:A$t:t:B::box"
 
 
 @pytest.mark.parametrize("urn", [STACK, DEEP, "urn:pulumi:lab.us-west-2::p::aws:ssm/parameter:Parameter::a::b"])
-def test_a_urn_is_its_parts(urn: str) -> None:
-    """Taken apart and put together it is the same; a name may hold colons."""
-    assert str(state_parse(urn)) == urn
+def test_a_urn_is_parsed_and_formatted(urn: str) -> None:
+    """A parsed URN has the same text; a name may contain colons."""
+    assert str(parse(urn)) == urn
 
 
 def test_a_type_is_the_last_of_the_types() -> None:
-    """What stands before it are its parents'."""
-    assert state_parse(DEEP).type == "t:t:B"
+    """The types before it belong to the parents."""
+    assert parse(DEEP).type == "t:t:B"
 
 
 @pytest.mark.parametrize(
     ("parent", "types"), [("", "t:t:C"), (STACK, "t:t:C"), (DEEP, "t:t:A$t:t:B$t:t:C")], ids=["none", "stack", "deep"]
 )
-def test_a_child_carries_all_types_above_it(parent: str, types: str) -> None:
-    """The parent's whole qualified type counts, the root stack's does not."""
+def test_a_child_urn_holds_the_types_of_its_parents(parent: str, types: str) -> None:
+    """The types of all parents count, except the stack."""
     assert child("lab", "proj", parent, "t:t:C", "c") == str(Urn("lab", "proj", types, "c"))
 
 
-def test_what_is_no_urn_is_refused() -> None:
-    """A text without a URN's parts is an error, not an empty one."""
+def test_an_invalid_urn_is_refused() -> None:
+    """A text without the parts of a URN is an error."""
     with pytest.raises(ValueError, match="unpack"):
-        state_parse("box")
+        parse("box")

@@ -1,4 +1,4 @@
-"""Transit gateways across regions: acceptance, tables at both ends, what is left when one goes."""
+"""Tests of transit gateways: peering across regions, route tables, and what a deleted attachment leaves."""
 
 from typing import Any
 
@@ -13,155 +13,157 @@ from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import Refusal
 from tests.testlab.kinds.world import World
 
-TEACH = "enable_transit_gateway_route_table_propagation"
-FORGET = "disable_transit_gateway_route_table_propagation"
+ENABLE = "enable_transit_gateway_route_table_propagation"
+DISABLE = "disable_transit_gateway_route_table_propagation"
 
 
-def kind(name: str) -> Kind:
-    """Return a kind of the transit gateways' package."""
+def model_of(name: str) -> Kind:
+    """Return the kind of a type in the package `ec2transitgateway`."""
     return KINDS[f"aws:ec2transitgateway/{name[0].lower()}{name[1:]}:{name}"]
 
 
-def made(aws: Aws, name: str, **inputs: object) -> str:
-    """Make a resource of one of the kinds."""
-    return kind(name).create(aws, {**kind(name).defaults, **inputs})
+def create(aws: Aws, name: str, **inputs: object) -> str:
+    """Create a resource of one of the kinds; return its id."""
+    return model_of(name).create(aws, {**model_of(name).defaults, **inputs})
 
 
-def gone(aws: Aws, name: str, ident: str, **outputs: object) -> None:
+def delete(aws: Aws, name: str, ident: str, **outputs: object) -> None:
     """Delete a resource of one of the kinds."""
-    kind(name).delete(aws, ident, {**schema.outputs(kind(name).token), **outputs})
+    model_of(name).delete(aws, ident, {**schema.outputs(model_of(name).token), **outputs})
 
 
 def routes(aws: Aws, table: str) -> list[tuple[str, str, str]]:
     """Return the routes of a table: destination, type, state."""
-    every = [{"Name": "state", "Values": ["active", "blackhole"]}]
-    found = aws.call("ec2", "search_transit_gateway_routes", TransitGatewayRouteTableId=table, Filters=every)
-    return sorted((each["DestinationCidrBlock"], each["Type"], each["State"]) for each in found["Routes"])
+    states = [{"Name": "state", "Values": ["active", "blackhole"]}]
+    reply = aws.call("ec2", "search_transit_gateway_routes", TransitGatewayRouteTableId=table, Filters=states)
+    return sorted((route["DestinationCidrBlock"], route["Type"], route["State"]) for route in reply["Routes"])
 
 
-def peered(world: World) -> str:
-    """Accept the peering that the other region asks for."""
-    return made(world.aws, "PeeringAttachmentAccepter", transitGatewayAttachmentId=world.hub_request)
+def accept_peering(world: World) -> str:
+    """Accept the peering request of the other region; return its id."""
+    return create(world.aws, "PeeringAttachmentAccepter", transitGatewayAttachmentId=world.hub_request)
 
 
-def test_an_accepted_peering_carries_routes_at_both_ends(world: World) -> None:
-    """Either region's table may send packets through the one peering, each under its own gateway."""
-    peering = peered(world)
+def test_an_accepted_peering_has_routes_in_both_regions(world: World) -> None:
+    """The tables of both regions can route to the same peering attachment."""
+    peering = accept_peering(world)
 
-    for here in (world, world.abroad):
-        member = {"transitGatewayAttachmentId": peering, "transitGatewayRouteTableId": here.plain_table}
-        made(here.aws, "RouteTableAssociation", **member)
-        made(here.aws, "Route", **member, destinationCidrBlock="10.65.0.0/16")
+    for side in (world, world.abroad):
+        member = {"transitGatewayAttachmentId": peering, "transitGatewayRouteTableId": side.plain_table}
+        create(side.aws, "RouteTableAssociation", **member)
+        create(side.aws, "Route", **member, destinationCidrBlock="10.65.0.0/16")
 
-    for here in (world, world.abroad):
-        assert associated_table(here.aws, peering) == here.plain_table
-        assert routes(here.aws, here.plain_table) == [("10.65.0.0/16", "static", "active")]
+    for side in (world, world.abroad):
+        assert associated_table(side.aws, peering) == side.plain_table
+        assert routes(side.aws, side.plain_table) == [("10.65.0.0/16", "static", "active")]
 
 
-def test_each_end_of_a_peering_tells_of_the_other(world: World) -> None:
-    """The accepter's peer is the requester, and a membership names the gateway across."""
-    peering = peered(world)
+def test_each_end_of_a_peering_names_the_other(world: World) -> None:
+    """The peer of the accepter is the requester, and an association names the other gateway."""
+    peering = accept_peering(world)
     member: dict[str, Any] = {"transitGatewayAttachmentId": peering, "transitGatewayRouteTableId": world.plain_table}
 
-    told = kind("PeeringAttachmentAccepter").read(world.aws, peering, {})
-    across = kind("RouteTableAssociation").read(world.aws, made(world.aws, "RouteTableAssociation", **member), member)
+    accepter = model_of("PeeringAttachmentAccepter").read(world.aws, peering, {})
+    ident = create(world.aws, "RouteTableAssociation", **member)
+    association = model_of("RouteTableAssociation").read(world.aws, ident, member)
 
-    assert (told["peerTransitGatewayId"], told["transitGatewayId"]) == (world.abroad.plain_hub, world.plain_hub)
-    assert (told["peerRegion"], across["resourceId"]) == ("us-east-2", world.abroad.plain_hub)
+    assert (accepter["peerTransitGatewayId"], accepter["transitGatewayId"]) == (world.abroad.plain_hub, world.plain_hub)
+    assert (accepter["peerRegion"], association["resourceId"]) == ("us-east-2", world.abroad.plain_hub)
 
 
 def test_deleting_an_accepter_deletes_the_peering(world: World) -> None:
-    """The provider has no other way: the peering is gone at both ends, and so is its place in tables."""
-    peering = peered(world)
+    """As in the provider, both regions lose the peering and its table associations."""
+    peering = accept_peering(world)
     world.aws.call("ec2", "associate_transit_gateway_route_table", **pair(world.plain_table, peering))
 
-    gone(world.aws, "PeeringAttachmentAccepter", peering)
+    delete(world.aws, "PeeringAttachmentAccepter", peering)
 
-    for here in (world, world.abroad):
+    for side in (world, world.abroad):
         with pytest.raises(Refusal, match="NotFound"):
-            described(here.aws, TRANSIT_ATTACHMENT, peering)
-    gone(world.aws, "RouteTable", world.plain_table)
+            described(side.aws, TRANSIT_ATTACHMENT, peering)
+    delete(world.aws, "RouteTable", world.plain_table)
 
 
-def test_a_deleted_attachment_is_told_of_as_deleted(world: World) -> None:
-    """The provider waits until AWS says so; a VPC can then be attached again."""
-    ends = {"TransitGatewayAttachmentIds": [world.attachment]}
+def test_a_deleted_attachment_has_the_state_deleted(world: World) -> None:
+    """The provider waits for this state; the VPC can be attached again after it."""
+    filters = {"TransitGatewayAttachmentIds": [world.attachment]}
 
-    gone(world.aws, "VpcAttachment", world.attachment)
+    delete(world.aws, "VpcAttachment", world.attachment)
 
-    listed = world.aws.call("ec2", "describe_transit_gateway_vpc_attachments", **ends)
-    assert [each["State"] for each in listed["TransitGatewayVpcAttachments"]] == ["deleted"]
+    listed = world.aws.call("ec2", "describe_transit_gateway_vpc_attachments", **filters)
+    assert [attachment["State"] for attachment in listed["TransitGatewayVpcAttachments"]] == ["deleted"]
     call = {"TransitGatewayId": world.plain_hub, "VpcId": world.vpc, "SubnetIds": [world.subnet]}
     assert world.aws.call("ec2", "create_transit_gateway_vpc_attachment", **call)
 
 
-def test_a_route_whose_attachment_went_is_a_blackhole(world: World) -> None:
-    """AWS keeps a static route that leads nowhere, and says so; what was learnt is forgotten."""
+def test_a_route_without_its_attachment_is_a_blackhole(world: World) -> None:
+    """AWS keeps a static route to a deleted attachment as a blackhole and removes propagated ones."""
     member = {"transitGatewayAttachmentId": world.attachment, "transitGatewayRouteTableId": world.plain_table}
-    made(world.aws, "Route", **member, destinationCidrBlock="10.65.0.0/16")
-    world.aws.call("ec2", TEACH, **pair(world.plain_table, world.attachment))
+    create(world.aws, "Route", **member, destinationCidrBlock="10.65.0.0/16")
+    world.aws.call("ec2", ENABLE, **pair(world.plain_table, world.attachment))
     before = routes(world.aws, world.plain_table)
 
-    gone(world.aws, "VpcAttachment", world.attachment)
+    delete(world.aws, "VpcAttachment", world.attachment)
 
     assert before == [("10.20.0.0/16", "propagated", "active"), ("10.65.0.0/16", "static", "active")]
     assert routes(world.aws, world.plain_table) == [("10.65.0.0/16", "static", "blackhole")]
 
 
-def test_an_attachment_may_stop_teaching_one_table_of_two(world: World) -> None:
-    """Each propagation is its own: ending one leaves the other, and both can end."""
+def test_one_of_two_propagations_can_be_disabled(world: World) -> None:
+    """Each propagation of an attachment is disabled separately."""
     path = "TransitGatewayRouteTable.TransitGatewayRouteTableId"
     other = world.made("create_transit_gateway_route_table", path, TransitGatewayId=world.plain_hub)
     first, second = (pair(table, world.attachment) for table in (world.plain_table, other))
     for member in (first, second):
-        world.aws.call("ec2", TEACH, **member)
+        world.aws.call("ec2", ENABLE, **member)
 
-    world.aws.call("ec2", FORGET, **first)
-    left = [propagations(world.aws, table) for table in (world.plain_table, other)]
-    world.aws.call("ec2", FORGET, **second)
+    world.aws.call("ec2", DISABLE, **first)
+    remaining = [propagations(world.aws, table) for table in (world.plain_table, other)]
+    world.aws.call("ec2", DISABLE, **second)
 
-    assert left == [[], [world.attachment]]
+    assert remaining == [[], [world.attachment]]
     assert propagations(world.aws, other) == []
 
 
-def test_a_vpn_connection_joins_the_default_tables(world: World) -> None:
-    """What a gateway does by itself it does for tunnels too; without default tables they are in none."""
+def test_a_vpn_connection_is_in_the_default_tables(world: World) -> None:
+    """A gateway adds a VPN attachment to its default tables, if it has any."""
     connection = {"Type": "ipsec.1", "CustomerGatewayId": world.customer_gateway}
-    found = {}
+    tables = {}
     for hub in (world.hub, world.plain_hub):
         world.made("create_vpn_connection", "VpnConnection.VpnConnectionId", TransitGatewayId=hub, **connection)
         listed = world.aws.call("ec2", "describe_transit_gateway_attachments")["TransitGatewayAttachments"]
-        (ident,) = [each["TransitGatewayAttachmentId"] for each in listed if each["TransitGatewayId"] == hub]
-        found[hub] = associated_table(world.aws, ident)
+        (ident,) = [item["TransitGatewayAttachmentId"] for item in listed if item["TransitGatewayId"] == hub]
+        tables[hub] = associated_table(world.aws, ident)
 
-    assert found[world.hub]
-    assert not found[world.plain_hub]
+    assert tables[world.hub]
+    assert not tables[world.plain_hub]
 
 
 @pytest.mark.parametrize("part", ["subnet", "plain_hub", "plain_table"])
-def test_what_an_attachment_holds_is_not_deleted(part: str, world: World) -> None:
-    """An attachment keeps its subnets, by its interfaces, its gateway, and the table it is in."""
+def test_a_resource_in_use_by_an_attachment_is_not_deleted(part: str, world: World) -> None:
+    """The subnets, the gateway and the route table of an attachment cannot be deleted."""
     tokens = {
         "subnet": "aws:ec2/subnet:Subnet",
-        "plain_hub": kind("TransitGateway").token,
-        "plain_table": kind("RouteTable").token,
+        "plain_hub": model_of("TransitGateway").token,
+        "plain_table": model_of("RouteTable").token,
     }
     ends = {"transitGatewayId": world.plain_hub, "vpcId": world.vpc, "subnetIds": [world.subnet]}
-    off = dict.fromkeys((f"transitGatewayDefaultRouteTable{word}" for word in ("Association", "Propagation")), False)
-    attachment = made(world.aws, "VpcAttachment", **ends, **off)
+    off = dict.fromkeys((f"transitGatewayDefaultRouteTable{name}" for name in ("Association", "Propagation")), False)
+    attachment = create(world.aws, "VpcAttachment", **ends, **off)
     world.aws.call("ec2", "associate_transit_gateway_route_table", **pair(world.plain_table, attachment))
-    ident, held = getattr(world, part), KINDS[tokens[part]]
+    ident, in_use = getattr(world, part), KINDS[tokens[part]]
 
     with pytest.raises(Refusal, match=r"DependencyViolation|IncorrectState"):
-        held.delete(world.aws, ident, {})
+        in_use.delete(world.aws, ident, {})
 
-    gone(world.aws, "VpcAttachment", attachment)
-    held.delete(world.aws, ident, {})
+    delete(world.aws, "VpcAttachment", attachment)
+    in_use.delete(world.aws, ident, {})
 
 
-def test_default_tables_are_not_turned_on_again(world: World) -> None:
-    """The provider replaces such a gateway; the rehearsal says that it does not model this."""
-    before = {"defaultRouteTableAssociation": "disable"}
+def test_default_tables_cannot_be_enabled_later(world: World) -> None:
+    """The provider replaces such a gateway; the rehearsal does not model this."""
+    gateway = model_of("TransitGateway")
+    before, after = ({"defaultRouteTableAssociation": value} for value in ("disable", "enable"))
 
     with pytest.raises(Refusal, match="does not model"):
-        kind("TransitGateway").update(world.aws, world.plain_hub, before, {"defaultRouteTableAssociation": "enable"})
+        gateway.update(world.aws, world.plain_hub, before, after)

@@ -1,4 +1,4 @@
-"""Values between the SDK's form and plain ones."""
+"""Tests of values on the wire, of the set of pending tasks, and of private names of the SDK that the rehearsal uses."""
 
 import asyncio
 import inspect
@@ -13,7 +13,7 @@ from pulumi import _types
 from pulumi.runtime import _callbacks, mocks, rpc, settings, stack
 from pulumi.runtime.proto import alias_pb2, callback_pb2, resource_pb2
 
-from bedplate.rehearsal.monitor import Pending
+from bedplate.rehearsal.monitor import PendingTasks
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.wire import (
     UNKNOWN,
@@ -31,10 +31,10 @@ from bedplate.rehearsal.wire import (
 
 VALUES: dict[str, Any] = {
     "text": "a",
-    "whole number": 3,
+    "integer": 3,
     "fraction": 0.5,
-    "truth": True,
-    "nothing": None,
+    "boolean": True,
+    "none": None,
     "list": ["a", 1, None],
     "mapping": {"a": {"b": [1]}},
     "secret": Secret({"a": "b"}),
@@ -46,13 +46,13 @@ VALUES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
-def test_a_value_survives_the_wire(value: object) -> None:
-    """What is sent is what arrives, at any depth."""
+def test_a_value_is_the_same_after_conversion(value: object) -> None:
+    """A value converted to a struct and back is equal, at any depth."""
     assert from_struct(to_struct({"key": value})) == {"key": value}
 
 
-def test_whole_numbers_arrive_whole() -> None:
-    """The wire knows only floats; AWS's calls want integers."""
+def test_integral_numbers_become_int() -> None:
+    """The wire has only floats, but parameters of AWS calls must be integers."""
     struct = Struct()
     json_format.ParseDict({"n": 3.0}, struct)
 
@@ -61,41 +61,41 @@ def test_whole_numbers_arrive_whole() -> None:
     assert isinstance(number, int)
 
 
-def test_the_marks_are_the_sdks() -> None:
-    """A secret goes out as the SDK reads one."""
+def test_the_sdk_reads_our_secrets() -> None:
+    """The SDK recognizes a secret in a converted value."""
     sent = json_format.MessageToDict(to_struct({"key": Secret("v")}))
 
     assert rpc.is_rpc_secret(sent["key"])
     assert rpc.unwrap_rpc_secret(sent["key"]) == "v"
 
 
-def test_a_reference_to_something_unmade_has_no_id() -> None:
-    """In a preview the id inside a reference is unknown, and no text pretends to be it."""
+def test_a_reference_with_unknown_id_has_no_id() -> None:
+    """In a preview, the unknown id inside a reference is not taken for a real one."""
     reference = from_struct(to_struct({"key": Reference("urn", rpc.UNKNOWN)}))["key"]
 
     assert reference == Reference("urn", "")
 
 
-def test_what_cannot_be_sent_is_a_defect() -> None:
-    """A value of another type is a fault of ours, never a text that looks like one."""
+def test_a_value_of_another_type_is_an_error() -> None:
+    """A value of another type is an internal error and not converted to text."""
     with pytest.raises(TypeError, match="object"):
         to_struct({"key": object()})
 
 
-def test_opening_reaches_every_depth() -> None:
-    """Who must use a value gets it without marks."""
+def test_reveal_returns_nested_secrets() -> None:
+    """Secrets at any depth are returned in clear text."""
     assert reveal({"a": [Secret({"b": Secret(1)})]}) == {"a": [{"b": 1}]}
 
 
-def test_masking_hides_secrets_and_names_the_rest() -> None:
-    """A screen shows neither a secret nor a mark."""
+def test_masked_values_can_be_displayed() -> None:
+    """Secrets are hidden; unknown values and references become text."""
     value = {"a": [Secret("s")], "b": UNKNOWN, "c": Reference("urn", "id"), "d": 1}
 
     assert masked(value) == {"a": ["[secret]"], "b": "[unknown]", "c": "urn", "d": 1}
 
 
-def test_a_secret_does_not_show_in_a_message() -> None:
-    """However it is printed, a secret is hidden."""
+def test_a_secret_has_no_clear_text_form() -> None:
+    """A secret is hidden in str, repr and containers."""
     assert "hunter2" not in f"{Secret('hunter2')} {Secret('hunter2')!r} {[Secret('hunter2')]}"
 
 
@@ -103,78 +103,78 @@ def test_a_secret_does_not_show_in_a_message() -> None:
     ("value", "holds"), [({"a": [Secret(1)]}, True), (Secret(1), True), ({"a": [1]}, False), ("x", False)]
 )
 def test_a_secret_is_found_at_any_depth(value: object, *, holds: bool) -> None:
-    """One secret item makes a whole value secret."""
+    """A value with one secret item is secret."""
     assert holds_secret(value) is holds
 
 
-def test_the_texts_of_secrets_are_those_inside_alone() -> None:
-    """Only what is secret is kept out of messages: texts and numbers, not truths or empty texts."""
+def test_secret_texts_are_strings_and_numbers_in_secrets() -> None:
+    """Booleans, empty strings and values outside secrets do not count."""
     value = {"a": Secret({"k": ["x", 1, True, ""]}), "b": "open"}
 
     assert secret_texts(value) == {"x", "1"}
 
 
 def test_unknown_is_found_at_any_depth() -> None:
-    """A value is known only when all of it is."""
+    """A value is known only if all its parts are."""
     assert holds_unknown({"a": [UNKNOWN]})
     assert not is_known([UNKNOWN])
     assert not is_known(None)
     assert is_known({"a": [0]})
 
 
-async def _after(turns: int, told: list[int]) -> None:
+async def _after(turns: int, finished: list[int]) -> None:
     for _ in range(turns):
         await asyncio.sleep(0)
-    told.append(turns)
+    finished.append(turns)
 
 
 async def _failing() -> None:
     await asyncio.sleep(0)
-    raise ValueError("the first to fail")
+    raise ValueError("the first exception")
 
 
-def test_one_task_stands_for_all() -> None:
-    """It ends when the last of them has ended."""
-    told: list[int] = []
+def test_one_task_waits_for_all() -> None:
+    """The task ends when the last task of the set ends."""
+    finished: list[int] = []
 
     async def main() -> None:
-        pending = Pending(asyncio.ensure_future(_after(turns, told)) for turns in (3, 1, 2))
-        (one,) = list(pending)
-        await one
+        pending = PendingTasks(asyncio.ensure_future(_after(turns, finished)) for turns in (3, 1, 2))
+        (task,) = list(pending)
+        await task
 
     asyncio.run(main())
 
-    assert told == [1, 2, 3]
+    assert finished == [1, 2, 3]
 
 
 def test_the_first_failure_is_raised() -> None:
-    """Whatever else is still under way."""
+    """The task raises the first exception while other tasks still run."""
 
     async def main() -> None:
-        pending = Pending((asyncio.ensure_future(_after(50, [])), asyncio.ensure_future(_failing())))
-        (one,) = list(pending)
-        await one
+        pending = PendingTasks((asyncio.ensure_future(_after(50, [])), asyncio.ensure_future(_failing())))
+        (task,) = list(pending)
+        await task
 
-    with pytest.raises(ValueError, match="the first to fail"):
+    with pytest.raises(ValueError, match="the first exception"):
         asyncio.run(main())
 
 
-def test_nothing_is_waited_for_where_nothing_is_pending() -> None:
-    """An empty set yields no task."""
-    assert list(Pending()) == []
+def test_an_empty_set_yields_no_task() -> None:
+    """Nothing is pending in an empty set."""
+    assert list(PendingTasks()) == []
 
 
 ACCOUNT = "111122223333"
 
 
-def test_a_thread_does_not_wait_for_itself() -> None:
-    """A second simulation beside one's own is a mistake that is told, and no silence without an end."""
-    with running(ACCOUNT), pytest.raises(RuntimeError, match="would wait for itself"), running(ACCOUNT):
+def test_a_second_simulation_in_a_thread_is_refused() -> None:
+    """A second simulation in the same thread raises an error instead of a deadlock."""
+    with running(ACCOUNT), pytest.raises(RuntimeError, match="already runs a simulation"), running(ACCOUNT):
         pass
 
 
-def test_the_next_begins_when_the_one_before_has_ended() -> None:
-    """Also where that one ended by an error."""
+def test_a_simulation_can_start_after_a_failed_one() -> None:
+    """An exception in a simulation releases the lock."""
     with pytest.raises(KeyError), running(ACCOUNT):
         raise KeyError
 
@@ -191,8 +191,8 @@ PRIVATE = [
 
 
 @pytest.mark.parametrize(("module", "name", "value"), PRIVATE)
-def test_the_marks_of_the_wire_are_the_engines(module: object, name: str, value: str) -> None:
-    """`wire` and `unknown` read and write these marks."""
+def test_the_sdk_has_the_marks_of_the_engine(module: object, name: str, value: str) -> None:
+    """`wire` reads and writes these marks."""
     assert getattr(module, name) == value
 
 
@@ -207,33 +207,33 @@ def test_the_marks_of_the_wire_are_the_engines(module: object, name: str, value:
         "unwrap_type",
     ],
 )
-def test_the_sdks_types_can_be_asked(name: str) -> None:
-    """`schema` reads the provider's schema by these functions."""
+def test_the_sdk_has_the_functions_that_schema_calls(name: str) -> None:
+    """`schema` reads the provider's schema with these functions."""
     assert callable(getattr(_types, name))
 
 
-def test_the_package_registers_its_types_in_a_table() -> None:
-    """`schema` finds a type's class in the text that the package hands to the SDK."""
+def test_the_sdk_has_a_table_of_resource_modules() -> None:
+    """`schema` finds the class of a type in this table."""
     assert 'resource_modules="""' in inspect.getsource(pulumi_aws)
 
 
-def test_callbacks_are_kept_by_token_and_loop() -> None:
-    """`transforms` calls a program's functions in the SDK's list of callback servers."""
-    kept = inspect.get_annotations(_callbacks._CallbackServicer)  # noqa: SLF001  # the name under test
+def test_the_sdk_stores_callbacks_by_token() -> None:
+    """`registration` calls the transforms of a program through these attributes."""
+    attributes = inspect.get_annotations(_callbacks._CallbackServicer)  # noqa: SLF001  # the name under test
 
-    assert {"_servicers", "_callbacks", "_loop"} <= kept.keys()
+    assert {"_servicers", "_callbacks", "_loop"} <= attributes.keys()
 
 
-def test_a_run_can_be_settled() -> None:
-    """`evaluation` clears the root and what the SDK leaves for the whole process, and runs a body as a stack."""
+def test_the_sdk_has_the_settings_that_evaluate_replaces() -> None:
+    """`monitor` resets the root stack and two settings of the process, and calls `run_in_stack`."""
     assert callable(settings.ROOT.set)
     assert settings.SETTINGS.outputs is not None
     assert settings.SETTINGS.lock is not None
     assert inspect.iscoroutinefunction(stack.run_in_stack)
 
 
-def test_a_monitor_can_be_given() -> None:
-    """`set_mocks` takes a monitor of our own, with the methods that ours overrides."""
+def test_set_mocks_accepts_a_monitor() -> None:
+    """`set_mocks` accepts our monitor, which overrides these methods."""
     assert {"monitor", "project", "stack", "preview", "organization"} <= inspect.signature(
         mocks.set_mocks
     ).parameters.keys()
@@ -250,13 +250,13 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize(("message", "fields"), FIELDS.items(), ids=lambda one: getattr(one, "__name__", ""))
-def test_messages_have_the_fields_that_are_read(message: type, fields: str) -> None:
-    """A field that an upgrade renames would be read as empty, and an option silently lost."""
+@pytest.mark.parametrize(("message", "fields"), FIELDS.items(), ids=lambda message: getattr(message, "__name__", ""))
+def test_messages_have_the_fields_that_we_read(message: type, fields: str) -> None:
+    """A field that an upgrade renames would be read as empty, and an option would be lost."""
     assert set(fields.split()) <= {field.name for field in message.DESCRIPTOR.fields}  # type: ignore[attr-defined]
 
 
-# The options of a resource that the rehearsal models or refuses; one that is new to both would be lost in silence.
+# The resource options that the rehearsal models, refuses or ignores on purpose.
 KNOWN = {
     "additional_secret_outputs", "aliases", "custom_timeouts", "delete_before_replace", "deleted_with", "depends_on",
     "env_var_mappings", "hide_diffs", "hooks", "id", "ignore_changes", "import_", "parent", "plugin_download_url",
@@ -265,8 +265,8 @@ KNOWN = {
 }  # fmt: skip
 
 
-def test_no_option_is_new() -> None:
-    """An upgrade that brings a resource option must say what the rehearsal does with it."""
+def test_all_resource_options_are_known() -> None:
+    """An option that an upgrade adds must be modelled or refused."""
     options = set(inspect.signature(pulumi.ResourceOptions).parameters)
 
     assert options <= KNOWN

@@ -1,4 +1,4 @@
-"""How the rehearsal finds the rows of its tables."""
+"""Tests of tables and values of the rehearsal: discovery of kinds, hidden secrets, quotas, tags, VPN tunnels."""
 
 import sys
 from ipaddress import IPv4Network
@@ -14,7 +14,7 @@ from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.kinds.limits import tag_complaints
 from bedplate.rehearsal.kinds.vpn_connection import device_text, lay_tunnels
 from bedplate.rehearsal.lookups.lookup import Lookup
-from bedplate.rehearsal.quotas import QUOTAS, admit, over
+from bedplate.rehearsal.quotas import QUOTAS, check
 from bedplate.rehearsal.state import Refusal, hidden
 from bedplate.rehearsal.wire import UNKNOWN
 from stacks.options import node_tags
@@ -40,8 +40,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_new_module_is_enough_for_a_new_row(package: Path) -> None:
-    """No table names it; a row that a module imports is found once."""
+def test_a_row_in_a_new_module_is_found(package: Path) -> None:
+    """A module needs no registration; a row that another module imports is found once."""
     (package / "first.py").write_text(ROW.format("t:t:First"))
     (package / "second.py").write_text("from rows.first import ROW\n")
 
@@ -49,7 +49,7 @@ def test_a_new_module_is_enough_for_a_new_row(package: Path) -> None:
 
 
 def test_two_rows_for_one_type_are_refused(package: Path) -> None:
-    """One would silently replace the other."""
+    """Two rows with the same token are an error, because one would replace the other."""
     for name in ("first", "second"):
         (package / f"{name}.py").write_text(ROW.format("t:t:Same"))
 
@@ -61,7 +61,7 @@ PHRASE = "correct horse battery staple"
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "expected"),
     [
         ("value correct horse battery staple is bad", "value [secret] is bad"),
         ("value 'correct horse batt' has 28 characters", "value '[secret]' has 28 characters"),
@@ -69,13 +69,13 @@ PHRASE = "correct horse battery staple"
         ("no horse", "no horse"),
     ],
 )
-def test_a_secret_is_hidden_whole_and_in_part(message: str, told: str) -> None:
-    """A message that quotes a piece of a secret shows no more of it than one that quotes all."""
-    assert hidden(message, {PHRASE}) == told
+def test_a_secret_is_hidden_whole_and_in_part(message: str, expected: str) -> None:
+    """A message that quotes part of a secret shows no more of it than one that quotes all."""
+    assert hidden(message, {PHRASE}) == expected
 
 
-def test_a_short_secret_is_hidden_where_it_stands_whole() -> None:
-    """Too short to share a run, it is still never told."""
+def test_a_short_secret_is_hidden_as_a_whole() -> None:
+    """A secret that is too short for a common run of characters is hidden, too."""
     assert hidden("key 4711 is too short", {"4711"}) == "key [secret] is too short"
 
 
@@ -83,42 +83,43 @@ VPC, SUBNET = "aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet"
 
 
 @pytest.mark.parametrize("token", sorted(QUOTAS))
-def test_a_quota_admits_its_last_and_refuses_one_more(token: str) -> None:
-    """The figure of the table is the last that passes, those that AWS made itself included."""
+def test_a_quota_is_the_last_accepted_number(token: str) -> None:
+    """The quota itself is accepted, resources that AWS created included; one more is refused."""
     quota = QUOTAS[token]
-    room = quota.most - quota.there
+    inputs = {quota.within: "place"}
 
-    assert over(quota, room) is None
-    assert over(quota, room + 1)
+    check(token, inputs, [inputs] * (quota.limit - quota.existing - 1))
+    with pytest.raises(Refusal, match=f"the quota of {quota.limit}"):
+        check(token, inputs, [inputs] * (quota.limit - quota.existing))
 
 
 def test_the_default_vpc_counts() -> None:
-    """Of five VPCs in a region AWS has made one: a fifth of ours is refused with AWS's code."""
-    four: list[dict[str, str]] = [{}] * 4
+    """AWS creates one of the five VPCs of a region, so a fifth of ours is refused with AWS's code."""
+    vpcs: list[dict[str, str]] = [{}] * 4
 
-    admit(VPC, {}, four[:3])
-    with pytest.raises(Refusal) as refused:
-        admit(VPC, {}, four)
+    check(VPC, {}, vpcs[:3])
+    with pytest.raises(Refusal) as error:
+        check(VPC, {}, vpcs)
 
-    assert refused.value.code == "VpcLimitExceeded"
+    assert error.value.code == "VpcLimitExceeded"
 
 
-def test_a_quota_within_a_vpc_counts_that_vpc_alone() -> None:
-    """Two hundred subnets in one VPC leave room in another."""
-    crowd = [{"vpcId": "vpc-1"}] * 200
+def test_a_quota_per_vpc_counts_one_vpc() -> None:
+    """200 subnets in one VPC do not affect another."""
+    subnets = [{"vpcId": "vpc-1"}] * 200
 
-    admit(SUBNET, {"vpcId": "vpc-2"}, crowd)
+    check(SUBNET, {"vpcId": "vpc-2"}, subnets)
     with pytest.raises(Refusal, match="200 Subnet"):
-        admit(SUBNET, {"vpcId": "vpc-1"}, crowd)
+        check(SUBNET, {"vpcId": "vpc-1"}, subnets)
 
 
-def test_a_type_without_a_quota_is_admitted() -> None:
-    """What the table does not know is not counted."""
-    admit("aws:ec2/route:Route", {}, [{}] * 10_000)
+def test_a_type_without_a_quota_has_no_limit() -> None:
+    """A type that is not in the table is not counted."""
+    check("aws:ec2/route:Route", {}, [{}] * 10_000)
 
 
 def test_quotas_are_of_types_that_exist() -> None:
-    """A misspelt type would never be counted."""
+    """A misspelled type would never be counted."""
     assert set(QUOTAS) <= set(KINDS)
 
 
@@ -142,8 +143,8 @@ MANY = {f"key-{number}": "value" for number in range(51)}
         ([{"key": "name", "value": "v" * 257, "propagateAtLaunch": True}], "at most 256"),
     ],
 )
-def test_a_tag_beyond_a_limit_draws_one_complaint(tags: object, reason: str) -> None:
-    """Each limit is told once, for maps of tags and for lists of blocks."""
+def test_a_tag_over_a_limit_is_reported_once(tags: object, reason: str) -> None:
+    """Each limit is reported once, for maps of tags and for lists of blocks."""
     (complaint,) = tag_complaints({"tags": tags})
 
     assert reason in complaint.reason
@@ -161,13 +162,13 @@ def test_a_tag_beyond_a_limit_draws_one_complaint(tags: object, reason: str) -> 
         [{"key": "name", "value": "x"}, {"key": UNKNOWN, "value": "y"}],
     ],
 )
-def test_tags_at_the_limits_pass(tags: object) -> None:
-    """The last allowed figure is allowed, and what is unknown is not judged."""
+def test_tags_at_the_limits_are_accepted(tags: object) -> None:
+    """The limit itself is allowed, and unknown values are not checked."""
     assert list(tag_complaints({"tags": tags})) == []
 
 
-def test_the_checks_know_how_many_tags_a_machine_has() -> None:
-    """What they reckon with is what the stacks put on, an expiry among them."""
+def test_the_checks_count_all_tags_of_a_node() -> None:
+    """The checks assume the number of tags that the stacks set, an expiry included."""
     fleet = sketch(groups={"one": group({"region": "us-west-2"}, expires="permanent")})
     plan = plan_fleet(fleet, Record({}), catalog())
 
@@ -184,8 +185,8 @@ FIXED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("connection", CONNECTIONS)
-def test_what_is_left_out_is_laid_within_awss_limits(connection: str) -> None:
-    """Two tunnels have outside addresses of their own, /30s out of 169.254.0.0/16 and keys that AWS would take."""
+def test_default_tunnel_options_are_valid(connection: str) -> None:
+    """Two tunnels have different outside addresses, a /30 in 169.254.0.0/16 and keys that AWS accepts."""
     first, second = lay_tunnels(connection, {})
 
     assert first.address != second.address
@@ -197,14 +198,14 @@ def test_what_is_left_out_is_laid_within_awss_limits(connection: str) -> None:
         assert "0" not in tunnel.key
 
 
-def test_tunnels_are_laid_the_same_each_time() -> None:
-    """A second look at a connection tells the same tunnels."""
+def test_tunnel_options_do_not_change() -> None:
+    """The options of a connection are the same on each read."""
     assert lay_tunnels("vpn-1", {}) == lay_tunnels("vpn-1", {})
     assert lay_tunnels("vpn-1", {}) != lay_tunnels("vpn-2", {})
 
 
-def test_what_is_given_is_kept() -> None:
-    """AWS's end has the first address inside, the customer's the second."""
+def test_explicit_tunnel_options_are_kept() -> None:
+    """AWS has the first inside address, the customer gateway the second."""
     outputs = lay_tunnels("vpn-1", FIXED)[0].outputs(1, "64600")
 
     assert outputs["tunnel1VgwInsideAddress"] == "169.254.20.1"
@@ -213,7 +214,7 @@ def test_what_is_given_is_kept() -> None:
     assert outputs["tunnel1BgpAsn"] == "64600"
 
 
-def test_the_devices_text_holds_both_tunnels() -> None:
+def test_the_device_configuration_holds_both_tunnels() -> None:
     """The XML for the device names both outside addresses and both keys."""
     tunnels = lay_tunnels("vpn-1", FIXED)
 

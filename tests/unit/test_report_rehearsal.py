@@ -1,4 +1,4 @@
-"""How a rehearsal is told to an operator."""
+"""Tests of the report of a rehearsal for operators."""
 
 import pytest
 
@@ -9,11 +9,11 @@ from bedplate.report.rehearsal import change_lines, failure_lines, rehearsal_lin
 
 SUBNET = "urn:pulumi:lab.shared::bedplate::aws:ec2/subnet:Subnet::a-nodes"
 GROUP = "urn:pulumi:lab.shared::bedplate::aws:autoscaling/group:Group::train"
-MADE = Snapshot({SUBNET: Entry(urn=SUBNET, custom=True, inputs={}, outputs={})})
+CREATED = Snapshot({SUBNET: Entry(urn=SUBNET, custom=True, inputs={}, outputs={})})
 SAME = (Step(Op.SAME, SUBNET),)
 
 
-def _run(*steps: Step, failures: tuple[Failure, ...] = (), left: Snapshot = MADE) -> Run:
+def _run(*steps: Step, failures: tuple[Failure, ...] = (), left: Snapshot = CREATED) -> Run:
     return Run(steps, failures, left, seconds=0.25)
 
 
@@ -22,7 +22,7 @@ def _stack(**runs: Run) -> StackReport:
 
 
 def test_a_stack_is_one_line() -> None:
-    """What was made, that a second run changes nothing, what went, what stays, and how long it took."""
+    """The line has the created, changed, destroyed and kept resources, and the time."""
     stack = _stack(
         create=_run(Step(Op.CREATE, SUBNET)),
         again=_run(*SAME),
@@ -36,8 +36,8 @@ def test_a_stack_is_one_line() -> None:
     assert last == "1 resource of 1 type in a simulated AWS, 1.0 s"
 
 
-def test_a_fake_is_told_with_its_reason() -> None:
-    """What is not simulated is named where its count stands, so that nobody takes it for tried."""
+def test_a_faked_type_is_listed_with_its_reason() -> None:
+    """A type that is not simulated by moto is listed with the reason below the count."""
     urn = "urn:pulumi:lab.us-west-2::bedplate::aws:ec2/placementGroup:PlacementGroup::train"
     made = Snapshot({urn: Entry(urn=urn, custom=True, inputs={}, outputs={})})
 
@@ -47,33 +47,33 @@ def test_a_fake_is_told_with_its_reason() -> None:
     assert fake == "faked:   aws:ec2:PlacementGroup   moto has no placement groups"
 
 
-def test_a_program_reads_where_the_file_asks_for_what_failed() -> None:
-    """Beside the URN stands the line to edit; what fails outside any resource has none."""
+def test_the_document_names_the_place_in_the_fleet_file() -> None:
+    """A failure has the place in the fleet file; a failure without a resource has none."""
     failures = (Failure(SUBNET, "InvalidSubnet.Range", "no"), Failure("", "ValueError", "no"))
 
-    told = document(
+    result = document(
         Report((_stack(create=_run(failures=failures)),), seconds=1.0, calls=3), lambda *place: " ".join(place)
     )
 
-    (stack,) = told["stacks"].values()  # type: ignore[attr-defined]
-    assert [one["from"] for one in stack["failures"]] == ["lab.shared a-nodes", ""]
+    (stack,) = result["stacks"].values()  # type: ignore[attr-defined]
+    assert [failure["from"] for failure in stack["failures"]] == ["lab.shared a-nodes", ""]
 
 
-def test_a_second_run_that_changes_is_told() -> None:
-    """It must not, so the count stands where `no change` would, and each resource is named with what moved in it."""
+def test_changes_of_a_second_run_are_listed() -> None:
+    """The number replaces `no change`, and each resource is listed with its changed inputs."""
     stack = _stack(create=_run(Step(Op.CREATE, SUBNET)), again=_run(Step(Op.UPDATE, SUBNET, ("tags",))))
 
-    _, row, *told = rehearsal_lines(Report((stack,), seconds=1.0, calls=3))
+    _, row, *lines = rehearsal_lines(Report((stack,), seconds=1.0, calls=3))
 
     assert "1 change " in row
-    assert told[1:3] == [
+    assert lines[1:3] == [
         "what a second run changes in lab.shared, and must not:",
         "  update   aws:ec2:Subnet a-nodes   tags",
     ]
 
 
-def test_a_replacement_is_told_once() -> None:
-    """Its three steps are one event to an operator, and the inputs that moved are named."""
+def test_a_replacement_is_one_line() -> None:
+    """The three steps of a replacement are one line with the changed inputs."""
     steps = (
         Step(Op.CREATE_REPLACEMENT, SUBNET, ("cidrBlock",)),
         Step(Op.REPLACE, SUBNET, ("cidrBlock",)),
@@ -81,25 +81,25 @@ def test_a_replacement_is_told_once() -> None:
         Step(Op.DELETE_REPLACED, SUBNET),
     )
 
-    _, _, *told = change_lines(_stack(change=_run(*steps)))
+    _, _, *lines = change_lines(_stack(change=_run(*steps)))
 
-    assert told == [
+    assert lines == [
         "  replace   aws:ec2:Subnet a-nodes        cidrBlock",
         "  update    aws:autoscaling:Group train   maxSize",
     ]
 
 
-def test_a_message_of_many_lines_stays_under_its_head() -> None:
-    """What begins at the margin is another failure."""
+def test_a_message_of_several_lines_is_indented() -> None:
+    """Lines without indentation start another failure."""
     failed = Failure("", "OutputToStringError", "no text\n\nuse apply")
 
-    _, _, *told = failure_lines(_stack(create=_run(failures=(failed,))))
+    _, _, *lines = failure_lines(_stack(create=_run(failures=(failed,))))
 
-    assert told == ["    no text", "", "    use apply"]
+    assert lines == ["    no text", "", "    use apply"]
 
 
-def test_a_change_of_nothing_is_not_told() -> None:
-    """Stacks that a change does not touch take no lines."""
+def test_an_unchanged_stack_has_no_lines() -> None:
+    """Stacks that a change does not affect are not listed."""
     assert not list(change_lines(_stack(change=_run(*SAME))))
 
 
@@ -112,7 +112,7 @@ def test_a_change_of_nothing_is_not_told() -> None:
     ],
 )
 def test_a_failure_names_its_resource(urn: str, key: str, subject: str) -> None:
-    """And the property, AWS's code and AWS's words."""
+    """A failure names the resource, the property, and the code and message of AWS."""
     failure = Failure(urn, "InvalidSubnet.Range", "the CIDR is invalid", key=key)
 
     _, head, message = failure_lines(_stack(create=_run(failures=(failure,))))
@@ -122,27 +122,27 @@ def test_a_failure_names_its_resource(urn: str, key: str, subject: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "asker", "more"),
+    ("place", "declared_by", "more"),
     [
         ("lab.yaml:80:3 storage.data", "storage.data", ["    from lab.yaml:80:3 storage.data"]),
         ("", "the program", []),
     ],
 )
-def test_protected_resources_that_leave_are_told_together(place: str, asker: str, more: list[str]) -> None:
-    """Once for each part of the file, with every name and the way out."""
-    gone = tuple(Failure(urn, "Protected", "it is protected") for urn in (SUBNET, GROUP))
+def test_undeclared_protected_resources_are_listed_together(place: str, declared_by: str, more: list[str]) -> None:
+    """They are listed once for each part of the file, with all names and the fix."""
+    failures = tuple(Failure(urn, "Protected", "it is protected") for urn in (SUBNET, GROUP))
 
-    _, head, told, *names = failure_lines(_stack(change=_run(failures=gone)), lambda _stack, _name: place)
+    _, head, reason, *names = failure_lines(_stack(change=_run(failures=failures)), lambda _stack, _name: place)
 
     assert head == "lab.shared  2 resources no longer asked for   Protected"
-    assert told == f"    {asker} no longer asks for these, and they are protected:"
+    assert reason == f"    {declared_by} no longer asks for these, and they are protected:"
     assert names[:2] == ["      aws:ec2:Subnet a-nodes", "      aws:autoscaling:Group train"]
     assert "`pulumi state unprotect URN`" in names[2]
     assert names[3:] == more
 
 
-def test_what_was_not_tried_is_counted() -> None:
-    """It did not fail, but neither is it there."""
+def test_skipped_resources_are_counted() -> None:
+    """A skipped resource did not fail, but does not exist either."""
     failures = (Failure(SUBNET, "Code", "no"), Failure(GROUP, "Skipped", "", skipped=True))
 
     *_, last = failure_lines(_stack(create=_run(failures=failures)))

@@ -1,4 +1,4 @@
-"""Data functions, by token: every `Lookup` at the top level of a module of this package."""
+"""Data functions such as `aws.ec2.get_ami`, by token: each `Lookup` at the top level of a module of this package."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,17 +12,18 @@ LOOKUPS: Mapping[str, Lookup] = find_rows(__name__, __path__, Lookup)
 
 
 def look_up(aws: Aws, token: str, args: Props) -> dict[str, Any]:
-    """Return what a data function answers: every property of the SDK's result, and none besides.
+    """Return the result of a data function: exactly the properties of the SDK's result class.
 
-    Raises Unsupported for a function or an argument without a model here, Refusal as the provider would.
+    Raises Unsupported for a function that is not modelled, and Refusal for an argument that is not modelled or for
+    an error of the provider.
     """
     if token not in LOOKUPS:
-        raise Unsupported(f"the rehearsal has no model of the data function {token}")
-    row = LOOKUPS[token]
-    given = {key: value for key, value in args.items() if value is not None}
-    for key in sorted(given.keys() - row.args - {"region"}):
-        raise Refusal("InvalidInput", f"{token} has no argument {key} here", key=key)
-    door = aws.elsewhere(given["region"]) if given.get("region") else aws
+        raise Unsupported(f"the rehearsal does not model data function {token}")
+    lookup = LOOKUPS[token]
+    present = {key: value for key, value in args.items() if value is not None}
+    for key in sorted(present.keys() - lookup.args - {"region"}):
+        raise Refusal("InvalidInput", f"the rehearsal does not model argument {key} of {token}", key=key)
+    client = aws.elsewhere(present["region"]) if present.get("region") else aws
     empty = empty_result(token)
-    echo = {key: value for key, value in {**given, "region": door.region}.items() if key in empty}
-    return {**empty, **echo, **row.find(door, given)}
+    echo = {key: value for key, value in {**present, "region": client.region}.items() if key in empty}
+    return {**empty, **echo, **lookup.find(client, present)}

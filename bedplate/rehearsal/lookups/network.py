@@ -1,4 +1,4 @@
-"""VPCs and subnets."""
+"""Lookups of VPCs, subnets, availability zones, hosted zones, instance types and AMIs."""
 
 import re
 from typing import Any
@@ -26,29 +26,29 @@ _VPC_NAMES = {
 
 
 def _vpc(aws: Aws, args: Props) -> dict[str, Any]:
-    where = filters(args, _VPC_FILTERS)
-    found = only_one("EC2 VPC", aws.call("ec2", "describe_vpcs", Filters=where)["Vpcs"])
-    ident = found["VpcId"]
+    vpcs = aws.call("ec2", "describe_vpcs", Filters=filters(args, _VPC_FILTERS))["Vpcs"]
+    vpc = only_one("EC2 VPC", vpcs)
+    ident = vpc["VpcId"]
     main = [{"Name": "vpc-id", "Values": [ident]}, {"Name": "association.main", "Values": ["true"]}]
     tables = aws.call("ec2", "describe_route_tables", Filters=main)["RouteTables"]
     return {
-        **picked(found, _VPC_NAMES),
+        **picked(vpc, _VPC_NAMES),
         **{name: _attribute(aws, ident, name) for name in _ATTRIBUTES},
         "arn": aws.arn("ec2", f"vpc/{ident}"),
         "cidrBlockAssociations": [
-            {"associationId": one["AssociationId"], "cidrBlock": one["CidrBlock"], "state": "associated"}
-            for one in found.get("CidrBlockAssociationSet", [])
+            {"associationId": block["AssociationId"], "cidrBlock": block["CidrBlock"], "state": "associated"}
+            for block in vpc.get("CidrBlockAssociationSet", [])
         ],
         "id": ident,
         "mainRouteTableId": tables[0]["RouteTableId"] if tables else "",
         "ownerId": aws.account,
-        "tags": tag_map(found.get("Tags")),
+        "tags": tag_map(vpc.get("Tags")),
     }
 
 
 def _attribute(aws: Aws, ident: str, name: str) -> bool:
-    found = aws.call("ec2", "describe_vpc_attribute", VpcId=ident, Attribute=name)
-    return bool(found[f"{name[0].upper()}{name[1:]}"]["Value"])
+    reply = aws.call("ec2", "describe_vpc_attribute", VpcId=ident, Attribute=name)
+    return bool(reply[f"{name[0].upper()}{name[1:]}"]["Value"])
 
 
 VPC = Lookup("aws:ec2/getVpc:getVpc", frozenset({*_VPC_FILTERS, "filters", "tags"}), _vpc)
@@ -76,15 +76,15 @@ _SUBNET_NAMES = {
 
 
 def _subnet(aws: Aws, args: Props) -> dict[str, Any]:
-    where = filters(args, _SUBNET_FILTERS)
-    found = only_one("EC2 Subnet", aws.call("ec2", "describe_subnets", Filters=where)["Subnets"])
+    subnets = aws.call("ec2", "describe_subnets", Filters=filters(args, _SUBNET_FILTERS))["Subnets"]
+    subnet = only_one("EC2 Subnet", subnets)
     return {
-        **picked(found, _SUBNET_NAMES),
-        "arn": aws.arn("ec2", f"subnet/{found['SubnetId']}"),
-        "id": found["SubnetId"],
+        **picked(subnet, _SUBNET_NAMES),
+        "arn": aws.arn("ec2", f"subnet/{subnet['SubnetId']}"),
+        "id": subnet["SubnetId"],
         "ownerId": aws.account,
         "privateDnsHostnameTypeOnLaunch": "ip-name",
-        "tags": tag_map(found.get("Tags")),
+        "tags": tag_map(subnet.get("Tags")),
     }
 
 
@@ -92,32 +92,31 @@ SUBNET = Lookup("aws:ec2/getSubnet:getSubnet", frozenset({*_SUBNET_FILTERS, "fil
 
 
 def _subnets(aws: Aws, args: Props) -> dict[str, Any]:
-    found = aws.call("ec2", "describe_subnets", Filters=filters(args))["Subnets"]
-    if not found:
+    subnets = aws.call("ec2", "describe_subnets", Filters=filters(args))["Subnets"]
+    if not subnets:
         raise Refusal("NotFound", "no matching EC2 Subnets found")
-    return {"id": aws.region, "ids": [subnet["SubnetId"] for subnet in found]}
+    return {"id": aws.region, "ids": [subnet["SubnetId"] for subnet in subnets]}
 
 
 SUBNETS = Lookup("aws:ec2/getSubnets:getSubnets", frozenset({"filters", "tags"}), _subnets)
 
 
 def _zones(aws: Aws, args: Props) -> dict[str, Any]:
-    found = _listed(aws, args)
-    left_out = {*(args.get("excludeNames") or []), *(args.get("excludeZoneIds") or [])}
-    kept = [zone for zone in found if not left_out & {zone["ZoneName"], zone["ZoneId"]}]
-    kept.sort(key=lambda zone: str(zone["ZoneName"]))
+    excluded = {*(args.get("excludeNames") or []), *(args.get("excludeZoneIds") or [])}
+    zones = [zone for zone in _listed_zones(aws, args) if not excluded & {zone["ZoneName"], zone["ZoneId"]}]
+    zones.sort(key=lambda zone: str(zone["ZoneName"]))
     return {
-        "groupNames": sorted({zone.get("GroupName", aws.region) for zone in kept}),
+        "groupNames": sorted({zone.get("GroupName", aws.region) for zone in zones}),
         "id": aws.region,
-        "names": [zone["ZoneName"] for zone in kept],
-        "zoneIds": [zone["ZoneId"] for zone in kept],
+        "names": [zone["ZoneName"] for zone in zones],
+        "zoneIds": [zone["ZoneId"] for zone in zones],
     }
 
 
-def _listed(aws: Aws, args: Props) -> list[dict[str, Any]]:
+def _listed_zones(aws: Aws, args: Props) -> list[dict[str, Any]]:
     where = filters(args, {"state": "state", "name": "zone-name", "zoneId": "zone-id"})
-    found: list[dict[str, Any]] = aws.call("ec2", "describe_availability_zones", Filters=where)["AvailabilityZones"]
-    return found
+    zones: list[dict[str, Any]] = aws.call("ec2", "describe_availability_zones", Filters=where)["AvailabilityZones"]
+    return zones
 
 
 AVAILABILITY_ZONES = Lookup(
@@ -128,17 +127,17 @@ AVAILABILITY_ZONES = Lookup(
 
 
 def _zone(aws: Aws, args: Props) -> dict[str, Any]:
-    found = only_one("EC2 Availability Zone", _listed(aws, args))
+    zone = only_one("EC2 Availability Zone", _listed_zones(aws, args))
     return {
-        "groupName": found.get("GroupName") or aws.region,
-        "id": found["ZoneName"],
-        "name": found["ZoneName"],
-        "nameSuffix": found["ZoneName"].removeprefix(aws.region),
-        "networkBorderGroup": found.get("NetworkBorderGroup") or aws.region,
-        "optInStatus": found.get("OptInStatus") or "opt-in-not-required",
-        "state": found["State"],
-        "zoneId": found["ZoneId"],
-        "zoneType": found.get("ZoneType") or "availability-zone",
+        "groupName": zone.get("GroupName") or aws.region,
+        "id": zone["ZoneName"],
+        "name": zone["ZoneName"],
+        "nameSuffix": zone["ZoneName"].removeprefix(aws.region),
+        "networkBorderGroup": zone.get("NetworkBorderGroup") or aws.region,
+        "optInStatus": zone.get("OptInStatus") or "opt-in-not-required",
+        "state": zone["State"],
+        "zoneId": zone["ZoneId"],
+        "zoneType": zone.get("ZoneType") or "availability-zone",
     }
 
 
@@ -149,12 +148,12 @@ AVAILABILITY_ZONE = Lookup(
 )
 
 
-def _matches(aws: Aws, zone: dict[str, Any], args: Props) -> bool:
+def _is_in_vpc(aws: Aws, zone: dict[str, Any], args: Props) -> bool:
     if zone["Config"]["PrivateZone"] != bool(args.get("privateZone") or args.get("vpcId")):
         return False
     if args.get("vpcId"):
-        homes = aws.call("route53", "get_hosted_zone", Id=zone["Id"]).get("VPCs", [])
-        return args["vpcId"] in [vpc["VPCId"] for vpc in homes]
+        vpcs = aws.call("route53", "get_hosted_zone", Id=zone["Id"]).get("VPCs", [])
+        return args["vpcId"] in [vpc["VPCId"] for vpc in vpcs]
     return True
 
 
@@ -163,12 +162,12 @@ def _hosted(aws: Aws, args: Props) -> dict[str, Any]:
         zone = aws.call("route53", "get_hosted_zone", Id=args["zoneId"])["HostedZone"]
     else:
         name = f"{str(args.get('name') or '').rstrip('.')}."
-        listed = aws.call("route53", "list_hosted_zones")["HostedZones"]
-        same = [zone for zone in listed if zone["Name"] == name and _matches(aws, zone, args)]
-        zone = only_one("Route 53 Hosted Zone", same)
+        zones = aws.call("route53", "list_hosted_zones")["HostedZones"]
+        matches = [zone for zone in zones if zone["Name"] == name and _is_in_vpc(aws, zone, args)]
+        zone = only_one("Route 53 Hosted Zone", matches)
     ident = zone["Id"].rpartition("/")[2]
-    found = aws.call("route53", "get_hosted_zone", Id=ident)
-    servers = sorted(found.get("DelegationSet", {}).get("NameServers", []))
+    reply = aws.call("route53", "get_hosted_zone", Id=ident)
+    servers = sorted(reply.get("DelegationSet", {}).get("NameServers", []))
     return {
         "arn": f"arn:aws:route53:::hostedzone/{ident}",
         "comment": zone["Config"].get("Comment") or "",
@@ -185,7 +184,7 @@ def _hosted(aws: Aws, args: Props) -> dict[str, Any]:
 HOSTED_ZONE = Lookup("aws:route53/getZone:getZone", frozenset({"name", "privateZone", "vpcId", "zoneId"}), _hosted)
 
 
-_NAMES = {
+_TYPE_NAMES = {
     "autoRecoverySupported": "AutoRecoverySupported",
     "bareMetal": "BareMetal",
     "burstablePerformanceSupported": "BurstablePerformanceSupported",
@@ -220,20 +219,20 @@ _NETWORK = {
 
 def _type(aws: Aws, args: Props) -> dict[str, Any]:
     name = args["instanceType"]
-    found = aws.call("ec2", "describe_instance_types", InstanceTypes=[name])["InstanceTypes"][0]
-    network, gpus = found.get("NetworkInfo") or {}, found.get("GpuInfo") or {}
+    info = aws.call("ec2", "describe_instance_types", InstanceTypes=[name])["InstanceTypes"][0]
+    network, gpus = info.get("NetworkInfo") or {}, info.get("GpuInfo") or {}
     return {
-        **picked(found, _NAMES),
-        **picked(found.get("VCpuInfo") or {}, _PROCESSOR),
+        **picked(info, _TYPE_NAMES),
+        **picked(info.get("VCpuInfo") or {}, _PROCESSOR),
         **picked(network, _NETWORK),
         "efaMaximumInterfaces": (network.get("EfaInfo") or {}).get("MaximumEfaInterfaces", 0),
         "gpuses": [_gpu(gpu) for gpu in gpus.get("Gpus", [])],
         "id": name,
-        "memorySize": found["MemoryInfo"]["SizeInMiB"],
-        "supportedArchitectures": found["ProcessorInfo"]["SupportedArchitectures"],
-        "supportedPlacementStrategies": (found.get("PlacementGroupInfo") or {}).get("SupportedStrategies", []),
+        "memorySize": info["MemoryInfo"]["SizeInMiB"],
+        "supportedArchitectures": info["ProcessorInfo"]["SupportedArchitectures"],
+        "supportedPlacementStrategies": (info.get("PlacementGroupInfo") or {}).get("SupportedStrategies", []),
         "totalGpuMemory": gpus.get("TotalGpuMemoryInMiB", 0),
-        "totalInstanceStorage": (found.get("InstanceStorageInfo") or {}).get("TotalSizeInGB", 0),
+        "totalInstanceStorage": (info.get("InstanceStorageInfo") or {}).get("TotalSizeInGB", 0),
     }
 
 
@@ -250,14 +249,15 @@ INSTANCE_TYPE = Lookup("aws:ec2/getInstanceType:getInstanceType", frozenset({"in
 
 
 def _offerings(aws: Aws, args: Props) -> dict[str, Any]:
-    kind = {"LocationType": args.get("locationType") or "region"}
-    found = aws.call("ec2", "describe_instance_type_offerings", **kind, Filters=filters(args))
-    listed = sorted(found["InstanceTypeOfferings"], key=lambda one: (one["InstanceType"], one["Location"]))
+    location_type = args.get("locationType") or "region"
+    operation = "describe_instance_type_offerings"
+    reply = aws.call("ec2", operation, LocationType=location_type, Filters=filters(args))
+    offers = sorted(reply["InstanceTypeOfferings"], key=lambda offer: (offer["InstanceType"], offer["Location"]))
     return {
         "id": aws.region,
-        "instanceTypes": [one["InstanceType"] for one in listed],
-        "locationTypes": [one["LocationType"] for one in listed],
-        "locations": [one["Location"] for one in listed],
+        "instanceTypes": [offer["InstanceType"] for offer in offers],
+        "locationTypes": [offer["LocationType"] for offer in offers],
+        "locations": [offer["Location"] for offer in offers],
     }
 
 
@@ -311,37 +311,37 @@ def _mapping(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _image(aws: Aws, args: Props) -> dict[str, Any]:
-    found = _newest(_image_listed(aws, args), many=bool(args.get("mostRecent")))
-    ident, blocks = found["ImageId"], found.get("BlockDeviceMappings") or []
-    roots = [block for block in blocks if block.get("DeviceName") == found.get("RootDeviceName")]
+    image = _newest(_listed_images(aws, args), allow_several=bool(args.get("mostRecent")))
+    ident, blocks = image["ImageId"], image.get("BlockDeviceMappings") or []
+    roots = [block for block in blocks if block.get("DeviceName") == image.get("RootDeviceName")]
     return {
-        **picked(found, _IMAGE_NAMES),
+        **picked(image, _IMAGE_NAMES),
         "arn": f"arn:aws:ec2:{aws.region}::image/{ident}",
         "blockDeviceMappings": [_mapping(block) for block in blocks],
         "id": ident,
         "imageId": ident,
         "rootSnapshotId": ((roots[0].get("Ebs") or {}) if roots else {}).get("SnapshotId", ""),
         "stateReason": {"code": "UNSET", "message": "UNSET"},
-        "tags": tag_map(found.get("Tags")),
+        "tags": tag_map(image.get("Tags")),
     }
 
 
-def _image_listed(aws: Aws, args: Props) -> list[dict[str, Any]]:
-    # The filter on tags is made below from the tags that were asked for; they are no argument of the call.
-    who = {"Owners": args["owners"]} if args.get("owners") else {}
+def _listed_images(aws: Aws, args: Props) -> list[dict[str, Any]]:
+    # `filters` converts the argument `tags`, which describe_images does not have.
+    owners = {"Owners": args["owners"]} if args.get("owners") else {}
     executable = {"ExecutableUsers": args["executableUsers"]} if args.get("executableUsers") else {}
     where = [*filters(args), {"Name": "state", "Values": ["available"]}]
-    images = aws.call("ec2", "describe_images", Filters=where, **who, **executable)["Images"]
+    images = aws.call("ec2", "describe_images", Filters=where, **owners, **executable)["Images"]
     pattern = re.compile(args.get("nameRegex") or "")
     return [image for image in images if pattern.search(image.get("Name") or "")]
 
 
-def _newest(images: list[dict[str, Any]], *, many: bool) -> dict[str, Any]:
+def _newest(images: list[dict[str, Any]], *, allow_several: bool) -> dict[str, Any]:
     if not images:
         raise Refusal("NotFound", "Your query returned no results. Please change your search criteria and try again.")
-    if len(images) > 1 and not many:
-        said = "Your query returned more than one result. Try a more specific search, or set mostRecent to true."
-        raise Refusal("TooManyResults", said)
+    if len(images) > 1 and not allow_several:
+        message = "Your query returned more than one result. Try a more specific search, or set mostRecent to true."
+        raise Refusal("TooManyResults", message)
     return max(images, key=lambda image: str(image["CreationDate"]))
 
 

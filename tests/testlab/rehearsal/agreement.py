@@ -1,6 +1,6 @@
-"""A program that uses what Pulumi offers, in seven versions; both the real engine and the rehearsal run it.
+"""A program with most features of Pulumi, in seven versions, run by both the real engine and the rehearsal.
 
-Each version is the one before it with one kind of change more.
+Each version has one more kind of change than the one before it.
 """
 
 import json
@@ -19,7 +19,7 @@ _SSM_POLICY = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
 
 
 class Net(pulumi.ComponentResource):
-    """A VPC with a subnet in each of two zones, a way out, and a table."""
+    """A VPC with an internet gateway, a route table, and a subnet in each of two zones."""
 
     def __init__(self, name: str, block: str, opts: ResourceOptions) -> None:
         super().__init__("bedplate:test:Net", name, {"block": f"{block}.0.0/16"}, opts)
@@ -28,8 +28,8 @@ class Net(pulumi.ComponentResource):
         self.gateway = aws.ec2.InternetGateway(f"{name}-gateway", vpc_id=self.vpc.id, opts=inside)
         self.table = aws.ec2.RouteTable(f"{name}-table", vpc_id=self.vpc.id, opts=inside)
         after = ResourceOptions(parent=self, depends_on=[self.gateway])
-        way_out = {"route_table_id": self.table.id, "gateway_id": self.gateway.id}
-        aws.ec2.Route(f"{name}-out", destination_cidr_block="0.0.0.0/0", opts=after, **way_out)
+        target = {"route_table_id": self.table.id, "gateway_id": self.gateway.id}
+        aws.ec2.Route(f"{name}-out", destination_cidr_block="0.0.0.0/0", opts=after, **target)
         self.subnets = [self._subnet(name, n, f"{block}.{n}.0/24") for n in (0, 1)]
         self.register_outputs({"vpc_id": self.vpc.id})
 
@@ -42,7 +42,7 @@ class Net(pulumi.ComponentResource):
 
 
 class Site(pulumi.ComponentResource):
-    """Two networks inside one component; the second is deleted before it is replaced."""
+    """Two networks in one component; the second is deleted before it is replaced."""
 
     def __init__(self, name: str, version: int, opts: ResourceOptions) -> None:
         super().__init__("bedplate:test:Site", name, {"version": 2 if version >= 2 else 1}, opts)
@@ -55,7 +55,7 @@ class Site(pulumi.ComponentResource):
 
 
 class Machines(pulumi.ComponentResource):
-    """What machines need: a role, a profile, a security group, a template and a group of them."""
+    """The resources of an Auto Scaling group: role, instance profile, security group, launch template."""
 
     def __init__(self, name: str, version: int, net: Net, opts: ResourceOptions) -> None:
         super().__init__("bedplate:test:Machines", name, None, opts)
@@ -93,7 +93,7 @@ class Machines(pulumi.ComponentResource):
 
 
 def _purpose(args: ResourceTransformArgs) -> ResourceTransformResult | None:
-    """Give every VPC of the stack a tag."""
+    """Add a tag to every VPC of the stack."""
     if args.type_ != "aws:ec2/vpc:Vpc":
         return None
     return ResourceTransformResult({**args.props, "tags": {**_tags(args.props), "purpose": "test"}}, args.opts)
@@ -123,16 +123,16 @@ def _stores(version: int, own: ResourceOptions) -> None:
     aws.s3.Bucket("data", tags={"Name": "data"}, opts=kept)
     renamed = ResourceOptions.merge(own, ResourceOptions(aliases=[Alias(name="address")]))
     aws.ec2.Eip("address" if version < 5 else "door", domain="vpc", tags={"Name": "address"}, opts=renamed)
-    aws.efs.FileSystem("home", creation_token="home", encrypted=True, opts=own)  # noqa: S106  # a name, no password
+    aws.efs.FileSystem("home", creation_token="home", encrypted=True, opts=own)  # noqa: S106  # a name, not a password
 
 
 def declare(version: int) -> None:
-    """Declare the program in one of its versions."""
+    """Declare one version of the program."""
     pulumi.runtime.register_resource_transform(_purpose)
     west = aws.Provider("west", region="us-west-2")
     own = ResourceOptions(provider=west)
-    name, was = ("site", ()) if version < 5 else ("plant", (Alias(name="site"),))
-    under = ResourceOptions.merge(ResourceOptions(providers=[west]), ResourceOptions(aliases=list(was)))
+    name, aliases = ("site", ()) if version < 5 else ("plant", (Alias(name="site"),))
+    under = ResourceOptions.merge(ResourceOptions(providers=[west]), ResourceOptions(aliases=list(aliases)))
     site = Site(name, version, under)
     machines = Machines("machines", version, site.main, ResourceOptions(providers=[west]))
     shared = pulumi.StackReference("organization/shared/prod")
@@ -145,6 +145,6 @@ def declare(version: int) -> None:
 
 
 def declare_shared() -> None:
-    """Declare the stack that the program reads."""
+    """Declare the stack whose exports the program reads."""
     pulumi.export("zone", "example.internal")
     pulumi.export("token", Output.secret("s3cr3t"))

@@ -1,4 +1,7 @@
-"""Fleets that live in the simulated AWS, and the edits of their files that a table lists."""
+"""Fleets in the simulated AWS: effects of edits, rehearsals of fleets of several shapes, descriptions of resources.
+
+The edits and their promised effects are in tables under tests/data/updates.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,13 +21,12 @@ from bedplate.cli.stacks import waves
 from bedplate.load import FleetFaults, load_fleet
 from bedplate.lock import LockRefused, lock_path, record_plan
 from bedplate.plan import FleetPlan, Record, plan_fleet
-from bedplate.rehearsal import state as urns
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.ec2 import Noun, described, is_live
 from bedplate.rehearsal.rehearse import Phase, Report, rehearse
 from bedplate.rehearsal.simulation import Aws, running
 from bedplate.rehearsal.stack import Run, Stack, World, graph, run
-from bedplate.rehearsal.state import PROTECTED, PROTECTED_IN_PLACE, Op, Snapshot
+from bedplate.rehearsal.state import PROTECTED, PROTECTED_IN_PLACE, Op, Snapshot, parse
 from bedplate.rehearsal.wire import holds_unknown
 from bedplate.spec import Fleet
 from bedplate.update.policies import Effect
@@ -35,13 +37,13 @@ TABLES = Path(__file__).parents[2] / "data" / "updates"
 
 
 Change = Mapping[str, str]
-# Stands for what AWS gives: the stacks that read it ask for addresses.
-_TOLD = "10.64.0.9"
+# Replaces an unknown export: the stacks that read it expect an address.
+_ADDRESS = "10.64.0.9"
 
 
 @dataclass(frozen=True)
-class Row:
-    """One edit of a table: the promise that it meets, as `key event`, the file before it, and old text by new."""
+class Edit:
+    """One edit of a table: its promise as `key event`, the file before it, and its replacements of old text by new."""
 
     promise: str
     before: str
@@ -53,45 +55,45 @@ class Row:
         return edited(self.before, self.change)
 
 
-def rows(table: str, part: str = "edits") -> tuple[Row, ...]:
-    """Return the edits of a part of a table; those that add something begin with a fleet that is `bare` of it."""
-    told = _read(table)
-    start = edited(told["fleet"], told["bare"] if part == "bare_edits" else {})
-    return tuple(_row(promise, start, change) for promise, change in told[part].items())
+def edits_of(table: str, part: str = "edits") -> tuple[Edit, ...]:
+    """Return the edits of one part of a table; `bare_edits` add something and start from a fleet without it."""
+    content = _read(table)
+    start = edited(content["fleet"], content["bare"] if part == "bare_edits" else {})
+    return tuple(_row(promise, start, change) for promise, change in content[part].items())
 
 
 @dataclass(frozen=True)
-class Apart:
-    """An edit that tries what a promise is about, and the edits that it is instead, or the code of its refusal."""
+class UnmetPromise:
+    """A promise that no edit meets: an edit that tries, and the promises that it meets instead, or its error code."""
 
-    row: Row
-    seen: frozenset[str]
-    refused: str | None
+    edit: Edit
+    met: frozenset[str]
+    error_code: str | None
 
 
-def apart() -> tuple[Apart, ...]:
+def unmet_promises() -> tuple[UnmetPromise, ...]:
     """Return the promises that no edit meets."""
-    return tuple(_apart(promise, told) for promise, told in _read("apart.yaml").items())
+    return tuple(_unmet_promise(promise, entry) for promise, entry in _read("apart.yaml").items())
 
 
-def _apart(promise: str, told: Mapping[str, Any]) -> Apart:
-    row = _row(promise, _read(told["table"])["fleet"], told["edit"])
-    return Apart(row, frozenset(told.get("seen", ())), told.get("refused"))
+def _unmet_promise(promise: str, entry: Mapping[str, Any]) -> UnmetPromise:
+    edit = _row(promise, _read(entry["table"])["fleet"], entry["edit"])
+    return UnmetPromise(edit, frozenset(entry.get("seen", ())), entry.get("refused"))
 
 
 def _read(table: str) -> dict[str, Any]:
-    told: dict[str, Any] = YAML(typ="safe").load(TABLES / table)
-    return told
+    content: dict[str, Any] = YAML(typ="safe").load(TABLES / table)
+    return content
 
 
-def _row(promise: str, start: str, change: Change | list[Change]) -> Row:
-    """Return an edit; of two, the first makes the file that the edit begins with."""
+def _row(promise: str, start: str, change: Change | list[Change]) -> Edit:
+    """Return an edit; of two replacements, the first one makes the file before the edit."""
     first, last = change if isinstance(change, list) else ({}, change)
-    return Row(promise, edited(start, first), last)
+    return Edit(promise, edited(start, first), last)
 
 
 def edited(text: str, change: Change) -> str:
-    """Return a text after an edit, each old part of which stands in it once."""
+    """Return a text after an edit; each old part must occur once."""
     for old, new in change.items():
         assert text.count(old) == 1, old
         text = text.replace(old, new)
@@ -99,46 +101,45 @@ def edited(text: str, change: Change) -> str:
 
 
 @dataclass(frozen=True)
-class Lived:
-    """A fleet whose stacks exist in the simulated AWS; `file` is where its text is written."""
+class LiveFleet:
+    """A fleet whose stacks exist in the simulated AWS; `file` is the path of its fleet file."""
 
     plan: FleetPlan
     world: World
     file: Path
 
     def replanned(self, before: str, after: str) -> FleetPlan:
-        """Return the plan of a later text, the earlier one recorded; raises what refuses the edit."""
+        """Return the plan of a later text after the earlier one is recorded; raise the error that refuses the edit."""
         lock_path(self.file).unlink(missing_ok=True)
         _record(self.file, before)
         self.file.write_text(after, encoding="utf-8")
         return _planned(self.file)
 
     def previews(self, plan: FleetPlan) -> dict[str, Run]:
-        """Return what a later plan would do to each stack; what it would make is exported, too."""
+        """Return the preview of each stack for a later plan; later stacks see the exports of earlier previews."""
         world = replace(self.world, exports=dict(self.world.exports))
         return {stack.name: _preview(stack, world) for wave in waves(plan) for stack in wave}
 
 
 def _preview(stack: Stack, world: World) -> Run:
-    done = run(stack, world, preview=True)
-    told = world.exports.get(stack.full_name)
-    world.exports[stack.full_name] = (
-        done.snapshot.exports if told is None else _both(_known(done.snapshot.exports), told)
-    )
-    return done
+    result = run(stack, world, preview=True)
+    present = world.exports.get(stack.full_name)
+    exports = result.snapshot.exports
+    world.exports[stack.full_name] = exports if present is None else _merged_exports(_with_addresses(exports), present)
+    return result
 
 
-def _known(value: Any) -> Any:  # noqa: ANN401  any JSON value
-    """Return what is exported, with an address in place of what only AWS will tell: one unknown would hide all."""
+def _with_addresses(value: Any) -> Any:  # noqa: ANN401  any JSON value
+    """Return exports with an address in place of unknown values: one unknown value would hide all."""
     if isinstance(value, Mapping):
-        return {key: _known(each) for key, each in value.items()}
-    return _TOLD if holds_unknown(value) else value
+        return {key: _with_addresses(item) for key, item in value.items()}
+    return _ADDRESS if holds_unknown(value) else value
 
 
-def _both(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a stack exports already, and what it would export besides."""
+def _merged_exports(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the present exports of a stack and the new ones of its preview."""
     inner = {
-        key: _both(new[key], value)
+        key: _merged_exports(new[key], value)
         for key, value in old.items()
         if isinstance(value, Mapping) and isinstance(new.get(key), Mapping)
     }
@@ -155,24 +156,24 @@ def _planned(file: Path) -> FleetPlan:
 
 
 @contextmanager
-def living(text: str, file: Path) -> Iterator[Lived]:
-    """Make the fleet of a text, recorded as an operator records it."""
+def live_fleet(text: str, file: Path) -> Iterator[LiveFleet]:
+    """Create the fleet of a text, recorded as an operator records it."""
     _record(file, text)
     plan = _planned(file)
     with running(plan.account) as simulation:
         world = World(simulation)
         failures = [failure for wave in waves(plan) for stack in wave for failure in run(stack, world).failures]
         assert not failures, failures
-        yield Lived(plan, world, file)
+        yield LiveFleet(plan, world, file)
 
 
-# What somebody works on, keeps something in or reaches something by, so that its going is noticed. All else, as tags,
-# alarms, permissions and rules, is made anew within the minute.
-_MISSED: Mapping[str, str] = {
+# Resources that people use to work, to store data or to connect: their loss is noticed. All others, such as tags,
+# alarms, permissions and rules, are created again within a minute.
+_NOTICED: Mapping[str, str] = {
     "autoscaling/group:Group": "machines",
     "ec2/customerGateway:CustomerGateway": "a site's end",
     "ec2/instance:Instance": "a machine",
-    "ec2/natGateway:NatGateway": "a way out",
+    "ec2/natGateway:NatGateway": "a NAT gateway",
     "ec2/subnet:Subnet": "a network",
     "ec2/transitGatewayRoute:TransitGatewayRoute": "a route",
     "ec2/vpc:Vpc": "a network",
@@ -184,43 +185,43 @@ _MISSED: Mapping[str, str] = {
     "s3/bucketReplicationConfig:BucketReplicationConfig": "copies",
 }
 _GROUP = "autoscaling/group:Group"
-_STARTED_WITH = {"launchTemplate", "mixedInstancesPolicy"}
-# The account, what protects data, the lock, and the plan's refusals to move what is recorded.
+_LAUNCH_INPUTS = {"launchTemplate", "mixedInstancesPolicy"}
+# Failures that refuse an edit: protected data, another account; and the rules that keep recorded addresses.
 _REFUSALS = {PROTECTED, PROTECTED_IN_PLACE, "InvalidAccount"}
 _REFUSING_RULES = {"E231", "E233"}
 
 
-def observed(lived: Lived, before: str, after: str) -> Effect:
-    """Return the hardest thing that an edit does to what lives; a plan that stays the same makes the same of it."""
+def effect_of(live: LiveFleet, before: str, after: str) -> Effect:
+    """Return the strongest effect of an edit on existing resources; an unchanged plan has none."""
     try:
-        plan = lived.replanned(before, after)
+        plan = live.replanned(before, after)
     except LockRefused:
         return Effect.REFUSED
-    except FleetFaults as refused:
-        if _REFUSING_RULES.isdisjoint(fault.code for fault in refused.faults):
+    except FleetFaults as error:
+        if _REFUSING_RULES.isdisjoint(fault.code for fault in error.faults):
             raise
         return Effect.REFUSED
-    assert lived.replanned(before, before) == lived.plan
-    return Effect.FREE if plan == lived.plan else seen(lived.world.snapshots, lived.previews(plan))
+    assert live.replanned(before, before) == live.plan
+    return Effect.FREE if plan == live.plan else effect_of_runs(live.world.snapshots, live.previews(plan))
 
 
-def seen(snapshots: Mapping[str, Snapshot], runs: Mapping[str, Run]) -> Effect:
-    """Return the hardest thing that runs over stacks do; a stack without a run goes."""
+def effect_of_runs(snapshots: Mapping[str, Snapshot], runs: Mapping[str, Run]) -> Effect:
+    """Return the strongest effect of previews; a stack without a preview is removed."""
     failed = {failure.code for run in runs.values() for failure in run.failures if not failure.skipped}
     if failed & _REFUSALS:
         return Effect.REFUSED
     assert not failed, failed
-    effects = [effect for name, run in runs.items() for effect in _changes(snapshots.get(name, Snapshot()), run)]
-    return max((*effects, _passing(snapshots, runs)), key=lambda effect: effect.weight)
+    effects = [effect for name, run in runs.items() for effect in _group_effects(snapshots.get(name, Snapshot()), run)]
+    return max((*effects, _removal_effect(snapshots, runs)), key=lambda effect: effect.weight)
 
 
-def _passing(snapshots: Mapping[str, Snapshot], runs: Mapping[str, Run]) -> Effect:
-    """Tell whether anything goes, and whether something of its kind comes in its stead."""
-    moved = {"a way out"} if _led_elsewhere(runs) else set[str]()
-    gone, come = moved.union(_missed(_deleted(snapshots, runs))), moved.union(_missed(_made(runs)))
-    if not gone:
+def _removal_effect(snapshots: Mapping[str, Snapshot], runs: Mapping[str, Run]) -> Effect:
+    """Return whether anything is removed, and whether something of the same kind replaces it."""
+    moved = {"a NAT gateway"} if _change_nat_gateway(runs) else set[str]()
+    removed, created = moved.union(_noticed(_deleted(snapshots, runs))), moved.union(_noticed(_created(runs)))
+    if not removed:
         return Effect.FREE
-    return Effect.REPLACES if gone <= come else Effect.REMOVES
+    return Effect.REPLACES if removed <= created else Effect.REMOVES
 
 
 def _deleted(snapshots: Mapping[str, Snapshot], runs: Mapping[str, Run]) -> Iterator[str]:
@@ -228,33 +229,33 @@ def _deleted(snapshots: Mapping[str, Snapshot], runs: Mapping[str, Run]) -> Iter
     yield from (urn for name in snapshots.keys() - runs.keys() for urn in snapshots[name].entries)
 
 
-def _led_elsewhere(runs: Mapping[str, Run]) -> bool:
-    """Tell whether nodes leave by another gateway than before: what they had open ends, and their address is new."""
+def _change_nat_gateway(runs: Mapping[str, Run]) -> bool:
+    """Return whether nodes get another NAT gateway: their open connections end, and their address changes."""
     steps = (step for run in runs.values() for step in run.steps)
     return any(step.op is Op.UPDATE and "natGatewayId" in step.keys for step in steps)
 
 
-def _made(runs: Mapping[str, Run]) -> Iterator[str]:
+def _created(runs: Mapping[str, Run]) -> Iterator[str]:
     yield from (step.urn for run in runs.values() for step in run.steps if step.op in (Op.CREATE, Op.REPLACE))
 
 
-def _missed(resources: Iterable[str]) -> Iterator[str]:
-    types = (urns.parse(urn).type.removeprefix("aws:") for urn in resources)
-    yield from (_MISSED[token] for token in types if token in _MISSED)
+def _noticed(resources: Iterable[str]) -> Iterator[str]:
+    types = (parse(urn).type.removeprefix("aws:") for urn in resources)
+    yield from (_NOTICED[token] for token in types if token in _NOTICED)
 
 
-def _changes(before: Snapshot, run: Run) -> Iterator[Effect]:
-    """Yield what updates of groups do to their machines."""
+def _group_effects(before: Snapshot, run: Run) -> Iterator[Effect]:
+    """Yield the effects of group updates on their instances."""
     for step in run.steps:
-        if step.op is Op.UPDATE and urns.parse(step.urn).type == f"aws:{_GROUP}":
-            yield _change(step.keys, before.entries[step.urn].inputs, run.snapshot.entries[step.urn].inputs)
+        if step.op is Op.UPDATE and parse(step.urn).type == f"aws:{_GROUP}":
+            yield _group_effect(step.keys, before.entries[step.urn].inputs, run.snapshot.entries[step.urn].inputs)
 
 
-def _change(keys: tuple[str, ...], before: Mapping[str, Any], after: Mapping[str, Any]) -> Effect:
-    """Return what becomes of a group's machines; AWS ends those above a maximum that is lowered."""
+def _group_effect(keys: tuple[str, ...], before: Mapping[str, Any], after: Mapping[str, Any]) -> Effect:
+    """Return the effect of a group update on its instances; AWS terminates those above a lowered maximum."""
     if after["maxSize"] < before["maxSize"]:
         return Effect.REMOVES
-    if _STARTED_WITH.isdisjoint(keys):
+    if _LAUNCH_INPUTS.isdisjoint(keys):
         return Effect.FREE
     return Effect.ROLLING if after.get("instanceRefresh") else Effect.NEW_NODES
 
@@ -266,7 +267,7 @@ TWELVE = (
 
 
 def _fleet(regions: Mapping[str, Sequence[str]], **parts: Any) -> Fleet:  # noqa: ANN401  raw values, as sketch takes them
-    """Return a fleet with machines in each of its regions."""
+    """Return a fleet with instances in each of its regions."""
     box = group(*({"region": name} for name in regions), types=("m7i.xlarge",), nodes={"min": 0, "max": 4})
     return sketch(regions, groups={"box": box}, **parts)
 
@@ -278,7 +279,7 @@ _GATEWAYS = laptops({"region": "us-west-2"}, {"site": "cellar"})
 
 
 def _two_sites() -> Fleet:
-    """Return a fleet of two regions and two sites, each with a gateway of its own."""
+    """Return a fleet of two regions and two sites with a gateway each."""
     regions = {name: ZONES[name][:1] for name in list(ZONES)[:2]}
     fleet = _fleet(regions, sites=_TWO_SITES, vpn=_GATEWAYS, alarms={"email": "infra@lab.example"})
     attic = fleet.sites["attic"]
@@ -286,8 +287,8 @@ def _two_sites() -> Fleet:
     return fleet.model_copy(update={"sites": {**fleet.sites, "attic": attic.model_copy(update={"gateway": gateway})}})
 
 
-def _joined() -> Fleet:
-    """Return a fleet whose regions are joined by gateways of their own, but for one that has none; with a site."""
+def _connected_by_gateways() -> Fleet:
+    """Return a fleet whose regions are connected by their own gateways, one region excepted, and a site."""
     gateways = laptops({"region": "us-west-2"}, {"region": "eu-north-1"}, {"site": "cellar"})
     return _fleet(_THREE, sites=LANS, vpn=gateways, network={"interconnect": "none"}, kubernetes=cluster())
 
@@ -298,7 +299,7 @@ FLEETS: Mapping[str, Fleet] = MappingProxyType(
         "one region and a site": _fleet(_ONE, sites=LANS, vpn=_GATEWAYS),
         "peering": _fleet(_THREE, sites=LANS, vpn=_GATEWAYS, network={"interconnect": "peering"}, kubernetes=cluster()),
         "none": _fleet(_THREE, network={"interconnect": "none"}, kubernetes=cluster()),
-        "joined by gateways": _joined(),
+        "joined by gateways": _connected_by_gateways(),
         "no sites": _fleet(_THREE, vpn=laptops({"region": "us-west-2"}), network={"egress": "none"}),
         "two sites": _two_sites(),
         "twelve regions": _fleet({name: (f"{name}a",) for name in TWELVE}),
@@ -317,17 +318,17 @@ def plan_named(name: str) -> FleetPlan:
 
 @cache
 def report_of(plan_name: str) -> Report:
-    """Return what a whole rehearsal of a fleet came to: created, run again, destroyed."""
+    """Return the report of a whole rehearsal of a fleet: created, run again, destroyed."""
     plan = plan_named(plan_name)
     return rehearse(plan.account, waves(plan))
 
 
 @cache
 def graph_of(plan_name: str) -> tuple[dict[str, Any], ...]:
-    """Return the resources of all stacks of a fleet, as they were when they existed in the simulated AWS."""
+    """Return the resources of all stacks of a fleet after their creation in the simulated AWS."""
     report = report_of(plan_name)
     assert not [failure for stack in report.stacks for failure in stack.failures]
-    entries = (entry for each in report.stacks for entry in each.runs[Phase.CREATE].snapshot.entries.values())
+    entries = (entry for stack in report.stacks for entry in stack.runs[Phase.CREATE].snapshot.entries.values())
     return tuple(graph(entries))
 
 
@@ -336,44 +337,44 @@ _NOUNS = (_ACL, *(value for value in vars(ec2).values() if isinstance(value, Nou
 
 
 def census(aws: Aws) -> frozenset[str]:
-    """Return a text for each live resource: its kind and what of its description does not change by itself."""
-    found = {
+    """Return a text for each live resource: its kind and the ids in its description."""
+    live = {
         f"{noun.word} {sorted(value for key, value in item.items() if key.endswith('Id') and isinstance(value, str))}"
         for noun in _NOUNS
         for item in aws.call("ec2", noun.operation)[noun.listing]
         if is_live(item)
     }
-    fakes = {f"{token} {ident}" for token, rows in aws.simulation.fakes.items() for ident in rows}
-    return frozenset(found | fakes)
+    fakes = {f"{token} {ident}" for token, edits_of in aws.simulation.fakes.items() for ident in edits_of}
+    return frozenset(live | fakes)
 
 
-# Given the door, the id and the inputs, return what AWS says.
+# Returns the description of a resource in AWS, from the client, its id and its inputs.
 Told = Callable[[Aws, str, Mapping[str, Any]], object]
 
 
 def by(noun: Noun) -> Told:
-    """Return what tells of a resource by its own id."""
+    """Return a function that describes a resource by its id."""
 
-    def tell(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    def describe(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
         return described(aws, noun, ident)
 
-    return tell
+    return describe
 
 
 def by_input(noun: Noun, key: str) -> Told:
-    """Return what tells of a part by the id of the whole, which is one of its inputs."""
+    """Return a function that describes the resource whose id is an input."""
 
-    def tell(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+    def describe(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
         return described(aws, noun, inputs[key])
 
-    return tell
+    return describe
 
 
 _ENVELOPE = frozenset({"LastUpdatedTime", "ResponseMetadata", "RequestId"})
 
 
 def settled(value: object) -> object:
-    """Return an answer without moments and envelopes; a truth is told in both of its spellings."""
+    """Return a reply without timestamps and metadata; a boolean is given in both of its spellings."""
     if isinstance(value, Mapping):
         kept = {key: item for key, item in value.items() if key not in _ENVELOPE}
         return {key: settled(item) for key, item in kept.items() if not isinstance(item, datetime)}
@@ -383,34 +384,34 @@ def settled(value: object) -> object:
 
 
 def asked(service: str, operation: str, **params: Callable[[str, Mapping[str, Any]], object]) -> Told:
-    """Return what tells of a resource by one call, whose parameters come of its id and inputs."""
+    """Return a function that describes a resource by one call, with parameters made from its id and inputs."""
 
-    def tell(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-        given = {name: make(ident, inputs) for name, make in params.items()}
-        return settled(aws.call(service, operation, **given))
+    def describe(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+        values = {name: make(ident, inputs) for name, make in params.items()}
+        return settled(aws.call(service, operation, **values))
 
-    return tell
+    return describe
 
 
-def every(*told: Told) -> Told:
-    """Return what tells all that several tell."""
+def every(*functions: Told) -> Told:
+    """Return a function that returns the results of several."""
 
-    def tell(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-        return [one(aws, ident, inputs) for one in told]
+    def describe(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+        return [function(aws, ident, inputs) for function in functions]
 
-    return tell
+    return describe
 
 
 def faked(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    """Return the fakes of an id: of what moto has no model of."""
-    return [row for rows in aws.simulation.fakes.values() for key, row in rows.items() if key.endswith(ident)]
+    """Return the fakes with an id: resources that moto does not model."""
+    return [row for edits_of in aws.simulation.fakes.values() for key, row in edits_of.items() if key.endswith(ident)]
 
 
 def own(ident: str, inputs: Mapping[str, Any]) -> str:
-    """Return the id itself, as a parameter."""
+    """Return the id, as a parameter of a call."""
     return ident
 
 
 def listed(ident: str, inputs: Mapping[str, Any]) -> list[str]:
-    """Return the id in a list, as a parameter."""
+    """Return the id in a list, as a parameter of a call."""
     return [ident]

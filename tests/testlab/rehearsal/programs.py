@@ -1,4 +1,4 @@
-"""Small programs run in a rehearsal: each is previewed first, and the preview is held to its word."""
+"""Small Pulumi programs for tests of the rehearsal, and the declared resources of fleet files."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -13,7 +13,7 @@ from bedplate.catalog import load_catalog
 from bedplate.cli.stacks import waves
 from bedplate.load import load_fleet
 from bedplate.plan import FleetPlan, Record, plan_fleet
-from bedplate.rehearsal.registration import DefaultProvider
+from bedplate.rehearsal.provider import DefaultProvider
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import Run, Stack, World, run
 from bedplate.rehearsal.state import Entry, Op, Step
@@ -21,7 +21,7 @@ from stacks.identity.roles import KINDS
 
 HOME = DefaultProvider("us-west-2")
 ACCOUNT = "111122223333"
-Told = Mapping[str, tuple[tuple[Op, tuple[str, ...], tuple[str, ...]], ...]]
+StepsByUrn = Mapping[str, tuple[tuple[Op, tuple[str, ...], tuple[str, ...]], ...]]
 
 
 def stack(program: Callable[[], object], *, name: str = "lab", default: DefaultProvider = HOME) -> Stack:
@@ -34,56 +34,56 @@ def stack(program: Callable[[], object], *, name: str = "lab", default: DefaultP
 
 
 def up(world: World, program: Callable[[], object]) -> Run:
-    """Preview a program and run it; the preview must tell what the run does, and do nothing."""
+    """Preview a program and run it; the preview must list the steps of the run and change nothing."""
     before = dict(world.snapshots)
     planned = run(stack(program), world, preview=True)
     assert world.snapshots == before
-    done = run(stack(program), world)
-    assert not done.failures, done.failures
-    assert told(planned.steps) == told(done.steps)
-    return done
+    result = run(stack(program), world)
+    assert not result.failures, result.failures
+    assert steps_by_urn(planned.steps) == steps_by_urn(result.steps)
+    return result
 
 
-def told(steps: tuple[Step, ...]) -> Told:
-    """Return what steps say, resource by resource."""
+def steps_by_urn(steps: tuple[Step, ...]) -> StepsByUrn:
+    """Return the steps of each resource: operation, changed keys, replace keys."""
     urns = dict.fromkeys(step.urn for step in steps)
-    return {urn: tuple((one.op, one.keys, one.replace_keys) for one in steps if one.urn == urn) for urn in urns}
+    return {urn: tuple((step.op, step.keys, step.replace_keys) for step in steps if step.urn == urn) for urn in urns}
 
 
-def changes(done: Run) -> dict[str, str]:
-    """Return the operations of a run on what it changed in the cloud, by the resource's name."""
-    found: dict[str, str] = {}
-    for step in done.steps:
+def changes(result: Run) -> dict[str, str]:
+    """Return the operations of a run that changed AWS resources, by the name of the resource."""
+    operations: dict[str, str] = {}
+    for step in result.steps:
         if step.is_in_cloud and step.is_change:
             name = step.urn.rpartition("::")[2]
-            found[name] = f"{found[name]} {step.op.value}" if name in found else step.op.value
-    return found
+            operations[name] = f"{operations[name]} {step.op.value}" if name in operations else step.op.value
+    return operations
 
 
-def entry(done: Run, name: str) -> Entry:
-    """Return the entry of that name that a run left."""
-    return next(one for one in done.snapshot.entries.values() if one.name == name)
+def entry(result: Run, name: str) -> Entry:
+    """Return the entry with a name from the state after a run."""
+    return next(entry for entry in result.snapshot.entries.values() if entry.name == name)
 
 
 def parameter(
     name: str, value: Input[str] = "v", opts: ResourceOptions | None = None, path: Input[str] = "", **more: object
 ) -> aws.ssm.Parameter:
-    """Declare a parameter, the quickest resource there is; its fixed name makes it go first when it is replaced."""
+    """Declare an SSM parameter, the fastest resource; it has a fixed name and is deleted before its replacement."""
     return aws.ssm.Parameter(name, name=path or f"/{name}", type="String", value=value, opts=opts, **more)
 
 
 def vpc(name: str, block: str = "10.1.0.0/16", opts: ResourceOptions | None = None, **more: object) -> aws.ec2.Vpc:
-    """Declare a VPC, which is created before the one it replaces is deleted."""
+    """Declare a VPC, whose replacement is created first."""
     return aws.ec2.Vpc(name, cidr_block=block, opts=opts, **more)
 
 
 def subnet(name: str, vpc_id: Output[str], block: str, opts: ResourceOptions | None = None) -> aws.ec2.Subnet:
-    """Declare a subnet, which a new VPC replaces."""
+    """Declare a subnet, which is replaced with its VPC."""
     return aws.ec2.Subnet(name, vpc_id=vpc_id, cidr_block=block, opts=opts)
 
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-# What the stacks that are read would export, had they been made.
+# Exports of the stacks that other stacks read, as after their creation.
 EXPORTS = {
     "alarm_topic_arn": "arn:aws:sns:us-west-2:111122223333:lab-alarms",
     "data_key_arn": "arn:aws:kms:us-west-2:111122223333:key/d",
@@ -104,12 +104,12 @@ Declared = Mapping[str, tuple[Entry, ...]]
 
 
 def plan_of(fleet_file: Path, record: Record = NOTHING) -> FleetPlan:
-    """Return the plan of a fleet file, given what its lock holds."""
+    """Return the plan of a fleet file with the entries of its lock."""
     return plan_fleet(load_fleet(fleet_file, load_catalog()).fleet, record, load_catalog())
 
 
 def plan_of_text(text: str, record: Record = NOTHING) -> FleetPlan:
-    """Return the plan of a fleet file's text, given what its lock holds."""
+    """Return the plan of the text of a fleet file with the entries of its lock."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "fleet.yaml"
         file.write_text(text, encoding="utf-8")
@@ -118,25 +118,25 @@ def plan_of_text(text: str, record: Record = NOTHING) -> FleetPlan:
 
 @cache
 def declared_of(fleet_file: Path) -> Declared:
-    """Return what each stack of a fleet file declares; worked out once in a process, and only to be looked at."""
+    """Return what each stack of a fleet file declares; the result is cached and must not be changed."""
     return declared(plan_of(fleet_file))
 
 
 def declared(plan: FleetPlan) -> Declared:
-    """Return what each stack of a fleet declares, by the stack's name."""
+    """Return what each stack of a fleet declares, by the name of the stack."""
     stacks = [stack for wave in waves(plan) for stack in wave]
     with running(plan.account) as simulation:
         world = World(simulation, exports={stack.full_name: EXPORTS for stack in stacks})
         runs = {stack.name: run(stack, world, preview=True) for stack in stacks}
-    assert not [failure for done in runs.values() for failure in done.failures]
-    return {name: tuple(done.snapshot.entries.values()) for name, done in runs.items()}
+    assert not [failure for result in runs.values() for failure in result.failures]
+    return {name: tuple(result.snapshot.entries.values()) for name, result in runs.items()}
 
 
 def rendered(args: object) -> dict[str, Any]:
-    """Return the arguments of a resource as the schema names them; none of them may be an output."""
+    """Return the arguments of a resource by their schema names; none of them may be an output."""
     names = _types.input_type_py_to_pulumi_names(type(args))
-    given = _types.input_type_to_dict(args).items()
-    return {names.get(key, key): _plain(value) for key, value in given if value is not None}
+    values = _types.input_type_to_dict(args).items()
+    return {names.get(key, key): _plain(value) for key, value in values if value is not None}
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  # any value of the SDK's arguments
