@@ -1,4 +1,4 @@
-"""The picture of a fleet: well-formed, whole, without overlap, and closed in itself."""
+"""The picture of a fleet: well-formed, complete, without overlaps, and self-contained."""
 
 import re
 from dataclasses import replace
@@ -29,7 +29,7 @@ NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 
 def fleet(count: int, interconnect: str = "transit", supernet: str = "10.64.0.0/10") -> FleetPlan:
-    """Return the plan of a fleet of that many regions, with one to six zones each, and something of everything."""
+    """Return the plan of a fleet with that many regions, one to six zones each, and every kind of resource."""
     names = REGIONS[:count]
     rungs = [{"region": name, "market": "spot" if number % 3 else "on-demand"} for number, name in enumerate(names)]
     block = {"region": names[0], "market": "capacity-block", "reservation": "cr-0123456789abcdef0"}
@@ -56,37 +56,37 @@ def fleet(count: int, interconnect: str = "transit", supernet: str = "10.64.0.0/
 
 
 def lab() -> FleetPlan:
-    """Return the plan of examples/lab.yaml as a first run makes it."""
+    """Return the first plan of examples/lab.yaml."""
     loaded = load_fleet(ROOT / "examples/lab.yaml", load_catalog())
     return plan_fleet(loaded.fleet, Record({}), load_catalog())
 
 
 def drawn(plan: FleetPlan) -> ET.Element:
-    """Return the root of a picture; what is not well-formed raises."""
-    return ET.fromstring(picture(plan))  # noqa: S314  our own text, which this judges
+    """Return the parsed picture; malformed XML raises."""
+    return ET.fromstring(picture(plan))  # noqa: S314  our own output
 
 
 def words(plan: FleetPlan) -> str:
-    """Return all words of a picture, those that a pointer finds among them."""
+    """Return all text of a picture, tooltips included."""
     return "\n".join(drawn(plan).itertext())
 
 
 @pytest.mark.parametrize("count", range(1, 13))
-def test_nothing_overlaps_and_nothing_leaves_the_page(count: int) -> None:
-    """Words and signs keep apart in the widest of common fonts, for every number of regions."""
+def test_nothing_overlaps_or_leaves_the_page(count: int) -> None:
+    """Text and icons do not overlap in the widest common font, for any number of regions."""
     sheet = page(fleet(count))
     boxes = [mark.box for mark in sheet.marks if isinstance(mark, Text | Icon)]
     whole = Box(0, 0, sheet.width, sheet.height)
 
-    clashes = [(one, other) for one, other in combinations(boxes, 2) if one.overlaps(other)]
+    overlaps = [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
 
-    assert clashes == []
+    assert overlaps == []
     assert all(box.lies_in(whole) for box in boxes)
 
 
 @pytest.mark.parametrize("count", range(1, 13))
-def test_no_line_crosses_a_word(count: int) -> None:
-    """Rails, taps and trunks pass between the cards and around what is written."""
+def test_no_line_crosses_text(count: int) -> None:
+    """Lines pass between the cards and around text."""
     marks = page(fleet(count)).marks
     boxes = [mark.box for mark in marks if isinstance(mark, Text | Icon)]
     lines = [mark.box for mark in marks if isinstance(mark, Line)]
@@ -97,8 +97,8 @@ def test_no_line_crosses_a_word(count: int) -> None:
 
 
 @pytest.mark.parametrize("words", ["", "train", "a" * 250, "\N{CJK UNIFIED IDEOGRAPH-4E00}" * 40])
-def test_words_that_are_too_wide_are_cut(words: str) -> None:
-    """What is left fits, and tells that something is missing."""
+def test_text_that_is_too_wide_is_cut(words: str) -> None:
+    """The cut text fits and ends with an ellipsis."""
     cut = fitted(words, Face.BODY, 100)
 
     assert width(cut, Face.BODY) <= 100
@@ -106,19 +106,19 @@ def test_words_that_are_too_wide_are_cut(words: str) -> None:
 
 
 @pytest.mark.parametrize("plan", [fleet(1), fleet(5, "peering"), fleet(12), fleet(3, supernet="10.0.0.0/8"), lab()])
-def test_all_of_the_plan_appears(plan: FleetPlan) -> None:
-    """Every region, zone, site, store and pool by its name, and every block of the fleet by its addresses."""
-    told = words(plan)
+def test_the_picture_is_complete(plan: FleetPlan) -> None:
+    """It shows every region, zone, site, store and pool by name, and every block."""
+    text = words(plan)
 
     names = [zone.name for region in plan.regions for zone in region.zones]
-    names += [one.name for many in (plan.regions, plan.sites, plan.pools, plan.buckets) for one in many]
-    names += [store.store for many in (plan.files, plan.exports) for store in many]
-    assert [name for name in names if name not in told] == []
-    assert [str(block) for block in plan.blocks.values() if str(block) not in told] == []
+    names += [item.name for items in (plan.regions, plan.sites, plan.pools, plan.buckets) for item in items]
+    names += [store.store for stores in (plan.files, plan.exports) for store in stores]
+    assert [name for name in names if name not in text] == []
+    assert [str(block) for block in plan.blocks.values() if str(block) not in text] == []
 
 
-def test_a_picture_is_closed_in_itself() -> None:
-    """It names no file, no address and no script, so that it shows the same wherever it is put."""
+def test_a_picture_is_self_contained() -> None:
+    """It references no file, URL or script."""
     root = drawn(lab())
 
     tags = {element.tag.removeprefix(NAMESPACE) for element in root.iter()}
@@ -128,8 +128,8 @@ def test_a_picture_is_closed_in_itself() -> None:
     assert not re.search(r"url\(|@import|@font-face", picture(lab()))
 
 
-def test_a_name_with_markup_is_words() -> None:
-    """What a name holds is escaped, never obeyed."""
+def test_names_are_escaped() -> None:
+    """Markup in a name is shown as text."""
     name = '<script>&"'
 
     root = drawn(replace(lab(), name=name))
@@ -138,16 +138,16 @@ def test_a_name_with_markup_is_words() -> None:
     assert name in "".join(root.itertext())
 
 
-def test_a_block_that_left_the_file_is_shown_as_held() -> None:
-    """The map tells what nobody else may have, although no region has it any more."""
+def test_a_retired_block_is_shown_as_held() -> None:
+    """The map shows recorded blocks that no region uses any more."""
     before = fleet(3)
     after = replace(fleet(2), record=before.recorded())
 
     assert "held for eu-north-1" in words(after)
 
 
-def test_a_site_says_who_dials_and_whose_names_it_knows() -> None:
-    """Which end opens the tunnels, what the machines export, and the domain that is asked for there."""
+def test_a_site_card_shows_dialling_dns_and_exports() -> None:
+    """The card names the dialling end, the domain with its servers, and the NFS exports."""
     joined = plan_of(DATA / "fleets" / "joined.yaml")
     dialled = with_gateways(joined, dials=Dials.AWS)
     dialled = replace(dialled, sites=tuple(with_settings(site, dns=None) for site in dialled.sites))
@@ -159,7 +159,7 @@ def test_a_site_says_who_dials_and_whose_names_it_knows() -> None:
 
 
 def test_a_fleet_without_links_has_no_lines() -> None:
-    """Nothing is drawn between regions that are not tied together."""
+    """No line is drawn between unconnected regions."""
     apart = replace(fleet(3, "none"), sites=(), tunnels=())
 
     assert 'class="mesh"' not in picture(apart)
@@ -167,10 +167,10 @@ def test_a_fleet_without_links_has_no_lines() -> None:
 
 
 def test_nothing_of_the_lab_is_cut() -> None:
-    """Names and facts of a usual length are told whole."""
+    """Names of usual length are shown in full."""
     assert ELLIPSIS not in picture(lab())
 
 
-def test_the_picture_in_the_readme_is_that_of_the_lab(expect: Expect) -> None:
-    """What a newcomer sees first is what `bedplate plan --svg` draws today."""
+def test_the_readme_picture_is_current(expect: Expect) -> None:
+    """docs/pictures/lab.svg is the output of `bedplate plan --svg`."""
     expect("../../docs/pictures/lab.svg", picture(lab()))

@@ -1,4 +1,4 @@
-"""Where blocks come to lie, and that they stay there."""
+"""Address allocation: where blocks go, that they never move, and what can be released."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,12 +16,12 @@ from bedplate.plan.allocation import release
 from bedplate.plan.space import Space, Span, span_of
 from bedplate.spec import Fleet
 from tests.testlab.fleets.oracle import faults
-from tests.testlab.fleets.sketch import LANS as SKETCH_LANS
-from tests.testlab.fleets.sketch import ZONES as SKETCH_ZONES
+from tests.testlab.fleets.sketch import LANS as SITE_LANS
+from tests.testlab.fleets.sketch import ZONES as ALL_ZONES
 from tests.testlab.fleets.sketch import catalog, cluster, laptops, sketch
 
 EVERYTHING: Mapping[str, Any] = {
-    "sites": SKETCH_LANS,
+    "sites": SITE_LANS,
     "kubernetes": cluster(),
     "vpn": laptops({"region": "us-west-2"}, {"site": "cellar"}),
 }
@@ -29,12 +29,12 @@ EVERYTHING: Mapping[str, Any] = {
 
 def addresses(fleet: Fleet, record: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the blocks of a fleet as text."""
-    known = Record({path: IPv4Network(block) for path, block in (record or {}).items()})
-    return {path: str(block) for path, block in allot(fleet, known).items()}
+    recorded = Record({path: IPv4Network(block) for path, block in (record or {}).items()})
+    return {path: str(block) for path, block in allot(fleet, recorded).items()}
 
 
-def test_a_fleet_gets_addresses_that_an_operator_remembers() -> None:
-    """Regions count up from the bottom; pods, services and laptops stand at round numbers at the top."""
+def test_blocks_have_memorable_addresses() -> None:
+    """Regions count up from the bottom of the supernet; pods, services and laptops are at round numbers at the top."""
     blocks = addresses(sketch(**EVERYTHING))
 
     assert {path: block for path, block in blocks.items() if "/zone/" not in path and "tunnel" not in path} == {
@@ -57,8 +57,8 @@ def test_a_fleet_gets_addresses_that_an_operator_remembers() -> None:
         ("/20", ("10.64.0.0/28", "10.64.0.16/28"), ("10.64.2.0/23", "10.64.4.0/23")),
     ],
 )
-def test_a_region_is_eight_parts(size: str, edges: tuple[str, str], nodes: tuple[str, str]) -> None:
-    """The first eighth holds the edges, each other one zone's nodes, at every size."""
+def test_a_region_is_split_into_eighths(size: str, edges: tuple[str, str], nodes: tuple[str, str]) -> None:
+    """The first eighth holds the edge subnets, each other one the node subnet of a zone, at every size."""
     blocks = addresses(sketch({"us-west-2": ["us-west-2a", "us-west-2b"]}, network={"region_size": size}))
 
     base = "region/us-west-2/zone/us-west-2"
@@ -66,8 +66,8 @@ def test_a_region_is_eight_parts(size: str, edges: tuple[str, str], nodes: tuple
     assert (blocks[f"{base}a/nodes"], blocks[f"{base}b/nodes"]) == nodes
 
 
-def test_a_new_zone_takes_the_lowest_free_place() -> None:
-    """A zone that is gone from the file keeps its place, so a new one goes behind it."""
+def test_a_new_zone_gets_the_lowest_free_slot() -> None:
+    """A removed zone keeps its slot, so a new zone gets the next one."""
     base = "region/us-west-2/zone/us-west-2"
     before = addresses(sketch({"us-west-2": ["us-west-2a", "us-west-2b"]}))
 
@@ -85,19 +85,19 @@ def test_a_new_zone_takes_the_lowest_free_place() -> None:
         ("10.64.0.0/15", "10.65.128.0/18", "10.65.192.0/20", "10.65.208.0/22"),
     ],
 )
-def test_every_supernet_has_the_same_picture(supernet: str, pods: str, services: str, pool: str) -> None:
-    """Pods end where the last eighth starts; in a small supernet each kind takes what is free."""
-    one = {"us-west-2": ["us-west-2a"]}
+def test_every_supernet_has_the_same_layout(supernet: str, pods: str, services: str, pool: str) -> None:
+    """Pods end where the last eighth starts; in a small supernet each kind takes a free block."""
+    regions = {"us-west-2": ["us-west-2a"]}
     parts: dict[str, Any] = {"kubernetes": cluster(), "vpn": laptops({"region": "us-west-2"})}
 
-    blocks = addresses(sketch(one, network={"supernet": supernet}, **parts))
+    blocks = addresses(sketch(regions, network={"supernet": supernet}, **parts))
 
     assert (blocks["pods"], blocks["services"], blocks["pool/us-west-2"]) == (pods, services, pool)
 
 
-def test_tunnels_count_up_in_thirties() -> None:
-    """Two tunnels a site and region, clear of the link-local addresses that AWS keeps."""
-    blocks = addresses(sketch(sites=SKETCH_LANS))
+def test_tunnels_get_consecutive_30_blocks() -> None:
+    """Each site has two tunnels to each region, outside AWS's reserved link-local addresses."""
+    blocks = addresses(sketch(sites=SITE_LANS))
 
     tunnels = [block for path, block in blocks.items() if path.startswith("tunnel/")]
     assert tunnels == [f"169.254.64.{number * 4}/30" for number in range(6)]
@@ -111,20 +111,20 @@ def test_tunnels_count_up_in_thirties() -> None:
         ("172.30.0.0/15", "172.30.0.0/24", "172.31.0.0/16"),
     ],
 )
-def test_what_is_allotted_goes_around_what_others_use(supernet: str, lan: str, block: str) -> None:
-    """A site's LAN and docker's network are never touched, the default VPC's block only as a last resort."""
-    one = {"us-west-2": ["us-west-2a"]}
+def test_allocated_blocks_avoid_used_ones(supernet: str, lan: str, block: str) -> None:
+    """Blocks never overlap a site's LAN or Docker's network, and the default VPC's block is the last resort."""
+    regions = {"us-west-2": ["us-west-2a"]}
 
-    blocks = addresses(sketch(one, sites={"cellar": lan}, network={"supernet": supernet}))
+    blocks = addresses(sketch(regions, sites={"cellar": lan}, network={"supernet": supernet}))
 
     assert blocks["region/us-west-2"] == block
 
 
-def test_a_declared_block_is_taken_as_it_is() -> None:
-    """It may lie outside the supernet, and the other regions go around it."""
+def test_a_declared_block_is_used_unchanged() -> None:
+    """A declared block may be outside the supernet, and the other regions avoid it."""
     blocks = addresses(sketch(blocks={"us-east-1": "10.64.0.0/16", "eu-north-1": "10.200.0.0/16"}))
 
-    regions = [blocks[f"region/{name}"] for name in SKETCH_ZONES]
+    regions = [blocks[f"region/{name}"] for name in ALL_ZONES]
     assert regions == ["10.65.0.0/16", "10.64.0.0/16", "10.200.0.0/16"]
 
 
@@ -138,19 +138,19 @@ def test_a_declared_block_is_taken_as_it_is() -> None:
         ("services", "10.120.0.0/22", sketch(kubernetes=cluster(services="/22"))),
     ],
 )
-def test_a_recorded_block_outlives_a_changed_default(path: str, recorded: str, fleet: Fleet) -> None:
-    """Only a size that the file states can contradict the lock."""
+def test_a_recorded_block_survives_a_changed_default(path: str, recorded: str, fleet: Fleet) -> None:
+    """Only a size in the fleet file can conflict with the lock."""
     assert addresses(fleet, {path: recorded})[path] == recorded
 
 
-def test_without_kubernetes_there_are_no_pods() -> None:
-    """Pods and services are allotted only where the file asks for a cluster."""
+def test_pods_and_services_need_a_cluster() -> None:
+    """Pods and services get blocks only if the file has a cluster."""
     assert not {"pods", "services"} & addresses(sketch()).keys()
 
 
 @pytest.mark.parametrize("supernet", ["0.0.0.0/0", "0.0.0.0/1"])
-def test_a_huge_supernet_costs_nothing(supernet: str) -> None:
-    """Addresses are never counted one by one."""
+def test_a_huge_supernet_is_allocated_quickly(supernet: str) -> None:
+    """The time does not depend on the number of addresses."""
     fleet = sketch(network={"supernet": supernet}, **EVERYTHING)
 
     start = perf_counter()
@@ -180,19 +180,17 @@ def space(*taken: str) -> Space:
         (("10.0.0.32/32", "10.0.0.96/32", "10.0.0.160/32", "10.0.0.224/32"), None, None),
     ],
 )
-def test_the_first_aligned_block_that_is_free_is_found(
-    taken: tuple[str, ...], lowest: str | None, highest: str | None
-) -> None:
-    """From either end, whatever lies before, across or behind the window."""
+def test_the_first_free_aligned_block_is_found(taken: tuple[str, ...], lowest: str | None, highest: str | None) -> None:
+    """The search works from either end, with taken blocks before, across and after the window."""
     within = space(*taken)
 
-    found = (within.lowest(26, TEN), within.highest(26, TEN))
+    blocks = (within.lowest(26, TEN), within.highest(26, TEN))
 
-    assert found == tuple(IPv4Network(block) if block else None for block in (lowest, highest))
+    assert blocks == tuple(IPv4Network(block) if block else None for block in (lowest, highest))
 
 
-def test_neighbours_become_one_interval() -> None:
-    """Many blocks in a row are one stretch, so looking past them costs one step."""
+def test_adjacent_blocks_are_merged() -> None:
+    """Many adjacent blocks are one interval, so that the search skips them in one step."""
     taken = space(*(f"10.{number}.0.0/16" for number in range(256)))
 
     assert list(taken.gaps(span_of(IPv4Network("8.0.0.0/6")))) == [
@@ -201,26 +199,26 @@ def test_neighbours_become_one_interval() -> None:
     ]
 
 
-def test_taking_twice_is_taking_once() -> None:
+def test_taking_a_block_twice_counts_once() -> None:
     """Overlapping blocks count once."""
     taken = space("10.0.0.0/25", "10.0.0.0/24", "10.0.0.128/32")
 
     assert taken.free(ALL) == ALL.size - 256
 
 
-def test_an_empty_window_holds_nothing() -> None:
+def test_an_empty_window_has_no_block() -> None:
     """The last eighth of a tiny supernet may be empty."""
     assert space().lowest(32, Span(5, 5)) is None
     assert space().free(Span(5, 4)) == 0
 
 
 WEST = sketch({"us-west-2": ["us-west-2a", "us-west-2b"]})
-BOTH = sketch({"us-west-2": ["us-west-2a", "us-west-2b"], "us-east-1": ["us-east-1a"]}, sites=SKETCH_LANS)
+BOTH = sketch({"us-west-2": ["us-west-2a", "us-west-2b"], "us-east-1": ["us-east-1a"]}, sites=SITE_LANS)
 RECORD = Record(allot(BOTH, Record({})))
 
 
 @pytest.mark.parametrize(
-    ("path", "gone"),
+    ("path", "count"),
     [
         ("region/us-east-1", 5),
         ("region/us-east-1/zone/us-east-1a", 2),
@@ -229,58 +227,58 @@ RECORD = Record(allot(BOTH, Record({})))
         ("site/cellar", 1),
     ],
 )
-def test_what_is_retired_goes_with_all_below_it(path: str, gone: int) -> None:
-    """A region takes its subnets and tunnels along, a site's tunnels their numbers."""
+def test_a_release_includes_all_paths_below(path: str, count: int) -> None:
+    """Releasing a region includes its subnets and tunnels; releasing a site's tunnels includes both numbers."""
     after = release(RECORD, path, WEST)
 
-    assert len(after.blocks) == len(RECORD.blocks) - gone
-    assert not any(known.startswith(path) for known in after.blocks)
+    assert len(after.blocks) == len(RECORD.blocks) - count
+    assert not any(kept.startswith(path) for kept in after.blocks)
 
 
-def test_a_region_takes_along_what_leads_to_it() -> None:
-    """Its tunnels and its laptop pool cannot stand without it; those of other regions stay."""
-    gone, kept = ("tunnel/cellar/us-east-1/1", "pool/us-east-1"), ("tunnel/cellar/us-west-2/1", "pool/us-west-2")
-    record = Record({**RECORD.blocks, **dict.fromkeys((*gone, *kept), IPv4Network("10.99.0.0/22"))})
+def test_releasing_a_region_releases_its_tunnels_and_pool() -> None:
+    """Its tunnels and its laptop pool are released with it; those of other regions stay."""
+    released, kept = ("tunnel/cellar/us-east-1/1", "pool/us-east-1"), ("tunnel/cellar/us-west-2/1", "pool/us-west-2")
+    record = Record({**RECORD.blocks, **dict.fromkeys((*released, *kept), IPv4Network("10.99.0.0/22"))})
 
     after = release(record, "region/us-east-1", WEST)
 
-    assert not set(gone) & set(after.blocks)
+    assert not set(released) & set(after.blocks)
     assert set(kept) <= set(after.blocks)
 
 
 @pytest.mark.parametrize("path", ["region/us-west-2", "region/us-west-2/zone/us-west-2b", "region"])
-def test_a_block_in_use_is_kept(path: str) -> None:
-    """Nothing below the path may be in the file; a name that is only a part of a path counts as well."""
+def test_a_block_in_use_cannot_be_released(path: str) -> None:
+    """A path is in use if the file has it or a path below it, also for a prefix such as `region`."""
     with pytest.raises(InputError, match="cannot be released"):
         release(RECORD, path, WEST)
 
 
-def test_an_unknown_path_is_refused_with_those_that_could_go() -> None:
-    """A slip of the pen releases nothing; half a name is no path."""
-    with pytest.raises(InputError, match="holds no region/us-east") as refusal:
+def test_an_unknown_path_is_refused() -> None:
+    """A partial name releases nothing; the fix lists the paths that can be released."""
+    with pytest.raises(InputError, match="no path region/us-east in the lock") as caught:
         release(RECORD, "region/us-east", WEST)
 
-    assert "region/us-east-1, site/cellar, tunnel/cellar/us-east-1/1" in refusal.value.fix
+    assert "region/us-east-1, site/cellar, tunnel/cellar/us-east-1/1" in caught.value.fix
 
 
-def test_where_nothing_can_go_the_refusal_says_so() -> None:
-    """A record that the file asks for whole has nothing to give."""
-    with pytest.raises(InputError) as refusal:
+def test_an_unknown_path_is_refused_without_releasable_blocks() -> None:
+    """If the file uses every recorded block, the fix says so."""
+    with pytest.raises(InputError) as caught:
         release(RECORD, "pods", BOTH)
 
-    assert refusal.value.fix == "nothing: no block in the lock can be released"
+    assert caught.value.fix == "no block in the lock can be released"
 
 
 @pytest.mark.parametrize(
     ("path", "before", "after"),
     [
         ("pods", sketch(kubernetes=cluster(pods="/13")), sketch(kubernetes=cluster(pods="/14"))),
-        ("site/cellar", sketch(sites=SKETCH_LANS), sketch(sites={"cellar": "192.168.0.0/24"})),
+        ("site/cellar", sketch(sites=SITE_LANS), sketch(sites={"cellar": "192.168.0.0/24"})),
         ("region/us-west-2", sketch(), sketch(blocks={"us-west-2": "10.99.0.0/16"})),
     ],
 )
-def test_a_release_is_how_to_renumber_on_purpose(path: str, before: Fleet, after: Fleet) -> None:
-    """A block that the file asks to be another may go, and comes back as the file has it."""
+def test_a_release_allows_renumbering(path: str, before: Fleet, after: Fleet) -> None:
+    """A block that the file changes can be released, and gets its new value."""
     old = Record(allot(before, Record({})))
 
     new = allot(after, release(old, path, after))
@@ -291,9 +289,9 @@ def test_a_release_is_how_to_renumber_on_purpose(path: str, before: Fleet, after
 REGIONS = ("us-west-2", "us-east-1", "eu-north-1", "ap-south-1", "sa-east-1")
 LANS = {"cellar": "192.168.40.0/22", "attic": "10.70.0.0/16", "barn": "172.16.0.0/24"}
 SUPERNETS = ("10.64.0.0/10", "10.64.0.0/13", "10.70.0.0/15", "172.16.0.0/12", "10.64.0.0/17", "0.0.0.0/0")
-# A full supernet, a LAN on a recorded block and an eighth zone may be refused; any other refusal is a defect.
-LEGAL = {"E230", "E232", "E235"}
-# Eight letters: one zone more than a region has places.
+# A full supernet, a LAN on a recorded block and an eighth zone may be refused; any other fault is a bug.
+ALLOWED = {"E230", "E232", "E235"}
+# Eight letters: one zone more than a region has slots.
 ZONES = st.tuples(st.sampled_from(REGIONS), st.sampled_from("abcdefgh"))
 EDITS = st.one_of(
     st.tuples(st.just("zones"), ZONES),
@@ -306,7 +304,7 @@ HISTORIES = st.lists(EDITS, min_size=1, max_size=40)
 
 @dataclass(frozen=True)
 class File:
-    """A fleet file as a history of edits leaves it."""
+    """A fleet file after a history of edits."""
 
     zones: tuple[tuple[str, str], ...] = (("us-west-2", "a"),)
     sites: tuple[str, ...] = ()
@@ -314,14 +312,14 @@ class File:
     clusters: tuple[str, ...] = ()
 
     def toggled(self, field: str, item: object) -> "File":
-        """Return the file without an item that it has, or with it put first, where it would move the rest."""
+        """Return the file without an item, or with a missing item inserted first."""
         items = getattr(self, field)
         rest = tuple(kept for kept in items if kept != item)
         toggled = rest if len(rest) < len(items) else (item, *items)
         return replace(self, **{field: toggled}) if toggled or field != "zones" else self
 
     def fleet(self, network: Mapping[str, str]) -> Fleet:
-        """Return it as the spec has it."""
+        """Return the file as a spec."""
         regions: dict[str, list[str]] = {}
         for region, letter in self.zones:
             regions.setdefault(region, []).append(region + letter)
@@ -332,44 +330,44 @@ class File:
 
 
 def texts(blocks: Mapping[str, IPv4Network]) -> dict[str, str]:
-    """Return blocks as the oracle reads them."""
+    """Return blocks as text, for the oracle."""
     return {path: str(block) for path, block in blocks.items()}
 
 
 def attempt(fleet: Fleet, record: Record) -> FleetPlan | None:
-    """Return the plan, or None where refusing is legal."""
+    """Return the plan, or None for an allowed fault."""
     try:
         return plan_fleet(fleet, record, catalog())
-    except PlanFaults as refusal:
-        if {fault.code for fault in refusal.faults} <= LEGAL:
+    except PlanFaults as caught:
+        if {fault.code for fault in caught.faults} <= ALLOWED:
             return None
         raise
 
 
 def plans(history: list[tuple[str, Any]], network: Mapping[str, str]) -> Iterator[tuple[Fleet, FleetPlan]]:
-    """Yield file and plan after each edit that is not refused, the record carried along."""
+    """Yield the file and the plan after each accepted edit, with the record updated each time."""
     file, record = File(), Record({})
     for edit in [None, *history]:
-        tried = file.toggled(*edit) if edit else file
-        fleet = tried.fleet(network)
+        edited = file.toggled(*edit) if edit else file
+        fleet = edited.fleet(network)
         plan = attempt(fleet, record)
         if plan is not None:
             yield fleet, plan
-            file, record = tried, plan.recorded()
+            file, record = edited, plan.recorded()
 
 
 @settings(max_examples=400, deadline=None)
 @given(HISTORIES, st.sampled_from(SUPERNETS), st.integers(16, 20))
-def test_no_edit_moves_a_block_or_lets_two_touch(history: list[tuple[str, Any]], supernet: str, size: int) -> None:
-    """Whatever is added, removed and put back, all blocks stay apart, inside, and where they were."""
+def test_no_edit_moves_or_overlaps_a_block(history: list[tuple[str, Any]], supernet: str, size: int) -> None:
+    """For any history of edits, blocks never overlap, stay inside the supernet, and never move."""
     for _, plan in plans(history, {"supernet": supernet, "region_size": f"/{size}"}):
         assert faults(texts(plan.blocks), texts(plan.record.blocks), supernet) == []
 
 
 @settings(max_examples=50, deadline=None)
 @given(HISTORIES)
-def test_a_released_block_may_be_allotted_anew(history: list[tuple[str, Any]]) -> None:
-    """Once all that is gone from the file is released, the record is what the file asks for and no more."""
+def test_released_blocks_can_be_reused(history: list[tuple[str, Any]]) -> None:
+    """After all unused blocks are released, the record has exactly the blocks of the file."""
     *_, (fleet, plan) = plans(history, {})
     record = plan.recorded()
 
@@ -381,10 +379,10 @@ def test_a_released_block_may_be_allotted_anew(history: list[tuple[str, Any]]) -
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 5), st.integers(16, 20), st.integers(13, 24), st.integers(13, 24), st.integers(14, 28))
-def test_a_fleet_is_refused_only_when_it_is_too_large(
+def test_a_fleet_is_refused_only_if_it_is_too_large(
     count: int, region: int, pods: int, services: int, pool: int
 ) -> None:
-    """Aligned blocks of powers of two fit whenever their sum does; so does every fleet in an empty supernet."""
+    """In an empty supernet, a fleet fits whenever the sum of its blocks does."""
     names = REGIONS[:count]
     fleet = sketch(
         {name: [f"{name}a"] for name in names},
@@ -400,8 +398,8 @@ def test_a_fleet_is_refused_only_when_it_is_too_large(
 
 
 @given(st.permutations(REGIONS))
-def test_the_order_of_the_file_moves_nothing(order: list[str]) -> None:
-    """A recorded fleet has the same blocks however the file lists its regions."""
+def test_the_order_of_the_file_does_not_matter(order: list[str]) -> None:
+    """A recorded fleet has the same blocks in any order of regions."""
     first = plan_fleet(sketch({name: [f"{name}a"] for name in REGIONS}), Record({}), catalog())
 
     again = plan_fleet(sketch({name: [f"{name}a"] for name in order}), first.recorded(), catalog())
@@ -409,7 +407,7 @@ def test_the_order_of_the_file_moves_nothing(order: list[str]) -> None:
     assert again.blocks == first.blocks
 
 
-GOOD = {
+CORRECT = {
     "region/us-west-2": "10.64.0.0/16",
     "region/us-west-2/zone/us-west-2a/edge": "10.64.0.0/24",
     "region/us-west-2/zone/us-west-2a/nodes": "10.64.32.0/19",
@@ -418,9 +416,9 @@ GOOD = {
 }
 
 
-def test_a_good_plan_has_no_fault() -> None:
-    """What stands apart, inside and where it was recorded is right."""
-    assert faults(GOOD, GOOD, "10.64.0.0/10") == []
+def test_the_oracle_accepts_a_correct_plan() -> None:
+    """The test oracle finds no fault in a correct plan."""
+    assert faults(CORRECT, CORRECT, "10.64.0.0/10") == []
 
 
 @pytest.mark.parametrize(
@@ -436,8 +434,8 @@ def test_a_good_plan_has_no_fault() -> None:
         ("tunnel/cellar/us-west-2/2", "169.254.169.252/30", "2 lies outside"),
     ],
 )
-def test_a_planted_fault_is_found(path: str, block: str, finding: str) -> None:
-    """Each kind of wrong block is told by name."""
-    findings = faults({**GOOD, path: block}, GOOD, "10.64.0.0/10")
+def test_the_oracle_finds_a_seeded_fault(path: str, block: str, finding: str) -> None:
+    """The test oracle names each kind of wrong block."""
+    findings = faults({**CORRECT, path: block}, CORRECT, "10.64.0.0/10")
 
-    assert any(all(word in found for word in finding.split()) for found in findings)
+    assert any(all(word in text for word in finding.split()) for text in findings)

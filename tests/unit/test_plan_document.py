@@ -1,4 +1,4 @@
-"""`plan --json` and the values that the rest of the project reads from a plan."""
+"""`plan --json`, the values of a plan that other packages read, and the fleet file key of a resource."""
 
 import json
 from dataclasses import replace
@@ -23,7 +23,7 @@ STORAGE = {
 
 @pytest.fixture
 def fleet() -> Fleet:
-    """Return a fleet with one of each kind."""
+    """Return a fleet with one of each resource."""
     return sketch(
         {"us-west-2": ["us-west-2a"], "us-east-1": ["us-east-1a"]},
         sites=LANS,
@@ -33,7 +33,7 @@ def fleet() -> Fleet:
     )
 
 
-def test_the_document_has_the_promised_shape(fleet: Fleet) -> None:
+def test_the_document_has_the_stable_keys(fleet: Fleet) -> None:
     """Other programs read these keys: blocks by path, addresses by machine, pools."""
     document = json.loads(json.dumps(plan_document(plan_fleet(fleet, Record({}), catalog()))))
 
@@ -55,8 +55,8 @@ def test_the_document_has_the_promised_shape(fleet: Fleet) -> None:
     ]
 
 
-def test_a_bucket_is_named_after_fleet_store_account_and_region(fleet: Fleet) -> None:
-    """The account makes the name unique over AWS; NFS is no part of the plan."""
+def test_bucket_names_contain_fleet_store_account_and_region(fleet: Fleet) -> None:
+    """The account number makes a bucket's name unique in AWS; NFS stores have no bucket or file system."""
     plan = plan_fleet(fleet, Record({}), catalog())
 
     assert [(bucket.name, bucket.expire_days) for bucket in plan.buckets] == [
@@ -66,8 +66,8 @@ def test_a_bucket_is_named_after_fleet_store_account_and_region(fleet: Fleet) ->
     assert [store.store for store in plan.files] == ["home"]
 
 
-def test_regions_sites_and_pools_carry_their_blocks(fleet: Fleet) -> None:
-    """What stacks read as values is what the document says by path."""
+def test_plan_values_match_the_blocks(fleet: Fleet) -> None:
+    """The blocks of regions, sites, pools and tunnels are those of the document."""
     plan = plan_fleet(fleet, Record({}), catalog())
 
     assert plan.home.name == "us-west-2"
@@ -77,14 +77,14 @@ def test_regions_sites_and_pools_carry_their_blocks(fleet: Fleet) -> None:
     assert {tunnel.inside for tunnel in plan.tunnels} <= set(plan.blocks.values())
 
 
-def test_a_region_that_is_not_there_is_a_key_error(fleet: Fleet) -> None:
-    """Asking for it is a defect of the caller."""
+def test_an_unknown_region_is_a_key_error(fleet: Fleet) -> None:
+    """An unknown region is a bug of the caller."""
     with pytest.raises(KeyError, match="eu-north-1"):
         plan_fleet(fleet, Record({}), catalog()).region("eu-north-1")
 
 
-def test_a_plan_tells_what_differs_from_its_lock(fleet: Fleet) -> None:
-    """News are to be recorded, what is retired stays held; both are in the next record."""
+def test_a_plan_knows_its_new_and_retired_blocks(fleet: Fleet) -> None:
+    """New and retired blocks are both in the next record."""
     old = {"region/us-west-2": IPv4Network("10.64.0.0/16"), "pods": IPv4Network("10.112.0.0/13")}
 
     plan = plan_fleet(fleet, Record(old), catalog())
@@ -116,21 +116,21 @@ def plan() -> FleetPlan:
         ("lab.shared", "lab-ssh", "name"),
     ],
 )
-def test_a_name_tells_its_origin(plan: FleetPlan, stack: str, name: str, key: str) -> None:
-    """The longest word of the file that a name begins with is where it comes from."""
+def test_the_origin_is_the_longest_matching_name(plan: FleetPlan, stack: str, name: str, key: str) -> None:
+    """The key of a resource is that of the longest known prefix of its name."""
     assert origin(plan, stack, name) == key
 
 
-def test_what_a_plan_no_longer_has_is_known_from_an_earlier_one(plan: FleetPlan) -> None:
-    """Where a change takes a thing away, its key is that of the file before."""
+def test_the_origin_of_a_removed_resource_is_in_the_earlier_plan(plan: FleetPlan) -> None:
+    """A removed resource has the key of the earlier fleet file."""
     later = replace(plan, files=())
 
     assert origin(later, "lab.us-west-2", "lab-home", plan) == "storage.home"
     assert origin(later, "lab.us-west-2", "lab-home") == "regions.us-west-2"
 
 
-def test_an_origin_has_a_line() -> None:
-    """An origin is told as the file's line and column, so that an editor can jump to it."""
+def test_an_origin_has_a_line_and_column() -> None:
+    """An origin is shown with line and column, so that editors can open it."""
     reading = load_fleet(LAB, load_catalog()).reading
 
     place, key = reading.where("groups.train.ladder.2").split()

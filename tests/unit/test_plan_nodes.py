@@ -1,4 +1,4 @@
-"""Every machine of a fleet as roles configure it: names, duties, doors, mounts."""
+"""The plan of each machine: roles, packet filter, mounts, GPUs, account ids, control-plane placement and images."""
 
 import json
 import tempfile
@@ -40,11 +40,11 @@ from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
 LAN = LAB.sites[0].lan
-# What anybody may knock at: both ports of OpenVPN, IKE, and ESP.
-OPEN = {*OPENVPN, ("udp", 500), ("udp", 4500), ("esp", None)}
+# Open to the internet: both ports of OpenVPN, IKE, and ESP.
+PUBLIC = {*OPENVPN, ("udp", 500), ("udp", 4500), ("esp", None)}
 
 
-def _every(plan: FleetPlan) -> Iterator[NodePlan]:
+def _all_nodes(plan: FleetPlan) -> Iterator[NodePlan]:
     yield from standing_nodes(plan)
     yield from pool_nodes(plan, load_catalog())
 
@@ -60,60 +60,61 @@ def _node(name: str) -> NodePlan:
     return node_of(LAB, name, load_catalog())
 
 
-def _lets_in(node: NodePlan, source: Spot, flow: Flow) -> bool:
+def _admits(node: NodePlan, source: Spot, flow: Flow) -> bool:
     return any(
         source.block.subnet_of(rule.block) and rule.protocol in (None, flow.protocol) and rule.port in (None, flow.port)
         for rule in node.doors
     )
 
 
-def _spot(plan: FleetPlan, node: NodePlan) -> Spot:
-    """Return the spot that a node stands on."""
+def _endpoint(plan: FleetPlan, node: NodePlan) -> Spot:
+    """Return the endpoint of a node."""
     kinds = {Ground.METAL: (Kind.LAN,), Ground.CLOUD: (Kind.CONTROL,) if Duty.CONTROL in node.duties else (Kind.NODES,)}
-    found = [spot for spot in spots(plan) if spot.place == node.place and spot.kind in kinds[node.ground]]
-    return next((spot for spot in found if node.address in (spot.address, None)), found[0])
+    here = [endpoint for endpoint in spots(plan) if endpoint.place == node.place]
+    candidates = [endpoint for endpoint in here if endpoint.kind in kinds[node.ground]]
+    return next((endpoint for endpoint in candidates if node.address in (endpoint.address, None)), candidates[0])
 
 
 @settings(max_examples=25, deadline=None)
 @given(fleets())
-def test_doors_are_as_wide_as_intended_and_names_are_single(fleet: dict[str, Any]) -> None:
-    """In any fleet: strangers knock at gateways alone, whoever is to log in can, and no name means two things."""
+def test_packet_filters_match_the_policy_in_random_fleets(fleet: dict[str, Any]) -> None:
+    """In any fleet only gateways admit the internet, allowed SSH is admitted, and names are unique."""
     plan = _plan_of(fleet)
-    nodes = tuple(_every(plan))
+    nodes = tuple(_all_nodes(plan))
 
     for node in _kinds(nodes):
-        _assert_not_too_wide(plan, node)
-        _assert_wide_enough(plan, node)
-        _assert_single([rule.name for rule in node.doors])
-    _assert_single([node.name for node in nodes])
+        _assert_admits_no_more(plan, node)
+        _assert_admits_allowed(plan, node)
+        _assert_unique([rule.name for rule in node.doors])
+    _assert_unique([node.name for node in nodes])
 
 
 def _kinds(nodes: tuple[NodePlan, ...]) -> Iterator[NodePlan]:
-    """Yield one machine of each place and set of duties: the others have the same doors."""
+    """Yield one machine of each place and set of roles: the others have the same rules."""
     yield from {(node.place, node.duties): node for node in nodes}.values()
 
 
-def _assert_not_too_wide(plan: FleetPlan, node: NodePlan) -> None:
+def _assert_admits_no_more(plan: FleetPlan, node: NodePlan) -> None:
     own = [*(region.block for region in plan.regions), *(site.lan for site in plan.sites)]
     own += [pool.block for pool in plan.laptops]
-    # Pods come by their own addresses only where they run.
+    # Pods use their own addresses only on their own node.
     own += [plan.pods] if plan.pods and node.duties & {Duty.WORKER, Duty.CONTROL} else []
     for rule in node.doors:
         if not any(rule.block.subnet_of(block) for block in own):
-            assert (rule.protocol, rule.port) in OPEN, (node.name, rule)
+            assert (rule.protocol, rule.port) in PUBLIC, (node.name, rule)
             assert node.duties & {Duty.LAPTOPS, Duty.TUNNELS}, (node.name, rule)
 
 
-def _assert_wide_enough(plan: FleetPlan, node: NodePlan) -> None:
+def _assert_admits_allowed(plan: FleetPlan, node: NodePlan) -> None:
     if Duty.LAPTOPS in node.duties and node.ground is Ground.CLOUD:
-        return  # it stands at the edge, to which nobody is meant to come
-    target = _spot(plan, node)
+        return  # no SSH into an edge subnet
+    target = _endpoint(plan, node)
     for source in spots(plan):
         if source.kind in (Kind.LAN, Kind.LAPTOPS) and reaches(plan, source, target):
-            assert _lets_in(node, source, Flow(TCP, SSH)), (source.name, node.name)
+            assert _admits(node, source, Flow(TCP, SSH)), (source.name, node.name)
 
 
-def _assert_single(names: list[str]) -> None:
+def _assert_unique(names: list[str]) -> None:
     assert len(names) == len(set(names))
 
 
@@ -129,14 +130,14 @@ def _assert_single(names: list[str]) -> None:
         ("workbench-gpu-8.us-east-1", {Duty.WORKBENCH}),
     ],
 )
-def test_a_machine_does_what_the_file_says(name: str, duties: set[Duty]) -> None:
-    """The gateway of a site is also its laptops', where the file has them dial in there."""
+def test_a_machine_has_the_roles_of_the_file(name: str, duties: set[Duty]) -> None:
+    """A site's gateway is also its laptop gateway if the file says so."""
     assert _node(name).duties == duties
 
 
 @pytest.mark.parametrize("name", ["titan-01.cellar.lab.internal", "workbench-cpu-20.us-west-2"])
 def test_a_machine_is_found_with_and_without_the_domain(name: str) -> None:
-    """As an operator writes it."""
+    """The domain of a name is optional."""
     assert _node(name).full_name == f"{name.removesuffix('.lab.internal')}.lab.internal"
 
 
@@ -145,32 +146,35 @@ def test_a_machine_is_found_with_and_without_the_domain(name: str) -> None:
     [
         ("titan-1.cellar", "write titan-01.cellar"),
         ("workbench-gpu-9.us-west-2", "workbench-gpu has 1 to 8 in us-west-2"),
-        ("workbench-gpu-1", "workbench-gpu has machines in us-east-1, us-west-2, named as workbench-gpu-1.us-east-1"),
-        ("train-1.us-east-1", "machines of train go by EC2's names: --group train"),
+        (
+            "workbench-gpu-1",
+            "in us-east-1, us-west-2, with names such as workbench-gpu-1.us-east-1",
+        ),
+        ("train-1.us-east-1", "machines of train have EC2's names: use --group train"),
         ("workbench-cpu-21.us-west-2", "workbench-cpu has 1 to 20 in us-west-2"),
-        ("zz", "list"),
+        ("zz", "`bedplate node list` shows all machines"),
     ],
 )
-def test_a_machine_that_there_is_not_is_refused_with_the_nearest(name: str, fix: str) -> None:
-    """A slip of the finger never means another machine, and a number too high no machine of another group."""
-    with pytest.raises(InputError, match="is no machine") as refused:
+def test_an_unknown_machine_is_refused(name: str, fix: str) -> None:
+    """The fix names the nearest machine or the valid numbers, never a machine of another group."""
+    with pytest.raises(InputError, match="no machine named") as caught:
         _node(name)
 
-    assert fix in refused.value.fix
+    assert fix in caught.value.fix
 
 
-def test_machines_of_a_site_mount_the_sites_own_folders() -> None:
-    """By the name of the file server, which mounts nothing of its own."""
-    found = {mount.path: (mount.kind, mount.server) for mount in _node("titan-01.cellar").mounts}
+def test_machines_of_a_site_mount_its_exports() -> None:
+    """They mount by the file server's name; the file server mounts nothing itself."""
+    mounts = {mount.path: (mount.kind, mount.server) for mount in _node("titan-01.cellar").mounts}
 
     server = "nas.cellar.lab.internal"
-    assert found == {"/home": (MountKind.NFS, server), "/data": (MountKind.NFS, server)}
+    assert mounts == {"/home": (MountKind.NFS, server), "/data": (MountKind.NFS, server)}
     assert _node("nas.cellar").mounts == ()
     assert [share.path for share in _node("nas.cellar").shares] == ["/srv/home", "/srv/data"]
 
 
-def test_a_site_exports_to_its_machines_that_mount() -> None:
-    """Neither the export nor port 2049 is open to another address of the LAN."""
+def test_a_site_exports_to_its_machines_only() -> None:
+    """Neither the export nor port 2049 is open to other addresses of the LAN."""
     nas = _node("nas.cellar")
     clients = {"192.168.40.21", "192.168.40.22", "192.168.40.23"}
 
@@ -178,10 +182,11 @@ def test_a_site_exports_to_its_machines_that_mount() -> None:
     assert {str(rule.block) for rule in nas.doors if rule.port == NFS} == {f"{client}/32" for client in clients}
 
 
-def test_a_site_exports_to_its_lan_where_the_file_says_so() -> None:
-    """`clients: lan` of one store opens that export and the port, and no other export."""
+def test_a_site_exports_to_its_lan_if_enabled() -> None:
+    """`clients: lan` of one store opens its export and the port, and no other export."""
     exports = tuple(
-        replace(each, clients=Clients.LAN if each.store == "cellar-data" else each.clients) for each in LAB.exports
+        replace(export, clients=Clients.LAN if export.store == "cellar-data" else export.clients)
+        for export in LAB.exports
     )
     nas = node_of(replace(LAB, exports=exports), "nas.cellar", load_catalog())
 
@@ -193,7 +198,7 @@ def test_a_site_exports_to_its_lan_where_the_file_says_so() -> None:
 
 @pytest.mark.parametrize("name", ["titan-01.cellar", "titan-03.cellar", "workbench-gpu-1.us-west-2"])
 def test_other_hosts_of_a_lan_reach_ssh_and_metrics_only(name: str) -> None:
-    """Machines that compute open every port to each other, at a site by their own addresses."""
+    """Workbenches and workers open all ports to each other; at a site by address."""
     doors = _node(name).doors
     open_to = [rule.block for rule in doors if rule.port is None and rule.block.overlaps(LAN)]
 
@@ -201,8 +206,8 @@ def test_other_hosts_of_a_lan_reach_ssh_and_metrics_only(name: str) -> None:
     assert {rule.port for rule in doors if rule.block == LAN} == {SSH, EXPORTER_PORT}
 
 
-def test_members_admit_pods_and_metrics_from_workers() -> None:
-    """VXLAN and the kubelet's port are open to blocks of nodes, and at a site to its workers' addresses."""
+def test_the_control_plane_admits_workers() -> None:
+    """VXLAN and the kubelet's port are open to node subnets, and at a site to its workers' addresses."""
     for _, protocol, port in WORKER_PORTS:
         blocks = [
             rule.block for rule in _node("control-1.us-west-2").doors if (rule.protocol, rule.port) == (protocol, port)
@@ -214,8 +219,8 @@ def test_members_admit_pods_and_metrics_from_workers() -> None:
         assert {str(block) for block in blocks if block.overlaps(LAN)} == {"192.168.40.21/32", "192.168.40.22/32"}
 
 
-def test_machines_of_the_cloud_mount_efs_and_read_their_own_regions_bucket() -> None:
-    """A store's first region serves where it has no bucket."""
+def test_ec2_machines_mount_efs_and_use_a_near_bucket() -> None:
+    """A machine reads the bucket in its region, else the store's first one."""
     node = _node("workbench-gpu-1.us-east-1")
 
     assert [mount.server for mount in node.mounts] == ["home.files.us-west-2.lab.internal"]
@@ -226,21 +231,21 @@ def test_machines_of_the_cloud_mount_efs_and_read_their_own_regions_bucket() -> 
 
 
 @pytest.mark.parametrize("name", ["gate.cellar", "control-1.us-west-2", "laptops.us-west-2"])
-def test_what_serves_alone_mounts_nothing(name: str) -> None:
-    """A gateway goes on when the file server is gone."""
+def test_service_machines_mount_nothing(name: str) -> None:
+    """Gateways and the control plane keep working if a file server is down."""
     assert (_node(name).mounts, _node(name).buckets) == ((), ())
 
 
-def test_a_machine_knows_every_fixed_address_by_its_whole_name() -> None:
-    """They are found also while no name server is."""
+def test_a_machine_knows_every_fixed_address() -> None:
+    """Fixed addresses are in /etc/hosts, so they resolve without a name server."""
     hosts = _node("workbench-cpu-1.us-west-2").hosts
 
     assert hosts["titan-01.cellar.lab.internal"] == IPv4Address("192.168.40.21")
     assert hosts["control-1.us-west-2.lab.internal"] == LAB.addresses["control-1.us-west-2"]
 
 
-def test_metrics_are_read_from_within_the_fleet() -> None:
-    """Not by laptops."""
+def test_laptops_cannot_read_metrics() -> None:
+    """The exporter's port is open to nodes and sites, not to laptops."""
     blocks = {rule.block for rule in _node("titan-01.cellar").doors if rule.port == EXPORTER_PORT}
 
     assert blocks
@@ -248,7 +253,7 @@ def test_metrics_are_read_from_within_the_fleet() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "doors"),
+    ("name", "expected"),
     [
         ("titan-01.cellar", [(None, None)]),
         ("control-2.us-west-2", [(TCP, API_PORT)]),
@@ -256,15 +261,15 @@ def test_metrics_are_read_from_within_the_fleet() -> None:
         ("gate.cellar", []),
     ],
 )
-def test_pods_come_in_where_they_run(name: str, doors: list[tuple[str | None, int | None]]) -> None:
-    """Everything on a worker, the API on the control plane, nothing elsewhere."""
-    found = [(rule.protocol, rule.port) for rule in _node(name).doors if rule.block == LAB.pods]
+def test_pods_are_admitted_on_their_own_node(name: str, expected: list[tuple[str | None, int | None]]) -> None:
+    """Pods have full access to their worker and API access to the control plane."""
+    rules = [(rule.protocol, rule.port) for rule in _node(name).doors if rule.block == LAB.pods]
 
-    assert found == doors
+    assert rules == expected
 
 
-def test_gpus_are_those_of_the_file_or_of_the_first_type() -> None:
-    """The driver hangs on them."""
+def test_gpus_come_from_the_file_or_the_first_type() -> None:
+    """A site's machine has the GPUs of the file, an EC2 machine those of its pool's first type."""
     titan, bench, plain = (_node(name).gpus for name in ("titan-01.cellar", "workbench-gpu-1.us-west-2", "nas.cellar"))
 
     assert titan
@@ -274,80 +279,82 @@ def test_gpus_are_those_of_the_file_or_of_the_first_type() -> None:
     assert plain is None
 
 
-NOBODY = Record({})
+EMPTY = Record({})
 
 
 def lab(*names: str, **groups: list[str]) -> Fleet:
-    """Return a fleet of these people, and of those in groups."""
+    """Return a fleet of these people, some with groups."""
     people: dict[str, Any] = {name: {"keys": (KEY,)} for name in names}
-    return sketch(people=people | {name: {"keys": (KEY,), "groups": tuple(told)} for name, told in groups.items()})
+    return sketch(
+        people=people | {name: {"keys": (KEY,), "groups": tuple(member_of)} for name, member_of in groups.items()}
+    )
 
 
 def recorded(*fleets: Fleet) -> Record:
-    """Return what the lock holds after these fleets were recorded one after the other."""
-    record = NOBODY
+    """Return the record after these fleets, one after the other."""
+    record = EMPTY
     for fleet in fleets:
         record = plan_fleet(fleet, record, catalog()).recorded()
     return record
 
 
-def test_people_are_numbered_in_the_order_of_the_file() -> None:
-    """A first plan gives ids from the first on, groups by where they are named first."""
-    given = number_accounts(lab("ada", bob=["vision", "speech"], eve=["speech", "robots"]), NOBODY)
+def test_ids_follow_the_order_of_the_file() -> None:
+    """A first plan assigns ids in the order of the file; groups in the order of their first mention."""
+    accounts = number_accounts(lab("ada", bob=["vision", "speech"], eve=["speech", "robots"]), EMPTY)
 
-    assert given.uids == {"ada": 20000, "bob": 20001, "eve": 20002}
-    assert given.groups == {"vision": 50000, "speech": 50001, "robots": 50002}
-    assert given.departed == {}
+    assert accounts.uids == {"ada": 20000, "bob": 20001, "eve": 20002}
+    assert accounts.groups == {"vision": 50000, "speech": 50001, "robots": 50002}
+    assert accounts.departed == {}
 
 
-def test_somebody_who_comes_first_in_the_file_moves_nobody() -> None:
-    """Files belong to numbers."""
+def test_a_new_person_changes_no_id() -> None:
+    """Files belong to numeric ids, so recorded ids never change."""
     record = recorded(lab("bob", "eve"))
 
-    given = number_accounts(lab("ada", "bob", "eve"), record)
+    accounts = number_accounts(lab("ada", "bob", "eve"), record)
 
-    assert given.uids == {"ada": 20002, "bob": 20000, "eve": 20001}
+    assert accounts.uids == {"ada": 20002, "bob": 20000, "eve": 20001}
 
 
-def test_who_left_and_returns_has_the_old_id() -> None:
-    """Their files are still theirs, and nobody had the id meanwhile."""
+def test_a_returning_person_has_the_old_id() -> None:
+    """Removed people keep their id in the lock; it is never assigned to others."""
     record = recorded(lab("ada", "bob", eve=["vision"]), lab("ada"), lab("ada", carl=["speech"]))
 
-    given = number_accounts(lab("ada", carl=["speech"], bob=["vision"]), record)
+    accounts = number_accounts(lab("ada", carl=["speech"], bob=["vision"]), record)
 
-    assert given.uids == {"ada": 20000, "carl": 20003, "bob": 20001}
-    assert given.groups == {"speech": 50001, "vision": 50000}
-    assert (given.departed, given.past_groups) == ({"eve": 20002}, {})
-
-
-def test_a_group_that_nobody_is_in_is_remembered() -> None:
-    """Its files are still about, and its members must go from it."""
-    given = number_accounts(lab(bob=["speech"]), recorded(lab(bob=["vision"])))
-
-    assert (given.groups, given.past_groups) == ({"speech": 50001}, {"vision": 50000})
+    assert accounts.uids == {"ada": 20000, "carl": 20003, "bob": 20001}
+    assert accounts.groups == {"speech": 50001, "vision": 50000}
+    assert (accounts.departed, accounts.past_groups) == ({"eve": 20002}, {})
 
 
-def test_no_id_is_anybody_elses() -> None:
-    """Over any number of files, also where the last of the ids goes."""
+def test_an_empty_group_is_remembered() -> None:
+    """A group without members stays recorded, and nodes remove its old members."""
+    accounts = number_accounts(lab(bob=["speech"]), recorded(lab(bob=["vision"])))
+
+    assert (accounts.groups, accounts.past_groups) == ({"speech": 50001}, {"vision": 50000})
+
+
+def test_ids_are_unique_over_all_files() -> None:
+    """Ids are never reused over any number of changes of the file."""
     record = recorded(*(lab(f"p{n}", q=[f"g{n}"]) for n in range(20)))
 
     assert len({*record.people.values(), *record.groups.values()}) == len(record.people) + len(record.groups) == 41
 
 
-def test_the_last_id_is_given() -> None:
-    """Only what comes after it is refused."""
+def test_the_last_id_can_be_assigned() -> None:
+    """The last id of each range is assigned; the next name is refused."""
     record = Record({}, people={"ada": PEOPLE_IDS[-2]}, groups={"vision": GROUP_IDS[-2]})
 
-    given = number_accounts(lab(eve=["speech"]), record)
+    accounts = number_accounts(lab(eve=["speech"]), record)
 
-    assert (given.uids, given.groups) == ({"eve": PEOPLE_IDS[-1]}, {"speech": GROUP_IDS[-1]})
+    assert (accounts.uids, accounts.groups) == ({"eve": PEOPLE_IDS[-1]}, {"speech": GROUP_IDS[-1]})
 
 
 @pytest.mark.parametrize(
     "name", ["video", "render", "docker", "systemd-journal", "users", "prometheus", "sugroup", "frr"]
 )
-def test_nobody_is_called_like_what_packages_make(name: str) -> None:
-    """A node would have one name with two ids."""
+def test_names_of_system_accounts_are_reserved(name: str) -> None:
+    """A person must not have the name of an account that a package creates."""
     assert name in RESERVED_USERS
 
 
@@ -359,46 +366,46 @@ ZONE_NAMES = tuple(zone.name for zone in ZONES)
 HOME = RegionPlan("us-west-2", home=True, block=IPv4Network("10.64.0.0/16"), zones=ZONES)
 
 
-def test_members_stand_in_as_many_zones_as_there_are() -> None:
-    """A quorum outlives a zone only when no zone holds more of it than it must."""
-    found = place_members(HOME, 5, {}, ZONE_NAMES)
+def test_members_are_spread_over_all_zones() -> None:
+    """No zone has more members than necessary, so the quorum survives the loss of a zone."""
+    members = place_members(HOME, 5, {}, ZONE_NAMES)
 
-    assert [each.zone[-1] for each in found] == ["a", "b", "c", "a", "b"]
-    assert [str(each.address) for each in found[::3]] == ["10.64.32.16", "10.64.32.17"]
+    assert [member.zone[-1] for member in members] == ["a", "b", "c", "a", "b"]
+    assert [str(member.address) for member in members[::3]] == ["10.64.32.16", "10.64.32.17"]
 
 
-@pytest.mark.parametrize(("offering", "stand"), [("ac", "aca"), ("b", "bbb"), ("", "abc")])
-def test_members_stand_where_their_type_is_offered(offering: str, stand: str) -> None:
-    """A group of one in a zone without its type would try to start its machine for ever."""
-    found = place_members(HOME, 3, {}, [f"us-west-2{letter}" for letter in offering])
+@pytest.mark.parametrize(("offering", "zones"), [("ac", "aca"), ("b", "bbb"), ("", "abc")])
+def test_members_are_placed_where_their_type_is_offered(offering: str, zones: str) -> None:
+    """Zones that do not offer the type are used only if none does."""
+    members = place_members(HOME, 3, {}, [f"us-west-2{letter}" for letter in offering])
 
-    assert "".join(each.zone[-1] for each in found) == stand
+    assert "".join(member.zone[-1] for member in members) == zones
 
 
 def test_a_new_zone_moves_no_member() -> None:
-    """What the lock knows stays, even where another spread would be more even."""
+    """Recorded members stay, even if another distribution would be more even."""
     narrow = RegionPlan(HOME.name, home=True, block=HOME.block, zones=ZONES[:1])
-    known = {each.name: each.address for each in place_members(narrow, 3, {}, ZONE_NAMES)}
+    recorded_addresses = {member.name: member.address for member in place_members(narrow, 3, {}, ZONE_NAMES)}
 
-    found = place_members(HOME, 5, known, ZONE_NAMES)
+    members = place_members(HOME, 5, recorded_addresses, ZONE_NAMES)
 
-    assert {each.name: each.address for each in found[:3]} == known
-    assert [each.zone[-1] for each in found[3:]] == ["b", "c"]
+    assert {member.name: member.address for member in members[:3]} == recorded_addresses
+    assert [member.zone[-1] for member in members[3:]] == ["b", "c"]
 
 
-def test_a_member_leaves_a_zone_that_the_file_drops() -> None:
-    """An address in no subnet of today is of no use; nobody else gets it meanwhile."""
-    known = {each.name: each.address for each in place_members(HOME, 3, {}, ZONE_NAMES)}
+def test_a_member_leaves_a_removed_zone() -> None:
+    """It gets a new address in a remaining zone; its old address is not reused."""
+    recorded_addresses = {member.name: member.address for member in place_members(HOME, 3, {}, ZONE_NAMES)}
     shrunk = RegionPlan(HOME.name, home=True, block=HOME.block, zones=ZONES[1:])
 
-    found = place_members(shrunk, 3, known, ZONE_NAMES)
+    members = place_members(shrunk, 3, recorded_addresses, ZONE_NAMES)
 
-    assert found[0].zone == "us-west-2b"
-    assert found[0].address not in known.values()
+    assert members[0].zone == "us-west-2b"
+    assert members[0].address not in recorded_addresses.values()
 
 
-def test_the_fixed_addresses_are_clear_of_those_that_aws_keeps() -> None:
-    """AWS keeps the first four addresses of a subnet, and the last."""
+def test_fixed_addresses_avoid_those_reserved_by_aws() -> None:
+    """AWS reserves the first four addresses and the last address of a subnet."""
     assert fixed_block(ZONES[0].nodes) == IPv4Network("10.64.32.16/28")
     assert IPv4Address("10.64.32.3") not in fixed_block(ZONES[0].nodes)
 
@@ -407,8 +414,8 @@ WEST: dict[str, object] = {"region": "us-west-2", "zone": "us-west-2a"}
 EAST: dict[str, object] = {"region": "us-east-1"}
 
 
-def test_places_are_where_machines_stand() -> None:
-    """Pools of both architectures, the control plane at home, laptop gateways: each once, and no region without."""
+def test_image_places_are_those_of_machines() -> None:
+    """Pools of both architectures, the control plane and laptop gateways count, each place once."""
     groups = {"arm": group(WEST, EAST, types=("m7g.large",)), "gpu": group(EAST)}
     gateways = laptops({"region": "eu-north-1"})
     plan = plan_fleet(sketch(groups=groups, vpn=gateways, kubernetes=cluster()), Record({}), load_catalog())
@@ -423,12 +430,12 @@ def test_places_are_where_machines_stand() -> None:
 
 
 def test_a_fleet_without_machines_needs_no_image() -> None:
-    """Networks start from nothing."""
+    """A fleet with networks only has no image place."""
     assert image_places(plan_fleet(sketch(), Record({}), load_catalog()), load_catalog()) == ()
 
 
-def test_what_the_lock_holds_is_not_looked_up_again() -> None:
-    """An image of one architecture says nothing of the other."""
+def test_a_recorded_image_is_not_looked_up_again() -> None:
+    """Only the architecture without a recorded image is missing."""
     record = Record({}, images={"us-west-2/x86_64": "ami-0000000000000000a"})
     groups = {"arm": group(WEST, types=("m7g.large",)), "gpu": group(WEST)}
 
@@ -437,16 +444,16 @@ def test_what_the_lock_holds_is_not_looked_up_again() -> None:
     assert unrecorded_images(plan, load_catalog()) == ("us-west-2/arm64",)
 
 
-def test_each_architecture_has_its_parameter() -> None:
-    """Canonical calls x86_64 by another name."""
+def test_each_architecture_has_its_ssm_parameter() -> None:
+    """Canonical's name of x86_64 is amd64."""
     assert "/24.04/stable/current/amd64/" in image_parameter("x86_64")
     assert "/24.04/stable/current/arm64/" in image_parameter("arm64")
 
 
-def test_similar_types_start_from_recorded_images_alone() -> None:
-    """Auto Scaling takes no parameter where it chooses types; other groups start without a record."""
-    alike = group(WEST, EAST, types=("c7i.4xlarge",), similar=True)
-    groups = {"sim": alike, "arm": group(WEST, types=("m7g.large",))}
+def test_similar_types_require_recorded_images() -> None:
+    """Auto Scaling accepts no SSM parameter with instance requirements; other groups work without a record."""
+    similar = group(WEST, EAST, types=("c7i.4xlarge",), similar=True)
+    groups = {"sim": similar, "arm": group(WEST, types=("m7g.large",))}
     record = Record({}, images={"us-west-2/x86_64": "ami-0000000000000000a"})
 
     plan = plan_fleet(sketch(groups=groups), record, load_catalog())

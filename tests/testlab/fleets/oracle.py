@@ -1,4 +1,4 @@
-"""An address plan judged in plain integers: shares no code with the planner, not even `ipaddress`."""
+"""A test oracle for address plans in plain integers: it shares no code with the planner, not even `ipaddress`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
@@ -11,29 +11,29 @@ TUNNELS = "169.254.64.0/18"
 def faults(
     blocks: Mapping[str, str], record: Mapping[str, str], supernet: str, declared: Iterable[str] = ()
 ) -> list[str]:
-    """Return all that is wrong with the blocks of a plan, given what was recorded before it.
+    """Return all faults of a plan's blocks, given the record before it.
 
-    `declared` are the paths whose block the file names, which may lie outside the supernet.
+    `declared` are the paths with a block in the file, which may be outside the supernet.
     """
-    held = {**record, **blocks}
-    flat = {path: _range(text) for path, text in held.items() if "/zone/" not in path}
-    nested = {path: _range(text) for path, text in held.items() if "/zone/" in path}
+    all_blocks = {**record, **blocks}
+    flat = {path: _range(text) for path, text in all_blocks.items() if "/zone/" not in path}
+    nested = {path: _range(text) for path, text in all_blocks.items() if "/zone/" in path}
     outside = {path for path in blocks if path.startswith("site/")} | set(declared)
     return [
         *(f"{path} moved" for path, text in record.items() if blocks.get(path, text) != text),
         *_overlaps({**flat, **{name: _range(text) for name, text in NEVER.items()}}),
         *_overlaps(nested),
-        *_strays(blocks, supernet, outside),
+        *_outside(blocks, supernet, outside),
     ]
 
 
 def _overlaps(ranges: Mapping[str, Range]) -> Iterator[str]:
-    for (one, (first, last)), (other, (start, stop)) in combinations(ranges.items(), 2):
+    for (path, (first, last)), (other, (start, stop)) in combinations(ranges.items(), 2):
         if first <= stop and start <= last:
-            yield f"{one} overlaps {other}"
+            yield f"{path} overlaps {other}"
 
 
-def _strays(blocks: Mapping[str, str], supernet: str, outside: set[str]) -> Iterator[str]:
+def _outside(blocks: Mapping[str, str], supernet: str, allowed: set[str]) -> Iterator[str]:
     for path, text in blocks.items():
         first, last = _range(text)
         if path.startswith("tunnel/"):
@@ -42,7 +42,7 @@ def _strays(blocks: Mapping[str, str], supernet: str, outside: set[str]) -> Iter
             around = _range(blocks[path.split("/zone/")[0]])
         else:
             around = _range(supernet)
-        if path not in outside and not around[0] <= first <= last <= around[1]:
+        if path not in allowed and not around[0] <= first <= last <= around[1]:
             yield f"{path} lies outside"
 
 

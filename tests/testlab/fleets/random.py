@@ -1,4 +1,4 @@
-"""Random groups without a fault: types that their ladders' places offer, each market with what it needs."""
+"""Random valid fleets for hypothesis: they pass every check. Groups use types that the zones of their ladder offer."""
 
 import json
 import tempfile
@@ -41,7 +41,7 @@ SCHEDULES = (
 
 @st.composite
 def groups(draw: Sample, zones: Zones, reach: Sequence[str], most: int) -> dict[str, Any]:
-    """Return one to three groups of at most so many machines; workers stay in the regions that are in `reach`."""
+    """Return one to three groups of at most `most` machines in total; workers use only the regions in `reach`."""
     names = ["train", "bench", "sim"][: draw(st.integers(1, 3))]
     return {name: _group(draw, zones, reach, most // len(names), number) for number, name in enumerate(names)}
 
@@ -81,17 +81,17 @@ def _drawn(draw: Sample, keys: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
 
 
 def _offered(types: Sequence[str], zones: Zones) -> dict[str, tuple[str, ...]]:
-    """Return the zones that offer all of the types, by region; only regions that have one."""
+    """Return the zones that offer all types, by region; regions without such a zone are left out."""
     catalog = load_catalog()
-    found = {
+    offered = {
         region: tuple(zone for zone in names if all(zone in catalog.offered(kind, region) for kind in types))
         for region, names in zones.items()
     }
-    return {region: names for region, names in found.items() if names}
+    return {region: names for region, names in offered.items() if names}
 
 
 def _ladder(draw: Sample, types: Sequence[str], offered: Zones, number: int) -> list[dict[str, Any]]:
-    """Return rungs of which none stands where another does: of each region a market comes once."""
+    """Return rungs without duplicates: each market once for each region."""
     markets = ["on-demand", "spot", *(["reservation"] if len(types) == 1 else [])]
     markets += ["capacity-block"] if len(types) == 1 and types[0] in BLOCKS else []
     pairs = [(region, market) for region in sorted(offered) for market in markets]
@@ -123,14 +123,14 @@ BOB = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJp0bDmcH2ZKkXlPGrRCxKqFZbZ2G6jvYlUFf
 READER = "arn:aws:iam::111122223333:role/analyst"
 HOME = "us-west-2"
 ZONES: Mapping[str, str] = {HOME: "abcd", "us-east-1": "abcdf", "us-east-2": "abc", "eu-north-1": "abc"}
-# Sites by name: third number of the LAN, last number of the gateway's public address, number of the network.
+# Sites by name: third octet of the LAN, last octet of the gateway's public address, AS number.
 SITES = {"cellar": (40, 40, 65010), "attic": (60, 41, 65011)}
 SUPERNETS = ("10.64.0.0/10", "10.128.0.0/9", "10.0.0.0/9")
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 def told(fleet: Mapping[str, Any]) -> tuple[Fault, ...]:
-    """Return what is wrong with a fleet, written as JSON: all of it is YAML."""
+    """Return the faults of a fleet, written as JSON, which is valid YAML."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "fleet.yaml"
         path.write_text(json.dumps(fleet, indent=1), encoding="utf-8")
@@ -139,7 +139,7 @@ def told(fleet: Mapping[str, Any]) -> tuple[Fault, ...]:
 
 @st.composite
 def fleets(draw: Draw) -> dict[str, Any]:
-    """Return a fleet that passes every check; some of the warnings are about what labs do on purpose."""
+    """Return a fleet without errors; it may have warnings."""
     regions = _regions(draw)
     size = draw(st.integers(16, 20))
     network = _network(draw, size)
@@ -177,11 +177,11 @@ def _maybe(values: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
 
 def _regions(draw: Draw) -> dict[str, Any]:
     others = draw(st.lists(st.sampled_from(sorted(ZONES)[:-1]), unique=True, max_size=2))
-    found = {HOME: {"home": True, "zones": ["us-west-2a", "us-west-2b"]}}
+    regions = {HOME: {"home": True, "zones": ["us-west-2a", "us-west-2b"]}}
     for name in others:
         letters = draw(st.lists(st.sampled_from(ZONES[name]), unique=True, min_size=1, max_size=3))
-        found[name] = {"zones": [name + letter for letter in letters]}
-    return found
+        regions[name] = {"zones": [name + letter for letter in letters]}
+    return regions
 
 
 def _network(draw: Draw, size: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Small fleets for tests: what a test cares for is given, the rest is filled in."""
+"""Small fleets for tests: a test passes the parts that matter, the rest has defaults."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ def sketch(
     network: Mapping[str, object] | None = None,
     **parts: Any,  # noqa: ANN401  the raw values of other top-level keys
 ) -> Fleet:
-    """Return a fleet of those regions and zones; `blocks` declares regions' blocks, `sites` gives LANs."""
+    """Return a fleet of these regions and zones; `blocks` are declared blocks of regions, `sites` are LANs."""
     declared = {name: {"block": block} for name, block in (blocks or {}).items()}
     return Fleet.model_validate(
         {
@@ -45,7 +45,7 @@ def sketch(
 
 
 def site(lan: str) -> dict[str, Any]:
-    """Return a site with a gateway on that LAN."""
+    """Return a site with a gateway on a LAN."""
     address = lan.partition("/")[0].rpartition(".")[0] + ".1"
     return {
         "lan": lan,
@@ -55,17 +55,17 @@ def site(lan: str) -> dict[str, Any]:
 
 
 def laptops(*places: Mapping[str, str], **more: str | bool) -> dict[str, Any]:
-    """Return a `vpn` with a laptop gateway in each place, such as {"region": "us-west-2"}, and more of its keys."""
+    """Return a `vpn` with a laptop gateway in each place, such as {"region": "us-west-2"}, and other keys."""
     return {"laptops": {"gateways": tuple(dict(place) for place in places), **more}}
 
 
 def cluster(**sizes: str) -> dict[str, Any]:
-    """Return a `kubernetes` with those block sizes."""
+    """Return a `kubernetes` with these block sizes."""
     return {"version": "1.36", "control_plane": {"type": "m7i.xlarge"}, **sizes}
 
 
 def group(*ladder: Mapping[str, object], types: Sequence[str] = ("g6.xlarge",), **parts: Any) -> dict[str, Any]:  # noqa: ANN401  raw values
-    """Return a group over that ladder."""
+    """Return a group with this ladder."""
     rungs = tuple(dict(rung) for rung in ladder)
     return {"use": "ssh", "types": tuple(types), "nodes": {"min": 1, "max": 4}, "ladder": rungs, **parts}
 
@@ -73,7 +73,7 @@ def group(*ladder: Mapping[str, object], types: Sequence[str] = ("g6.xlarge",), 
 def catalog(
     offers: Mapping[str, Mapping[str, str]] | None = None, prices: Mapping[str, float] | None = None
 ) -> Catalog:
-    """Return a catalogue that knows the sketch's regions and the types that are offered."""
+    """Return a catalogue of the sketch's regions and the offered types."""
     return Catalog(
         regions={name: RegionFacts(name, zones, opt_in=False) for name, zones in ZONES.items()},
         types={name: InstanceFacts(name, "x86_64", 4, 16384) for name in offers or {}},
@@ -100,11 +100,11 @@ BOUGHT: dict[str, dict[str, Any]] = {
 
 
 def pooled(kind: str, market: str = "on-demand", record: Record | None = None, **parts: Any) -> FleetPlan:  # noqa: ANN401  raw values
-    """Return the plan of a fleet of one pool of a type; on the fabric where the type has one."""
+    """Return the plan of a fleet with one pool of a type, with EFA if the type supports it."""
     facts = load_catalog().types.get(kind)
     fabric = {"fabric": "efa"} if facts is not None and facts.efa else {}
-    one = group(BOUGHT[market], types=(kind,), **{**fabric, **parts})
-    return plan_fleet(sketch(groups={"box": one}), record or Record({}), load_catalog())
+    only_group = group(BOUGHT[market], types=(kind,), **{**fabric, **parts})
+    return plan_fleet(sketch(groups={"box": only_group}), record or Record({}), load_catalog())
 
 
 def template_of(plan: FleetPlan, pool: PoolPlan, script: str | None = None) -> dict[str, Any]:

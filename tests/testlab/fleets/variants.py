@@ -1,4 +1,7 @@
-"""A fleet file whose regions are joined by gateways of their own, but for one that has none; with made-up addresses."""
+"""Plans that several tests share: connected regions, the lab with a record, its machines, and connected sites.
+
+All addresses and keys are fake.
+"""
 
 from dataclasses import replace
 from functools import cache
@@ -44,24 +47,24 @@ RECORD = Record({}, gateways=PUBLIC)
 
 
 def joined_plan(record: Record = RECORD, text: str = JOINED_FLEET_TEXT) -> FleetPlan:
-    """Return the plan of the file beside a record."""
+    """Return the plan of the fleet file with connected regions, with a record."""
     return plan_of_text(text, record)
 
 
 def keys_between(plan: FleetPlan, word: str = "key") -> dict[frozenset[str], SharedKey]:
-    """Return a key for each two gateways that are joined; no secret of anybody's."""
+    """Return a fake key for each pair of connected gateways."""
     pairs = combinations(sorted(joined_regions(plan)), 2)
     return {frozenset(pair): SharedKey(f"{word} of {' and '.join(pair)}".encode()) for pair in pairs}
 
 
 def shared_keys(plan: FleetPlan, word: str = "key") -> PlaceProofs:
-    """Return by what gateways know each other that share keys; another word makes others."""
+    """Return the pre-shared keys of gateways; another `word` gives other keys."""
     keys = keys_between(plan, word)
     return lambda near, far: keys[frozenset((near, far))]
 
 
 def gateway_of(region: str, plan: FleetPlan | None = None, word: str = "key") -> Gateway:
-    """Return the gateway of one of the joined regions; another word makes another key."""
+    """Return the gateway of a connected region; another `word` gives another key."""
     plan = plan or joined_plan()
     return region_gateway(plan, region, shared_keys(plan, word))
 
@@ -73,23 +76,23 @@ LAPTOP_PLANS_RECORD = Record({}, gateways={HOME: LAPTOP_PLANS_PUBLIC}, resolvers
 
 
 def lab_plan(record: Record = LAPTOP_PLANS_RECORD) -> FleetPlan:
-    """Return the plan of the lab's file beside a record."""
+    """Return the plan of the lab with a record."""
     return plan_of(EXAMPLES / "lab.yaml", record)
 
 
 def lab_gateways(record: Record = LAPTOP_PLANS_RECORD) -> tuple[LaptopGateway, ...]:
-    """Return the lab's gateways: one in the home region, one on the site."""
+    """Return the lab's laptop gateways: one in the home region, one on the site."""
     return laptop_gateways(lab_plan(record))
 
 
 def met_gateways() -> tuple[LaptopGateway, ...]:
-    """Return the lab's gateways where the file lets laptops reach each other."""
+    """Return the lab's laptop gateways with connections between laptops enabled."""
     plan = lab_plan()
     return laptop_gateways(replace(plan, laptops=tuple(replace(pool, between=True) for pool in plan.laptops)))
 
 
 def unrecorded() -> Record:
-    """Return what the lock of a fleet that was never deployed says of gateways: nothing."""
+    """Return a record without gateways and resolvers, as before the first deployment."""
     return replace(LAPTOP_PLANS_RECORD, gateways={}, resolvers={})
 
 
@@ -98,7 +101,7 @@ LAB = Path(__file__).parents[3] / "examples" / "lab.yaml"
 
 @cache
 def lab_node(name: str) -> NodePlan:
-    """Return a machine of the lab by its name, as in `titan-01.cellar`."""
+    """Return a machine of the lab by name, such as `titan-01.cellar`."""
     catalog = load_catalog()
     return node_of(planned(load_fleet(LAB, catalog)), name, catalog)
 
@@ -108,21 +111,23 @@ _FIRST = IPv4Address("203.0.113.10")
 
 
 def ends_of(plan: FleetPlan) -> AwsEnds:
-    """Return ends for every tunnel of a plan."""
-    made = {
-        (one.site, one.region, one.number): AwsEnd(_outside(one), SharedKey(f"key.of.{one.inside}".encode()))
-        for one in plan.tunnels
+    """Return AWS's end of every tunnel of a plan."""
+    ends = {
+        (tunnel.site, tunnel.region, tunnel.number): AwsEnd(
+            _outside(tunnel), SharedKey(f"key.of.{tunnel.inside}".encode())
+        )
+        for tunnel in plan.tunnels
     }
-    return {(site, region): (made[site, region, 1], made[site, region, 2]) for site, region, _ in made}
+    return {(site, region): (ends[site, region, 1], ends[site, region, 2]) for site, region, _ in ends}
 
 
 def _outside(tunnel: TunnelPlan) -> IPv4Address:
-    """Return an address that follows from the tunnel's own block, as nothing of another tunnel may change it."""
+    """Return an address that depends only on the tunnel's inside block."""
     return _FIRST + int(tunnel.inside.network_address) // 4 % 128
 
 
 def cellar(plan: FleetPlan = SITE_SIDE_LAB) -> Gateway:
-    """Return the gateway of the larger example's site."""
+    """Return the gateway of the lab's site."""
     return site_gateway(plan, plan.sites[0], ends_of(plan))
 
 
@@ -157,12 +162,12 @@ JOINS = ", joins: [cellar]"
 
 
 def direct_plan(text: str = TEXT, record: Record | None = None) -> FleetPlan:
-    """Return the plan of the file beside a record."""
+    """Return the plan of the fleet file with connected sites, with a record."""
     return plan_of_text(text, record or Record({}))
 
 
 def with_gateways(plan: FleetPlan, **settings: object) -> FleetPlan:
-    """Return the plan with these settings at the gateway of every site, such as `asn=65001`."""
+    """Return the plan with changed keys of every site's gateway, such as `asn=65001`."""
     return replace(
         plan,
         sites=tuple(with_settings(site, gateway=site.spec.gateway.model_copy(update=settings)) for site in plan.sites),
@@ -170,21 +175,21 @@ def with_gateways(plan: FleetPlan, **settings: object) -> FleetPlan:
 
 
 def with_settings(site: SitePlan, **settings: object) -> SitePlan:
-    """Return a site with these keys of its entry in the fleet file replaced."""
+    """Return the site with changed keys of its entry in the fleet file."""
     return replace(site, spec=site.spec.model_copy(update=settings))
 
 
 def site_of(plan: FleetPlan, name: str) -> SitePlan:
     """Return a site of a plan."""
-    return next(site for site in plan.sites if site.name == name)
+    return plan.sites_by_name[name]
 
 
 def one_secret(near: str, far: str) -> SharedKey:
-    """Return what two sites share; no secret of anybody's."""
+    """Return a fake key for a pair of sites."""
     return SharedKey(f"key of {' and '.join(sorted((near, far)))}".encode())
 
 
 def direct_gateway(plan: FleetPlan, name: str, proofs: PlaceProofs = one_secret) -> Gateway:
-    """Return a site's gateway with all its tunnels, AWS's ends of which are made up."""
+    """Return a site's gateway with all its tunnels; AWS's ends are fake."""
     site = site_of(plan, name)
     return site_gateway(plan, site, ends_of(plan), tuple(direct_tunnels(plan, site, proofs)))
