@@ -83,9 +83,9 @@ def met_pools(plan: FleetPlan, pool: LaptopPool) -> tuple[LaptopPool, ...]:
     """Return the pools whose laptops and a pool's laptops reach each other: the pool, and those it has a route to."""
     if not pool.between:
         return ()
-    endpoints = _pool_endpoints(plan)
+    by_place = _pool_endpoints(plan)
     others = (other for other in plan.laptops if other != pool)
-    return (pool, *(other for other in others if _is_routed(plan, endpoints[pool.place], endpoints[other.place])))
+    return (pool, *(other for other in others if _is_routed(plan, by_place[pool.place], by_place[other.place])))
 
 
 def resolver_region(plan: FleetPlan, place: str) -> str:

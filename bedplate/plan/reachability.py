@@ -178,13 +178,13 @@ def spot_of(plan: FleetPlan, name: str) -> Spot:
     address = _parse_address(name)
     if address is not None:
         return _at(plan, address, name)
-    endpoints = _by_name(plan)
-    if name not in endpoints:
-        near = nearest(name, endpoints)
-        short_names = sorted(known for known in endpoints if "/" not in known)
+    names = _by_name(plan)
+    if name not in names:
+        near = nearest(name, names)
+        short_names = sorted(known for known in names if "/" not in known)
         fix = f"write {near}" if near else f"one of {', '.join(short_names)}, or an IPv4 address"
         raise InputError(f"no endpoint named {name} in the fleet {plan.name}", fix=fix)
-    return endpoints[name]
+    return names[name]
 
 
 def spot_at(name: str) -> Spot | None:
@@ -210,14 +210,14 @@ def flow_of(protocol: str, port: int | None = None) -> Flow:
 
 def _by_name(plan: FleetPlan) -> dict[str, Spot]:
     """Return every endpoint by each of its names and its path; a zone or a region means its nodes."""
-    endpoints = {endpoint.name: endpoint for endpoint in spots(plan)}
-    names = {INTERNET.name: INTERNET, **endpoints}
-    for endpoint in endpoints.values():
+    by_name = {endpoint.name: endpoint for endpoint in spots(plan)}
+    names = {INTERNET.name: INTERNET, **by_name}
+    for endpoint in by_name.values():
         if endpoint.kind is Kind.NODES:
             names.setdefault(endpoint.name.removesuffix("/nodes"), endpoint)
             names.setdefault(endpoint.place, endpoint)
             names.setdefault(region_path(endpoint.place), endpoint)
-    by_block = {endpoint.block: endpoint for endpoint in endpoints.values()}
+    by_block = {endpoint.block: endpoint for endpoint in by_name.values()}
     names |= {path: by_block[block] for path, block in plan.blocks.items() if block in by_block}
     return names | {name: _at(plan, address, name) for name, address in plan.addresses.items()}
 
