@@ -147,7 +147,7 @@ def failure_lines(stack: StackReport, origin: Origin = unknown_origin) -> Iterat
         yield from _protected(stack.name, resources, place)
     skipped = len(stack.failures) - len(failures)
     if skipped:
-        yield f"    skipped: {counted(skipped, 'resource')} that depend on a failed one"
+        yield f"    skipped because of failed dependencies: {counted(skipped, 'resource')}"
 
 
 def fault_lines(report: Report) -> Iterator[str]:

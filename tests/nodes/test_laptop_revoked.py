@@ -60,8 +60,8 @@ def _revoked(gateways: LaptopGateways, device: str, client: LabProgram) -> Cut:
 
 def test_a_revoked_laptop_is_cut_off_over_ssh(cuts: tuple[Cut, ...], gateways: LaptopGateways) -> None:
     """By the one command, at the gateway where it is connected; the other gateway knows, too."""
-    assert all("cellar was told, 1 session ended" in cut.told for cut in cuts)
-    assert all("us-west-2 was told" in cut.told for cut in cuts)
+    assert all("cellar: updated, 1 session ended" in cut.told for cut in cuts)
+    assert all("us-west-2: updated" in cut.told for cut in cuts)
     assert not {f"ada.{device}" for device in DEVICES} & set(gateways.sessions)
 
 

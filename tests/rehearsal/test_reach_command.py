@@ -39,7 +39,7 @@ def test_a_way_is_told_hop_by_hop_and_back(graph: str, capsys: pytest.CaptureFix
     there, first, *_ = told = capsys.readouterr().out.splitlines()
     assert there == "us-west-2a/nodes 10.64.32.10 to us-west-2b/nodes 10.64.64.10 tcp/22"
     assert first.split()[:1] == ["solo-us-west-2a-nodes"]
-    assert "the answer" in told
+    assert "reply" in told
     assert "us-west-2b/nodes 10.64.64.10 to us-west-2a/nodes 10.64.32.10 tcp/22" in told
 
 
@@ -56,7 +56,7 @@ def test_a_way_that_ends_is_the_exit_status(graph: str, capsys: pytest.CaptureFi
     """Status 3, with where it ended and why."""
     assert reach("internet", "us-west-2a", "--graph", graph) == 3
 
-    assert "  ends: the internet has no way to that address" in capsys.readouterr().out.splitlines()
+    assert "  dropped: the internet has no route to that address" in capsys.readouterr().out.splitlines()
 
 
 def test_a_program_reads_both_ways(graph: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +68,7 @@ def test_a_program_reads_both_ways(graph: str, capsys: pytest.CaptureFixture[str
     assert (told["to"]["address"], told["protocol"], told["port"]) == ("9.9.9.9", "udp", 53)
     assert (told["there"]["reached"], told["back"]["reached"]) == (True, False)
     assert {"at", "by"} == told["there"]["out"]["hops"][0].keys()
-    assert told["back"]["out"]["end"] == "the internet has no way to that address"
+    assert told["back"]["out"]["end"] == "the internet has no route to that address"
 
 
 @pytest.mark.parametrize(

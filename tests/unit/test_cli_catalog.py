@@ -70,7 +70,7 @@ def _contents(data: Path) -> dict[str, str]:
 def test_a_refresh_rewrites_what_aws_tells_anew(
     aws: StubbedSession, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Counts say what has changed; sheets that are not asked for are not touched."""
+    """The output counts the changes; files of other facts do not change."""
     before = _contents(data)
     _offer(aws)
     _price(aws)
@@ -112,7 +112,7 @@ def test_nothing_is_written_when_a_region_fails(
     assert "nothing was written: eu-north-1: ec2 fails inside AWS" in capsys.readouterr().err
 
 
-def test_regions_that_are_not_enabled_are_told(
+def test_regions_that_are_not_enabled_are_listed(
     aws: StubbedSession, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Their facts stay as they were."""
@@ -123,15 +123,15 @@ def test_regions_that_are_not_enabled_are_told(
     assert run(["catalog", "refresh"]) == 0
 
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("not asked, for the account has not enabled them: ")
+    assert last.startswith("not updated: ")
     assert SMALL not in last
 
 
-def test_a_region_that_aws_has_not_is_told_with_its_neighbour(capsys: pytest.CaptureFixture[str]) -> None:
-    """Before anybody is asked."""
+def test_an_unknown_region_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2, before any call to AWS."""
     assert run(["catalog", "refresh", "--region", "us-esat-1"]) == 2
 
-    assert "the nearest is us-east-1" in capsys.readouterr().err
+    assert "write us-east-1" in capsys.readouterr().err
 
 
 def test_without_credentials_aws_cannot_be_asked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,7 +173,7 @@ def test_images_are_recorded_once_for_every_place(
 def test_renewing_takes_the_newest_in_place_of_the_recorded(
     account: StubbedSession, lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was recorded is told beside what takes its place; blocks are as they were."""
+    """The previous image is shown beside the new one; blocks do not change."""
     assert run(["plan", str(lab), "--write"]) == 0
     blocks = read_lock(lab.with_name("fleet.lock"), "lab").blocks
     places = image_places(plan_of(lab), load_catalog())
@@ -230,7 +230,7 @@ def test_a_plan_tells_of_images_that_are_not_recorded(
 
     run(["plan", str(lab)])
 
-    assert before.count("no image recorded for ") == 1
+    assert before.count("no recorded image for ") == 1
     assert "no image recorded" not in capsys.readouterr().out
 
 

@@ -89,7 +89,7 @@ def test_a_group_in_which_nobody_serves_is_told(
 
     assert run(["node", "apply", "--group", "workbench-gpu", "--check"]) == 0
 
-    assert "no machine of workbench-gpu serves now" in capsys.readouterr().err
+    assert "no running machine in workbench-gpu" in capsys.readouterr().err
 
 
 def _answer_groups(account: StubbedSession, sshfp: str = "") -> None:
@@ -169,12 +169,12 @@ def test_a_machine_of_the_cloud_needs_no_script(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "no machine is named"),
+        ([], "no machine selected"),
         (["titan-1.cellar"], "write titan-01.cellar"),
         (["--site", "celar"], "write cellar"),
         (["--group", "trian"], "write train"),
         (["nas.cellar", "--role", "baselin"], "write baseline"),
-        (["nas.cellar", "--identity", "none"], "there is no such file"),
+        (["nas.cellar", "--identity", "none"], "no such file"),
     ],
     ids=["nobody", "machine", "site", "group", "role", "key"],
 )
@@ -239,7 +239,7 @@ def test_a_machine_without_ssh_is_told_before_anything_is_asked(
     monkeypatch.setenv("PATH", "/nonexistent")
 
     assert [run(["node", word, "nas.cellar"]) for word in ("apply", "audit")] == [4, 4]
-    assert "there is no ssh here" in capsys.readouterr().err
+    assert "ssh is not installed" in capsys.readouterr().err
 
 
 def test_a_person_without_a_name_may_look(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -306,7 +306,7 @@ def test_an_ssh_configuration_logs_in_as_whoever_asks(
 
     told = capsys.readouterr()
     assert told.out.count(f"  User {user}\n") == 1
-    assert ("nobody called" in told.err) is note
+    assert ("no person named" in told.err) is note
 
 
 def test_a_key_to_log_in_with_is_named_from_anywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

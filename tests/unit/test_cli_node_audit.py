@@ -49,9 +49,9 @@ def nowhere(tmp_path: Path) -> str:
         pytest.param(["--group", "trian"], "write train", id="group"),
         pytest.param(["titan-01.cellar", "--junit", "nowhere/audit.xml"], "make nowhere", id="folder"),
         pytest.param(["titan-01.cellar", "--junit", "."], "name a file", id="a folder"),
-        pytest.param(["--local"], "name the machine that this one is", id="local"),
-        pytest.param(["titan-01.cellar", "--ssh-config", "missing"], "there is no such file", id="config"),
-        pytest.param(["titan-01.cellar", "--ssh-config", "."], "it is a folder", id="config a folder"),
+        pytest.param(["--local"], "--local checks one machine", id="local"),
+        pytest.param(["titan-01.cellar", "--ssh-config", "missing"], "no such file", id="config"),
+        pytest.param(["titan-01.cellar", "--ssh-config", "."], "is a folder", id="config a folder"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,7 +206,7 @@ def test_a_terminal_has_a_row_for_each_machine_from_the_start(
         done = apply_order(order, ())
 
     text = b"".join(shown).decode()
-    first = text[: text.index("with trouble")]
+    first = text[: text.index("failed")]
     assert f"0 of {len(NODES)} done" in first
     assert first.count("logging in") >= min(len(NODES), rows - 3)
     assert below in first

@@ -169,9 +169,9 @@ def test_a_key_that_aws_tells_and_the_machine_offers_is_recorded(account: Stubbe
 
 # By what is wrong: the group's members and their state, the A record, the exit status, and what is said.
 UNCONFIRMED = {
-    "another instance": ((FORMER,), "InService", ADDRESS, 3, f"{INSTANCE} by its TXT record, which is no instance of"),
+    "another instance": ((FORMER,), "InService", ADDRESS, 3, f"names {INSTANCE}, which is no instance of"),
     "no instance": ((), "InService", ADDRESS, 3, "no instance of workbench-cpu in us-west-2"),
-    "another address": ((INSTANCE,), "InService", "203.0.113.66", 3, f"{INSTANCE} has the address {ADDRESS}"),
+    "another address": ((INSTANCE,), "InService", "203.0.113.66", 3, f"but {INSTANCE} has {ADDRESS}"),
     "not in service": ((INSTANCE,), "Pending:Wait", ADDRESS, 6, "is not in service: Pending:Wait"),
 }
 
@@ -221,7 +221,7 @@ def test_an_address_is_named_with_a_fingerprint_alone(capsys: pytest.CaptureFixt
     """What AWS tells is compared with the instance's own address."""
     assert run(["node", "trust", NAME, "--address", "203.0.113.66"]) == 2
 
-    assert "--address needs a fingerprint" in capsys.readouterr().err
+    assert "--address requires a fingerprint" in capsys.readouterr().err
 
 
 def test_another_key_than_aws_tells_is_refused(
@@ -291,7 +291,7 @@ def test_the_key_of_a_machine_that_is_gone_gives_way(
     assert run(["node", "trust", NAME]) == 0
 
     assert _known() == {NAME: (KEY,)}
-    assert f"{NAME} is known by {fingerprint(KEY)}, no longer by {fingerprint(OTHER)}" in capsys.readouterr().out
+    assert f"{NAME} has host key {fingerprint(KEY)}, replacing {fingerprint(OTHER)}" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("offering")
@@ -312,12 +312,12 @@ def test_a_groups_machines_are_taken_together(account: StubbedSession, capsys: p
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "no machine is named"),
+        ([], "no machine selected"),
         (["titan-01.cellar"], "bedplate node trust titan-01.cellar SHA256:..."),
-        (["control-1.us-west-2"], "AWS knows no host key of control-1.us-west-2"),
+        (["control-1.us-west-2"], "AWS does not know the host key of control-1.us-west-2"),
         (["--group", "trian"], "write train"),
-        (["--group", "train"], "machines of train take no names"),
-        ([NAME, "--group", "workbench-cpu"], "one or the other"),
+        (["--group", "train"], "machines of train have no names"),
+        ([NAME, "--group", "workbench-cpu"], "exclude each other"),
     ],
     ids=["nobody", "site", "control", "group", "workers", "both"],
 )

@@ -16,7 +16,7 @@ WITHOUT = re.sub(r" *- \{region: eu-north-1.*\n|, eu-north-1\b", "", LAB.replace
 
 
 def test_a_first_plan(here: Path, expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every address, store and pool is told, all of it as new; nothing is written."""
+    """Every address, store and pool is printed as new; nothing is written."""
     assert run(["plan"]) == 0
 
     expect("cli/plan-lab.txt", capsys.readouterr().out)
@@ -33,7 +33,7 @@ def test_a_recorded_plan_is_not_new(capsys: pytest.CaptureFixture[str]) -> None:
 
     *lines, last = capsys.readouterr().out.splitlines()
     assert not [line for line in lines if line.startswith(("+", "-"))]
-    assert last == "fleet.lock holds all of it"
+    assert last == "fleet.lock is up to date"
 
 
 @pytest.mark.usefixtures("here")
@@ -45,7 +45,7 @@ def test_writing_says_what_it_recorded(capsys: pytest.CaptureFixture[str]) -> No
     second = capsys.readouterr().out.splitlines()[-1]
 
     assert first.startswith("recorded in fleet.lock: 14 blocks (region/us-west-2, 13 more)")
-    assert second == "fleet.lock held all of it already"
+    assert second == "fleet.lock is up to date"
 
 
 def test_a_region_that_left_is_held(here: Path, expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,12 +56,12 @@ def test_a_region_that_left_is_held(here: Path, expect: Expect, capsys: pytest.C
 
     assert run(["plan"]) == 0
 
-    told = capsys.readouterr().out
-    expect("cli/plan-left.txt", told[told.index("no longer in the file") :])
+    out = capsys.readouterr().out
+    expect("cli/plan-left.txt", out[out.index("recorded but no longer") :])
 
 
-def test_a_block_is_given_back_by_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the plan told the operator to type is what releases it."""
+def test_a_block_is_freed_by_its_path(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The path that the plan prints is the one that --release takes."""
     run(["plan", "--write"])
     here.write_text(WITHOUT, encoding="utf-8")
 
@@ -70,13 +70,12 @@ def test_a_block_is_given_back_by_name(here: Path, capsys: pytest.CaptureFixture
     recorded = json.loads((here.parent / "fleet.lock").read_text())["blocks"]
     assert not [path for path in recorded if "eu-north-1" in path]
     assert capsys.readouterr().out.endswith(
-        "given back, and free to be allotted anew: region/eu-north-1, tunnel/cellar/eu-north-1/1, "
-        "tunnel/cellar/eu-north-1/2\n"
+        "freed: region/eu-north-1, tunnel/cellar/eu-north-1/1, tunnel/cellar/eu-north-1/2\n"
     )
 
 
 @pytest.mark.usefixtures("here")
-def test_a_block_in_use_is_not_given_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_block_in_use_is_not_freed(capsys: pytest.CaptureFixture[str]) -> None:
     """A slip in the path must not free the addresses of a live region."""
     run(["plan", "--write"])
 
@@ -90,7 +89,7 @@ def test_releasing_needs_writing(capsys: pytest.CaptureFixture[str]) -> None:
     """A release that is only shown would be taken for one that was done."""
     assert run(["plan", "--release", "pods"]) == 2
 
-    assert "it needs --write" in capsys.readouterr().err
+    assert "requires --write" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("here")
@@ -129,12 +128,12 @@ def test_every_line_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_picture_is_drawn_into_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The plan is told as ever; the picture stands where the operator asked for it, and nothing else does."""
+    """The plan is printed as well, and no other file is written."""
     assert run(["plan", "--svg", "lab.svg"]) == 0
 
     out, err = capsys.readouterr()
     assert out.startswith("lab ")
-    assert err.splitlines()[-1] == "drawn in lab.svg"
+    assert err.splitlines()[-1] == "wrote lab.svg"
     assert (here.parent / "lab.svg").read_text(encoding="utf-8").startswith("<svg ")
     assert sorted(path.name for path in here.parent.iterdir()) == ["fleet.yaml", "lab.svg"]
 
@@ -143,12 +142,12 @@ def test_a_picture_is_never_drawn_over_the_fleet_file(here: Path, capsys: pytest
     """Swapped arguments cost nothing."""
     assert run(["plan", "--svg", str(here)]) == 2
 
-    assert "--svg names the fleet file itself" in capsys.readouterr().err
+    assert "--svg would overwrite the fleet file" in capsys.readouterr().err
     assert here.read_text(encoding="utf-8") == LAB
 
 
 @pytest.mark.usefixtures("here")
-def test_a_picture_that_cannot_be_written_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_picture_that_cannot_be_written_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     """A folder that is missing is the machine's lack, with what to do."""
     assert run(["plan", "--svg", "nowhere/lab.svg"]) == 4
 

@@ -119,8 +119,8 @@ def test_both_ends_get_their_tunnel_once(
     assert run(["vpn", "tunnels", str(cli_vpn_regions_fleet)]) == 0
 
     second = capsys.readouterr().out
-    assert first.startswith(f"+ a key between {PAIR}\n")
-    assert all(f"{name}: 1 tunnel, nothing to change" in second for name in NAMES.values())
+    assert first.startswith(f"+ key of {PAIR}\n")
+    assert all(f"{name}: 1 tunnel, no change" in second for name in NAMES.values())
     assert "+ a key" not in second
     (key,) = all_secrets(cli_vpn_regions_gateways.values())
     assert len(key) == 96
@@ -177,7 +177,7 @@ def test_new_keys_take_the_place_of_old_ones(
     again = ["vpn", "tunnels", "--new-keys"]
     assert run([*again, str(cli_vpn_regions_fleet)]) == 0
 
-    assert f"+ a key between {PAIR}\n" in capsys.readouterr().out
+    assert f"+ key of {PAIR}\n" in capsys.readouterr().out
     after = all_secrets(cli_vpn_regions_gateways.values())
     assert (len(after), before & after) == (1, set())
     for gateway in cli_vpn_regions_gateways.values():

@@ -72,7 +72,7 @@ def test_tunnels_are_carried_once(lab: Path, gate: Path, capsys: pytest.CaptureF
     second = capsys.readouterr().out
     assert first.startswith(f"{NAME}: {2 * len(REGIONS)} tunnels, ")
     assert "files written" in first
-    assert f"{NAME}: {2 * len(REGIONS)} tunnels, nothing to change" in second
+    assert f"{NAME}: {2 * len(REGIONS)} tunnels, no change" in second
     assert [call for call in calls_of(gate) if "enable" not in call] == []
     settings = gate / "etc/bedplate/ipsec/tunnels/swanctl.conf"
     assert KEY.encode().hex() in settings.read_text()
@@ -248,7 +248,7 @@ def test_a_direct_tunnel_waits_for_nothing_of_aws(
     assert run(["vpn", "tunnels", str(fleet)]) == 6
 
     told = capsys.readouterr()
-    assert told.out.startswith(f"+ a key between {PAIR}\n")
+    assert told.out.startswith(f"+ key of {PAIR}\n")
     assert all(f"{name}: 1 tunnel, " in told.out for name in NAMES.values())
     assert all(f"there is no secret rooms/tunnels/{site}/{REGION}" in told.err for site in NAMES)
     keys = {site: secrets_on(gateway) for site, gateway in gateways.items()}
@@ -268,7 +268,7 @@ def test_tunnels_to_aws_come_beside_it(
     capsys.readouterr()
     assert run(["vpn", "tunnels", str(fleet)]) == 0
 
-    assert all(f"{name}: 3 tunnels, nothing to change" in capsys.readouterr().out for name in [NAMES[ATTIC]])
+    assert all(f"{name}: 3 tunnels, no change" in capsys.readouterr().out for name in [NAMES[ATTIC]])
     for site, other in ((ATTIC, CELLAR), (CELLAR, ATTIC)):
         assert secrets_on(gateways[site]).keys() == {f"{REGION}-1", f"{REGION}-2", f"{other}-site"}
         assert "neighbor 169.254.64." in (gateways[site] / "etc/frr/frr.conf").read_text()
@@ -348,7 +348,7 @@ def test_a_third_site_brings_a_key_for_each_pair(
     run(["vpn", "tunnels", str(fleet)])
 
     made = [line for line in capsys.readouterr().out.splitlines() if line.startswith("+")]
-    assert made == ["+ a key between attic and loft", "+ a key between cellar and loft"]
+    assert made == ["+ key of attic and loft", "+ key of cellar and loft"]
     assert before.items() < secrets_on(gateways[ATTIC]).items()
     assert set(secrets_on(gateways["loft"])) == {"attic-site", "cellar-site"}
 
@@ -371,4 +371,4 @@ def test_the_page_about_joined_sites_is_followed(
         assert f"error: {NAMES[site]}: nothing is known of the tunnel {other}-site" in told
     again = ["vpn", "tunnels", "--new-keys"]
     assert run([*again, str(fleet)]) == 0
-    assert f"+ a key between {PAIR}\n" in capsys.readouterr().out
+    assert f"+ key of {PAIR}\n" in capsys.readouterr().out

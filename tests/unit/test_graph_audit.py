@@ -18,15 +18,15 @@ from tests.testlab.rehearsal.graphs import codes, faults, group, prefix_list, re
 @pytest.mark.parametrize(
     ("text", "what", "where"),
     [
-        ("", "no JSON", "g.json:1:1"),
-        ('[{"urn": "a",\n "type" 3}]', "no JSON", "g.json:2:9"),
+        ("", "invalid JSON", "g.json:1:1"),
+        ('[{"urn": "a",\n "type" 3}]', "invalid JSON", "g.json:2:9"),
         ("[" * 100_000, "", "g.json"),
-        ("{}", "a graph is a list of resources, not an object", "g.json"),
-        ("null", "not missing", "g.json"),
-        ("[1]", "a resource is an object, not a number", "g.json, resource 0"),
-        ('[{"type": "t"}]', "urn is a text, not missing", "g.json, resource 0"),
-        ('[{"urn": "a", "type": "t"}, {"urn": "b"}]', "type is a text, not missing", "g.json, resource 1"),
-        ('[{"urn": "a", "type": "t", "inputs": []}]', "inputs is an object, not a list", "g.json, resource 0"),
+        ("{}", "a graph must be a list of resources, not an object", "g.json"),
+        ("null", "not null", "g.json"),
+        ("[1]", "a resource must be an object, not a number", "g.json, resource 0"),
+        ('[{"type": "t"}]', "`urn` is missing", "g.json, resource 0"),
+        ('[{"urn": "a", "type": "t"}, {"urn": "b"}]', "`type` is missing", "g.json, resource 1"),
+        ('[{"urn": "a", "type": "t", "inputs": []}]', "`inputs` must be an object, not a list", "g.json, resource 0"),
     ],
 )
 def test_what_is_no_graph_is_refused(text: str, what: str, where: str) -> None:

@@ -109,7 +109,7 @@ def test_sites_of_written_routes_are_not_announced() -> None:
 
     trace = walked(graph, "192.168.60.9", "192.168.40.9")
 
-    assert (trace.delivered, trace.end) == (False, "no VPN connection of its site leads there")
+    assert (trace.delivered, trace.end) == (False, "no VPN connection of the source's site leads to the target")
 
 
 def test_what_stays_in_a_site_passes_nothing() -> None:
@@ -255,14 +255,14 @@ def _round(graph: Graph) -> None:
 
 
 LOSSES = {
-    "the near door": (without(f"gw-{WEST}-from-{PUBLIC[EAST]}/32"), "nothing leads on from eni-10.64 to another VPC"),
-    "the far door": (without(f"gw-{EAST}-from-{PUBLIC[WEST]}/32"), "the two ends do not let each other in"),
-    "the far address": (without(f"eip-{EAST}"), "the two ends do not let each other in"),
-    "the near address": (without(f"eip-{WEST}"), "the two ends do not let each other in"),
-    "the route": (without(f"rtb-{WEST}-far"), "has no route to it"),
+    "the near door": (without(f"gw-{WEST}-from-{PUBLIC[EAST]}/32"), "eni-10.64 has no tunnel to another VPC"),
+    "the far door": (without(f"gw-{EAST}-from-{PUBLIC[WEST]}/32"), "a security group denies IKE"),
+    "the far address": (without(f"eip-{EAST}"), "a security group denies IKE"),
+    "the near address": (without(f"eip-{WEST}"), "a security group denies IKE"),
+    "the route": (without(f"rtb-{WEST}-far"), "has no route to the target"),
     "the far forwarding": (
         altered(f"eni-{EAST}", sourceDestCheck=True),
-        f"eni-{EAST} does not forward: its source/destination check is on",
+        f"eni-{EAST} does not forward packets: its source/destination check is on",
     ),
     "the door of the gateway": (without(f"gw-{WEST}-from-{WEST}.32.0/19"), f"no security group of eni-{WEST}"),
     "the door of the node": (without(f"node-{EAST}-from-{WEST}.32.0/19"), f"no security group of node-eni-{EAST}"),
@@ -297,4 +297,4 @@ def test_gateways_that_lead_to_each_other_are_noticed() -> None:
 
     _round(graph)
 
-    assert between(graph, NODE[WEST], "10.99.0.1").out.end == "it goes round between gateways"
+    assert between(graph, NODE[WEST], "10.99.0.1").out.end == "routing loop between gateways"

@@ -141,7 +141,7 @@ def test_the_plan_tells_of_it() -> None:
     """In its words, with who dials, at both sites; and in the picture, by its block."""
     text = "\n".join(plan_lines(PLAN))
 
-    assert text.count("a tunnel of their own, 169.254.64.16/30; attic dials") == 2
+    assert text.count("direct tunnel 169.254.64.16/30, initiated by attic") == 2
     assert "+   joins" in text
     assert picture(PLAN).count("169.254.64.16/30") == 2
 
@@ -276,7 +276,7 @@ def test_every_service_is_paid_for_in_every_zone() -> None:
     """Six services in three zones, at a cent an hour, for 730 hours."""
     lines = price_lines(bill(PLAN_ENDPOINTS_PLAN, load_catalog()))
 
-    assert "endpoints 131.40 USD/month of it (18 interfaces)" in lines
+    assert "of which interface endpoints: 131.40 USD/month (18 interfaces)" in lines
 
 
 def test_an_endpoint_has_an_interface_in_each_zone_and_the_services_own_name() -> None:

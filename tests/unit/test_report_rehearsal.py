@@ -67,7 +67,7 @@ def test_a_second_run_that_changes_is_told() -> None:
 
     assert "1 change " in row
     assert told[1:3] == [
-        "what a second run changes in lab.shared, and must not:",
+        "error: a second run changes lab.shared:",
         "  update   aws:ec2:Subnet a-nodes   tags",
     ]
 
@@ -134,8 +134,8 @@ def test_protected_resources_that_leave_are_told_together(place: str, asker: str
 
     _, head, told, *names = failure_lines(_stack(change=_run(failures=gone)), lambda _stack, _name: place)
 
-    assert head == "lab.shared  2 resources no longer asked for   Protected"
-    assert told == f"    {asker} no longer asks for these, and they are protected:"
+    assert head == "lab.shared  2 resources no longer declared   Protected"
+    assert told == f"    {asker} no longer declares these protected resources:"
     assert names[:2] == ["      aws:ec2:Subnet a-nodes", "      aws:autoscaling:Group train"]
     assert "`pulumi state unprotect URN`" in names[2]
     assert names[3:] == more
@@ -147,4 +147,4 @@ def test_what_was_not_tried_is_counted() -> None:
 
     *_, last = failure_lines(_stack(create=_run(failures=failures)))
 
-    assert last == "    not tried, for it needs what failed: 1 resource"
+    assert last == "    skipped because of failed dependencies: 1 resource"
