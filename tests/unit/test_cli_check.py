@@ -1,4 +1,4 @@
-"""`bedplate check`, driven as an operator drives it."""
+"""`bedplate check`, `bedplate schema` and the help texts."""
 
 import json
 from pathlib import Path

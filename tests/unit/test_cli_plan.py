@@ -1,4 +1,4 @@
-"""`bedplate plan`, driven as an operator drives it."""
+"""`bedplate plan`."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def test_a_first_plan(here: Path, expect: Expect, capsys: pytest.CaptureFixture[
 
 @pytest.mark.usefixtures("here")
 def test_a_recorded_plan_is_not_new(capsys: pytest.CaptureFixture[str]) -> None:
-    """After `--write` the same file marks nothing."""
+    """After `--write` the plan of the same file has no marks."""
     assert run(["plan", "--write"]) == 0
     capsys.readouterr()
 
@@ -38,7 +38,7 @@ def test_a_recorded_plan_is_not_new(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_writing_says_what_it_recorded(capsys: pytest.CaptureFixture[str]) -> None:
-    """Once; the second time there is nothing left to record."""
+    """The first time; the second time the lock is up to date."""
     run(["plan", "--write"])
     first = capsys.readouterr().out.splitlines()[-1]
     run(["plan", "--write"])
@@ -49,7 +49,7 @@ def test_writing_says_what_it_recorded(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_region_that_left_is_held(here: Path, expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its block is nobody's until the operator gives it back, and the line says how."""
+    """Its block stays recorded until it is freed, and the output names the command."""
     run(["plan", "--write"])
     here.write_text(WITHOUT, encoding="utf-8")
     capsys.readouterr()
@@ -76,7 +76,7 @@ def test_a_block_is_freed_by_its_path(here: Path, capsys: pytest.CaptureFixture[
 
 @pytest.mark.usefixtures("here")
 def test_a_block_in_use_is_not_freed(capsys: pytest.CaptureFixture[str]) -> None:
-    """A slip in the path must not free the addresses of a live region."""
+    """A wrong path must not free the addresses of a live region."""
     run(["plan", "--write"])
 
     assert run(["plan", "--write", "--release", "region/us-west-2"]) == 2
@@ -86,7 +86,7 @@ def test_a_block_in_use_is_not_freed(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.usefixtures("here")
 def test_releasing_needs_writing(capsys: pytest.CaptureFixture[str]) -> None:
-    """A release that is only shown would be taken for one that was done."""
+    """--release without --write is refused."""
     assert run(["plan", "--release", "pods"]) == 2
 
     assert "requires --write" in capsys.readouterr().err
@@ -94,7 +94,7 @@ def test_releasing_needs_writing(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_a_program_reads_blocks_addresses_and_pools(capsys: pytest.CaptureFixture[str]) -> None:
-    """One document on stdout; how it stands to the lock is for people, on stderr."""
+    """One document on stdout; the differences from the lock go to stderr."""
     assert run(["plan", "--json"]) == 0
 
     out, err = capsys.readouterr()
@@ -108,7 +108,7 @@ def test_a_program_reads_blocks_addresses_and_pools(capsys: pytest.CaptureFixtur
 
 
 def test_a_wrong_file_has_no_plan(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its faults go to stderr, nothing to stdout, and nothing is written."""
+    """Faults go to stderr, nothing to stdout, and nothing is written."""
     here.write_text(LAB.replace("p5.48xlarge", "p5.49xlarge"), encoding="utf-8")
 
     assert run(["plan", "--write", "--json"]) == 2
@@ -121,7 +121,7 @@ def test_a_wrong_file_has_no_plan(here: Path, capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.usefixtures("here")
 def test_every_line_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """100 columns are enough."""
+    """Lines have at most 100 columns."""
     run(["plan"])
 
     assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= 100
@@ -139,7 +139,7 @@ def test_a_picture_is_drawn_into_a_file(here: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_picture_is_never_drawn_over_the_fleet_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Swapped arguments cost nothing."""
+    """Swapped arguments do not destroy the fleet file."""
     assert run(["plan", "--svg", str(here)]) == 2
 
     assert "--svg would overwrite the fleet file" in capsys.readouterr().err
@@ -148,7 +148,7 @@ def test_a_picture_is_never_drawn_over_the_fleet_file(here: Path, capsys: pytest
 
 @pytest.mark.usefixtures("here")
 def test_a_picture_that_cannot_be_written_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder that is missing is the machine's lack, with what to do."""
+    """A missing folder is status 4, with a fix."""
     assert run(["plan", "--svg", "nowhere/lab.svg"]) == 4
 
     assert "make the folder first" in capsys.readouterr().err

@@ -122,7 +122,7 @@ def test_a_closed_or_full_stderr_does_not_stop_a_command(way: str) -> None:
     stderr = {"broken pipe": "", "closed": "2>&-", "full": "2>/dev/full"}[way]
 
     ended = subprocess.run(
-        ["sh", "-c", f'"$@" {redirection}', "sh", *DRY_RUN],
+        ["sh", "-c", f'"$@" {stderr}', "sh", *DRY_RUN],
         stdout=subprocess.PIPE,
         stderr=writer,
         check=False,

@@ -1,4 +1,4 @@
-"""How a rehearsal is told to an operator."""
+"""Reports of a rehearsal."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def _stack(**runs: Run) -> StackReport:
 
 
 def test_a_stack_is_one_line() -> None:
-    """What was made, that a second run changes nothing, what went, what stays, and how long it took."""
+    """Created, changed again, destroyed and kept resources, and the time."""
     stack = _stack(
         create=_run(Step(Op.CREATE, SUBNET)),
         again=_run(*SAME),
@@ -37,7 +37,7 @@ def test_a_stack_is_one_line() -> None:
 
 
 def test_a_fake_is_told_with_its_reason() -> None:
-    """What is not simulated is named where its count stands, so that nobody takes it for tried."""
+    """Types without a simulation are listed after their number."""
     urn = "urn:pulumi:lab.us-west-2::bedplate::aws:ec2/placementGroup:PlacementGroup::train"
     made = Snapshot({urn: Entry(urn=urn, custom=True, inputs={}, outputs={})})
 
@@ -48,7 +48,7 @@ def test_a_fake_is_told_with_its_reason() -> None:
 
 
 def test_a_program_reads_where_the_file_asks_for_what_failed() -> None:
-    """Beside the URN stands the line to edit; what fails outside any resource has none."""
+    """With the line of the fleet file beside the URN; failures outside resources have none."""
     failures = (Failure(SUBNET, "InvalidSubnet.Range", "no"), Failure("", "ValueError", "no"))
 
     told = document(
@@ -60,7 +60,7 @@ def test_a_program_reads_where_the_file_asks_for_what_failed() -> None:
 
 
 def test_a_second_run_that_changes_is_told() -> None:
-    """It must not, so the count stands where `no change` would, and each resource is named with what moved in it."""
+    """It must not change anything: the number is in the table, and each resource is listed with its inputs."""
     stack = _stack(create=_run(Step(Op.CREATE, SUBNET)), again=_run(Step(Op.UPDATE, SUBNET, ("tags",))))
 
     _, row, *told = rehearsal_lines(Report((stack,), seconds=1.0, calls=3))
@@ -73,7 +73,7 @@ def test_a_second_run_that_changes_is_told() -> None:
 
 
 def test_a_replacement_is_told_once() -> None:
-    """Its three steps are one event to an operator, and the inputs that moved are named."""
+    """Its three steps are one row, with the changed inputs."""
     steps = (
         Step(Op.CREATE_REPLACEMENT, SUBNET, ("cidrBlock",)),
         Step(Op.REPLACE, SUBNET, ("cidrBlock",)),
@@ -90,7 +90,7 @@ def test_a_replacement_is_told_once() -> None:
 
 
 def test_a_message_of_many_lines_stays_under_its_head() -> None:
-    """What begins at the margin is another failure."""
+    """All its lines are indented."""
     failed = Failure("", "OutputToStringError", "no text\n\nuse apply")
 
     _, _, *told = failure_lines(_stack(create=_run(failures=(failed,))))
@@ -99,7 +99,7 @@ def test_a_message_of_many_lines_stays_under_its_head() -> None:
 
 
 def test_a_change_of_nothing_is_not_told() -> None:
-    """Stacks that a change does not touch take no lines."""
+    """Stacks that a change does not affect have no lines."""
     assert not list(change_lines(_stack(change=_run(*SAME))))
 
 
@@ -112,7 +112,7 @@ def test_a_change_of_nothing_is_not_told() -> None:
     ],
 )
 def test_a_failure_names_its_resource(urn: str, key: str, subject: str) -> None:
-    """And the property, AWS's code and AWS's words."""
+    """With the property, AWS's code and AWS's message."""
     failure = Failure(urn, "InvalidSubnet.Range", "the CIDR is invalid", key=key)
 
     _, head, message = failure_lines(_stack(create=_run(failures=(failure,))))
@@ -129,7 +129,7 @@ def test_a_failure_names_its_resource(urn: str, key: str, subject: str) -> None:
     ],
 )
 def test_protected_resources_that_leave_are_told_together(place: str, asker: str, more: list[str]) -> None:
-    """Once for each part of the file, with every name and the way out."""
+    """By the part of the fleet file, with all names and the commands to delete them."""
     gone = tuple(Failure(urn, "Protected", "it is protected") for urn in (SUBNET, GROUP))
 
     _, head, told, *names = failure_lines(_stack(change=_run(failures=gone)), lambda _stack, _name: place)
@@ -142,7 +142,7 @@ def test_protected_resources_that_leave_are_told_together(place: str, asker: str
 
 
 def test_what_was_not_tried_is_counted() -> None:
-    """It did not fail, but neither is it there."""
+    """Resources that depend on a failed one are skipped."""
     failures = (Failure(SUBNET, "Code", "no"), Failure(GROUP, "Skipped", "", skipped=True))
 
     *_, last = failure_lines(_stack(create=_run(failures=failures)))
