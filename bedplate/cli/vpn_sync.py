@@ -63,7 +63,7 @@ def sync(
 ) -> int:
     """Update certificates and all gateways.
 
-    Revoke certificates of people who left the fleet file, renew certificates of gateways, and send gateways the changes.
+    Revoke certificates of people who left the fleet file, renew those of gateways, and send both to the gateways.
     """
     loaded = opened(fleet)
     plan = planned(loaded)
