@@ -36,7 +36,7 @@ class Command:
         return cast("Function", getattr(import_module(f"bedplate.cli.{module}"), function))
 
     def placeholder(self) -> Function:
-        """Return a function that stands for the command in a help text."""
+        """Return a function that represents the command in a help text."""
 
         def unloaded() -> int:
             raise AssertionError(self.name)
@@ -52,7 +52,7 @@ COMMANDS = (
     Command(
         "diff",
         "plan:diff",
-        "Show what an edit does to a live fleet.",
+        "Show the effects of an edit.",
         "bedplate diff examples/lab-grown.yaml examples/lab.yaml",
     ),
     Command("schema", "plan:schema", "Print the fleet file's JSON Schema.", "bedplate schema > fleet.schema.json"),

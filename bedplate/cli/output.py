@@ -1,7 +1,7 @@
 """Printing, and the arguments and options that several commands share.
 
-Results go to stdout, warnings and progress to stderr. A closed stderr, or one that is full, does not stop a command. A
-closed stdout does.
+Results go to stdout, warnings and progress to stderr. A closed or full stderr does not stop a command.
+A closed stdout does.
 """
 
 import json
@@ -60,7 +60,7 @@ def is_terminal() -> bool:
 
 
 class SafeStream:
-    """A text stream whose writes never fail. None stands for a closed stream."""
+    """A text stream whose writes never fail. None means a closed stream."""
 
     encoding = "utf-8"
 
@@ -109,7 +109,7 @@ Groups = Annotated[
     list[str] | None, typer.Option("--group", metavar="GROUP", help="Running machines of a group; repeatable.")
 ]
 Sites = Annotated[list[str] | None, typer.Option("--site", metavar="SITE", help="All machines of a site; repeatable.")]
-Every = Annotated[bool, typer.Option("--all", help="All permanent machines: those of sites, and gateways.")]
+Every = Annotated[bool, typer.Option("--all", help="All permanent machines: gateways, and machines of sites.")]
 
 # How to log in.
 User = Annotated[

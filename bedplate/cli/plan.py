@@ -108,9 +108,9 @@ OldFleet = Annotated[Path, typer.Argument(metavar="FLEET", help="The fleet file 
 
 
 def diff(fleet2: NewFleet, fleet: OldFleet = DEFAULT_FLEET, *, json: Json = False) -> int:
-    """Show what an edit does to a live fleet.
+    """Show the effects of an edit.
 
-    The exit status is 3 if the edit replaces or removes something, or is refused.
+    On a fleet that is deployed. The exit status is 3 if the edit replaces or removes something, or is refused.
     """
     edits = consequences(opened(fleet).fleet, opened(fleet2).fleet)
     if json:

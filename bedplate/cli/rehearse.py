@@ -177,7 +177,7 @@ def _status(report: Report, violations: Iterable[StackFault]) -> int:
 
 _DOING = {
     Phase.CREATE: "creating",
-    Phase.RECOVER: "creating what is missing",
+    Phase.RECOVER: "creating missing resources",
     Phase.AGAIN: "running again",
     Phase.CHANGE: "changing",
     Phase.DESTROY: "destroying",

@@ -63,7 +63,7 @@ def sync(
 ) -> int:
     """Update certificates and all gateways.
 
-    Revoke certificates of people who left the fleet file, renew those of gateways, and send gateways the changes.
+    Revoke certificates of people who left the fleet file, renew those of gateways, and send both to the gateways.
     """
     loaded = opened(fleet)
     plan = planned(loaded)
@@ -175,7 +175,7 @@ def status(fleet: FleetFile = DEFAULT_FLEET, *, ssh_config: SshConfig = None, js
 
 
 GatewayTunnels = tuple[Gateway | None, BedplateError | None]
-"""A gateway with its tunnels, as far as their other ends are known, and the error of those that are not."""
+"""A gateway with the tunnels whose other end is known, and the error of the other tunnels."""
 
 
 def tunnels(
@@ -247,7 +247,7 @@ def _account(plan: FleetPlan) -> Door | BedplateError | None:
 def _site_gateways(
     plan: FleetPlan, account: Door | BedplateError | None, proofs: PlaceProofs
 ) -> dict[str, GatewayTunnels]:
-    """Return the gateways of all sites: one that has lost its last tunnel must remove it."""
+    """Return the gateways of all sites: a gateway must also remove its last tunnel."""
     keys: Mapping[str, TunnelKeys | BedplateError]
     match account:
         case None:
@@ -263,7 +263,7 @@ def _site_gateway(
     plan: FleetPlan, site: SitePlan, keys: TunnelKeys | BedplateError, proofs: PlaceProofs
 ) -> GatewayTunnels:
     if isinstance(keys, BedplateError):
-        # A gateway gets all its files or none. Without AWS's keys it keeps those that it has.
+        # A gateway gets all its files or none. Without AWS's keys it keeps its current files.
         return None, keys
     missing = next(iter(keys.missing.values()), None)
     # Tunnels to other sites do not wait for AWS. Tunnels to regions are sent together.
@@ -369,7 +369,7 @@ def update_gateways(
 def ask_gateways(
     plan: FleetPlan, nodes: Sequence[NodePlan], config: Path | None
 ) -> tuple[dict[str, Status], dict[str, BedplateError]]:
-    """Ask these gateways in parallel. Return the status of each, and the error of those that did not answer."""
+    """Ask these gateways in parallel. Return the statuses, and the errors of gateways that did not answer."""
 
     def ask(node: NodePlan) -> Status | BedplateError:
         try:

@@ -1,7 +1,7 @@
 """Converts stack resources to a Terraform plan in JSON, which policy tools such as checkov and conftest read.
 
 Pulumi's AWS provider is generated from Terraform's. Most names follow from Pulumi's: the module, and the words in
-snake_case. The tables contain those that do not.
+snake_case. The tables contain the exceptions.
 """
 
 import json

@@ -134,7 +134,7 @@ def _endpoints(bill: Bill) -> Iterator[str]:
 
 _RIGHT = (1, 2, 3, 4)
 _HEADING = ("minimum", "maximum", "new account")
-_HOW = "to raise a quota: `aws service-quotas request-service-quota-increase`, or Service Quotas in the console"
+_HOW = "raise a quota by `aws service-quotas request-service-quota-increase` or in the AWS console"
 
 
 def quota_lines(needs: Iterable[Need], granted: Granted) -> Iterator[str]:

@@ -81,7 +81,7 @@ def type_name(token: str) -> str:
 
 
 def type_lines(kinds: Mapping[str, Kind]) -> Iterator[str]:
-    """Yield one line for each type: how completely it is simulated, and what is missing; then their number."""
+    """Yield one line for each type: how completely it is simulated, and its missing parts; then their number."""
     yield from aligned((type_name(token), kinds[token].support.value, kinds[token].note) for token in sorted(kinds))
     yield f"{counted(len(kinds), 'type')}; a program with a resource of another type is rejected"
 
@@ -147,7 +147,7 @@ def failure_lines(stack: StackReport, origin: Origin = unknown_origin) -> Iterat
         yield from _protected(stack.name, resources, place)
     skipped = len(stack.failures) - len(failures)
     if skipped:
-        yield f"    skipped: {counted(skipped, 'resource')} that depend on a failed one"
+        yield f"    skipped because of failed dependencies: {counted(skipped, 'resource')}"
 
 
 def fault_lines(report: Report) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Reports of `diff`, and docs/updates.md: what an edit does to a live fleet."""
+"""Reports of `diff`, and docs/updates.md: the effects of edits on a live fleet."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

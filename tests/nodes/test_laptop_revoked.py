@@ -60,8 +60,8 @@ def _revoked(gateways: LaptopGateways, device: str, client: LabProgram) -> Cut:
 
 def test_revoked_laptop_is_disconnected_over_ssh(cuts: tuple[Cut, ...], gateways: LaptopGateways) -> None:
     """One revocation command disconnects the laptop at its gateway, and updates the other gateway."""
-    assert all("cellar was told, 1 session ended" in cut.output for cut in cuts)
-    assert all("us-west-2 was told" in cut.output for cut in cuts)
+    assert all("cellar: updated, 1 session ended" in cut.output for cut in cuts)
+    assert all("us-west-2: updated" in cut.output for cut in cuts)
     assert not {f"ada.{device}" for device in DEVICES} & set(gateways.sessions)
 
 

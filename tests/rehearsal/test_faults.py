@@ -97,8 +97,8 @@ def test_a_failure_without_a_fault_counts() -> None:
 
     assert report.real_failures
     assert list(fault_lines(report))[1:] == [
-        "fault region-down:us-east-1: 0 requests failed, nothing uses it",
-        "after the faults: not everything could be created, see above",
+        "fault region-down:us-east-1: 0 requests failed, no resource is affected",
+        "after the faults: resources are missing, see above",
     ]
 
 

@@ -39,7 +39,7 @@ def test_the_path_is_printed_in_both_directions(graph: str, capsys: pytest.Captu
     head, first, *_ = lines = capsys.readouterr().out.splitlines()
     assert head == "us-west-2a/nodes 10.64.32.10 to us-west-2b/nodes 10.64.64.10 tcp/22"
     assert first.split()[:1] == ["solo-us-west-2a-nodes"]
-    assert "the answer" in lines
+    assert "reply" in lines
     assert "us-west-2b/nodes 10.64.64.10 to us-west-2a/nodes 10.64.32.10 tcp/22" in lines
 
 
@@ -56,7 +56,7 @@ def test_an_unreachable_target_exits_with_3(graph: str, capsys: pytest.CaptureFi
     """The output names the place where the packet ends, and the reason."""
     assert reach("internet", "us-west-2a", "--graph", graph) == 3
 
-    assert "  ends: the internet has no way to that address" in capsys.readouterr().out.splitlines()
+    assert "  dropped: the internet has no route to that address" in capsys.readouterr().out.splitlines()
 
 
 def test_the_json_output_has_both_directions(graph: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +68,7 @@ def test_the_json_output_has_both_directions(graph: str, capsys: pytest.CaptureF
     assert (result["to"]["address"], result["protocol"], result["port"]) == ("9.9.9.9", "udp", 53)
     assert (result["there"]["reached"], result["back"]["reached"]) == (True, False)
     assert {"at", "by"} == result["there"]["out"]["hops"][0].keys()
-    assert result["back"]["out"]["end"] == "the internet has no way to that address"
+    assert result["back"]["out"]["end"] == "the internet has no route to that address"
 
 
 @pytest.mark.parametrize(

@@ -409,7 +409,7 @@ def test_edge_and_control_plane_cannot_mount(fabric: Fabric) -> None:
 
     for source in (machine.address or 0 for machine in machines):
         end = trip(fabric, mount_from(fabric, source)).out.end
-        assert end == "no security group of lab-home-us-west-2a in lab-us-west-2a-nodes lets it in"
+        assert end == "no security group of lab-home-us-west-2a in lab-us-west-2a-nodes allows it inbound"
     for source in edges:
         assert not fabric.lets_in(target_of(fabric), mount_from(fabric, source))
 

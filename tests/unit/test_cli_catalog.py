@@ -1,4 +1,4 @@
-"""`bedplate catalog`, driven as an operator drives it, against answers of AWS that are known."""
+"""`bedplate catalog refresh` and `bedplate image record`, against prepared answers of AWS."""
 
 import shutil
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ SMALL = "ap-southeast-5"
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a copy of the catalogue's files, which a refresh writes instead of the project's own."""
+    """Return a copy of the catalog's files, which a refresh writes instead of the project's own."""
     copy = Path(shutil.copytree(FOLDER, tmp_path / "data"))
     monkeypatch.setattr("bedplate.catalog.catalog.FOLDER", copy)
     return copy
@@ -39,7 +39,7 @@ def _entry(name: str) -> dict[str, Any]:
 
 
 def _offer(account: StubbedSession, left_out: int = 0) -> None:
-    """Tell what the catalogue knows of the small region, but for the last types, and with other vCPUs."""
+    """Offer the known types of the small region, without the last ones and with other vCPUs."""
     catalog = load_catalog()
     known = [name for name in catalog.offers if SMALL in catalog.offers[name]]
     told = known[: len(known) - left_out]
@@ -58,7 +58,7 @@ def _price(account: StubbedSession) -> None:
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
-    """Give an AWS whose answers a test prepares; nobody asks it whose account it is."""
+    """Return an AWS whose answers a test prepares. The account is not checked."""
     with stubbed_account(monkeypatch) as session:
         yield session
 
@@ -70,7 +70,7 @@ def _contents(data: Path) -> dict[str, str]:
 def test_a_refresh_rewrites_what_aws_tells_anew(
     aws: StubbedSession, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Counts say what has changed; sheets that are not asked for are not touched."""
+    """The output counts the changes; files of other facts do not change."""
     before = _contents(data)
     _offer(aws)
     _price(aws)
@@ -88,7 +88,7 @@ def test_a_refresh_rewrites_what_aws_tells_anew(
 def test_an_answer_cut_short_does_not_empty_the_catalogue(
     more: list[str], status: int, aws: StubbedSession, data: Path
 ) -> None:
-    """Unless whoever knows better insists."""
+    """A refresh that drops many facts is refused, unless --force is given."""
     before = _contents(data)
     _offer(aws, left_out=100)
     _price(aws)
@@ -101,7 +101,7 @@ def test_an_answer_cut_short_does_not_empty_the_catalogue(
 def test_nothing_is_written_when_a_region_fails(
     aws: StubbedSession, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A catalogue of two days is worse than an old one."""
+    """All facts of a catalog have the same date."""
     before = _contents(data)
     _offer(aws)
     aws.refuses("ec2", "eu-north-1", "describe_instance_types", "InternalError", 500)
@@ -112,10 +112,10 @@ def test_nothing_is_written_when_a_region_fails(
     assert "nothing was written: eu-north-1: ec2: internal error of AWS" in capsys.readouterr().err
 
 
-def test_regions_that_are_not_enabled_are_told(
+def test_regions_that_are_not_enabled_are_listed(
     aws: StubbedSession, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Their facts stay as they were."""
+    """Their facts do not change."""
     aws.answers("ec2", "us-east-1", "describe_regions", {"Regions": [{"RegionName": SMALL}]})
     _offer(aws)
     _price(aws)
@@ -123,19 +123,19 @@ def test_regions_that_are_not_enabled_are_told(
     assert run(["catalog", "refresh"]) == 0
 
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("not asked, for the account has not enabled them: ")
+    assert last.startswith("not updated: ")
     assert SMALL not in last
 
 
-def test_a_region_that_aws_has_not_is_told_with_its_neighbour(capsys: pytest.CaptureFixture[str]) -> None:
-    """Before anybody is asked."""
+def test_an_unknown_region_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2, before any call to AWS."""
     assert run(["catalog", "refresh", "--region", "us-esat-1"]) == 2
 
-    assert "the nearest is us-east-1" in capsys.readouterr().err
+    assert "write us-east-1" in capsys.readouterr().err
 
 
 def test_without_credentials_aws_cannot_be_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    """The machine lacks something, and it is said what."""
+    """Status 4, with the reason."""
     assert run(["catalog", "refresh"]) == 4
 
     assert "no AWS credentials found" in capsys.readouterr().err
@@ -159,7 +159,7 @@ def _images(file: Path) -> dict[str, str]:
 def test_images_are_recorded_once_for_every_place(
     account: StubbedSession, lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A second run asks nothing: whatever Canonical has published since, the fleet keeps its images."""
+    """A second run does not ask AWS: the fleet keeps its recorded images."""
     places = image_places(plan_of(lab), load_catalog())
     _publish(account, places, OLD)
 
@@ -173,7 +173,7 @@ def test_images_are_recorded_once_for_every_place(
 def test_renewing_takes_the_newest_in_place_of_the_recorded(
     account: StubbedSession, lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was recorded is told beside what takes its place; blocks are as they were."""
+    """The previous image is shown beside the new one; blocks do not change."""
     assert run(["plan", str(lab), "--write"]) == 0
     blocks = read_lock(lab.with_name("fleet.lock"), "lab").blocks
     places = image_places(plan_of(lab), load_catalog())
@@ -193,7 +193,7 @@ def test_renewing_takes_the_newest_in_place_of_the_recorded(
 def test_a_region_without_an_image_leaves_the_lock_as_it_was(
     code: str, status: int, account: StubbedSession, lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Half of a fleet's images recorded today, and half in a month, would be two fleets."""
+    """Images are recorded for all regions or for none."""
     run(["plan", str(lab), "--write"])
     before = lab.with_name("fleet.lock").read_bytes()
     places = image_places(plan_of(lab), load_catalog())
@@ -207,7 +207,7 @@ def test_a_region_without_an_image_leaves_the_lock_as_it_was(
 
 
 def test_a_parameter_that_holds_no_image_is_not_recorded(account: StubbedSession, lab: Path) -> None:
-    """The lock would be refused by its own reader from then on."""
+    """The lock only holds valid image ids."""
     places = image_places(plan_of(lab), load_catalog())
     _publish(account, places, "ubuntu-24.04")
 
@@ -219,7 +219,7 @@ def test_a_parameter_that_holds_no_image_is_not_recorded(account: StubbedSession
 def test_a_plan_tells_of_images_that_are_not_recorded(
     account: StubbedSession, lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In one line, once there is a lock; no more when they are."""
+    """One line, if there is a lock; none after the images are recorded."""
     run(["plan", str(lab), "--write"])
     capsys.readouterr()
     run(["plan", str(lab)])
@@ -230,12 +230,12 @@ def test_a_plan_tells_of_images_that_are_not_recorded(
 
     run(["plan", str(lab)])
 
-    assert before.count("no image recorded for ") == 1
+    assert before.count("no recorded image for ") == 1
     assert "no image recorded" not in capsys.readouterr().out
 
 
 def test_images_are_not_recorded_from_another_account(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An image is public, but an account may be shown others; nothing but its name is asked."""
+    """The images of another account can differ: only its id is asked for."""
     with stubbed_account(monkeypatch) as session:
         session.belongs_to("444455556666", HOME)
 
@@ -243,7 +243,7 @@ def test_images_are_not_recorded_from_another_account(lab: Path, monkeypatch: py
 
 
 def test_without_credentials_no_image_can_be_recorded(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The machine lacks something, and it is said what."""
+    """Status 4, with the reason."""
     assert run(["image", "record", str(lab)]) == 4
 
     assert "no AWS credentials found" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`bedplate check`, driven as an operator drives it."""
+"""`bedplate check`, `bedplate schema` and the help texts."""
 
 import json
 from pathlib import Path
@@ -17,19 +17,19 @@ FAULTY = "tests/data/cli/faulty.yaml"
 
 @pytest.fixture(autouse=True)
 def at_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run in the project's folder, so that paths are told as they are typed there."""
+    """Run in the project's folder, so that messages contain relative paths."""
     monkeypatch.chdir(ROOT)
 
 
-def test_a_good_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Good news is short, and its status is 0."""
+def test_a_valid_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """The result of a valid file is one line, and the status is 0."""
     assert run(["check", "examples/minimal.yaml"]) == 0
 
-    assert capsys.readouterr().out.splitlines()[-1].startswith("examples/minimal.yaml is fine (")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("examples/minimal.yaml is valid (")
 
 
 def test_warnings_do_not_change_the_status(capsys: pytest.CaptureFixture[str]) -> None:
-    """GPUs kept for nobody knows how long, and a fabric on spot: both told, and neither stops anything."""
+    """Warnings are printed, and the status is 0."""
     assert run(["check", "examples/lab.yaml"]) == 0
 
     out = capsys.readouterr().out
@@ -37,8 +37,8 @@ def test_warnings_do_not_change_the_status(capsys: pytest.CaptureFixture[str]) -
     assert out.splitlines()[-1].startswith("2 warnings in examples/lab.yaml (")
 
 
-def test_every_fault_is_told_with_its_place_and_its_mending(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
-    """All of them at once, on stdout, status 2."""
+def test_every_fault_has_its_place_and_fix(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
+    """All faults are printed on stdout at once, with status 2."""
     assert run(["check", FAULTY]) == 2
 
     out, err = capsys.readouterr()
@@ -46,8 +46,8 @@ def test_every_fault_is_told_with_its_place_and_its_mending(expect: Expect, caps
     assert err == ""
 
 
-def test_a_program_reads_the_same_faults(capsys: pytest.CaptureFixture[str]) -> None:
-    """One document on stdout, with the keys that are promised."""
+def test_json_contains_the_same_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    """One document on stdout, with the documented keys."""
     assert run(["check", FAULTY, "--json"]) == 2
 
     faults = json.loads(capsys.readouterr().out)["faults"]
@@ -57,8 +57,8 @@ def test_a_program_reads_the_same_faults(capsys: pytest.CaptureFixture[str]) -> 
     assert {fault["key"] for fault in faults} >= {"regions.us-esat-1", "groups.train.types.0"}
 
 
-def test_a_good_file_has_an_empty_list(capsys: pytest.CaptureFixture[str]) -> None:
-    """A program need not tell a missing key from an empty one."""
+def test_json_of_a_valid_file_has_an_empty_list(capsys: pytest.CaptureFixture[str]) -> None:
+    """The key `faults` is always there."""
     assert run(["check", "examples/minimal.yaml", "--json"]) == 0
 
     assert json.loads(capsys.readouterr().out) == {"faults": []}
@@ -72,34 +72,34 @@ def test_a_good_file_has_an_empty_list(capsys: pytest.CaptureFixture[str]) -> No
         ('{"version": 1, "fleet": "other", "blocks": {}}', (1, 1), "it belongs to fleet 'other'"),
     ],
 )
-def test_a_lock_that_is_none_is_a_fault_in_its_place(
+def test_an_invalid_lock_is_a_fault_with_its_place(
     text: str, place: tuple[int, int], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A program still reads one document, which names the lock."""
+    """The document of --json names the lock, with line and column."""
     (tmp_path / "fleet.yaml").write_bytes((ROOT / "examples/minimal.yaml").read_bytes())
     (tmp_path / "fleet.lock").write_text(text, encoding="utf-8")
 
     assert run(["check", str(tmp_path / "fleet.yaml"), "--json"]) == 2
 
-    (told,) = json.loads(capsys.readouterr().out)["faults"]
-    assert (told["code"], told["file"]) == ("E290", str(tmp_path / "fleet.lock"))
-    assert (told["line"], told["column"]) == place
-    assert reason in told["message"]
+    (fault,) = json.loads(capsys.readouterr().out)["faults"]
+    assert (fault["code"], fault["file"]) == ("E290", str(tmp_path / "fleet.lock"))
+    assert (fault["line"], fault["column"]) == place
+    assert reason in fault["message"]
 
 
 def test_fleet_yaml_is_the_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In its own folder a fleet needs no name."""
+    """Without an argument a command reads fleet.yaml."""
     (tmp_path / "fleet.yaml").write_bytes((ROOT / "examples/minimal.yaml").read_bytes())
     monkeypatch.chdir(tmp_path)
 
     assert run(["check"]) == 0
-    assert capsys.readouterr().out.startswith("fleet.yaml is fine (")
+    assert capsys.readouterr().out.startswith("fleet.yaml is valid (")
 
 
-def test_a_missing_file_is_told_plainly(capsys: pytest.CaptureFixture[str]) -> None:
-    """A slip in the path is the commonest of all faults."""
+def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2, with the path."""
     assert run(["check", "no/such.yaml"]) == 2
 
     assert "no/such.yaml" in capsys.readouterr().out
@@ -107,30 +107,30 @@ def test_a_missing_file_is_told_plainly(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize("code", sorted(ALL_RULES))
 def test_every_rule_can_be_explained(code: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Why it is there, what to do, and whether it may be allowed."""
+    """The explanation contains the reason."""
     assert run(["check", "--explain", code]) == 0
 
-    told = capsys.readouterr().out
-    assert told.startswith(f"{code} {ALL_RULES[code].name} ")
-    assert ALL_RULES[code].reason in told
+    out = capsys.readouterr().out
+    assert out.startswith(f"{code} {ALL_RULES[code].name} ")
+    assert ALL_RULES[code].reason in out
 
 
 def test_all_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line a rule."""
+    """One line for each rule, and their number."""
     assert run(["check", "--explain", "all"]) == 0
 
     assert len(capsys.readouterr().out.splitlines()) == len(ALL_RULES) + 1
 
 
-def test_an_unknown_rule_leads_to_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    """A mistyped code is a wrong input like any other."""
+def test_an_unknown_rule_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2, with the most similar code."""
     assert run(["check", "--explain", "e301"]) == 2
 
-    assert "the nearest is E301" in capsys.readouterr().err
+    assert "write E301" in capsys.readouterr().err
 
 
 def test_the_schema_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
-    """An editor is given the output as it is."""
+    """The output is a JSON Schema."""
     assert run(["schema"]) == 0
 
     schema = json.loads(capsys.readouterr().out)
@@ -138,8 +138,8 @@ def test_the_schema_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"regions", "groups", "storage"} <= schema["properties"].keys()
 
 
-def test_every_key_tells_what_an_edit_of_it_does(capsys: pytest.CaptureFixture[str]) -> None:
-    """By what happens to it; only what holds other keys, and has no value of its own, tells nothing."""
+def test_every_key_of_the_schema_has_the_effect_of_an_edit(capsys: pytest.CaptureFixture[str]) -> None:
+    """By event. Only keys of tables of other keys have none."""
     run(["schema"])
 
     schema = json.loads(capsys.readouterr().out)
@@ -147,10 +147,10 @@ def test_every_key_tells_what_an_edit_of_it_does(capsys: pytest.CaptureFixture[s
     keys = {
         f"{model}.{name}": key for model, part in models.items() for name, key in part.get("properties", {}).items()
     }
-    told = {name for name, key in keys.items() if "x-update" in key}
+    documented = {name for name, key in keys.items() if "x-update" in key}
     assert keys["Group.disk"]["x-update"]["changed"].startswith("rolling replace: ")
     assert set(keys["Fleet.groups"]["x-update"]) == {"added", "removed"}
-    assert {name for name in keys.keys() - told if "$ref" not in keys[name]} == set()
+    assert {name for name in keys.keys() - documented if "$ref" not in keys[name]} == set()
 
 
 EVERY_COMMAND = {command.name: command for command in COMMANDS} | {
@@ -172,24 +172,24 @@ def test_the_help_of_a_command_shows_its_summary_and_an_example(words: str, caps
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
 def test_help_names_every_command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Each with one whole sentence: a cut one helps nobody."""
+    """Each with a summary that is not cut at 80 columns."""
     assert run(arguments) == 0
 
-    told = capsys.readouterr().out
-    assert all(f"  {name} " in told for name in (*(command.name for command in COMMANDS), *GROUPS))
-    assert "..." not in told.partition("Commands:")[2]
+    out = capsys.readouterr().out
+    assert all(f"  {name} " in out for name in (*(command.name for command in COMMANDS), *GROUPS))
+    assert "..." not in out.partition("Commands:")[2]
 
 
-@pytest.mark.parametrize("noun", GROUPS)
-def test_a_noun_without_a_verb_is_told(noun: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is done for half a command."""
-    assert run([noun]) == 2
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_without_a_command_is_refused(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2."""
+    assert run([group]) == 2
 
     assert "Missing command" in capsys.readouterr().err
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """A report of a defect begins with it."""
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """On one line."""
     assert run(["--version"]) == 0
 
     assert capsys.readouterr().out == f"bedplate {__version__}\n"

@@ -1,4 +1,4 @@
-"""`bedplate cost`, driven as an operator drives it."""
+"""`bedplate cost`, `bedplate quotas` and `bedplate diff`."""
 
 import json
 from pathlib import Path
@@ -19,26 +19,26 @@ BUDGET = "\nbudget: {monthly: 10000, email: ops@lab.example}\n"
 
 @pytest.mark.usefixtures("here")
 def test_the_bill_of_the_lab(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
-    """Groups, rungs and what stands beside them, each with its price; the day and region of the prices are told."""
+    """Groups, rungs and permanent items have their price; the output names the date and region of the prices."""
     assert run(["cost"]) == 0
 
     expect("cli/cost-lab.txt", capsys.readouterr().out)
 
 
 def test_a_budget_is_held_against_the_bill(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the minimum takes of it, and how long the maximum would last."""
+    """The share that the minimum uses, and the hours that the budget lasts at the maximum."""
     here.write_text(here.read_text(encoding="utf-8") + BUDGET, encoding="utf-8")
 
     run(["cost"])
 
     lines = capsys.readouterr().out.splitlines()
-    assert "budget: 10,000 USD a month; the minimum takes 30 % of it" in lines
-    assert "        the maximum would use it up in 1 hours" in lines
+    assert "budget: 10,000 USD/month; the minimum uses 30 %" in lines
+    assert "        at the maximum it is used up after 1 hours" in lines
 
 
 @pytest.mark.usefixtures("here")
 def test_a_program_reads_the_bill_as_one_document(capsys: pytest.CaptureFixture[str]) -> None:
-    """USD an hour, of the whole and of each group, and what it was made from."""
+    """USD per hour, in total and by group, with the source of the prices."""
     run(["cost", "--json"])
 
     document = json.loads(capsys.readouterr().out)
@@ -49,7 +49,7 @@ def test_a_program_reads_the_bill_as_one_document(capsys: pytest.CaptureFixture[
 
 @pytest.mark.usefixtures("here")
 def test_every_line_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """A hundred columns are enough."""
+    """Lines have at most 100 columns."""
     run(["cost"])
 
     assert [line for line in capsys.readouterr().out.splitlines() if len(line) > WIDTH] == []
@@ -59,16 +59,16 @@ CLI_QUOTAS_LAB = str(EXAMPLES / "lab.yaml")
 
 
 def test_the_quotas_of_the_lab(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
-    """Region by region, what is needed beside what a new account has; every line fits a terminal."""
+    """By region: the needs beside a new account's quotas; every line fits a terminal."""
     assert run(["quotas", CLI_QUOTAS_LAB]) == 0
 
-    told = capsys.readouterr().out
-    expect("cli/quotas-lab.txt", told)
-    assert [line for line in told.splitlines() if len(line) > WIDTH] == []
+    out = capsys.readouterr().out
+    expect("cli/quotas-lab.txt", out)
+    assert [line for line in out.splitlines() if len(line) > WIDTH] == []
 
 
 def test_a_program_reads_the_quotas_as_one_document(capsys: pytest.CaptureFixture[str]) -> None:
-    """With AWS's own codes, so that it can ask for more."""
+    """With AWS's codes, which a program needs to raise a quota."""
     run(["quotas", CLI_QUOTAS_LAB, "--json"])
 
     entries = json.loads(capsys.readouterr().out)["quotas"]
@@ -97,37 +97,37 @@ def _needs(file: str, region: str) -> list[Need]:
 def test_what_was_granted_stands_beside_what_is_needed(
     account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where everything fits, the exit status says so, and no line carries a mark."""
+    """If all quotas suffice, the status is 0 and no line has a mark."""
     _grant(account, _needs(MINIMAL, HOME), 100_000.0)
 
     assert run(["quotas", MINIMAL]) == 0
 
-    told = capsys.readouterr().out
-    assert "new account   granted   code" in told
-    table = told.partition("\n\n")[0]
+    out = capsys.readouterr().out
+    assert "new account   granted   code" in out
+    table = out.partition("\n\n")[0]
     assert "100,000" in table
-    assert [line for line in told.splitlines() if len(line) > WIDTH] == []
+    assert [line for line in out.splitlines() if len(line) > WIDTH] == []
     assert not [line for line in table.splitlines() if line.startswith(("!", "+"))]
 
 
 def test_a_minimum_that_was_not_granted_is_a_violation(account: StubbedSession) -> None:
-    """The first `pulumi up` would fail for it."""
+    """Status 3: the first `pulumi up` would fail."""
     _grant(account, _needs(MINIMAL, HOME), 0.0)
 
     assert run(["quotas", MINIMAL, "--json"]) == 3
 
 
-def test_a_region_that_does_not_answer_is_told(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
-    """The other regions' values stand, its own are `-`, and the status says that something is missing."""
+def test_a_region_that_does_not_answer_is_named(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its values are `-`, those of other regions are shown, and the status is 6."""
     for region in (HOME, "us-east-1"):
         _grant(account, _needs(CLI_QUOTAS_GRANTED_LAB, region), 100_000.0)
     account.refuses("service-quotas", "eu-north-1", "list_service_quotas", "ServiceException", 500)
 
     assert run(["quotas", CLI_QUOTAS_GRANTED_LAB]) == 6
 
-    told = capsys.readouterr()
-    assert "not known what was granted: eu-north-1: service-quotas: internal error of AWS" in told.err
-    silent = told.out.partition("eu-north-1 ")[2].partition("\n\n")[0].splitlines()[1:]
+    output = capsys.readouterr()
+    assert "granted quotas unknown: eu-north-1: service-quotas fails inside AWS" in output.err
+    silent = output.out.partition("eu-north-1 ")[2].partition("\n\n")[0].splitlines()[1:]
     assert silent
     assert [line for line in silent if line.split()[-2] != "-" or line.startswith(("!", "+"))] == []
 
@@ -135,46 +135,46 @@ def test_a_region_that_does_not_answer_is_told(account: StubbedSession, capsys: 
 def test_credentials_of_another_account_end_it_at_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before anything else is asked of that account; both accounts are named."""
+    """No other call is made to that account, and both accounts are named."""
     with stubbed_account(monkeypatch) as session:
         session.belongs_to("444455556666", HOME)
 
         assert run(["quotas", MINIMAL]) == 2
 
-    told = capsys.readouterr().err
-    assert "444455556666" in told
-    assert ACCOUNT in told
+    err = capsys.readouterr().err
+    assert "444455556666" in err
+    assert ACCOUNT in err
 
 
 def test_without_credentials_the_table_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line on stderr says what is missing from it."""
+    """One line on stderr says that the account's quotas are unknown."""
     assert run(["quotas", MINIMAL]) == 0
 
-    told = capsys.readouterr()
-    assert "granted" not in told.out
-    assert told.err.count("no AWS credentials") == 1
+    output = capsys.readouterr()
+    assert "granted" not in output.out
+    assert output.err.count("no AWS credentials") == 1
 
 
-def test_what_keeps_the_account_from_being_asked_is_told_without_a_secret(
+def test_an_error_of_the_account_is_printed_without_secrets(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Here a network that leads nowhere: the table is printed all the same, and the status says what it is."""
+    """Without a network the table is printed as well, with status 6."""
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("bedplate.account.client._ATTEMPTS", 1)
 
     assert run(["quotas", MINIMAL]) == 6
 
-    told = capsys.readouterr()
-    assert told.out
-    assert "cannot connect to sts" in told.err
-    assert not [value for value in CREDENTIALS.values() if value in told.out + told.err]
+    output = capsys.readouterr()
+    assert output.out
+    assert "cannot connect to sts" in output.err
+    assert not [value for value in CREDENTIALS.values() if value in output.out + output.err]
 
 
 def test_a_document_of_quotas_holds_what_was_granted(
     account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A program reads the figure beside the need."""
+    """The granted value is beside the need."""
     _grant(account, _needs(MINIMAL, HOME), 100_000.0)
 
     run(["quotas", MINIMAL, "--json"])
@@ -194,7 +194,7 @@ EDIT = {
 
 @pytest.fixture
 def later(tmp_path: Path) -> str:
-    """Give the path of a later lab.yaml."""
+    """Return the path of a later lab.yaml."""
     text = CLI_DIFF_LAB.read_text(encoding="utf-8")
     for old, new in EDIT.items():
         assert old in text
@@ -205,25 +205,25 @@ def later(tmp_path: Path) -> str:
 
 
 def test_an_edit_of_the_lab(later: str, expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each edit under what it does, the hardest first, and what to do instead of what is refused."""
+    """Edits are grouped by effect, the most severe first, with alternatives to refused ones."""
     assert run(["diff", later, str(CLI_DIFF_LAB)]) == 3
 
     expect("cli/diff-lab.txt", capsys.readouterr().out)
 
 
-def test_two_files_that_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line, and nothing found."""
+def test_equivalent_fleet_files_have_no_edits(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, and status 0."""
     assert run(["diff", str(CLI_DIFF_LAB), str(CLI_DIFF_LAB)]) == 0
-    assert capsys.readouterr().out == "the two files say the same\n"
+    assert capsys.readouterr().out == "the two fleet files are equivalent\n"
 
 
 def test_a_free_edit_is_no_violation() -> None:
-    """Growing touches nothing that lives."""
+    """Growth changes no existing resource: status 0."""
     assert run(["diff", str(EXAMPLES / "lab-grown.yaml"), str(CLI_DIFF_LAB)]) == 0
 
 
 def test_a_program_reads_the_edits_as_one_document(later: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """With both values, the effect, and the way out."""
+    """With both values, the effect and the alternative."""
     run(["diff", later, str(CLI_DIFF_LAB), "--json"])
 
     (pool,) = (one for one in json.loads(capsys.readouterr().out)["edits"] if one["key"] == "vpn.laptops.pool")

@@ -1,4 +1,4 @@
-"""`bedplate node`, driven as an operator drives it; machines that answer are in tests/nodes."""
+"""`bedplate node list`, `apply`, `bootstrap` and `ssh-config` without reachable machines (those are in tests/nodes)."""
 
 import base64
 import hashlib
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_the_machines_of_the_plan_are_listed(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
-    """A row each, and one for those of a pool; what is known by its host key is marked."""
+    """A row for each permanent machine and each pool; machines with a recorded host key are marked."""
     record_host_keys(Path("fleet.lock"), "lab", "nas.cellar", (KEY,), replace_known=False)
 
     assert run(["node", "list"]) == 0
@@ -34,7 +34,7 @@ def test_the_machines_of_the_plan_are_listed(expect: Expect, capsys: pytest.Capt
 
 
 def test_programs_read_every_machine(capsys: pytest.CaptureFixture[str]) -> None:
-    """Also those of pools, each by its own name."""
+    """Including those of pools, each with its name."""
     assert run(["node", "list", "--json"]) == 0
 
     nodes = {node["name"]: node for node in json.loads(capsys.readouterr().out)["nodes"]}
@@ -45,7 +45,7 @@ def test_programs_read_every_machine(capsys: pytest.CaptureFixture[str]) -> None
 def test_machines_that_run_are_asked_of_the_account(
     account: StubbedSession, expect: Expect, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By group, with the name that each has claimed, its address and its state; other regions have none."""
+    """By group, with their registered name, address and state; other regions have none."""
     _answer_groups(account)
 
     assert run(["node", "list", "--live"]) == 0
@@ -57,7 +57,7 @@ def test_machines_that_run_are_asked_of_the_account(
 def test_machines_that_run_are_marked_when_their_own_key_is_known(
     key: str | None, mark: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A key that a former machine of that name had is none; it is told what to run then."""
+    """The key of an earlier machine with the same name does not count; the output names the next command."""
     if key:
         record_host_keys(Path("fleet.lock"), "lab", "workbench-cpu-2.us-west-2", (key,), replace_known=False)
     blob = base64.b64decode(KEY.split()[1])
@@ -73,7 +73,7 @@ def test_machines_that_run_are_marked_when_their_own_key_is_known(
 def test_machines_of_a_group_are_those_that_serve_in_it_now(
     account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By the names that they have claimed; one that has not come up yet is left alone."""
+    """By their registered names; machines that are still starting are left out."""
     _answer_groups(account)
 
     assert run(["node", "apply", "--group", "workbench-cpu", "--check", "--json"]) == 6
@@ -84,12 +84,12 @@ def test_machines_of_a_group_are_those_that_serve_in_it_now(
 def test_a_group_in_which_nobody_serves_is_told(
     here: Path, account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is to be done, and that is no failure; whoever asked is not left to think that something was."""
+    """Status 0, and a note on stderr says that no machine runs."""
     _answer_groups(account)
 
     assert run(["node", "apply", "--group", "workbench-gpu", "--check"]) == 0
 
-    assert "no machine of workbench-gpu serves now" in capsys.readouterr().err
+    assert "no running machine in workbench-gpu" in capsys.readouterr().err
 
 
 def _answer_groups(account: StubbedSession, sshfp: str = "") -> None:
@@ -152,7 +152,7 @@ def _groups(region: str, members: tuple[str, ...]) -> dict[str, object]:
 
 
 def test_the_first_boot_script_is_whole(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
-    """Any shell reads it, and nothing is left for the operator to fill in."""
+    """Any shell accepts it, and it contains no placeholder."""
     assert run(["node", "bootstrap", "titan-01.cellar"]) == 0
 
     script = capsys.readouterr().out
@@ -161,7 +161,7 @@ def test_the_first_boot_script_is_whole(expect: Expect, capsys: pytest.CaptureFi
 
 
 def test_a_machine_of_the_cloud_needs_no_script(capsys: pytest.CaptureFixture[str]) -> None:
-    """It boots by itself."""
+    """Status 2: EC2 instances configure themselves at first boot."""
     assert run(["node", "bootstrap", "control-1.us-west-2"]) == 2
     assert "is an EC2 instance" in capsys.readouterr().err
 
@@ -169,25 +169,25 @@ def test_a_machine_of_the_cloud_needs_no_script(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "no machine is named"),
+        ([], "no machine selected"),
         (["titan-1.cellar"], "write titan-01.cellar"),
         (["--site", "celar"], "write cellar"),
         (["--group", "trian"], "write train"),
         (["nas.cellar", "--role", "baselin"], "write baseline"),
-        (["nas.cellar", "--identity", "none"], "there is no such file"),
+        (["nas.cellar", "--identity", "none"], "no such file"),
     ],
     ids=["nobody", "machine", "site", "group", "role", "key"],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_done(
     arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the nearest that there is."""
+    """Status 2, with the most similar name."""
     assert run(["node", "apply", *arguments]) == 2
     assert told in capsys.readouterr().err
 
 
 def test_a_machine_without_a_known_key_is_refused_and_named(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is trusted at first sight; the table says what to do about it."""
+    """An unknown host key is not accepted; the table names the command that records it."""
     assert run(["node", "apply", "titan-01.cellar", "nas.cellar", "--check"]) == 6
 
     expect("cli/node-apply-untrusted.txt", capsys.readouterr().out)
@@ -196,7 +196,7 @@ def test_a_machine_without_a_known_key_is_refused_and_named(expect: Expect, caps
 def test_ids_that_the_lock_lacks_reach_no_machine(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever is named above others would take their id at the next apply: `plan --write` comes first."""
+    """`node apply` requires recorded user ids: a later person could get the same one."""
     monkeypatch.setattr("bedplate.cli.node_apply.apply_order", pytest.fail)
     run(["plan", "--write"])
     fleet = Path("fleet.yaml")
@@ -212,7 +212,7 @@ def test_ids_that_the_lock_lacks_reach_no_machine(
 
 @pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "not recorded"])
 def test_a_look_needs_no_lock(capsys: pytest.CaptureFixture[str], *, is_recorded: bool) -> None:
-    """`--check` changes nothing, so that it may come before anything is recorded."""
+    """`--check` changes nothing and works before `plan --write`."""
     if is_recorded:
         run(["plan", "--write"])
 
@@ -221,7 +221,7 @@ def test_a_look_needs_no_lock(capsys: pytest.CaptureFixture[str], *, is_recorded
 
 
 def test_programs_read_what_became_of_each_machine(capsys: pytest.CaptureFixture[str]) -> None:
-    """One document, whatever happened."""
+    """One JSON document, also after errors."""
     run(["plan", "--write"])
     capsys.readouterr()
 
@@ -234,16 +234,16 @@ def test_programs_read_what_became_of_each_machine(capsys: pytest.CaptureFixture
 def test_a_machine_without_ssh_is_told_before_anything_is_asked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is the operator's own that lacks it, and no node's fault."""
+    """Status 4: the operator's machine lacks ssh."""
     record_host_keys(Path("fleet.lock"), "lab", "nas.cellar", (KEY,), replace_known=False)
     monkeypatch.setenv("PATH", "/nonexistent")
 
     assert [run(["node", word, "nas.cellar"]) for word in ("apply", "audit")] == [4, 4]
-    assert "there is no ssh here" in capsys.readouterr().err
+    assert "ssh is not installed" in capsys.readouterr().err
 
 
 def test_a_person_without_a_name_may_look(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Containers and runners of a CI have numbers that no account has."""
+    """In containers and CI runners the user id has no name."""
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
@@ -258,7 +258,7 @@ pytestmark = pytest.mark.usefixtures("here")
 def test_the_ssh_configuration_is_written_with_the_keys_beside_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And it is told how many machines are refused until somebody has compared their keys."""
+    """The output counts the machines without a recorded host key."""
     record_host_keys(Path("fleet.lock"), "lab", "nas.cellar", (KEY,), replace_known=False)
 
     assert run(["node", "ssh-config", "--write", str(tmp_path / "lab"), "--user", "ada"]) == 0
@@ -271,7 +271,7 @@ def test_the_ssh_configuration_is_written_with_the_keys_beside_it(
 def test_a_printed_ssh_configuration_says_where_its_host_keys_are_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Until they are written, and again when the lock knows others: what is printed is what would be written."""
+    """A note appears if the file of host keys is missing or outdated."""
     monkeypatch.setenv("HOME", str(tmp_path))
     written, told = tmp_path / ".ssh/bedplate", []
     written.parent.mkdir()
@@ -299,18 +299,18 @@ def test_a_printed_ssh_configuration_says_where_its_host_keys_are_missing(
 def test_an_ssh_configuration_logs_in_as_whoever_asks(
     me: str, user: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, note: bool
 ) -> None:
-    """Whatever their other configuration says; whom the file does not have is told as whom."""
+    """The login name is the operator's if the fleet file has it; else a note names the one that is used."""
     monkeypatch.setenv("LOGNAME", me)
 
     assert run(["node", "ssh-config"]) == 0
 
     told = capsys.readouterr()
     assert told.out.count(f"  User {user}\n") == 1
-    assert ("nobody called" in told.err) is note
+    assert ("no person named" in told.err) is note
 
 
 def test_a_key_to_log_in_with_is_named_from_anywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Ssh reads the configuration from other folders than the one in which it was asked for; a wrong name is told."""
+    """The path of the key is absolute; a missing file is refused."""
     Path("key").touch()
 
     assert [run(["node", "ssh-config", "--identity", name]) for name in ("key", "none")] == [0, 2]
@@ -321,7 +321,7 @@ def test_a_key_to_log_in_with_is_named_from_anywhere(tmp_path: Path, capsys: pyt
 def test_an_ssh_configuration_of_ones_own_is_not_written_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ours may be written anew; ~/.ssh/config is the likeliest wrong name for it."""
+    """Only files that bedplate wrote are overwritten, so ~/.ssh/config is safe."""
     own, ours = tmp_path / "config", tmp_path / "bedplate"
     own.write_text("Host mine\n")
 
@@ -333,7 +333,7 @@ def test_an_ssh_configuration_of_ones_own_is_not_written_over(
 
 
 def test_a_folder_is_refused_before_host_keys_lie_beside_it(tmp_path: Path) -> None:
-    """The fragment and its host keys are written both or not at all."""
+    """The configuration and its host keys are written together or not at all."""
     folder = tmp_path / "ssh"
     folder.mkdir()
 

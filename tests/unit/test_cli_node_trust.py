@@ -1,4 +1,4 @@
-"""`bedplate node trust`: a host key is recorded when it was compared, or when AWS confirms it, and never otherwise."""
+"""`bedplate node trust`: a host key is recorded only if the operator or AWS confirms its fingerprint."""
 
 import os
 from pathlib import Path
@@ -29,7 +29,7 @@ POOL = "lab-workbench-cpu-us-west-2"
 
 @pytest.fixture
 def offering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the file of what a stand-in for ssh-keyscan finds at any address; it notes beside it whom it asked."""
+    """Return the file of keys that a fake ssh-keyscan finds at any address; it logs the addresses."""
     program, offered = tmp_path / "bin/ssh-keyscan", tmp_path / "offered"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nfor at; do :; done; echo "$at" >>{offered}.asked\ncat {offered}\n')
@@ -47,7 +47,7 @@ def _known() -> dict[str, tuple[str, ...]]:
 
 
 def test_a_key_is_recorded_when_its_fingerprint_is_the_one_that_was_read(offering: Path) -> None:
-    """And of all that the machine offers, that key alone."""
+    """Only the key with that fingerprint."""
     offering.write_text(f"x {KEY}\nx {OTHER}\n")
 
     assert run(["node", "trust", "titan-01.cellar", fingerprint(KEY)]) == 0
@@ -56,7 +56,7 @@ def test_a_key_is_recorded_when_its_fingerprint_is_the_one_that_was_read(offerin
 
 
 def test_another_key_is_refused_and_nothing_recorded(offering: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever answers in the machine's place is not believed."""
+    """Status 3: another host answers."""
     assert run(["node", "trust", "titan-01.cellar", fingerprint(OTHER)]) == 3
 
     assert "offers the host key" in capsys.readouterr().err
@@ -64,7 +64,7 @@ def test_another_key_is_refused_and_nothing_recorded(offering: Path, capsys: pyt
 
 
 def test_a_recorded_key_gives_way_only_when_that_is_said(offering: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A machine that was made anew has another key; so has one that is not ours."""
+    """A reinstalled machine requires --replace."""
     record_host_keys(Path("fleet.lock"), "lab", "titan-01.cellar", (OTHER,), replace_known=False)
 
     assert run(["node", "trust", "titan-01", fingerprint(KEY)]) == 2
@@ -78,7 +78,7 @@ def test_a_recorded_key_gives_way_only_when_that_is_said(offering: Path, capsys:
 
 
 def test_a_machine_that_offers_nothing_is_told(offering: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It may be off."""
+    """The machine can be off."""
     offering.write_text("")
 
     assert run(["node", "trust", "titan-01.cellar", fingerprint(KEY)]) == 6
@@ -86,7 +86,7 @@ def test_a_machine_that_offers_nothing_is_told(offering: Path, capsys: pytest.Ca
 
 
 def _zone(account: StubbedSession, *told: dict[str, str], ids: tuple[str, ...] = ("Z1",)) -> None:
-    """Let the zone hold a name for each of these, with its records by their types; a public one is not asked."""
+    """Prepare the records of the zone: by name, then by type. Public zones are ignored."""
     about = {"Name": "lab.internal.", "CallerReference": "c"}
     private = [{"Id": f"/hostedzone/{each}", **about, "Config": {"PrivateZone": True}} for each in ids]
     public = {"Id": "/hostedzone/Z9", **about, "Config": {"PrivateZone": False}}
@@ -108,7 +108,7 @@ def _record(key: str, name: str = NAME, instance: str = INSTANCE) -> dict[str, s
 
 
 def _members(account: StubbedSession, *instances: str, state: str = "InService", address: str = ADDRESS) -> None:
-    """Answer which instances the group holds, and that they have that address."""
+    """Prepare the instances of the group and their address."""
     members = [
         {
             "InstanceId": each,
@@ -138,7 +138,7 @@ def _members(account: StubbedSession, *instances: str, state: str = "InService",
 
 
 def _existing(account: StubbedSession, instance: str, *, is_there: bool) -> None:
-    """Answer whether an instance has not terminated yet."""
+    """Prepare whether an instance has terminated."""
     states = ["pending", "running", "shutting-down", "stopping", "stopped"]
     wanted = [{"Name": "instance-id", "Values": [instance]}, {"Name": "instance-state-name", "Values": states}]
     _instances(account, wanted, *([{"InstanceId": instance}] if is_there else []))
@@ -150,13 +150,13 @@ def _instances(account: StubbedSession, wanted: list[dict[str, Any]], *found: di
 
 
 def _asked(offering: Path) -> list[str]:
-    """Return the addresses that were scanned."""
+    """Return the scanned addresses."""
     noted = offering.parent / "offered.asked"
     return noted.read_text().splitlines() if noted.exists() else []
 
 
 def test_a_key_that_aws_tells_and_the_machine_offers_is_recorded(account: StubbedSession, offering: Path) -> None:
-    """The machine is asked at the address that EC2 tells; the lock holds its key and its instance."""
+    """The address from EC2 is scanned; the lock gets the key and the instance id."""
     _zone(account, _record(KEY), _record(OTHER, "workbench-cpu-3.us-west-2"))
     _members(account, INSTANCE)
 
@@ -169,9 +169,9 @@ def test_a_key_that_aws_tells_and_the_machine_offers_is_recorded(account: Stubbe
 
 # By what is wrong: the group's members and their state, the A record, the exit status, and what is said.
 UNCONFIRMED = {
-    "another instance": ((FORMER,), "InService", ADDRESS, 3, f"{INSTANCE} by its TXT record, which is no instance of"),
+    "another instance": ((FORMER,), "InService", ADDRESS, 3, f"names {INSTANCE}, which is no instance of"),
     "no instance": ((), "InService", ADDRESS, 3, "no instance of workbench-cpu in us-west-2"),
-    "another address": ((INSTANCE,), "InService", "203.0.113.66", 3, f"{INSTANCE} has the address {ADDRESS}"),
+    "another address": ((INSTANCE,), "InService", "203.0.113.66", 3, f"but {INSTANCE} has {ADDRESS}"),
     "not in service": ((INSTANCE,), "Pending:Wait", ADDRESS, 6, "is not in service: Pending:Wait"),
 }
 
@@ -198,7 +198,7 @@ def test_records_that_ec2_does_not_confirm_are_refused(
 def test_a_recorded_key_is_not_replaced_unasked(
     former: str | None, account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Unless its instance has terminated, another machine may have taken the name; --replace takes the new key."""
+    """Unless its instance has terminated, or with --replace."""
     record_host_keys(Path("fleet.lock"), "lab", NAME, (OTHER,), former, replace_known=False)
     _zone(account, _record(KEY))
     _members(account, INSTANCE)
@@ -218,16 +218,16 @@ def test_a_recorded_key_is_not_replaced_unasked(
 
 
 def test_an_address_is_named_with_a_fingerprint_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    """What AWS tells is compared with the instance's own address."""
+    """Without a fingerprint the address comes from EC2."""
     assert run(["node", "trust", NAME, "--address", "203.0.113.66"]) == 2
 
-    assert "--address needs a fingerprint" in capsys.readouterr().err
+    assert "--address requires a fingerprint" in capsys.readouterr().err
 
 
 def test_another_key_than_aws_tells_is_refused(
     account: StubbedSession, offering: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever answers in the machine's place is not believed, whatever else it offers."""
+    """Another host answers, whatever keys it offers."""
     offering.write_text(f"x {OTHER}\n")
     _zone(account, _record(KEY))
     _members(account, INSTANCE)
@@ -247,7 +247,7 @@ def test_another_key_than_aws_tells_is_refused(
 def test_what_aws_does_not_tell_is_not_trusted(
     sshfp: str, account: StubbedSession, offering: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A machine that offers a key proves nothing by that; a weaker sum, or another's, proves nothing either."""
+    """A missing, weaker or different fingerprint in the zone is refused."""
     _zone(account, {**_record(KEY), "SSHFP": sshfp})
 
     assert run(["node", "trust", NAME]) == 6
@@ -258,7 +258,7 @@ def test_what_aws_does_not_tell_is_not_trusted(
 
 
 def test_a_name_that_nobody_has_is_told(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its machine may not have started."""
+    """The machine may not have started."""
     _zone(account, _record(KEY, "workbench-cpu-3.us-west-2"))
 
     assert run(["node", "trust", NAME]) == 6
@@ -269,7 +269,7 @@ def test_a_name_that_nobody_has_is_told(account: StubbedSession, capsys: pytest.
 def test_a_name_in_two_zones_is_nobodys(
     account: StubbedSession, offering: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One of them is not the fleet's, and nothing says which."""
+    """It is unknown which zone is the fleet's."""
     _zone(account, _record(KEY), ids=("Z1", "Z2"))
 
     assert run(["node", "trust", NAME]) == 6
@@ -282,7 +282,7 @@ def test_a_name_in_two_zones_is_nobodys(
 def test_the_key_of_a_machine_that_is_gone_gives_way(
     account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """EC2 says that the instance of the recorded key has terminated; the output names both keys."""
+    """The instance of the recorded key has terminated; the output names both keys."""
     record_host_keys(Path("fleet.lock"), "lab", NAME, (OTHER,), FORMER, replace_known=False)
     _zone(account, _record(KEY))
     _members(account, INSTANCE)
@@ -291,12 +291,12 @@ def test_the_key_of_a_machine_that_is_gone_gives_way(
     assert run(["node", "trust", NAME]) == 0
 
     assert _known() == {NAME: (KEY,)}
-    assert f"{NAME} is known by {fingerprint(KEY)}, no longer by {fingerprint(OTHER)}" in capsys.readouterr().out
+    assert f"{NAME} has host key {fingerprint(KEY)}, replacing {fingerprint(OTHER)}" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("offering")
 def test_a_groups_machines_are_taken_together(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those whose keys are not as AWS tells are named, and keep none from the others; other groups are left alone."""
+    """Machines with a wrong key are named and do not stop the others."""
     others = ("workbench-cpu-3.us-west-2", "workbench-gpu-1.us-west-2")
     _zone(account, _record(KEY), _record(OTHER, others[0], FORMER), _record(KEY, others[1]))
     _members(account, INSTANCE, FORMER)
@@ -312,18 +312,18 @@ def test_a_groups_machines_are_taken_together(account: StubbedSession, capsys: p
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "no machine is named"),
+        ([], "no machine selected"),
         (["titan-01.cellar"], "bedplate node trust titan-01.cellar SHA256:..."),
-        (["control-1.us-west-2"], "AWS knows no host key of control-1.us-west-2"),
+        (["control-1.us-west-2"], "AWS does not know the host key of control-1.us-west-2"),
         (["--group", "trian"], "write train"),
-        (["--group", "train"], "machines of train take no names"),
-        ([NAME, "--group", "workbench-cpu"], "one or the other"),
+        (["--group", "train"], "machines of train have no names"),
+        ([NAME, "--group", "workbench-cpu"], "exclude each other"),
     ],
     ids=["nobody", "site", "control", "group", "workers", "both"],
 )
 def test_what_aws_cannot_tell_is_refused_before_it_is_asked(
     arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With what there is to do instead."""
+    """Status 2, with an alternative."""
     assert run(["node", "trust", *arguments]) == 2
     assert told in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`bedplate plan`, driven as an operator drives it."""
+"""`bedplate plan`."""
 
 import json
 import re
@@ -16,7 +16,7 @@ WITHOUT = re.sub(r" *- \{region: eu-north-1.*\n|, eu-north-1\b", "", LAB.replace
 
 
 def test_a_first_plan(here: Path, expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every address, store and pool is told, all of it as new; nothing is written."""
+    """Every address, store and pool is printed as new; nothing is written."""
     assert run(["plan"]) == 0
 
     expect("cli/plan-lab.txt", capsys.readouterr().out)
@@ -25,7 +25,7 @@ def test_a_first_plan(here: Path, expect: Expect, capsys: pytest.CaptureFixture[
 
 @pytest.mark.usefixtures("here")
 def test_a_recorded_plan_is_not_new(capsys: pytest.CaptureFixture[str]) -> None:
-    """After `--write` the same file marks nothing."""
+    """After `--write` the plan of the same file has no marks."""
     assert run(["plan", "--write"]) == 0
     capsys.readouterr()
 
@@ -33,35 +33,35 @@ def test_a_recorded_plan_is_not_new(capsys: pytest.CaptureFixture[str]) -> None:
 
     *lines, last = capsys.readouterr().out.splitlines()
     assert not [line for line in lines if line.startswith(("+", "-"))]
-    assert last == "fleet.lock holds all of it"
+    assert last == "fleet.lock is up to date"
 
 
 @pytest.mark.usefixtures("here")
 def test_writing_says_what_it_recorded(capsys: pytest.CaptureFixture[str]) -> None:
-    """Once; the second time there is nothing left to record."""
+    """The first time; the second time the lock is up to date."""
     run(["plan", "--write"])
     first = capsys.readouterr().out.splitlines()[-1]
     run(["plan", "--write"])
     second = capsys.readouterr().out.splitlines()[-1]
 
     assert first.startswith("recorded in fleet.lock: 14 blocks (region/us-west-2, 13 more)")
-    assert second == "fleet.lock held all of it already"
+    assert second == "fleet.lock is up to date"
 
 
 def test_a_region_that_left_is_held(here: Path, expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its block is nobody's until the operator gives it back, and the line says how."""
+    """Its block stays recorded until it is freed, and the output names the command."""
     run(["plan", "--write"])
     here.write_text(WITHOUT, encoding="utf-8")
     capsys.readouterr()
 
     assert run(["plan"]) == 0
 
-    told = capsys.readouterr().out
-    expect("cli/plan-left.txt", told[told.index("no longer in the file") :])
+    out = capsys.readouterr().out
+    expect("cli/plan-left.txt", out[out.index("recorded but no longer") :])
 
 
-def test_a_block_is_given_back_by_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the plan told the operator to type is what releases it."""
+def test_a_block_is_freed_by_its_path(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The path that the plan prints is the one that --release takes."""
     run(["plan", "--write"])
     here.write_text(WITHOUT, encoding="utf-8")
 
@@ -70,14 +70,13 @@ def test_a_block_is_given_back_by_name(here: Path, capsys: pytest.CaptureFixture
     recorded = json.loads((here.parent / "fleet.lock").read_text())["blocks"]
     assert not [path for path in recorded if "eu-north-1" in path]
     assert capsys.readouterr().out.endswith(
-        "given back, and free to be allotted anew: region/eu-north-1, tunnel/cellar/eu-north-1/1, "
-        "tunnel/cellar/eu-north-1/2\n"
+        "freed: region/eu-north-1, tunnel/cellar/eu-north-1/1, tunnel/cellar/eu-north-1/2\n"
     )
 
 
 @pytest.mark.usefixtures("here")
-def test_a_block_in_use_is_not_given_back(capsys: pytest.CaptureFixture[str]) -> None:
-    """A slip in the path must not free the addresses of a live region."""
+def test_a_block_in_use_is_not_freed(capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong path must not free the addresses of a live region."""
     run(["plan", "--write"])
 
     assert run(["plan", "--write", "--release", "region/us-west-2"]) == 2
@@ -87,15 +86,15 @@ def test_a_block_in_use_is_not_given_back(capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.usefixtures("here")
 def test_releasing_needs_writing(capsys: pytest.CaptureFixture[str]) -> None:
-    """A release that is only shown would be taken for one that was done."""
+    """--release without --write is refused."""
     assert run(["plan", "--release", "pods"]) == 2
 
-    assert "it needs --write" in capsys.readouterr().err
+    assert "requires --write" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("here")
 def test_a_program_reads_blocks_addresses_and_pools(capsys: pytest.CaptureFixture[str]) -> None:
-    """One document on stdout; how it stands to the lock is for people, on stderr."""
+    """One document on stdout; the differences from the lock go to stderr."""
     assert run(["plan", "--json"]) == 0
 
     out, err = capsys.readouterr()
@@ -109,7 +108,7 @@ def test_a_program_reads_blocks_addresses_and_pools(capsys: pytest.CaptureFixtur
 
 
 def test_a_wrong_file_has_no_plan(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its faults go to stderr, nothing to stdout, and nothing is written."""
+    """Faults go to stderr, nothing to stdout, and nothing is written."""
     here.write_text(LAB.replace("p5.48xlarge", "p5.49xlarge"), encoding="utf-8")
 
     assert run(["plan", "--write", "--json"]) == 2
@@ -122,34 +121,34 @@ def test_a_wrong_file_has_no_plan(here: Path, capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.usefixtures("here")
 def test_every_line_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """100 columns are enough."""
+    """Lines have at most 100 columns."""
     run(["plan"])
 
     assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= 100
 
 
 def test_a_picture_is_drawn_into_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The plan is told as ever; the picture stands where the operator asked for it, and nothing else does."""
+    """The plan is printed as well, and no other file is written."""
     assert run(["plan", "--svg", "lab.svg"]) == 0
 
     out, err = capsys.readouterr()
     assert out.startswith("lab ")
-    assert err.splitlines()[-1] == "drawn in lab.svg"
+    assert err.splitlines()[-1] == "wrote lab.svg"
     assert (here.parent / "lab.svg").read_text(encoding="utf-8").startswith("<svg ")
     assert sorted(path.name for path in here.parent.iterdir()) == ["fleet.yaml", "lab.svg"]
 
 
 def test_a_picture_is_never_drawn_over_the_fleet_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Swapped arguments cost nothing."""
+    """Swapped arguments do not destroy the fleet file."""
     assert run(["plan", "--svg", str(here)]) == 2
 
-    assert "--svg names the fleet file itself" in capsys.readouterr().err
+    assert "--svg would overwrite the fleet file" in capsys.readouterr().err
     assert here.read_text(encoding="utf-8") == LAB
 
 
 @pytest.mark.usefixtures("here")
-def test_a_picture_that_cannot_be_written_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder that is missing is the machine's lack, with what to do."""
+def test_a_picture_that_cannot_be_written_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """A missing folder is status 4, with a fix."""
     assert run(["plan", "--svg", "nowhere/lab.svg"]) == 4
 
     assert "create the folder first" in capsys.readouterr().err

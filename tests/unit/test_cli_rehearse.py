@@ -1,4 +1,4 @@
-"""`bedplate rehearse` and `bedplate graph`, driven as an operator drives them."""
+"""`bedplate rehearse`, `graph` and `audit-graph`."""
 
 import io
 import json
@@ -26,12 +26,12 @@ LAB = plan_of(EXAMPLES / "lab.yaml")
 
 @pytest.fixture(autouse=True)
 def at_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run in the project's folder, so that paths are told as they are typed there."""
+    """Run in the project's folder, so that messages contain relative paths."""
     monkeypatch.chdir(ROOT)
 
 
 def test_a_fleet_is_rehearsed_from_end_to_end(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every stack is made, runs again without a change, and goes but for what is protected."""
+    """Every stack is created, runs again without a change, and is destroyed except for protected resources."""
     assert run(["rehearse", MINIMAL]) == 0
 
     out, err = capsys.readouterr()
@@ -39,12 +39,12 @@ def test_a_fleet_is_rehearsed_from_end_to_end(capsys: pytest.CaptureFixture[str]
     assert head.split() == ["stack", "created", "again", "changed", "destroyed", "kept", "time"]
     assert [row.split()[0].partition(".")[2] for row in rows[:3]][::2] == ["shared", "links"]
     assert all("no change" in row for row in rows[:3])
-    assert rows[-1].startswith("next: `bedplate plan --write` to record the addresses, then `pulumi up -s ")
+    assert rows[-1].startswith("next: `bedplate plan --write`, then `pulumi up -s ")
     assert "creating" in err
 
 
 def test_a_program_reads_what_became_of_each_stack(capsys: pytest.CaptureFixture[str]) -> None:
-    """The document has the promised keys, and nothing else is on stdout."""
+    """One document on stdout, with the documented keys."""
     assert run(["rehearse", MINIMAL, "--stack", "shared", "--json"]) == 0
 
     document = json.loads(capsys.readouterr().out)
@@ -56,23 +56,23 @@ def test_a_program_reads_what_became_of_each_stack(capsys: pytest.CaptureFixture
 
 
 def test_a_changed_fleet_shows_its_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only what the edit moves is told, with the inputs that move."""
+    """Only the resources that the edit affects, with their changed inputs."""
     changed = tmp_path / "changed.yaml"
     changed.write_text((ROOT / MINIMAL).read_text().replace("owner: ", "owner: new-"), encoding="utf-8")
 
     assert run(["rehearse", MINIMAL, "--stack", "shared", "--changed", str(changed)]) == 0
 
     told = capsys.readouterr().out
-    edits, _, steps = told.partition("what the change does to")
+    edits, _, steps = told.partition("changes to")
     assert edits.startswith(
-        "new nodes only: what runs stays as it is\n    owner   ada@lab.example -> new-ada@lab.example"
+        "new nodes only: running machines do not change\n    owner   ada@lab.example -> new-ada@lab.example"
     )
     (role,) = (line for line in steps.splitlines() if "aws:iam:Role solo-ssh" in line)
     assert role.split() == ["update", "aws:iam:Role", "solo-ssh", "tags", "name"]
 
 
 def test_a_program_reads_what_was_edited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Beside the steps, in the form of `diff`."""
+    """In the form of `diff`, beside the steps."""
     changed = tmp_path / "changed.yaml"
     changed.write_text((ROOT / MINIMAL).read_text().replace("max: 4", "max: 5"), encoding="utf-8")
 
@@ -83,7 +83,7 @@ def test_a_program_reads_what_was_edited(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_a_fleet_keeps_every_rule_about_what_its_stacks_hold(capsys: pytest.CaptureFixture[str]) -> None:
-    """The stack-level checks run on what was made, and a program reads what they found."""
+    """The resources are checked, and the document contains the faults."""
     assert run(["rehearse", MINIMAL, "--json"]) == 0
 
     assert json.loads(capsys.readouterr().out)["faults"] == []
@@ -92,7 +92,7 @@ def test_a_fleet_keeps_every_rule_about_what_its_stacks_hold(capsys: pytest.Capt
 def test_a_broken_rule_is_told_and_is_the_exit_status(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What AWS would take may still be wrong: here the tag that says whose everything is has another name."""
+    """Status 3: here the tag owner has another name."""
     monkeypatch.setattr("stacks.options.OWNER", "boss")
 
     assert run(["rehearse", MINIMAL, "--stack", "shared"]) == 3
@@ -100,13 +100,13 @@ def test_a_broken_rule_is_told_and_is_the_exit_status(
     told = capsys.readouterr().out
     assert "S701 no-owner" in told
     assert "    from examples/minimal.yaml:3:7 name\n" in told
-    assert "in what the stacks hold" in told
+    assert "in the resources" in told
 
 
 def test_a_program_reads_where_the_file_asks_for_what_breaks_a_rule(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Beside the URN stands the line to edit."""
+    """With the line of the fleet file beside the URN."""
     monkeypatch.setattr("stacks.options.OWNER", "boss")
 
     assert run(["rehearse", MINIMAL, "--stack", "shared", "--json"]) == 3
@@ -117,14 +117,14 @@ def test_a_program_reads_where_the_file_asks_for_what_breaks_a_rule(
 
 
 def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the parts that there are."""
+    """Status 2, with the parts of the fleet."""
     assert run(["rehearse", MINIMAL, "--stack", "us-moon-1"]) == 2
 
     assert "one of shared, " in capsys.readouterr().err
 
 
 def test_a_program_of_ones_own_is_rehearsed(capsys: pytest.CaptureFixture[str]) -> None:
-    """The stack is named after the file, and what the program prints stays off stdout."""
+    """The stack is named after the file, and the program's output goes to stderr."""
     assert run(["rehearse", "--program", PROGRAM, "--json"]) == 0
 
     out, err = capsys.readouterr()
@@ -135,10 +135,10 @@ def test_a_program_of_ones_own_is_rehearsed(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_what_a_program_exports_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """To a person by name, secrets masked."""
+    """By name, secrets masked."""
     assert run(["rehearse", "--program", PROGRAM]) == 0
 
-    told = capsys.readouterr().out.partition("what it exports:\n")[2].splitlines()
+    told = capsys.readouterr().out.partition("exports:\n")[2].splitlines()
     assert [row.split(maxsplit=1) for row in told] == [
         ["bucket", "lab-results-example"],
         ["names", '["a", "b"]'],
@@ -147,7 +147,7 @@ def test_what_a_program_exports_is_told(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_program_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Its modules are imported anew on each run, so that what they declare is declared each time."""
+    """Its modules are imported again on each run, so that they declare their resources again."""
     (tmp_path / "network.py").write_text("from pulumi_aws.ec2 import Vpc\nVpc('lab', cidr_block='10.0.0.0/16')\n")
     (tmp_path / "main.py").write_text("import network\n")
     path = list(sys.path)
@@ -163,7 +163,7 @@ def test_a_program_leaves_nothing_behind(tmp_path: Path) -> None:
     ("program", "told"),
     [
         ("raise ValueError('no such luck')", "no such luck"),
-        ("import sys; sys.exit(3)", "the program ended itself with 3"),
+        ("import sys; sys.exit(3)", "the program exited with status 3"),
         ("import sys\nsys.exit(3)", "main.py:2)"),
         ("print(", "(main.py, line 1)\n"),
         ("from pulumi_aws.ec2 import Vpc; Vpc('lab', cidr_block='10.0.0.0/8')", "aws:ec2:Vpc lab"),
@@ -172,7 +172,7 @@ def test_a_program_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_a_program_that_fails_is_told_without_a_traceback(
     program: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The resource and the reason, status 2."""
+    """Status 2, with the resource and the reason."""
     (tmp_path / "main.py").write_text(program)
 
     assert run(["rehearse", "--program", str(tmp_path / "main.py")]) == 2
@@ -183,17 +183,17 @@ def test_a_program_that_fails_is_told_without_a_traceback(
 
 
 def test_the_supported_types_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    """A line each, with what the model leaves out, so that a user knows before writing a program."""
+    """One line for each type, with the missing parts of its simulation."""
     assert run(["rehearse", "--types"]) == 0
 
     *rows, last = capsys.readouterr().out.splitlines()
     placement = next(row for row in rows if row.startswith("aws:ec2:PlacementGroup "))
     assert placement.split(maxsplit=2)[1:] == ["faked", "moto has no placement groups"]
-    assert last == f"{len(rows)} types; a program that asks for another is refused by its name"
+    assert last == f"{len(rows)} types; a program with a resource of another type is rejected"
 
 
 def test_a_program_reads_the_supported_types(capsys: pytest.CaptureFixture[str]) -> None:
-    """By the tokens that the engine uses."""
+    """By Pulumi's type tokens."""
     assert run(["rehearse", "--types", "--json"]) == 0
 
     types = json.loads(capsys.readouterr().out)["types"]
@@ -202,14 +202,14 @@ def test_a_program_reads_the_supported_types(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_missing_program_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Before anything is simulated."""
+    """Status 2, before any simulation."""
     assert run(["rehearse", "--program", "no/such.py"]) == 2
 
-    assert "there is no program no/such.py" in capsys.readouterr().err
+    assert "no such file: no/such.py" in capsys.readouterr().err
 
 
 def test_a_graph_lists_a_stacks_resources(capsys: pytest.CaptureFixture[str]) -> None:
-    """In the promised form, for `audit-graph` and for other programs."""
+    """In the form that `audit-graph` reads."""
     assert run(["graph", MINIMAL, "--stack", "shared"]) == 0
 
     nodes = json.loads(capsys.readouterr().out)
@@ -219,7 +219,7 @@ def test_a_graph_lists_a_stacks_resources(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_graph_may_be_a_terraform_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    """For policy tools, which read that and nothing else."""
+    """For policy tools."""
     assert run(["graph", MINIMAL, "--stack", "shared", "--format", "terraform-plan"]) == 0
 
     plan = json.loads(capsys.readouterr().out)
@@ -228,10 +228,10 @@ def test_a_graph_may_be_a_terraform_plan(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize("arguments", [[], ["--all", "--stack", "shared"]])
 def test_a_graph_is_of_one_stack_or_of_all(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither is guessed."""
+    """One of --stack and --all is required."""
     assert run(["graph", MINIMAL, *arguments]) == 2
 
-    assert "--stack PART, or --all" in capsys.readouterr().err
+    assert "--stack PART or --all" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_a_graph_is_of_one_stack_or_of_all(arguments: list[str], capsys: pytest.
     ],
 )
 def test_faults_are_read_back_as_they_are_written(text: str, fault: Fault) -> None:
-    """The text of the option is the text of the fault."""
+    """The text of a fault is the value of its option."""
     assert parse_faults([text], LAB) == (fault,)
     assert str(fault) == text
 
@@ -258,7 +258,7 @@ def test_faults_are_read_back_as_they_are_written(text: str, fault: Fault) -> No
     ],
 )
 def test_an_invalid_fault_is_refused(text: str, message: str) -> None:
-    """With what to write instead."""
+    """Status 2, with the valid forms."""
     with pytest.raises(InputError, match=message) as error:
         parse_faults([text], LAB)
 
@@ -266,7 +266,7 @@ def test_an_invalid_fault_is_refused(text: str, message: str) -> None:
 
 
 def test_a_fault_leaves_a_program_partially_created(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit status 6, the missing resources by URN, and the failed requests."""
+    """Status 6, with the URNs of missing resources and the failed requests."""
     assert run(["rehearse", "--program", PROGRAM, "--fault", "region-down:us-east-1", "--json"]) == 6
 
     document = json.loads(capsys.readouterr().out)
@@ -282,7 +282,7 @@ REGIONS = ("lab.us-west-2", "lab.us-east-1", "lab.eu-north-1")
 
 @pytest.fixture(scope="module")
 def plan() -> FleetPlan:
-    """Give the plan of the larger example."""
+    """Return the plan of the larger example."""
     return plan_fleet(load_fleet(CLI_WAVES_LAB, load_catalog()).fleet, Record({}), load_catalog())
 
 
@@ -302,12 +302,12 @@ def _names(made: Waves) -> tuple[tuple[str, ...], ...]:
 def test_a_part_brings_what_it_reads(
     asked: tuple[str, ...], told: tuple[tuple[str, ...], ...], plan: FleetPlan
 ) -> None:
-    """Regions read the shared stack, the links read all regions."""
+    """Regions read the shared stack, and the stack `links` reads all regions."""
     assert _names(waves(plan, asked)) == told
 
 
 def test_cli_waves_an_unknown_part_is_refused(plan: FleetPlan) -> None:
-    """The refusal names the parts that there are."""
+    """The message names the parts of the fleet."""
     with pytest.raises(InputError) as refusal:
         waves(plan, ["us-moon-1"])
 
@@ -315,7 +315,7 @@ def test_cli_waves_an_unknown_part_is_refused(plan: FleetPlan) -> None:
 
 
 def test_a_part_may_go_with_the_change(plan: FleetPlan) -> None:
-    """A region that a later file drops is destroyed, and what it read is left."""
+    """A region that the changed file drops is destroyed; the stacks that it read remain."""
     assert _names(waves_of_change(plan, ["eu-west-1"])) == (("lab.shared",),)
 
 
@@ -324,14 +324,14 @@ OPEN = [group(), rule("0.0.0.0/1"), rule("128.0.0.0/1")]
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Give the file of a graph that lets the internet at SSH."""
+    """Return the file of a graph with SSH open to the internet."""
     file = tmp_path / "graph.json"
     file.write_text(json.dumps(OPEN), encoding="utf-8")
     return file
 
 
 def test_a_violation_is_told_and_is_the_exit_status(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Stack, resource, property, rule; what is wrong; what to do."""
+    """Status 3, with stack, resource, property, rule, message and fix."""
     assert run(["audit-graph", str(path)]) == 3
 
     head, message, *_, last = capsys.readouterr().out.splitlines()
@@ -342,7 +342,7 @@ def test_a_violation_is_told_and_is_the_exit_status(path: Path, capsys: pytest.C
 
 
 def test_a_program_reads_the_faults(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In the promised form."""
+    """In the documented form."""
     assert run(["audit-graph", str(path), "--json"]) == 3
 
     told = json.loads(capsys.readouterr().out)["faults"]
@@ -351,17 +351,17 @@ def test_a_program_reads_the_faults(path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_graph_may_come_through_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """From `bedplate graph`, or from whoever prints the same form; a graph without faults is fine."""
+    """From stdin; a valid graph has no faults."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps([group()]).encode())))
 
     assert run(["audit-graph", "-"]) == 0
 
-    assert capsys.readouterr().out.startswith("stdin is fine (1 resource, ")
+    assert capsys.readouterr().out.startswith("no faults in stdin (1 resource, ")
 
 
 @pytest.mark.parametrize("data", [None, b"\xff\xfe", b"{", b'{"resources": []}'])
 def test_what_is_no_graph_is_refused(data: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 2, with where and what; a missing file too."""
+    """Status 2, with the position; for a missing file, too."""
     file = tmp_path / "graph.json"
     if data is not None:
         file.write_bytes(data)

@@ -1,4 +1,4 @@
-"""How a command ends: its exit status, and what is told on stderr."""
+"""How a command ends: its exit status, and the messages on stderr."""
 
 import os
 import shutil
@@ -17,8 +17,8 @@ from bedplate.errors import HeldError, InputError, MachineError, PartError, Viol
 ROOT = Path(__file__).parents[2]
 
 
-def _ends_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let any command raise `error`."""
+def _fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every command raise the error."""
 
     def invoke(_: Sequence[str]) -> int:
         raise error
@@ -38,33 +38,35 @@ def _ends_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
         (RuntimeError("boom"), 1),
     ],
 )
-def test_each_ending_has_its_status(error: BaseException, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scripts tell the cases apart by the exit status alone."""
-    _ends_with(error, monkeypatch)
+def test_each_error_has_its_status(error: BaseException, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every class of errors has its own exit status."""
+    _fail_with(error, monkeypatch)
 
     assert run(["check"]) == status
 
 
-def test_a_defect_hides_its_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """An operator gets one sentence, and how to see more."""
-    _ends_with(RuntimeError("boom"), monkeypatch)
+def test_an_internal_error_hides_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An internal error is one line, with the way to report it."""
+    _fail_with(RuntimeError("boom"), monkeypatch)
 
     run(["check"])
 
-    said = capsys.readouterr().err
-    assert said.startswith("error: a defect in bedplate: RuntimeError: boom\n")
-    assert "Traceback" not in said
+    errors = capsys.readouterr().err
+    assert errors.startswith("error: internal error: RuntimeError: boom\n")
+    assert "Traceback" not in errors
 
 
 @pytest.mark.parametrize(("arguments", "setting"), [(["--traceback", "check"], ""), (["check"], "1")])
-def test_a_defect_shows_its_traceback_when_asked(
+def test_an_internal_error_can_show_its_traceback(
     arguments: list[str],
     setting: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """By the option or by the environment."""
-    _ends_with(RuntimeError("boom"), monkeypatch)
+    _fail_with(RuntimeError("boom"), monkeypatch)
     monkeypatch.setenv("BEDPLATE_TRACEBACK", setting)
 
     run(arguments)
@@ -73,25 +75,27 @@ def test_a_defect_shows_its_traceback_when_asked(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message", "command"),
     [
-        (["chek"], "No such command 'chek'. Did you mean 'check'"),
-        (["plan", "--relase", "x"], "No such option: --relase"),
-        (["check", "a.yaml", "b.yaml"], "unexpected extra argument"),
+        (["chek"], "No such command 'chek'. Did you mean 'check'", "bedplate"),
+        (["plan", "--relase", "x"], "No such option: --relase", "bedplate plan"),
+        (["vpn", "sync", "a.yaml", "b.yaml"], "unexpected extra argument", "bedplate vpn sync"),
     ],
 )
-def test_a_wrong_command_line_is_refused(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 2, one line that names the word, and where to look."""
+def test_an_invalid_command_line_is_refused(
+    arguments: list[str], message: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2, one line that names the word, and the help of the command."""
     assert run(arguments) == 2
 
     out, err = capsys.readouterr()
     assert out == ""
-    assert told in err
-    assert "`bedplate --help`" in err
+    assert message in err
+    assert f"see `{command} --help`" in err
 
 
-def test_a_reader_that_leaves_is_no_fault() -> None:
-    """`bedplate plan | head` ends in silence, as other programs do when their pipe is closed."""
+def test_a_closed_pipe_is_no_error() -> None:
+    """`bedplate plan | head` ends silently when the reader closes the pipe."""
     reader, writer = os.pipe()
     os.close(reader)
 
@@ -107,18 +111,22 @@ def test_a_reader_that_leaves_is_no_fault() -> None:
     assert (ended.returncode, ended.stderr) == (BROKEN_PIPE, b"")
 
 
-LOOK = (sys.executable, "-m", "bedplate", "node", "apply", "nas.cellar", "--check", "--fleet", "examples/lab.yaml")
+DRY_RUN = (sys.executable, "-m", "bedplate", "node", "apply", "nas.cellar", "--check", "--fleet", "examples/lab.yaml")
 
 
-@pytest.mark.parametrize("way", ["left", "closed", "full"])
-def test_nobody_who_reads_the_news_ends_no_work(way: str) -> None:
-    """Whatever becomes of stderr, the command goes on to its end and its answer comes whole."""
+@pytest.mark.parametrize("way", ["broken pipe", "closed", "full"])
+def test_a_closed_or_full_stderr_does_not_stop_a_command(way: str) -> None:
+    """The command runs to its end and prints its whole result on stdout."""
     reader, writer = os.pipe()
     os.close(reader)
-    news = {"left": "", "closed": "2>&-", "full": "2>/dev/full"}[way]
+    stderr = {"broken pipe": "", "closed": "2>&-", "full": "2>/dev/full"}[way]
 
     ended = subprocess.run(
-        ["sh", "-c", f'"$@" {news}', "sh", *LOOK], stdout=subprocess.PIPE, stderr=writer, check=False, cwd=ROOT
+        ["sh", "-c", f'"$@" {stderr}', "sh", *DRY_RUN],
+        stdout=subprocess.PIPE,
+        stderr=writer,
+        check=False,
+        cwd=ROOT,
     )
     os.close(writer)
 
@@ -127,16 +135,19 @@ def test_nobody_who_reads_the_news_ends_no_work(way: str) -> None:
     assert b"not done: nas.cellar" in ended.stdout
 
 
-@pytest.mark.parametrize(("answer", "told"), [(">&-", "stdout is closed"), (">/dev/full", "No space left on device")])
-def test_an_answer_that_cannot_be_given_is_this_machine_s_fault(answer: str, told: str) -> None:
-    """It is told on stderr, and is no defect of ours."""
+@pytest.mark.parametrize(
+    ("redirection", "message"),
+    [(">&-", "cannot write to stdout: it is closed"), (">/dev/full", "No space left on device")],
+)
+def test_an_unwritable_stdout_is_an_error_of_the_machine(redirection: str, message: str) -> None:
+    """Status 4, with the reason on stderr. It is not an internal error."""
     ended = subprocess.run(
-        ["sh", "-c", f'"$@" {answer}', "sh", *LOOK], stderr=subprocess.PIPE, check=False, cwd=ROOT, text=True
+        ["sh", "-c", f'"$@" {redirection}', "sh", *DRY_RUN], stderr=subprocess.PIPE, check=False, cwd=ROOT, text=True
     )
 
     assert ended.returncode == MachineError.exit_code
-    assert told in ended.stderr.splitlines()[-2]
-    assert "defect" not in ended.stderr
+    assert message in ended.stderr.splitlines()[-2]
+    assert "internal error" not in ended.stderr
 
 
 SLOW = ("boto3", "hypothesis", "moto", "pulumi", "pulumi_aws", "rich")
@@ -159,8 +170,8 @@ print(status, *sorted(sys.modules.keys() & set({slow!r})), file=sys.stderr)
         ["check", "--explain", "E301"],
     ],
 )
-def test_no_slow_library_is_imported(arguments: list[str]) -> None:
-    """An SDK takes seconds to import, and what only reads the fleet file needs none."""
+def test_quick_commands_import_no_slow_library(arguments: list[str]) -> None:
+    """Pulumi and boto3 take seconds to import, and commands that only read the fleet file do not need them."""
     ended = subprocess.run(
         [sys.executable, "-c", PROBE.format(slow=SLOW), *arguments],
         capture_output=True,
@@ -172,8 +183,8 @@ def test_no_slow_library_is_imported(arguments: list[str]) -> None:
     assert ended.stderr.splitlines()[-1] == "0"
 
 
-def test_a_certificate_is_issued_without_the_models_of_a_fleet(tmp_path: Path) -> None:
-    """They take a quarter of a second, and `vpn add` is to answer in a third: it asks the file for people alone."""
+def test_vpn_add_imports_no_models_of_a_fleet(tmp_path: Path) -> None:
+    """The models take a quarter of a second, and `vpn add` takes a third: it only reads the names of people."""
     fleet = str(shutil.copy(ROOT / "examples/lab.yaml", tmp_path / "fleet.yaml"))
     models = (*SLOW, "bedplate.spec.fleet", "bedplate.plan.fleet", "jinja2")
     probe = [sys.executable, "-c", PROBE.format(slow=models), "vpn"]
@@ -183,11 +194,13 @@ def test_a_certificate_is_issued_without_the_models_of_a_fleet(tmp_path: Path) -
         for verb in (["init"], ["add", "ada"])
     ]
 
-    assert [each.stderr.splitlines()[-1] for each in ended] == ["0 bedplate.plan.fleet bedplate.spec.fleet", "0"]
+    imported = [command.stderr.splitlines()[-1].split() for command in ended]
+    assert {"bedplate.plan.fleet", "bedplate.spec.fleet"} <= set(imported[0])
+    assert imported[1] == ["0"]
 
 
-def test_a_rehearsal_starts_whatever_the_aws_profile() -> None:
-    """An import of moto opens a session, before any simulation runs; a profile unknown here must not end it."""
+def test_a_rehearsal_ignores_the_aws_profile() -> None:
+    """The import of moto opens a session, which must not fail for an unknown profile."""
     ended = subprocess.run(
         [sys.executable, "-c", "import bedplate.rehearsal.simulation"],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Tunnels between the fleet's own gateways by certificates: issued, carried, renewed, revoked, by real keepers."""
+"""Certificates of laptops and of gateways with tunnels: issued, sent, renewed and revoked, with real gateway agents."""
 
 import json
 import shlex
@@ -49,7 +49,7 @@ DAY = timedelta(days=1)
 
 @pytest.fixture
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Give the file of a fleet with joined sites, by certificates, whose `links` is up; gateways have their roles."""
+    """Return the file of a fleet with connected sites that use certificates; the stack `links` is deployed."""
     file = tmp_path / "fleet.yaml"
     file.write_text(TEXT + BY_CERTIFICATES, encoding="utf-8")
     assert run(["plan", str(file), "--write"]) == 0
@@ -65,7 +65,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _begun(fleet: Path, ago: timedelta) -> None:
-    """Begin the fleet's authority so long ago, and issue what its gateways need then."""
+    """Create the fleet's authority in the past, and issue the certificates of its gateways."""
     folder, then = folder_of(fleet), datetime.now(UTC).replace(microsecond=0) - ago
     begin(folder, Begun(then, "rooms", "", FOLDER), FolderKeys(folder.keys))
     peers = tuple(peer_subjects(planned(opened(fleet))).values())
@@ -73,14 +73,14 @@ def _begun(fleet: Path, ago: timedelta) -> None:
 
 
 def _begin_anew(fleet: Path, ago: timedelta) -> None:
-    """Give one gateway a certificate that was issued so long ago."""
+    """Issue a gateway's certificate in the past."""
     office = open_office(datetime.now(UTC))
     made = office.papers(CELLAR_PEER, at=-ago).certificate
     (_charon(fleet, ATTIC) / "x509/cellar-site.crt").write_text(made)
 
 
 def _charon(fleet: Path, site: str) -> Path:
-    """Return the folder of charon's files on a site's gateway."""
+    """Return charon's folder on a site's gateway."""
     return fleet.parent / "hosts" / SITES[site] / "etc/bedplate/ipsec/tunnels"
 
 
@@ -90,20 +90,20 @@ def _certificate(fleet: Path, site: str) -> x509.Certificate:
 
 
 def _revoked(fleet: Path, site: str) -> set[int]:
-    """Return the serials that the list on a site's gateway holds."""
+    """Return the revoked serials in the list of a site's gateway."""
     (file,) = (_charon(fleet, site) / "x509crl").iterdir()
     return {each.serial_number for each in read_lists(file.read_text())[0]}
 
 
 def test_each_gateway_gets_papers_of_its_own_once(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its certificate, its key for root alone, the authority and the list; the other's key is nowhere on it."""
+    """Its certificate, its key readable by root only, the authority and the list; never the other's key."""
     assert run(["vpn", "init", str(fleet)]) == 0
 
     assert run(["vpn", "tunnels", str(fleet)]) == 0
     capsys.readouterr()
     assert run(["vpn", "tunnels", str(fleet)]) == 0
 
-    assert capsys.readouterr().out.count("3 tunnels, nothing to change") == 2
+    assert capsys.readouterr().out.count("3 tunnels, no change") == 2
     for site, other in ((ATTIC, CELLAR), (CELLAR, ATTIC)):
         folder, made = _charon(fleet, site), _certificate(fleet, site)
         text = (folder / "swanctl.conf").read_text()
@@ -118,7 +118,7 @@ def test_each_gateway_gets_papers_of_its_own_once(fleet: Path, capsys: pytest.Ca
 
 
 def test_no_key_is_told_or_passed_as_an_argument(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither on the screen nor to a program that everybody sees run."""
+    """Keys are neither printed nor visible in a process list."""
     run(["vpn", "init", str(fleet)])
     run(["vpn", "tunnels", str(fleet)])
 
@@ -136,7 +136,7 @@ def test_no_key_is_told_or_passed_as_an_argument(fleet: Path, capsys: pytest.Cap
 def test_past_the_half_of_its_life_a_certificate_is_renewed(
     command: str, days: int, fleet: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By a sync, which a timer runs, as by `vpn tunnels`: each brings it, and the list, to the gateway."""
+    """By `vpn sync` and by `vpn tunnels`; both send it and the list to the gateway."""
     _begun(fleet, days * DAY)
     is_renewed, before = days > 45, datetime.now(UTC) + (90 - days) * DAY
 
@@ -154,7 +154,7 @@ def test_past_the_half_of_its_life_a_certificate_is_renewed(
 def test_a_sync_that_cannot_ask_aws_leaves_gateways_as_they_are(
     fleet: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A gateway gets all its files or none, those of its tunnels to AWS too; the message names the credentials."""
+    """A gateway gets all its files or none. The message names the credentials."""
     _begun(fleet, 50 * DAY)
     assert run(["vpn", "tunnels", str(fleet)]) == 0
     issued = _certificate(fleet, ATTIC)
@@ -170,7 +170,7 @@ def test_a_sync_that_cannot_ask_aws_leaves_gateways_as_they_are(
 
 
 def test_new_keys_revoke_the_old(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each gateway gets a new certificate, and the list that no longer counts the old ones; nothing is restarted."""
+    """Gateways get new certificates and a list of the old ones; nothing is restarted."""
     _begun(fleet, 2 * DAY)
     run(["vpn", "tunnels", str(fleet)])
     old = {site: _certificate(fleet, site).serial_number for site in SITES}
@@ -188,7 +188,7 @@ def test_new_keys_revoke_the_old(fleet: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_who_is_joined_no_more_is_revoked(fleet: Path) -> None:
-    """So is everybody where the file goes back to keys; the papers are taken away."""
+    """Also if the file returns to pre-shared keys; the gateway's certificates are removed."""
     _begun(fleet, 2 * DAY)
     run(["vpn", "tunnels", str(fleet)])
     serials = {_certificate(fleet, site).serial_number for site in SITES}
@@ -204,7 +204,7 @@ def test_who_is_joined_no_more_is_revoked(fleet: Path) -> None:
 
 
 def test_a_gateway_that_a_sync_does_not_reach_is_named(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 6; the other one has its own."""
+    """Status 6; the other gateway is updated."""
     _begun(fleet, 50 * DAY)
     (fleet.parent / "hosts/door.attic").rename(fleet.parent / "away")
 
@@ -218,7 +218,7 @@ def test_a_gateway_that_a_sync_does_not_reach_is_named(fleet: Path, capsys: pyte
 def test_a_certificate_that_serves_nobody_costs_no_other_gateway_its_own(
     command: str, fleet: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Status 6: it is named with the way out, and keeps what it has; the other one has all of its tunnels."""
+    """Status 6: it is named with a fix and kept, and the other gateway gets all tunnels."""
     _begun(fleet, 2 * DAY)
     run(["vpn", "tunnels", str(fleet)])
     file = folder_of(fleet).keys / "tunnels.attic.rooms.internal.pem"
@@ -242,7 +242,7 @@ def test_a_certificate_that_serves_nobody_costs_no_other_gateway_its_own(
 
 
 def test_without_joined_gateways_nobody_gets_a_certificate(fleet: Path) -> None:
-    """The word in the file alone makes none."""
+    """`auth: certificates` alone issues none."""
     run(["vpn", "init", str(fleet)])
     fleet.write_text(TEXT.replace(JOINS, "") + BY_CERTIFICATES, encoding="utf-8")
 
@@ -252,7 +252,7 @@ def test_without_joined_gateways_nobody_gets_a_certificate(fleet: Path) -> None:
 
 
 def test_regions_know_each_other_by_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As sites do, under the names that they have with keys; AWS is not asked."""
+    """As sites do, with the same identities as with keys; AWS is not asked."""
     file = tmp_path / "fleet.yaml"
     tunnels = BY_CERTIFICATES.replace("vpn:\n", "")
     file.write_text(REGIONS.replace("vpn:\n", f"vpn:\n{tunnels}"), encoding="utf-8")
@@ -272,7 +272,7 @@ def test_regions_know_each_other_by_certificates(tmp_path: Path, monkeypatch: py
 
 
 def test_status_tells_what_ends(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of each gateway, the days of its certificate and of its list; less than 14 is amiss, and names the command."""
+    """The days left of each gateway's certificate and list; below 14 is a fault that names the command."""
     _begun(fleet, 2 * DAY)
     run(["vpn", "tunnels", str(fleet)])
     capsys.readouterr()
@@ -280,12 +280,12 @@ def test_status_tells_what_ends(fleet: Path, capsys: pytest.CaptureFixture[str])
     assert run(["vpn", "status", str(fleet)]) == 3
 
     told = capsys.readouterr().out
-    assert told.count("tunnels' certificate 87 days left   tunnels' list 87 days left") == 2
+    assert told.count("tunnel certificate 87 days left   tunnel list 87 days left") == 2
     assert "ends in" not in told
 
 
 def test_what_nobody_renews_is_amiss(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A gateway whose papers end within days is told of, before it keeps everybody out."""
+    """A certificate that expires within days is reported before the gateway refuses connections."""
     _begun(fleet, 2 * DAY)
     run(["vpn", "tunnels", str(fleet)])
     _begin_anew(fleet, 80.5 * DAY)
@@ -302,7 +302,7 @@ _OTHER = certificate_text(new_root("lab", NOW).certificate).encode()
 
 
 def test_an_authority_is_made_once(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is said what to commit; a second time it is refused, and nothing is changed."""
+    """The output says what to commit; a second `vpn init` is refused and changes nothing."""
     assert run(["vpn", "init", str(lab)]) == 0
     first = folder_of(lab).authority.read_bytes()
     assert run(["vpn", "init", str(lab)]) == 2
@@ -317,14 +317,14 @@ def test_an_authority_is_made_once(lab: Path, capsys: pytest.CaptureFixture[str]
     "verb", [["add", "ada"], ["renew", "ada"], ["revoke", "ada"], ["list"], ["show", "ada"], ["sync"]]
 )
 def test_no_command_works_without_an_authority(verb: list[str], lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each says which command makes one."""
+    """Status 2; the message names `vpn init`."""
     assert run(["vpn", *verb, str(lab)]) == 2
 
     assert "`bedplate vpn init`" in capsys.readouterr().err
 
 
 def test_a_damaged_journal_ends_every_command(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the way back, and no traceback."""
+    """With a fix, and without a traceback."""
     journal = folder_of(begun).journal
     journal.write_text(journal.read_text()[:-40])
 
@@ -335,7 +335,7 @@ def test_a_damaged_journal_ends_every_command(begun: Path, capsys: pytest.Captur
 
 
 def secret_file(path: Path, text: str) -> Path:
-    """Write a file that nobody else may read."""
+    """Write a file that only its owner can read."""
     path.touch(mode=0o600)
     path.write_text(text)
     return path
@@ -346,7 +346,7 @@ def _locked(lab: Path, told: Path) -> list[str]:
 
 
 def test_locked_keys_open_with_their_passphrase(lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """From a file; without one, and with nobody at a terminal, it is said how."""
+    """From a file. Without a file or a terminal, the message names the option."""
     told = secret_file(tmp_path / "passphrase", "correct horse battery\n")
     wrong = secret_file(tmp_path / "wrong", "another horse battery\n")
     assert run(_locked(lab, told)) == 0
@@ -356,12 +356,12 @@ def test_locked_keys_open_with_their_passphrase(lab: Path, tmp_path: Path, capsy
     assert run(["vpn", "add", "ada", str(lab), "--passphrase-file", str(told)]) == 0
 
     errors = capsys.readouterr().err
-    assert "nobody is here to be asked" in errors
+    assert "stdin is no terminal" in errors
     assert "horse" not in errors
 
 
 def test_an_empty_passphrase_is_told_as_one(lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An empty file, or nothing typed: it opens nothing, and is no defect."""
+    """From an empty file or an empty prompt: status 2."""
     told, empty = secret_file(tmp_path / "passphrase", "correct horse battery\n"), secret_file(tmp_path / "empty", "\n")
     assert run(_locked(lab, told)) == 0
 
@@ -373,7 +373,7 @@ def test_an_empty_passphrase_is_told_as_one(lab: Path, tmp_path: Path, capsys: p
 def test_a_passphrase_that_others_may_read_is_refused(
     lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As ssh does with a key: whoever reads it has what it locks."""
+    """As ssh refuses a readable private key."""
     told = secret_file(tmp_path / "passphrase", "correct horse battery\n")
     told.chmod(0o640)
 
@@ -384,7 +384,7 @@ def test_a_passphrase_that_others_may_read_is_refused(
 
 
 def test_a_short_passphrase_is_refused(lab: Path, tmp_path: Path) -> None:
-    """Before anything is made."""
+    """Before anything is created."""
     told = secret_file(tmp_path / "passphrase", "short\n")
 
     assert run(_locked(lab, told)) == 2
@@ -404,7 +404,7 @@ def test_a_short_passphrase_is_refused(lab: Path, tmp_path: Path) -> None:
 def test_a_root_that_cannot_sign_is_refused(
     spoil: Callable[[Path], None], message: str, lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is made then; the same root, whole, signs."""
+    """Nothing is created then; the undamaged root signs."""
     root = tmp_path / "disk" / "root.key"
     root.parent.mkdir()
     assert run(["vpn", "init", str(lab), "--root", str(root)]) == 0
@@ -422,7 +422,7 @@ def test_a_root_that_cannot_sign_is_refused(
 
 
 def test_a_root_beside_the_fleet_file_is_refused(lab: Path) -> None:
-    """It would be kept where the authority is, and protect from nothing."""
+    """A root must not be stored with its authority."""
     assert run(["vpn", "init", str(lab), "--root", str(lab.with_name("root.key"))]) == 2
 
     assert not folder_of(lab).authority.exists()
@@ -435,14 +435,14 @@ def test_a_root_signs_a_successor(here: Path, tmp_path: Path, capsys: pytest.Cap
     folder_of(here).path.rename("former.pki")
 
     assert run(["vpn", "init", "--replaces", "former.pki/authority.crt"]) == 2
-    assert "write `--root KEY`" in capsys.readouterr().err
+    assert "pass its key: --root FILE" in capsys.readouterr().err
     assert run(["vpn", "init", "--root", root, "--replaces", "former.pki/authority.crt"]) == 0
 
     assert len(read_lists(folder_of(here).root_list.read_text())[0]) == 1
 
 
 def test_keys_in_the_account_are_on_no_disk(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Signing and showing read them from the account; a second authority of the fleet is refused."""
+    """Commands read them from SSM parameters; a second authority of the fleet is refused."""
     lab.write_text(lab.read_text().replace("111122223333", "123456789012"))
     record_doors(lock_path(lab), "lab", {HOME: LAPTOP_PLANS_PUBLIC}, {HOME: RESOLVERS})
     with mock_aws():
@@ -459,7 +459,7 @@ def test_keys_in_the_account_are_on_no_disk(lab: Path, capsys: pytest.CaptureFix
 
 
 def test_keys_in_another_account_are_not_written(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both accounts are named, and nothing was made."""
+    """The message names both accounts, and nothing is created."""
     with mock_aws():
         assert run(["vpn", "init", str(lab), "--keys", "parameters"]) == 2
 
@@ -468,16 +468,16 @@ def test_keys_in_another_account_are_not_written(lab: Path, capsys: pytest.Captu
 
 
 def test_only_people_of_the_file_get_a_certificate(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The nearest name is told, and nothing is issued; case counts."""
+    """The message names the most similar person; case matters."""
     for user in ("adda", "Ada", "../ada"):
         assert run(["vpn", "add", user, str(begun)]) == 2
 
-    assert "the nearest is ada" in capsys.readouterr().err
+    assert "write ada" in capsys.readouterr().err
     assert listed(begun, capsys) == {}
 
 
 def test_a_profile_holds_what_a_laptop_needs(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One file: gateways, whom to trust, certificate, key and hidden key; refused until gateways have an address."""
+    """One file with gateways, authority, certificate and keys; refused until the gateways' addresses are recorded."""
     run(["vpn", "add", "ada", str(begun), "--device", "phone"])
     assert run(["vpn", "show", "ada", str(begun), "--device", "phone"]) == 2
     assert "bedplate vpn record" in capsys.readouterr().err
@@ -492,7 +492,7 @@ def test_a_profile_holds_what_a_laptop_needs(begun: Path, capsys: pytest.Capture
 
 
 def test_a_profile_is_drawn_for_a_camera(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As several codes, for one holds less than a profile; no letter of the key is printed."""
+    """As several QR codes, since one is too small; the key is not printed as text."""
     record_doors(lock_path(begun), "lab", {HOME: LAPTOP_PLANS_PUBLIC}, {HOME: RESOLVERS})
     run(["vpn", "add", "ada", str(begun)])
     capsys.readouterr()
@@ -500,13 +500,13 @@ def test_a_profile_is_drawn_for_a_camera(begun: Path, capsys: pytest.CaptureFixt
     assert run(["vpn", "show", "ada", str(begun), "--qr"]) == 0
 
     told = capsys.readouterr().out
-    assert told.startswith("1 of ")
+    assert told.startswith("code 1 of ")
     assert "PRIVATE" not in told
     assert max(map(len, told.splitlines())) <= 120
 
 
 def test_a_profile_that_opens_nothing_is_not_shown(begun: Path, gateways: Path) -> None:
-    """Never issued, or revoked."""
+    """Without a certificate, or after its revocation."""
     assert run(["vpn", "show", "grace", str(begun)]) == 2
     run(["vpn", "add", "grace", str(begun)])
     run(["vpn", "sync", str(begun)])
@@ -516,7 +516,7 @@ def test_a_profile_that_opens_nothing_is_not_shown(begun: Path, gateways: Path) 
 
 
 def test_a_list_that_cannot_be_deployed_is_a_violation(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A watch that runs `vpn list` hears of it; a sync signs a new one."""
+    """`vpn list` has status 3, and a sync signs a new list."""
     assert run(["vpn", "list", str(begun)]) == 0
     folder_of(begun).lists.unlink()
 
@@ -527,7 +527,7 @@ def test_a_list_that_cannot_be_deployed_is_a_violation(begun: Path, capsys: pyte
 def test_a_list_says_when_laptops_were_last_there(
     begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The later of what two gateways remember; one that does not answer is named, with status 6."""
+    """The latest time of all gateways; one that does not answer is named, with status 6."""
     for device in ("laptop", "phone"):
         run(["vpn", "add", "ada", str(begun), "--device", device])
     for host, moment in zip(HOSTS.values(), (1795262400, 1795176000), strict=True):
@@ -543,7 +543,7 @@ def test_a_list_says_when_laptops_were_last_there(
     assert "seen 2026-11-21 12:00" in told[0]
     assert "seen" not in told[1]
     assert [each["seen"] for each in json.loads(document.out)["certificates"]] == ["2026-11-20T12:00:00+00:00", None]
-    assert "not known who was at laptops.us-west-2: not reached" in document.err
+    assert "unknown sessions at laptops.us-west-2: not reached" in document.err
 
 
 def test_every_command_of_the_page_about_keys_works(lab: Path, gateways: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -564,7 +564,7 @@ def test_every_command_of_the_page_about_keys_works(lab: Path, gateways: Path, m
 
 @pytest.fixture
 def narrow(begun: Path) -> Path:
-    """Give a fleet whose pools have room for one laptop, recorded, and taken."""
+    """Return a fleet whose recorded pools have room for one laptop, which is taken."""
     begun.write_text(begun.read_text().replace("pool: /22", "pool: /29"))
     assert run(["plan", "--write", str(begun)]) == 0
     assert run(["vpn", "add", "ada", str(begun)]) == 0
@@ -572,7 +572,7 @@ def narrow(begun: Path) -> Path:
 
 
 def _widen(lab: Path, place: str) -> None:
-    """Record a wider pool of a place, far from all others."""
+    """Record a larger pool of a place."""
     told = json.loads(lock_path(lab).read_text())
     told["blocks"][f"pool/{place}"] = "10.127.252.0/22"
     lock_path(lab).write_text(json.dumps(told))
@@ -581,7 +581,7 @@ def _widen(lab: Path, place: str) -> None:
 def test_a_laptop_without_room_is_told_before_anything_is_signed(
     narrow: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Status 2, the journal as it was, and what to do: else somebody would carry home a profile that opens nothing."""
+    """Status 2 with a fix, and the journal does not change."""
     before = folder_of(narrow).journal.read_bytes()
 
     assert run(["vpn", "add", "grace", str(narrow)]) == 2
@@ -595,7 +595,7 @@ def test_a_laptop_without_room_is_told_before_anything_is_signed(
 
 
 def test_a_laptop_that_was_revoked_makes_room(narrow: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The way out that costs nothing; whoever has an address may be renewed, whatever room there is."""
+    """Its address is free again; laptops with an address can always be renewed."""
     assert run(["vpn", "renew", "ada", str(narrow)]) == 0
     run(["vpn", "revoke", "ada", str(narrow)])
 
@@ -603,7 +603,7 @@ def test_a_laptop_that_was_revoked_makes_room(narrow: Path, capsys: pytest.Captu
 
 
 def test_room_at_one_gateway_is_enough(narrow: Path) -> None:
-    """A sync names the gateways that have none for it."""
+    """A sync names the gateways without a free address."""
     _widen(narrow, "cellar")
 
     assert run(["vpn", "add", "grace", str(narrow)]) == 0
@@ -614,7 +614,7 @@ def test_room_at_one_gateway_is_enough(narrow: Path) -> None:
     [None, "{}", "[]", "{", '{"blocks": {"pool/us-west-2": "10.0.0.0/29"}}', '{"blocks": {"pool/us-west-2": 7}}'],
 )
 def test_what_no_lock_says_keeps_nobody_out(text: str | None, narrow: Path) -> None:
-    """A lock that is not there, is damaged, or knows not all pools: what is wrong with it other commands tell."""
+    """Without a lock, or with a damaged one, the check of free addresses is skipped."""
     lock_path(narrow).unlink()
     if text is not None:
         lock_path(narrow).write_text(text)
@@ -623,7 +623,7 @@ def test_what_no_lock_says_keeps_nobody_out(text: str | None, narrow: Path) -> N
 
 
 def test_the_pool_of_a_gateway_that_is_gone_counts_no_more(narrow: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The lock remembers it for ever; nobody dials it."""
+    """It stays in the lock, and no laptop uses it."""
     _widen(narrow, "attic")
 
     assert run(["vpn", "add", "grace", str(narrow)]) == 2

@@ -1,4 +1,4 @@
-"""`bedplate vpn tunnels` for gateways that share a key, of two sites or two regions: what holds of both alike."""
+"""`bedplate vpn tunnels` for two gateways with a shared key, of sites and of regions alike."""
 
 import shlex
 import shutil
@@ -34,7 +34,7 @@ REGIONS = Kind(variants.JOINED_FLEET_TEXT, {place: f"laptops.{place}" for place 
 
 @pytest.fixture(params=[SITES, REGIONS], ids=["sites", "regions"])
 def kind(request: pytest.FixtureRequest) -> Kind:
-    """Give one kind of pair after the other."""
+    """Run a test for sites and for regions."""
     given = request.param
     assert isinstance(given, Kind)
     return given
@@ -42,7 +42,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest.fixture
 def fleet(kind: Kind, tmp_path: Path) -> Iterator[Path]:
-    """Give the file of a fleet that has an authority, and of which nothing was made in AWS for sites."""
+    """Return the file of a fleet with an authority, without deployed stacks."""
     file = begun_file(tmp_path, kind.text)
     if kind is REGIONS:
         record_doors(lock_path(file), "pair", variants.PUBLIC, {})
@@ -52,14 +52,14 @@ def fleet(kind: Kind, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def gateways(kind: Kind, fleet: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
-    """Return the folders of both gateways, which have their roles and no tunnel yet."""
+    """Return the folders of both gateways, without tunnels."""
     return gateways_at(fleet.parent, kind.names, monkeypatch)
 
 
 def test_no_key_is_told_or_passed_as_an_argument(
     kind: Kind, fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither on the screen nor to a program that everybody sees run; where it is kept, only its owner reads it."""
+    """Keys are neither printed nor visible in a process list, and only their owner can read the files."""
     run(["vpn", "tunnels", str(fleet)])
 
     told = capsys.readouterr()
@@ -75,7 +75,7 @@ def test_no_key_is_told_or_passed_as_an_argument(
 def test_without_an_authority_it_is_said_what_makes_one(
     fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Status 2, and no gateway is reached: keys lie where the authority's do."""
+    """Status 2, and no gateway is reached."""
     shutil.rmtree(folder_of(fleet).path)
 
     assert run(["vpn", "tunnels", str(fleet)]) == 2
@@ -90,7 +90,7 @@ PAIR = f"{NORTH} and {WEST}"
 
 @pytest.fixture
 def cli_vpn_regions_fleet(tmp_path: Path) -> Path:
-    """Return the file of a fleet that has an authority and whose gateways' addresses are recorded."""
+    """Return the file of a fleet with an authority and recorded gateway addresses."""
     file = begun_file(tmp_path, JOINED_FLEET_TEXT)
     _record(file, PUBLIC)
     return file
@@ -100,7 +100,7 @@ def cli_vpn_regions_fleet(tmp_path: Path) -> Path:
 def cli_vpn_regions_gateways(
     cli_vpn_regions_fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, Path]:
-    """Return the folders of both gateways, which have their roles and no tunnel yet."""
+    """Return the folders of both gateways, without tunnels."""
     return gateways_at(tmp_path, NAMES, monkeypatch)
 
 
@@ -111,7 +111,7 @@ def _record(file: Path, public: dict[str, IPv4Address]) -> None:
 def test_both_ends_get_their_tunnel_once(
     cli_vpn_regions_fleet: Path, cli_vpn_regions_gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One key between the two, 384 bits long, and routes to what lies behind the other; again, nothing changes."""
+    """One key of 384 bits, and routes to the networks behind the other; a second run changes nothing."""
     capsys.readouterr()
 
     assert run(["vpn", "tunnels", str(cli_vpn_regions_fleet)]) == 0
@@ -119,8 +119,8 @@ def test_both_ends_get_their_tunnel_once(
     assert run(["vpn", "tunnels", str(cli_vpn_regions_fleet)]) == 0
 
     second = capsys.readouterr().out
-    assert first.startswith(f"+ a key between {PAIR}\n")
-    assert all(f"{name}: 1 tunnel, nothing to change" in second for name in NAMES.values())
+    assert first.startswith(f"+ key of {PAIR}\n")
+    assert all(f"{name}: 1 tunnel, no change" in second for name in NAMES.values())
     assert "+ a key" not in second
     (key,) = all_secrets(cli_vpn_regions_gateways.values())
     assert len(key) == 96
@@ -135,7 +135,7 @@ def test_the_page_about_regions_is_followed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """In its order; the first two are of docs/vpn.md as well and run there, roles are applied on booted machines."""
+    """Every command of the page, in its order, except those for booted machines."""
     _, block, *_ = told_blocks("vpn-sites.md")
     recorded, begun, applied, *others = (shlex.split(line)[1:] for line in block)
     monkeypatch.chdir(cli_vpn_regions_fleet.parent)
@@ -152,7 +152,7 @@ def test_the_page_about_regions_is_followed(
 def test_of_two_regions_one_dials_the_other_where_it_was_recorded(
     cli_vpn_regions_fleet: Path, cli_vpn_regions_gateways: dict[str, Path]
 ) -> None:
-    """The first in the alphabet; each under the name of its machine."""
+    """The first in the alphabet initiates; each uses the name of its machine."""
     run(["vpn", "tunnels", str(cli_vpn_regions_fleet)])
 
     texts = {
@@ -167,7 +167,7 @@ def test_of_two_regions_one_dials_the_other_where_it_was_recorded(
 def test_new_keys_take_the_place_of_old_ones(
     cli_vpn_regions_fleet: Path, cli_vpn_regions_gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both ends read them as they run, and no tunnel that stands is taken down."""
+    """Daemons load them without a restart, and established tunnels stay up."""
     run(["vpn", "tunnels", str(cli_vpn_regions_fleet)])
     before = all_secrets(cli_vpn_regions_gateways.values())
     for gateway in cli_vpn_regions_gateways.values():
@@ -177,7 +177,7 @@ def test_new_keys_take_the_place_of_old_ones(
     again = ["vpn", "tunnels", "--new-keys"]
     assert run([*again, str(cli_vpn_regions_fleet)]) == 0
 
-    assert f"+ a key between {PAIR}\n" in capsys.readouterr().out
+    assert f"+ key of {PAIR}\n" in capsys.readouterr().out
     after = all_secrets(cli_vpn_regions_gateways.values())
     assert (len(after), before & after) == (1, set())
     for gateway in cli_vpn_regions_gateways.values():
@@ -188,7 +188,7 @@ def test_new_keys_take_the_place_of_old_ones(
 def test_a_gateway_whose_address_is_not_recorded_is_named(
     cli_vpn_regions_fleet: Path, cli_vpn_regions_gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the command that records it, and status 6: nobody could dial it, and it comes to have no tunnel either."""
+    """Status 6, with the command that records it; the gateway gets no tunnel."""
     lock_path(cli_vpn_regions_fleet).unlink()
     run(["plan", str(cli_vpn_regions_fleet), "--write"])
     _record(cli_vpn_regions_fleet, {WEST: PUBLIC[WEST]})
@@ -204,7 +204,7 @@ def test_a_gateway_whose_address_is_not_recorded_is_named(
 def test_a_gateway_that_is_not_reached_gets_its_key_by_the_next_run(
     cli_vpn_regions_fleet: Path, cli_vpn_regions_gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Status 6, and the key that was made stays: the run after it makes no other."""
+    """Status 6; the next run sends the same key."""
     away = cli_vpn_regions_gateways[WEST].with_name("away")
     shutil.move(cli_vpn_regions_gateways[WEST], away)
     assert run(["vpn", "tunnels", str(cli_vpn_regions_fleet)]) == 6

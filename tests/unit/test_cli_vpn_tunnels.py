@@ -1,4 +1,4 @@
-"""`bedplate vpn tunnels`, driven as an operator drives it: keys in a simulated account, a gateway's real keeper."""
+"""`bedplate vpn tunnels`: keys in a simulated account, and real gateway agents."""
 
 import json
 import shlex
@@ -36,7 +36,7 @@ with held(Path(sys.argv[1])):
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Path]:
-    """Give the lab's file, in an account whose `links` was made."""
+    """Return the lab's file, with the stack `links` deployed."""
     file = tmp_path / "fleet.yaml"
     file.write_text((EXAMPLES / "lab.yaml").read_text().replace("111122223333", "123456789012"))
     with mock_aws():
@@ -48,7 +48,7 @@ def lab(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def gate(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of the site's gateway, which has its roles and no tunnel yet."""
+    """Return the folder of the site's gateway, without tunnels."""
     shell_to(tmp_path / "hosts", monkeypatch)
     return site_gateway_at(tmp_path / "hosts" / NAME)
 
@@ -63,7 +63,7 @@ def _change_key(region: str, key: str) -> None:
 
 
 def test_tunnels_are_carried_once(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Keys, connections, units and BGP; the second run changes nothing and says so."""
+    """Keys, connections, units and BGP are sent; a second run changes nothing."""
     assert run(["vpn", "tunnels", str(lab)]) == 0
     first = capsys.readouterr().out
     calls_of(gate)
@@ -72,7 +72,7 @@ def test_tunnels_are_carried_once(lab: Path, gate: Path, capsys: pytest.CaptureF
     second = capsys.readouterr().out
     assert first.startswith(f"{NAME}: {2 * len(REGIONS)} tunnels, ")
     assert "files written" in first
-    assert f"{NAME}: {2 * len(REGIONS)} tunnels, nothing to change" in second
+    assert f"{NAME}: {2 * len(REGIONS)} tunnels, no change" in second
     assert [call for call in calls_of(gate) if "enable" not in call] == []
     settings = gate / "etc/bedplate/ipsec/tunnels/swanctl.conf"
     assert KEY.encode().hex() in settings.read_text()
@@ -83,7 +83,7 @@ def test_tunnels_are_carried_once(lab: Path, gate: Path, capsys: pytest.CaptureF
 def test_the_page_about_sites_is_followed(
     lab: Path, gate: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every command for sites, in its order; roles are for booted machines (tests/nodes), and no daemon runs here."""
+    """Every command of the page, in its order, except those for booted machines."""
     block, *_ = told_blocks("vpn-sites.md")
     applied, *others = (shlex.split(line)[1:] for line in block)
     monkeypatch.chdir(lab.parent)
@@ -97,7 +97,7 @@ def test_the_page_about_sites_is_followed(
 
 
 def test_no_key_is_told_or_passed_as_an_argument(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither on the operator's screen nor to a program that everybody sees run."""
+    """Keys are neither printed nor visible in a process list."""
     assert run(["vpn", "tunnels", str(lab)]) == 0
 
     told = capsys.readouterr()
@@ -107,7 +107,7 @@ def test_no_key_is_told_or_passed_as_an_argument(lab: Path, gate: Path, capsys: 
 
 
 def test_a_key_that_aws_changed_is_carried(lab: Path, gate: Path) -> None:
-    """Charon reads it as it runs."""
+    """Charon loads it without a restart."""
     run(["vpn", "tunnels", str(lab)])
     calls_of(gate)
     _change_key(REGIONS[0], "another.key")
@@ -120,7 +120,7 @@ def test_a_key_that_aws_changed_is_carried(lab: Path, gate: Path) -> None:
 
 
 def test_one_key_for_two_tunnels_is_carried_nowhere(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 6, and both are named: whoever read it at one gateway could stand for another. The key is not told."""
+    """Status 6, and both tunnels are named: with one key, a gateway could impersonate the other."""
     _change_key(REGIONS[0], f"{KEY}.1.2")
 
     assert run(["vpn", "tunnels", str(lab)]) == 6
@@ -133,7 +133,7 @@ def test_one_key_for_two_tunnels_is_carried_nowhere(lab: Path, gate: Path, capsy
 
 
 def test_a_gateway_that_is_not_reached_is_named(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 6, and what to do."""
+    """Status 6, with a fix."""
     shutil.move(gate, gate.with_name("away"))
 
     assert run(["vpn", "tunnels", str(lab)]) == 6
@@ -144,7 +144,7 @@ def test_a_gateway_that_is_not_reached_is_named(lab: Path, gate: Path, capsys: p
 
 
 def test_a_connection_that_was_not_made_yet_is_named(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 6, and nothing comes to lie on the gateway: half of its tunnels would be none of its plan."""
+    """Status 6, and the gateway gets no files."""
     _secrets().delete_secret(SecretId=f"lab/tunnels/cellar/{REGIONS[1]}", ForceDeleteWithoutRecovery=True)
 
     assert run(["vpn", "tunnels", str(lab)]) == 6
@@ -156,7 +156,7 @@ def test_a_connection_that_was_not_made_yet_is_named(lab: Path, gate: Path, caps
 
 
 def test_a_gateway_that_refuses_keeps_what_it_has(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its own words, and status 6."""
+    """Status 6, with the gateway's message."""
     (gate / "etc/systemd/system/bedplate-guard.service").unlink()
 
     assert run(["vpn", "tunnels", str(lab)]) == 6
@@ -166,7 +166,7 @@ def test_a_gateway_that_refuses_keeps_what_it_has(lab: Path, gate: Path, capsys:
 
 
 def test_another_account_is_asked_for_no_key(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Credentials of an account that the file does not name: both are told, and no gateway is reached."""
+    """The message names both accounts, and no gateway is reached."""
     lab.write_text(lab.read_text().replace("123456789012", "111122223333"))
 
     assert run(["vpn", "tunnels", str(lab)]) == 2
@@ -178,7 +178,7 @@ def test_another_account_is_asked_for_no_key(lab: Path, gate: Path, capsys: pyte
 def test_a_site_without_tunnels_is_told_to_take_its_own_away(
     lab: Path, gate: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A plan may hold a site that is joined to nothing any more; its gateway would dial for ever."""
+    """A site can lose its last tunnel; its gateway must remove it."""
     run(["vpn", "tunnels", str(lab)])
     monkeypatch.setattr("bedplate.cli.fleet.planned", lambda _: replace(plan_of(lab), tunnels=()))
     capsys.readouterr()
@@ -190,7 +190,7 @@ def test_a_site_without_tunnels_is_told_to_take_its_own_away(
 
 
 def test_a_fleet_without_sites_has_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is said what makes some."""
+    """Status 2, with the sections that create tunnels."""
     file = Path(shutil.copy(EXAMPLES / "minimal.yaml", tmp_path / "fleet.yaml"))
 
     assert run(["vpn", "tunnels", str(file)]) == 2
@@ -199,7 +199,7 @@ def test_a_fleet_without_sites_has_none(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_of_two_at_once_one_wins(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever comes second is told who is at it, with status 5, and brings nothing: its plan may be the older."""
+    """The second command gets status 5 and the name of the first: its plan could be older."""
     command = [sys.executable, "-c", _HOLDING, str(lab.with_suffix(".tunnels"))]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
         assert first.stdout
@@ -219,7 +219,7 @@ PAIR = f"{ATTIC} and {CELLAR}"
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[Path]:
-    """Give the file of a fleet that has an authority, and of which nothing was made in AWS yet."""
+    """Return the file of a fleet with an authority, without deployed stacks."""
     file = begun_file(tmp_path, TEXT)
     with mock_aws():
         yield file
@@ -227,12 +227,12 @@ def fleet(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def gateways(fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
-    """Return the folders of both gateways, which have their roles and no tunnel yet."""
+    """Return the folders of both gateways, without tunnels."""
     return gateways_at(tmp_path, NAMES, monkeypatch)
 
 
 def _make_links() -> None:
-    """Keep AWS's keys where `links` keeps them."""
+    """Create AWS's keys as the stack `links` does."""
     for number, site in enumerate(NAMES):
         told = {f"203.0.113.{10 * number + one}": f"a.key.{number}.{one}" for one in (1, 2)}
         name = f"rooms/tunnels/{site}/{REGION}"
@@ -242,13 +242,13 @@ def _make_links() -> None:
 def test_a_direct_tunnel_waits_for_nothing_of_aws(
     fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before `links` is up it is brought to both, by one key of 384 bits; what is missing is named, with status 6."""
+    """Before `links` is deployed both get the tunnel, with a key of 384 bits; missing tunnels are status 6."""
     capsys.readouterr()
 
     assert run(["vpn", "tunnels", str(fleet)]) == 6
 
     told = capsys.readouterr()
-    assert told.out.startswith(f"+ a key between {PAIR}\n")
+    assert told.out.startswith(f"+ key of {PAIR}\n")
     assert all(f"{name}: 1 tunnel, " in told.out for name in NAMES.values())
     assert all(f"no secret rooms/tunnels/{site}/{REGION}" in told.err for site in NAMES)
     keys = {site: secrets_on(gateway) for site, gateway in gateways.items()}
@@ -260,7 +260,7 @@ def test_a_direct_tunnel_waits_for_nothing_of_aws(
 def test_tunnels_to_aws_come_beside_it(
     fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Once `links` is up: all three on each, and BGP speaks through each."""
+    """After `links` is deployed each has three tunnels, and BGP over each."""
     run(["vpn", "tunnels", str(fleet)])
     _make_links()
 
@@ -268,7 +268,7 @@ def test_tunnels_to_aws_come_beside_it(
     capsys.readouterr()
     assert run(["vpn", "tunnels", str(fleet)]) == 0
 
-    assert all(f"{name}: 3 tunnels, nothing to change" in capsys.readouterr().out for name in [NAMES[ATTIC]])
+    assert all(f"{name}: 3 tunnels, no change" in capsys.readouterr().out for name in [NAMES[ATTIC]])
     for site, other in ((ATTIC, CELLAR), (CELLAR, ATTIC)):
         assert secrets_on(gateways[site]).keys() == {f"{REGION}-1", f"{REGION}-2", f"{other}-site"}
         assert "neighbor 169.254.64." in (gateways[site] / "etc/frr/frr.conf").read_text()
@@ -277,7 +277,7 @@ def test_tunnels_to_aws_come_beside_it(
 def test_a_connection_that_is_not_made_costs_the_other_sites_theirs_no_more(
     fleet: Path, gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A site's standing tunnels to a region stay, where those to another region are not made yet."""
+    """Existing tunnels to a region stay while those to another are missing."""
     _make_links()
     run(["vpn", "tunnels", str(fleet)])
     more = TEXT.replace("regions:\n", "regions:\n  eu-north-1: {zones: [eu-north-1a]}\n")
@@ -324,7 +324,7 @@ def test_another_accounts_credentials_bring_nothing(
 
 
 def test_sites_that_are_parted_lose_their_tunnel(fleet: Path, gateways: dict[str, Path]) -> None:
-    """The next run takes it away at both, and what goes to AWS stays as it is."""
+    """The next run removes it at both sites, and tunnels to AWS stay."""
     _make_links()
     run(["vpn", "tunnels", str(fleet)])
     fleet.write_text(TEXT.replace(JOINS, ""), encoding="utf-8")
@@ -338,7 +338,7 @@ def test_sites_that_are_parted_lose_their_tunnel(fleet: Path, gateways: dict[str
 def test_a_third_site_brings_a_key_for_each_pair(
     fleet: Path, gateways: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And changes none of those that there are."""
+    """Existing keys do not change."""
     run(["vpn", "tunnels", str(fleet)])
     before = secrets_on(gateways[ATTIC])
     fleet.write_text(TEXT + LOFT, encoding="utf-8")
@@ -348,7 +348,7 @@ def test_a_third_site_brings_a_key_for_each_pair(
     run(["vpn", "tunnels", str(fleet)])
 
     made = [line for line in capsys.readouterr().out.splitlines() if line.startswith("+")]
-    assert made == ["+ a key between attic and loft", "+ a key between cellar and loft"]
+    assert made == ["+ key of attic and loft", "+ key of cellar and loft"]
     assert before.items() < secrets_on(gateways[ATTIC]).items()
     assert set(secrets_on(gateways["loft"])) == {"attic-site", "cellar-site"}
 
@@ -356,7 +356,7 @@ def test_a_third_site_brings_a_key_for_each_pair(
 def test_the_page_about_joined_sites_is_followed(
     fleet: Path, gateways: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In its order; `vpn init` is of docs/vpn.md as well and runs there, roles are applied on booted machines."""
+    """Every command of the page, in its order, except those for booted machines."""
     _, _, block = told_blocks("vpn-sites.md")
     begun, applied, *others = (shlex.split(line)[1:] for line in block)
     monkeypatch.chdir(fleet.parent)
@@ -371,4 +371,4 @@ def test_the_page_about_joined_sites_is_followed(
         assert f"error: {NAMES[site]}: nothing is known of the tunnel {other}-site" in told
     again = ["vpn", "tunnels", "--new-keys"]
     assert run([*again, str(fleet)]) == 0
-    assert f"+ a key between {PAIR}\n" in capsys.readouterr().out
+    assert f"+ key of {PAIR}\n" in capsys.readouterr().out

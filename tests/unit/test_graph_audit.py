@@ -1,4 +1,4 @@
-"""Graphs of unknown origin: read with what they lack, and refused with where and what where they are none."""
+"""`bedplate audit-graph`: graphs are read completely or refused, and seeded defects are found."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -18,19 +18,19 @@ from tests.testlab.rehearsal.graphs import codes, faults, group, prefix_list, re
 @pytest.mark.parametrize(
     ("text", "what", "where"),
     [
-        ("", "no JSON", "g.json:1:1"),
-        ('[{"urn": "a",\n "type" 3}]', "no JSON", "g.json:2:9"),
+        ("", "invalid JSON", "g.json:1:1"),
+        ('[{"urn": "a",\n "type" 3}]', "invalid JSON", "g.json:2:9"),
         ("[" * 100_000, "", "g.json"),
-        ("{}", "a graph is a list of resources, not an object", "g.json"),
-        ("null", "not missing", "g.json"),
-        ("[1]", "a resource is an object, not a number", "g.json, resource 0"),
-        ('[{"type": "t"}]', "urn is a text, not missing", "g.json, resource 0"),
-        ('[{"urn": "a", "type": "t"}, {"urn": "b"}]', "type is a text, not missing", "g.json, resource 1"),
-        ('[{"urn": "a", "type": "t", "inputs": []}]', "inputs is an object, not a list", "g.json, resource 0"),
+        ("{}", "a graph must be a list of resources, not an object", "g.json"),
+        ("null", "not null", "g.json"),
+        ("[1]", "a resource must be an object, not a number", "g.json, resource 0"),
+        ('[{"type": "t"}]', "`urn` is missing", "g.json, resource 0"),
+        ('[{"urn": "a", "type": "t"}, {"urn": "b"}]', "`type` is missing", "g.json, resource 1"),
+        ('[{"urn": "a", "type": "t", "inputs": []}]', "`inputs` must be an object, not a list", "g.json, resource 0"),
     ],
 )
 def test_what_is_no_graph_is_refused(text: str, what: str, where: str) -> None:
-    """The first thing that is wrong, and its place."""
+    """The message names the first error and its position."""
     with pytest.raises(InputError) as refused:
         read_graph(text, "g.json")
 
@@ -40,7 +40,7 @@ def test_what_is_no_graph_is_refused(text: str, what: str, where: str) -> None:
 
 @pytest.mark.parametrize("odd", [None, 3, "x", [], [None], {"a": None}, [{"b": [3]}], True, "[secret]", "{}", "[3]"])
 def test_no_value_ends_a_check(odd: object) -> None:
-    """A property may hold anything: somebody else made the graph."""
+    """A property may hold any JSON value."""
     keys = (
         "ingress",
         "entries",
@@ -65,12 +65,12 @@ def test_no_value_ends_a_check(odd: object) -> None:
 
 
 def test_the_least_that_a_resource_may_be_is_read() -> None:
-    """A URN and a type: everything else may be missing."""
+    """Only the URN and the type are required."""
     assert audit(graph_of([{"urn": "a", "type": "t"}], "here")) == ()
 
 
 def test_a_graph_of_thousands_is_judged_at_under_a_millisecond_a_resource() -> None:
-    """No check compares all with all; the time is the processor's."""
+    """No check is quadratic; CPU time is measured."""
     nodes: list[dict[str, Any]] = [group(f"g{number}") for number in range(1000)]
     nodes += [rule(f"8.8.{number % 200}.0/24", securityGroupId=f"g{number}") for number in range(1000)]
     graph = graph_of(nodes, "here")
@@ -87,12 +87,12 @@ SINGLE = {"cidrBlocks": ["0.0.0.0/0"], "protocol": "tcp", "fromPort": 22, "toPor
 
 
 def inline(**more: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return the group with one inline rule about SSH."""
+    """Return the security group with one inline rule for SSH."""
     return group(ingress=[{"protocol": "tcp", "fromPort": 22, "toPort": 22} | more])
 
 
 def classic(**more: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return a rule of the older kind, which takes lists."""
+    """Return a rule of the older resource type, which takes lists."""
     told: dict[str, Any] = {
         "type": "ingress",
         "securityGroupId": "nodes",
@@ -104,7 +104,7 @@ def classic(**more: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def entry(block: str) -> dict[str, Any]:
-    """Return an entry of the list pl-1 that is a resource of its own."""
+    """Return a separate entry of the prefix list pl-1."""
     return resource("aws:ec2/managedPrefixListEntry:ManagedPrefixListEntry", block, prefixListId="pl-1", cidr=block)
 
 
@@ -185,24 +185,24 @@ FINE: dict[str, Sequence[dict[str, Any]]] = {
 
 
 def test_the_set_is_of_forty() -> None:
-    """Whoever takes one out puts another in."""
+    """The number of cases does not shrink."""
     assert len(EXPOSED) == 40
 
 
 @pytest.mark.parametrize("name", EXPOSED)
 def test_an_exposure_is_found(name: str) -> None:
-    """However the addresses are written, spread over rules or hidden in lists."""
+    """In any notation, across rules, and in prefix lists."""
     assert "S101" in codes(EXPOSED[name])
 
 
 @pytest.mark.parametrize("name", FINE)
 def test_what_is_no_exposure_passes(name: str) -> None:
-    """A judge that cries wolf is switched off."""
+    """There are no false positives."""
     assert codes(FINE[name]) == set()
 
 
 def test_a_service_that_gives_itself_away_is_told() -> None:
-    """Jupyter and Ray's dashboard run what a stranger sends them."""
+    """Jupyter and the Ray dashboard run any code that is sent to them."""
     found = faults([group(), rule("0.0.0.0/0", (8000, 9000))])
 
     assert [told.code for told in found] == ["S102"]
@@ -210,7 +210,7 @@ def test_a_service_that_gives_itself_away_is_told() -> None:
 
 
 def test_an_exposure_is_told_once_with_all_that_it_opens() -> None:
-    """At the rule that opens it, with how much of the internet may come."""
+    """One fault for each rule, with its services and the number of addresses."""
     (told,) = faults([group(), rule("0.0.0.0/0", protocol="-1")])
 
     assert told.key == "cidrIpv4"
@@ -218,21 +218,21 @@ def test_an_exposure_is_told_once_with_all_that_it_opens() -> None:
 
 
 def test_rules_that_are_wide_together_are_told_together() -> None:
-    """None of them is at fault by itself."""
+    """Each rule alone is not too wide."""
     (told,) = faults([group(), *(rule(f"8.{number}.0.0/17") for number in range(3))])
 
     assert told.message.endswith("by 3 rules together)")
 
 
 def test_a_list_that_the_graph_lacks_is_a_warning() -> None:
-    """It may be AWS's own, or the whole internet: somebody must look."""
+    """It can be AWS's own or contain the whole internet."""
     (told,) = faults([group(), rule(prefixListId="pl-63a5400a")])
 
     assert (told.code, told.level.value) == ("S103", "warning")
 
 
 def test_a_rule_of_an_unseen_id_is_found_by_what_it_depends_on() -> None:
-    """Before anything is made there are no ids, and the engine says what depends on what."""
+    """Before creation there are no ids, only dependencies."""
     unknown = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
     target = group()
     halves = [rule(block, securityGroupId=unknown) for block in ("8.8.0.0/16", "9.9.0.0/16")]
@@ -256,7 +256,7 @@ def cases(kind: str) -> Iterator[Any]:
 
 
 def graph(case: Case) -> list[dict[str, Any]]:
-    """Return the resources of a case as a graph lists them."""
+    """Return the resources of a case as a graph."""
     return [_resource(index, dict(each)) for index, each in enumerate(case)]
 
 
@@ -268,7 +268,7 @@ def _resource(index: int, told: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("code", "case"), list(cases("bad")))
 def test_a_planted_defect_is_found(code: str, case: Case) -> None:
-    """At a resource of the graph, with what to do."""
+    """At a resource of the graph, with a fix."""
     found = [told for told in faults(graph(case)) if told.code == code]
 
     assert found
@@ -277,10 +277,10 @@ def test_a_planted_defect_is_found(code: str, case: Case) -> None:
 
 @pytest.mark.parametrize(("code", "case"), list(cases("good")))
 def test_its_good_twin_passes(code: str, case: Case) -> None:
-    """Not only this rule: all of them."""
+    """The valid counterpart violates no rule at all."""
     assert codes(graph(case)) == set()
 
 
 def test_every_rule_has_its_example() -> None:
-    """A rule that nothing was seen to break is no rule."""
+    """Each rule has a seeded defect."""
     assert set(EXAMPLES) | ELSEWHERE == set(STACK_RULES)

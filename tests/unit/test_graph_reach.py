@@ -1,4 +1,4 @@
-"""`bedplate reach` between sites that have a tunnel of their own: no resource of AWS's, and walked all the same."""
+"""`bedplate reach` through VPN connections, and through tunnels between gateways that no graph contains."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from tests.testlab.fleets.variants import JOINS, TEXT
 
 @pytest.fixture
 def empty(tmp_path: Path) -> str:
-    """Return a graph in which nothing of AWS's joins anything."""
+    """Return the file of an empty graph."""
     file = tmp_path / "graph.json"
     file.write_text(json.dumps([]), encoding="utf-8")
     return str(file)
@@ -30,7 +30,7 @@ def empty(tmp_path: Path) -> str:
 def test_sites_reach_each_other_by_their_own_tunnel(
     joins: str, status: int, empty: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both ways, without anything in AWS; the same sites apart do not."""
+    """In both directions and without AWS; sites without a tunnel do not."""
     fleet = tmp_path / "fleet.yaml"
     fleet.write_text(TEXT.replace(JOINS, joins), encoding="utf-8")
 
@@ -46,12 +46,12 @@ SITES = {"cellar": ("192.168.40.0/22", "10.127.0.0/22"), "attic": ("192.168.60.0
 
 
 def resource(token: str, ident: str, *after: str, **inputs: object) -> dict[str, Any]:
-    """Return a resource as a graph lists it; its URN is its id."""
+    """Return a resource of a graph; its URN is its id."""
     return {"urn": ident, "type": f"aws:ec2/{token}", "id": ident, "inputs": inputs, "dependencies": list(after)}
 
 
 def network() -> list[dict[str, Any]]:
-    """Return a VPC with a gateway to which two sites are connected, and the routes to what lies behind each."""
+    """Return a VPC whose gateway has VPN connections to two sites, with routes to each."""
     found = [
         resource("vpc:Vpc", "vpc-1", cidrBlock="10.64.0.0/16", mainRouteTableId="rtb-1"),
         resource("routeTable:RouteTable", "rtb-1", vpcId="vpc-1"),
@@ -75,22 +75,22 @@ def network() -> list[dict[str, Any]]:
 
 
 def walked(graph: list[dict[str, Any]], source: str, target: str) -> Trace:
-    """Return the way of a packet between two addresses."""
+    """Return the trace of a packet between two addresses."""
     return walk(read_fabric(graph), Packet(int(IPv4Address(source)), int(IPv4Address(target)), "tcp", 22))
 
 
 def passed(trace: Trace) -> list[str]:
-    """Return what a packet passed."""
+    """Return the names of the hops."""
     return [hop.at for hop in trace.hops]
 
 
 def test_a_packet_takes_the_connection_of_its_own_site() -> None:
-    """Its routes wait for that connection; another site's, on the same gateway, is not its own."""
+    """A route belongs to the connection that it depends on, not to another of the same gateway."""
     assert passed(walked(network(), "192.168.60.9", "10.64.0.9")) == ["attic"]
 
 
 def test_a_private_gateway_leads_from_site_to_site() -> None:
-    """It announces each site to the others (VPN CloudHub), so that they reach each other unasked."""
+    """It announces the routes of each site to the others (VPN CloudHub)."""
     trace = walked(network(), "192.168.60.9", "192.168.40.9")
 
     assert trace.delivered
@@ -98,7 +98,7 @@ def test_a_private_gateway_leads_from_site_to_site() -> None:
 
 
 def test_sites_of_written_routes_are_not_announced() -> None:
-    """Without BGP nobody tells one site of the other; the site is known all the same."""
+    """Without BGP the gateway does not connect sites."""
     graph = deepcopy(network())
     for node in graph:
         if node["type"].endswith("VpnConnection"):
@@ -109,18 +109,18 @@ def test_sites_of_written_routes_are_not_announced() -> None:
 
     trace = walked(graph, "192.168.60.9", "192.168.40.9")
 
-    assert (trace.delivered, trace.end) == (False, "no VPN connection of its site leads there")
+    assert (trace.delivered, trace.end) == (False, "no VPN connection of the source's site leads to the target")
 
 
 def test_what_stays_in_a_site_passes_nothing() -> None:
-    """A site's laptops reach its machines without a tunnel."""
+    """Laptops of a site reach its machines without a tunnel."""
     trace = walked(network(), "10.127.0.9", "192.168.40.9")
 
     assert (trace.delivered, passed(trace)) == (True, [])
 
 
 def test_sites_are_to_reach_each_other_however_regions_do() -> None:
-    """And the laptops of a site with them; a region's laptops are behind a VPC, to which nothing leads on."""
+    """So do the laptops of sites; laptops of a region do not."""
     pools = laptops({"region": "us-west-2"}, {"site": "cellar"})
     for interconnect in ("peering", "none"):
         fleet = sketch(
@@ -143,12 +143,12 @@ PUBLIC = {EAST: "203.0.113.2", WEST: "198.51.100.2"}
 
 
 def reach_tunnel_resource(token: str, ident: str, *after: str, **inputs: object) -> dict[str, Any]:
-    """Return a resource as a graph lists it; its URN and its name are its id."""
+    """Return a resource of a graph; its URN and its name are its id."""
     return {"urn": ident, "name": ident, "type": f"aws:{token}", "id": ident, "inputs": inputs, "dependencies": after}
 
 
 def rule(side: str, group: str, block: str, **flow: object) -> dict[str, Any]:
-    """Return a door of a security group."""
+    """Return a security group rule."""
     values = {"securityGroupId": group, "cidrIpv4": block, "ipProtocol": "-1", **flow}
     return reach_tunnel_resource(
         "vpc/securityGroupIngressRule:SecurityGroupIngressRule", f"{group}-from-{block}", **values
@@ -156,7 +156,7 @@ def rule(side: str, group: str, block: str, **flow: object) -> dict[str, Any]:
 
 
 def region(here: str, there: str) -> Graph:
-    """Return a VPC with a subnet at its edge, where its gateway stands, and one of nodes."""
+    """Return a VPC with a public subnet for its gateway, and one for nodes."""
     table, card, ike = f"rtb-{here}", f"eni-{here}", f"gw-{here}-from-{PUBLIC[there]}/32"
     lets_out = {"securityGroupId": f"gw-{here}", "cidrIpv4": "0.0.0.0/0", "ipProtocol": "-1"}
     lead = {"routeTableId": table, "networkInterfaceId": card}
@@ -209,7 +209,7 @@ def between(graph: Graph, source: str, target: str) -> Trip:
 
 @pytest.mark.parametrize("source", [NODE[WEST], LAPTOP])
 def test_a_packet_and_its_answer_pass_the_tunnel(source: str) -> None:
-    """From gateway to gateway, once each way, and out of the second into its VPC."""
+    """From gateway to gateway, once in each direction, and into the other VPC."""
     found = between(NETWORK, source, NODE[EAST])
 
     assert found.answered
@@ -220,14 +220,14 @@ def test_a_packet_and_its_answer_pass_the_tunnel(source: str) -> None:
 
 
 def test_a_laptop_is_behind_its_own_gateway() -> None:
-    """The other gateway leads on to it and is not where it sets out from."""
+    """The packet starts at the laptop's gateway, not at the other one."""
     first, *_ = between(NETWORK, LAPTOP, NODE[WEST]).out.hops
 
     assert first.at == f"edge-{WEST}"
 
 
 def without(ident: str) -> Callable[[Graph], None]:
-    """Return the damage of taking a resource out."""
+    """Return the damage of removing a resource."""
 
     def take(graph: Graph) -> None:
         graph[:] = [each for each in graph if each["id"] != ident]
@@ -237,7 +237,7 @@ def without(ident: str) -> Callable[[Graph], None]:
 
 
 def altered(ident: str, **values: object) -> Callable[[Graph], None]:
-    """Return the damage of giving a resource other values."""
+    """Return the damage of changing a resource."""
 
     def alter(graph: Graph) -> None:
         (found,) = (each for each in graph if each["id"] == ident)
@@ -247,7 +247,7 @@ def altered(ident: str, **values: object) -> Callable[[Graph], None]:
 
 
 def _round(graph: Graph) -> None:
-    """Lead what has crossed back into the tunnel."""
+    """Route the packet back into the tunnel."""
     for here in (WEST, EAST):
         for each in graph:
             if each["id"] == f"rtb-{here}-far":
@@ -255,14 +255,14 @@ def _round(graph: Graph) -> None:
 
 
 LOSSES = {
-    "the near door": (without(f"gw-{WEST}-from-{PUBLIC[EAST]}/32"), "nothing leads on from eni-10.64 to another VPC"),
-    "the far door": (without(f"gw-{EAST}-from-{PUBLIC[WEST]}/32"), "the two ends do not let each other in"),
-    "the far address": (without(f"eip-{EAST}"), "the two ends do not let each other in"),
-    "the near address": (without(f"eip-{WEST}"), "the two ends do not let each other in"),
-    "the route": (without(f"rtb-{WEST}-far"), "has no route to it"),
+    "the near door": (without(f"gw-{WEST}-from-{PUBLIC[EAST]}/32"), "eni-10.64 has no tunnel to another VPC"),
+    "the far door": (without(f"gw-{EAST}-from-{PUBLIC[WEST]}/32"), "a security group denies IKE"),
+    "the far address": (without(f"eip-{EAST}"), "a security group denies IKE"),
+    "the near address": (without(f"eip-{WEST}"), "a security group denies IKE"),
+    "the route": (without(f"rtb-{WEST}-far"), "has no route to the target"),
     "the far forwarding": (
         altered(f"eni-{EAST}", sourceDestCheck=True),
-        f"eni-{EAST} does not forward: its source/destination check is on",
+        f"eni-{EAST} does not forward packets: its source/destination check is on",
     ),
     "the door of the gateway": (without(f"gw-{WEST}-from-{WEST}.32.0/19"), f"no security group of eni-{WEST}"),
     "the door of the node": (without(f"node-{EAST}-from-{WEST}.32.0/19"), f"no security group of node-eni-{EAST}"),
@@ -271,7 +271,7 @@ LOSSES = {
 
 @pytest.mark.parametrize(("damage", "says"), LOSSES.values(), ids=LOSSES)
 def test_a_missing_piece_ends_the_packet(damage: Callable[[Graph], None], says: str) -> None:
-    """Where it is missing, and by its name."""
+    """The trace ends at the missing resource and names it."""
     graph = deepcopy(NETWORK)
 
     damage(graph)
@@ -282,7 +282,7 @@ def test_a_missing_piece_ends_the_packet(damage: Callable[[Graph], None], says: 
 
 
 def test_a_missing_route_back_loses_the_answer() -> None:
-    """The packet arrives, and its answer goes nowhere."""
+    """The packet arrives, and its reply does not."""
     graph = deepcopy(NETWORK)
 
     without(f"rtb-{EAST}-far")(graph)
@@ -292,9 +292,9 @@ def test_a_missing_route_back_loses_the_answer() -> None:
 
 
 def test_gateways_that_lead_to_each_other_are_noticed() -> None:
-    """A block that each believes behind the other goes round, and the walk ends."""
+    """A routing loop ends the trace."""
     graph = deepcopy(NETWORK)
 
     _round(graph)
 
-    assert between(graph, NODE[WEST], "10.99.0.1").out.end == "it goes round between gateways"
+    assert between(graph, NODE[WEST], "10.99.0.1").out.end == "routing loop between gateways"

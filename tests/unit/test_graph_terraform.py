@@ -1,4 +1,4 @@
-"""A graph in the form of a Terraform plan."""
+"""Conversion of a graph to a Terraform plan."""
 
 import json
 import typing
@@ -27,7 +27,7 @@ KEY_ARN = "arn:aws:kms:eu-north-1:111122223333:key/k"
 
 
 def test_a_nested_object_is_a_block() -> None:
-    """Terraform writes one as a list of one, and a list as it is, at every depth."""
+    """Terraform writes it as a list with one item, at every depth."""
     blocks = [{"deviceName": "/dev/sda1", "ebs": {"volumeSize": 8}}]
 
     (found,) = values(
@@ -41,21 +41,21 @@ def test_a_nested_object_is_a_block() -> None:
 
 
 def test_the_operators_words_stay() -> None:
-    """Keys of tags are nobody's property names."""
+    """Keys of tags are not converted."""
     (found,) = values(node(VPC, inputs={"tags": {"CostCentre": "a"}}, outputs={"tagsAll": {"CostCentre": "a"}}))
 
     assert found == {"tags": {"CostCentre": "a"}, "tags_all": {"CostCentre": "a"}}
 
 
 def test_a_policy_is_a_text() -> None:
-    """However the program wrote it."""
+    """As text and as an object alike."""
     (found,) = values(node(ROLE, inputs={"assumeRolePolicy": {"Statement": []}}))
 
     assert found == {"assume_role_policy": json.dumps({"Statement": []})}
 
 
 def test_what_may_stand_several_times_loses_its_plural() -> None:
-    """By the way to it: `rules` alone means nothing."""
+    """Depending on the path: `rules` alone is ambiguous."""
     rules = [{"id": "all", "transitions": [{"days": 30}]}]
     token = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"  # noqa: S105  # a type
 
@@ -65,7 +65,7 @@ def test_what_may_stand_several_times_loses_its_plural() -> None:
 
 
 def test_what_only_aws_can_tell_is_marked() -> None:
-    """A policy that wants a value there must not read its absence as a fault."""
+    """Policy tools must not take an unknown value for a missing one."""
     document: Any = plan_document(
         [node(VPC, inputs={"cidrBlock": "10.0.0.0/16"}, outputs={"arn": "a", "cidrBlock": "b"})]
     )
@@ -77,7 +77,7 @@ def test_what_only_aws_can_tell_is_marked() -> None:
 
 
 def test_a_resource_is_named_after_its_stack() -> None:
-    """Every region has resources of the same names; letters that Terraform has no place for are replaced."""
+    """Regions have resources with the same names; invalid characters are replaced."""
     assert addresses(node(VPC, "lab"), node(VPC, "lab", stack="lab.there"), node(SUBNET, "a/b.c")) == [
         "aws_vpc.lab_here_lab",
         "aws_vpc.lab_there_lab",
@@ -86,21 +86,21 @@ def test_a_resource_is_named_after_its_stack() -> None:
 
 
 def test_children_of_one_name_are_named_after_their_parents() -> None:
-    """Two components may each have a key of that name; no name says which came first."""
+    """Two components can each have a child of the same name."""
     twins = [node(KEY, "k", parent="house:Door"), node(KEY, "k", parent="house:Gate")]
 
     assert addresses(*twins) == ["aws_kms_key.lab_here_house_Door_k", "aws_kms_key.lab_here_house_Gate_k"]
 
 
 def test_only_what_is_created_is_planned() -> None:
-    """Components are none of AWS's, and what is only read is somebody else's."""
+    """Components and resources that are only read are left out."""
     assert not addresses(
         node("lab:House", custom=False), node("pulumi:pulumi:StackReference"), node(VPC, external=True)
     )
 
 
 def test_a_property_refers_to_what_it_was_made_from() -> None:
-    """By the attribute that gave its value, and by the resource as a whole."""
+    """By the attribute with its value, and by the resource."""
     vpc = node(VPC, "lab", id="vpc-1")
     made = {"vpcId": [vpc["urn"]]}
 
@@ -110,7 +110,7 @@ def test_a_property_refers_to_what_it_was_made_from() -> None:
 
 
 def test_a_reference_crosses_stacks() -> None:
-    """By what AWS called the other, at any depth: a stack that reads another names no resource of it."""
+    """By ids, at any depth: stacks do not name resources of other stacks."""
     key = node(KEY, "k", stack="lab.there", outputs={"arn": KEY_ARN})
 
     found = references(key, node(ALIAS, "a", inputs={"targetKeyId": [{"deep": KEY_ARN}]}))
@@ -119,7 +119,7 @@ def test_a_reference_crosses_stacks() -> None:
 
 
 def test_a_bucket_is_known_by_its_name() -> None:
-    """It has no other id; only a property that asks for a bucket means one."""
+    """Only the property `bucket` refers to it."""
     bucket = node(BUCKET, "b", id="data", inputs={"bucket": "data"})
 
     found = references(bucket, node(VERSIONS, "v", inputs={"bucket": "data", "expectedBucketOwner": "data"}))
@@ -128,14 +128,14 @@ def test_a_bucket_is_known_by_its_name() -> None:
 
 
 def test_a_name_that_somebody_chose_is_no_reference() -> None:
-    """A role and a profile of one name have nothing to do with one another by that alone."""
+    """A role and an instance profile can have the same name."""
     role = node(ROLE, "r", id="nodes", inputs={"name": "nodes"})
 
     assert references(role, node(PROFILE, "p", inputs={"name": "nodes"}))["lab_here_p"] == {}
 
 
 def test_providers_say_their_region_and_account() -> None:
-    """As values, for judges look for keys written down there."""
+    """As constants, which policy tools require."""
     wire = {"region": "us-west-2", "allowedAccountIds": '["111122223333"]', "version": "7"}
     provider = node("pulumi:providers:aws", "us-west-2", inputs=wire)
 
@@ -154,13 +154,13 @@ TERRAFORM = {terraform_type(token): token for token in KINDS}
 
 
 def inputs(token: str) -> Iterator[tuple[str, type, bool]]:
-    """Yield the inputs that a kind can place, however deep: path, plain type, and whether it holds blocks."""
+    """Yield the nested inputs of a type: path, plain type, and whether it contains blocks."""
     for key in KINDS[token].inputs:
         yield from below(key, schema.fields(schema.args_class(token))[key])
 
 
 def below(path: str, annotation: Any) -> Iterator[tuple[str, type, bool]]:  # noqa: ANN401  # an annotation of any form
-    """Yield an input and what it holds."""
+    """Yield an input and its nested inputs."""
     wanted = _types.unwrap_type(annotation)
     plain = schema.plain_kind(wanted)
     inner = next((each for each in arms(wanted) if _types.is_input_type(each)), None)
@@ -170,7 +170,7 @@ def below(path: str, annotation: Any) -> Iterator[tuple[str, type, bool]]:  # no
 
 
 def arms(annotation: Any) -> Iterator[type]:  # noqa: ANN401  # as below
-    """Yield the plain types that a list, a union or an optional of them may hold."""
+    """Yield the plain types of a list, a union or an optional."""
     held = typing.get_args(annotation)
     if not held and isinstance(annotation, type):
         yield annotation
@@ -179,14 +179,14 @@ def arms(annotation: Any) -> Iterator[type]:  # noqa: ANN401  # as below
 
 
 def test_every_type_has_its_name(expect: Expect) -> None:
-    """Of Terraform's own provider: a judge knows no other."""
+    """Every simulated type has a name of Terraform's provider."""
     lines = [f"{token} {terraform_type(token)}" for token in sorted(KINDS)]
 
     expect("terraform/types.txt", "\n".join(lines) + "\n")
 
 
 def test_what_may_stand_several_times_has_its_name(expect: Expect) -> None:
-    """Lists of blocks are what Pulumi gives a plural, and Terraform seldom does."""
+    """Pulumi uses plurals for lists of blocks, Terraform seldom does."""
     lines = [
         f"{terraform_type(token)} {path} {terraform_property(terraform_type(token), path)}"
         for token in sorted(KINDS)
@@ -199,7 +199,7 @@ def test_what_may_stand_several_times_has_its_name(expect: Expect) -> None:
 
 @pytest.mark.parametrize("kind", RENAMED)
 def test_only_what_there_is_has_another_name(kind: str) -> None:
-    """A row for a property that the SDK lacks would be a slip of the pen."""
+    """The table contains only properties of the SDK."""
     token = TERRAFORM[kind]
     known = {path for key, each in schema.fields(schema.args_class(token)).items() for path, _, _ in below(key, each)}
 
@@ -208,12 +208,12 @@ def test_only_what_there_is_has_another_name(kind: str) -> None:
 
 @pytest.mark.parametrize("token", KINDS)
 def test_objects_of_the_operators_words_are_told_from_blocks(token: str) -> None:
-    """Terraform writes a block as a list of one, and a map as it is."""
+    """Terraform writes a block as a list with one item, and a map as it is."""
     objects = {path: is_block for path, plain, is_block in inputs(token) if plain is dict and not is_text(path)}
 
     assert {path: path.rpartition(".")[2] not in MAPS for path in objects} == objects
 
 
 def is_text(path: str) -> bool:
-    """Whether a property is JSON text in Terraform, or within one."""
+    """Return whether a property is JSON text in Terraform."""
     return not TEXTS.isdisjoint(path.split("."))

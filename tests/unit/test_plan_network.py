@@ -141,7 +141,7 @@ def test_the_plan_shows_site_tunnels() -> None:
     """The report names the tunnel, its block and the dialling site at both sites; the picture has the block."""
     text = "\n".join(plan_lines(PLAN))
 
-    assert text.count("a tunnel of their own, 169.254.64.16/30; attic dials") == 2
+    assert text.count("direct tunnel 169.254.64.16/30, initiated by attic") == 2
     assert "+   joins" in text
     assert picture(PLAN).count("169.254.64.16/30") == 2
 
@@ -274,7 +274,7 @@ def test_endpoints_cost_per_service_and_zone() -> None:
     """Six services in three zones cost a cent an hour each, for 730 hours."""
     lines = price_lines(bill(ENDPOINTS_PLAN, load_catalog()))
 
-    assert "endpoints 131.40 USD/month of it (18 interfaces)" in lines
+    assert "of which interface endpoints: 131.40 USD/month (18 interfaces)" in lines
 
 
 def test_an_endpoint_has_an_interface_in_each_zone() -> None:

@@ -1,4 +1,4 @@
-"""What an apply of many nodes prints at its end."""
+"""Reports: tables, faults, errors, audits and hints."""
 
 import json
 from collections.abc import Sequence
@@ -43,19 +43,19 @@ def _lost(node: str) -> Outcome:
 
 
 def test_many_that_are_not_done_fit_a_terminal() -> None:
-    """Each is named whole, so that it can be copied; lines end where a terminal does."""
+    """All names are complete, and lines fit a terminal."""
     names = [f"workbench-gpu-{number}.us-west-2" for number in range(1, 13)]
 
     lines = tuple(apply_lines([_lost(name) for name in names], check=False))
 
     told = lines[lines.index("") + 1 :]
-    assert told[0].startswith("0 nodes of 12 done; not done: workbench-gpu-1.us-west-2, ")
+    assert told[0].startswith("0 of 12 nodes done; not done: workbench-gpu-1.us-west-2, ")
     assert " ".join(line.strip() for line in told).endswith(", ".join(names))
     assert max(len(line) for line in lines) <= WIDTH
 
 
 def test_how_long_it_took_until_it_failed_is_told() -> None:
-    """Of a machine to which there is no way, nothing."""
+    """A machine that was not reached has no time."""
     outcome = Outcome("gate.cellar")
     outcome.take(Event("gate.cellar", Step.TROUBLE, kind=Kind.FAILED, words="it broke", seconds=12.3))
 
@@ -66,7 +66,7 @@ def test_how_long_it_took_until_it_failed_is_told() -> None:
 
 
 def test_a_long_reason_stays_in_its_column() -> None:
-    """So do what to do about it and the names of what changed; no word is broken, for it may be to be copied."""
+    """Wrapped text stays in its column, and no word is broken."""
     words = " ".join(["what it said"] * 12)
     trouble = Event("n", Step.TROUBLE, kind=Kind.FAILED, words=words, fix=f"read {words}")
     lost = Outcome("gate.cellar", changed=[f"File {words}"], trouble=trouble)
@@ -80,7 +80,7 @@ def test_a_long_reason_stays_in_its_column() -> None:
 
 
 def _column(lines: Sequence[str], lead: str) -> str:
-    """Return what stands behind a lead, and below it as far as nothing stands under the lead."""
+    """Return the text after a lead and the wrapped lines below it."""
     begin = next(place for place, line in enumerate(lines) if line.startswith(lead))
     below = takewhile(lambda line: line.startswith(" " * len(lead)), lines[begin + 1 :])
     return " ".join(line[len(lead) :] for line in (lines[begin], *below))
@@ -97,7 +97,7 @@ def _key(stack: str, name: str) -> str:
 
 
 def test_a_fault_ends_with_its_place_in_the_fleet_file() -> None:
-    """Below what is wrong and what to do, as a refusal does."""
+    """After the message and the fix."""
     head, *_, last = stack_fault_lines(FAULTS, _key)
 
     assert head.startswith("lab.us-west-2   aws:efs:FileSystem lab-home encrypted")
@@ -105,12 +105,12 @@ def test_a_fault_ends_with_its_place_in_the_fleet_file() -> None:
 
 
 def test_a_fault_of_what_no_file_asks_for_names_none() -> None:
-    """A graph may come from a program without a fleet file."""
+    """A graph can come from a program without a fleet file."""
     assert not [line for line in judgement_lines(FAULTS) if line.startswith("    from ")]
 
 
 def test_a_program_reads_the_place_too() -> None:
-    """Beside what `audit-graph --json` tells of a fault."""
+    """The key `from` is added to the document of `audit-graph --json`."""
     (told,) = traced_fault_document(FAULTS, _key)
 
     assert told["from"] == "lab.yaml:70:3 storage.home"
@@ -123,23 +123,23 @@ def test_cells_begin_under_one_another() -> None:
 
 
 def test_figures_end_under_one_another() -> None:
-    """Numbers are compared by their last digit."""
+    """Numbers are right-aligned."""
     assert aligned([("a", "9"), ("b", "1,024")], right=(1,)) == ("a       9", "b   1,024")
 
 
 def test_the_last_cell_of_a_row_widens_nothing() -> None:
-    """A long remark on one row must not push the cells of the others out of the terminal."""
+    """A long remark does not move the cells of other rows."""
     assert aligned([("a", "a long remark"), ("b", "c", "d")]) == ("a   a long remark", "b   c   d")
 
 
 def test_lines_have_no_blanks_at_their_end() -> None:
-    """They would show in a diff of two runs."""
+    """Lines have no trailing spaces."""
     assert aligned([("a", ""), ("b", "c", "")]) == ("a", "b   c")
 
 
 @pytest.mark.parametrize(("count", "told"), [(0, "0 people"), (1, "1 person"), (2, "2 people"), (1024, "1,024 people")])
 def test_a_count_has_its_noun(count: int, told: str) -> None:
-    """Neither `1 errors` nor `error(s)`."""
+    """In the singular or plural."""
     assert counted(count, "person", "people") == told
 
 
@@ -180,7 +180,7 @@ FINDINGS = (
 
 @pytest.mark.parametrize(("name", "whole"), [("violations", False), ("whole", True)])
 def test_findings_fit_a_terminal(name: str, whole: bool, expect: Expect) -> None:  # noqa: FBT001  a case
-    """A table by machine, then what is violated with its promise, or every rule; last what to do."""
+    """A table of machines, the violated rules or all rules, and the next command."""
     lines = tuple(compliance_lines(FINDINGS, whole=whole))
 
     expect(f"compliance/{name}.txt", "\n".join(lines) + "\n")
@@ -188,7 +188,7 @@ def test_findings_fit_a_terminal(name: str, whole: bool, expect: Expect) -> None
 
 
 def test_a_program_reads_the_findings_as_one_document() -> None:
-    """Machines in their order, each with every verdict; one not reached, or not whole, is not fine."""
+    """Machines in their order with every verdict; an incomplete one is not ok."""
     document = json.loads(json.dumps(compliance_document(FINDINGS)))
 
     assert [node["node"] for node in document["nodes"]] == [each.node for each in FINDINGS]
@@ -198,7 +198,7 @@ def test_a_program_reads_the_findings_as_one_document() -> None:
 
 
 def test_a_ci_reads_the_findings_as_junit_report() -> None:
-    """A suite a machine, a case a rule; a machine that was not reached is an error, and no byte breaks the file."""
+    """A suite for each machine; an unreachable machine is an error, and invalid characters are replaced."""
     suites = ET.fromstring(junit_report(FINDINGS))  # noqa: S314  our own file
 
     last = [("titan-02.cellar", "2", "0", "1"), ("nas.cellar", "1", "0", "1")]
@@ -213,7 +213,7 @@ def test_a_ci_reads_the_findings_as_junit_report() -> None:
 
 
 def test_the_page_needs_nothing_beside_itself(expect: Expect) -> None:
-    """No script, no file of elsewhere; what a machine answered is text, never markup."""
+    """No script and no external file; output of a machine is escaped."""
     page = compliance_page("lab", "2026-11-21", FINDINGS)
 
     expect("compliance/page.html", page)
@@ -222,14 +222,14 @@ def test_the_page_needs_nothing_beside_itself(expect: Expect) -> None:
 
 
 def test_findings_come_back_as_they_were_written() -> None:
-    """The process that looks hands over what it found, and nothing else."""
+    """Findings survive the way from the audit process."""
     text = f"[{', '.join(each.text() for each in FINDINGS)}]"
 
     assert findings_of(text) == FINDINGS
 
 
 def test_an_error_is_three_lines() -> None:
-    """What is wrong, where it is, and what to change."""
+    """Message, place and fix."""
     error = InputError("10.0.0.0/16 overlaps", where="fleet.yaml", fix="choose another block")
 
     assert error_lines(error) == (
@@ -240,15 +240,15 @@ def test_an_error_is_three_lines() -> None:
 
 
 def test_what_an_error_does_not_know_is_left_out() -> None:
-    """An empty line says nothing."""
+    """There are no empty lines."""
     assert error_lines(InputError("the disk is full")) == ("error: the disk is full",)
 
 
 def test_a_defect_says_how_to_see_more() -> None:
-    """Whoever reports a defect needs its traceback, which nobody else wants to read."""
+    """The fix names the setting that prints the traceback."""
     what, fix = defect_lines(KeyError("zones"))
 
-    assert what == "error: a defect in bedplate: KeyError: 'zones'"
+    assert what == "error: internal error: KeyError: 'zones'"
     assert "BEDPLATE_TRACEBACK=1" in fix
 
 
@@ -267,7 +267,7 @@ DOUBT = Fault("W512", Level.WARNING, "people", "nobody is an administrator", "",
 
 
 def test_a_fault_leads_with_its_place() -> None:
-    """Place, key and rule on one line, in a form that editors jump to; what and fix below it."""
+    """Place, key and rule on one line in the form that editors recognize; message and fix below."""
     assert fault_lines([TYPE]) == (
         "lab.yaml:44:15   groups.train.types.0   E301 unknown-instance-type",
         "    p5.49xlarge is no EC2 instance type",
@@ -281,37 +281,37 @@ def test_a_fault_of_the_whole_file_has_no_line() -> None:
 
 
 def test_faults_stand_under_one_another() -> None:
-    """Keys and rules are found by running down the column."""
+    """Keys and rules are aligned."""
     heads = [line for line in fault_lines([TYPE, DOUBT]) if not line.startswith(" ")]
 
     assert len({head.index(key) for head, key in zip(heads, ("groups", "people"), strict=True)}) == 1
 
 
 def test_a_long_message_is_wrapped() -> None:
-    """A terminal of 100 columns is enough."""
+    """Lines have at most 100 columns."""
     long = Fault("E301", Level.ERROR, "a", "word " * 60, "")
 
     assert max(len(line) for line in fault_lines([long])) <= 100
 
 
 def test_a_name_is_never_broken() -> None:
-    """A command that is copied from a fix must run, wherever the line ends."""
+    """A command in a fix can be copied."""
     long = Fault("E231", Level.ERROR, "a", "", f"{'word ' * 16}`--release pool/us-west-2`")
 
     assert "    pool/us-west-2`" in fault_lines([long])
 
 
 def test_faults_are_counted_by_level() -> None:
-    """Errors first: they are what stops the command."""
+    """Errors first."""
     assert tally([DOUBT, TYPE, WHOLE]) == "2 errors, 1 warning"
 
 
 def test_the_verdict_comes_last() -> None:
-    """Nothing that matters scrolls away: how many there are, and how to learn more."""
+    """The number of faults, and the command that explains them."""
     *_, last = verdict_lines("lab.yaml", [TYPE, DOUBT])
 
     assert last.startswith("1 error, 1 warning in lab.yaml")
-    assert last.endswith("`bedplate check --explain E301` says more")
+    assert last.endswith("details: `bedplate check --explain E301`")
 
 
 BLOCK = IPv4Network("10.64.0.0/16")
@@ -326,7 +326,7 @@ BLOCK = IPv4Network("10.64.0.0/16")
     ],
 )
 def test_a_subnet_is_told_only_without_its_region(paths: tuple[str, ...], told: tuple[str, ...]) -> None:
-    """A new region is one piece of news; a new zone in an old region is one too."""
+    """A new region is one block; a new zone of an old region is one, too."""
     assert roots(dict.fromkeys(paths, BLOCK)) == told
 
 
@@ -339,7 +339,7 @@ def test_a_subnet_is_told_only_without_its_region(paths: tuple[str, ...], told: 
     ],
 )
 def test_the_first_is_named(names: tuple[str, ...], told: str) -> None:
-    """Enough to see what it is about, and never more than a line."""
+    """The first name and the number of the others."""
     assert named(names, "block") == told
 
 
@@ -349,14 +349,14 @@ POOLED: FleetPlan = plan_fleet(sketch(ZONES, groups={"box": group({"region": "us
 
 
 def test_tunnels_and_machines_are_worth_telling_somebody_of() -> None:
-    """One line, with what to add."""
+    """One line, with the key to add."""
     for plan in (SITED, POOLED):
         (line,) = missing_alarm_lines(plan)
-        assert "`alarms: {email: ...}`" in line
+        assert "`alarms: {email: ADDRESS}`" in line
 
 
 def test_nothing_is_said_where_somebody_is_told_or_nothing_can_fail() -> None:
-    """It is advice, not noise."""
+    """No hint if alarms send mail or there are none."""
     assert not list(missing_alarm_lines(ALONE))
     assert not list(missing_alarm_lines(replace(SITED, alarms=Alarms(email="infra@lab.example"))))
 
@@ -365,7 +365,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "checks.md"
 
 
 def test_the_page_is_current() -> None:
-    """`make docs` writes it anew."""
+    """`make docs` generates it."""
     assert PAGE.read_text(encoding="utf-8") == checks_page()
 
 

@@ -67,7 +67,7 @@ def test_changes_of_a_second_run_are_listed() -> None:
 
     assert "1 change " in row
     assert lines[1:3] == [
-        "what a second run changes in lab.shared, and must not:",
+        "error: a second run changes lab.shared:",
         "  update   aws:ec2:Subnet a-nodes   tags",
     ]
 
@@ -134,7 +134,7 @@ def test_undeclared_protected_resources_are_listed_together(place: str, declared
 
     _, head, reason, *names = failure_lines(_stack(change=_run(failures=failures)), lambda _stack, _name: place)
 
-    assert head == "lab.shared  2 resources no longer asked for   Protected"
+    assert head == "lab.shared  2 resources no longer declared   Protected"
     assert reason == f"    {declared_by} no longer asks for these, and they are protected:"
     assert names[:2] == ["      aws:ec2:Subnet a-nodes", "      aws:autoscaling:Group train"]
     assert "`pulumi state unprotect URN`" in names[2]
@@ -147,4 +147,4 @@ def test_skipped_resources_are_counted() -> None:
 
     *_, last = failure_lines(_stack(create=_run(failures=failures)))
 
-    assert last == "    not tried, for it needs what failed: 1 resource"
+    assert last == "    skipped because of failed dependencies: 1 resource"

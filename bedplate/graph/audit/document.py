@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from bedplate.errors import InputError
 
-# Placeholders of hidden values: ours, and those of Pulumi's engine for secrets and unknown values.
+# Placeholders of hidden values: ours, and the engine's for secrets and unknown values.
 _MASKS = frozenset(
     {"[secret]", "[unknown]", "UNKNOWN", "output<string>", "output<object>", "04da6b54-80e4-46f7-96ec-b56ff0331ba9"}
 )

@@ -145,7 +145,7 @@ def _ports(rule: Properties) -> tuple[int, int]:
 
 
 def _lists(graph: Graph, node: Node, rule: Properties) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the URNs of the prefix lists in a rule, and the ids of those that the graph lacks."""
+    """Return the URNs of the prefix lists in a rule, and the ids of lists that the graph lacks."""
     idents = [word for key in _LISTS for word in words(rule.get(key))]
     urns = {ident: [target.urn for target in graph.targets(node, "", LIST, ident=ident)] for ident in idents}
     dependencies = [target.urn for key in _LISTS if not idents for target in graph.targets(node, key, LIST)]

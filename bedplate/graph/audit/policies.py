@@ -1,4 +1,4 @@
-"""Checks of policies: who may use a resource (S301 to S304, S505), and what an identity may do (S501 to S506)."""
+"""Checks of policies: who may use a resource (S301 to S304, S505), and the rights of identities (S501 to S506)."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ _ID_PREFIXES = frozenset({"AIDA", "AROA", "o-", "vpc-", "vpce-"})
 
 
 def narrows(condition: Properties) -> bool:
-    """Return whether a condition excludes the public. All its tests must hold, so one that excludes it is enough."""
+    """Return whether a condition excludes the public. All tests must hold, so one is enough."""
     return any(
         _is_strict(operator) and key.lower() in _CALLER and _is_specific(key.lower(), value)
         for operator, operands in condition.items()

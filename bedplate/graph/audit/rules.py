@@ -159,7 +159,7 @@ _PERMISSIONS = (
         "S503",
         "allowed-by-exception",
         "The statement also allows actions and resources that AWS adds later.",
-        "name what is allowed, by Action and Resource",
+        "name the allowed actions and resources",
     ),
     StackRule(
         "S504",

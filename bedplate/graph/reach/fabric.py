@@ -265,7 +265,7 @@ class Fabric:
         )
 
     def lets_in(self, endpoint: Stand, packet: Packet, groups: frozenset[str] = frozenset()) -> bool:
-        """Return whether a security group allows the packet in; `groups` are those of a sender in the same VPC."""
+        """Return whether a security group allows the packet in; `groups` are the groups of a sender in the same VPC."""
         own = (self.security_groups[ident] for ident in endpoint.groups if ident in self.security_groups)
         return any(rule.passes(packet, packet.source, groups) for group in own for rule in group.ins)
 
