@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from bedplate.plan import FleetPlan
     from bedplate.plan.nodes import NodePlan
     from vpn.certificates import Passphrase
-    from vpn.gateways import SshWay
     from vpn.keeper.status import Status
-    from vpn.laptops.push import GatewayKeys
     from vpn.pki import Pki
+    from vpn.push import GatewayKeys, SshWay
     from vpn.signing import Due
     from vpn.sites.gateway import PlaceProofs, Proof
 
@@ -146,8 +145,8 @@ def tell_gateways(
     from bedplate.plan.laptops import laptop_gateways
     from bedplate.report.vpn import carried_lines
     from vpn.gateways import book_of, node_of_gateway
-    from vpn.laptops.push import carry
     from vpn.pki import reopened
+    from vpn.push import carry
 
     gateways = laptop_gateways(plan)
     if not gateways:
@@ -190,7 +189,7 @@ def ways_to(plan: "FleetPlan", nodes: "Iterable[NodePlan]", config: Path | None)
     Raises InputError where there is no such configuration.
     """
     from bedplate.nodes.ssh import Login, Reached, own_ways, ways
-    from vpn.gateways import SshWay, own_way
+    from vpn.push import SshWay, own_way
 
     if config and not config.is_file():
         raise InputError("there is no such file", where=str(config), fix="name the file that there is")
@@ -262,7 +261,7 @@ def bring(plan: "FleetPlan", asked: "dict[str, Asked]", config: Path | None) -> 
     """Bring gateways their tunnels, and say what was done; PartError names those that have not all of theirs."""
     from bedplate.plan.nodes import standing_nodes
     from bedplate.report.vpn import carried_tunnel_lines
-    from vpn.sites.push import CarriedTunnels, carry_tunnels
+    from vpn.push import CarriedTunnels, carry_tunnels
 
     known = {name: gateway for name, (gateway, _) in asked.items() if gateway}
     amiss = {name: trouble for name, (_, trouble) in asked.items() if trouble}

@@ -19,9 +19,8 @@ from vpn.keeper.status import Neighbour, Status, Tunnel
 from vpn.status import Amiss
 
 if TYPE_CHECKING:
-    from vpn.laptops.push import Carried
     from vpn.pki import Pki
-    from vpn.sites.push import CarriedTunnels, Laid
+    from vpn.push import Carried, CarriedTunnels, Laid
     from vpn.status import Holder, Standing
 
 
@@ -223,12 +222,12 @@ def _session(each: Session, now: int) -> tuple[str, ...]:
 def _tunnels(status: Status) -> Iterator[tuple[str, ...]]:
     spoken = {each.tunnel: each for each in status.bgp or ()}
     for each in status.tunnels or ():
-        yield "tunnel", each.name, *_tunnel(each, status.charons), *_bgp(each, spoken)
+        yield "tunnel", each.name, *_tunnel(each, status.charon), *_bgp(each, spoken)
 
 
-def _tunnel(each: Tunnel, charons: Mapping[str, bool]) -> tuple[str, ...]:
+def _tunnel(each: Tunnel, charon: bool | None) -> tuple[str, ...]:  # noqa: FBT001  None where it is not reported
     if each.age is None:
-        return ("down" if charons.get(each.charon, True) else "its daemon does not answer",)
+        return ("its daemon does not answer" if charon is False else "down",)
     last = "no packet yet" if each.idle is None else f"last packet {_span(each.idle)} ago"
     return f"for {_span(each.age)}", f"{_size(each.received)} in, {_size(each.sent)} out", last
 

@@ -137,7 +137,7 @@ def test_a_gateway_is_not_made_before_it_is_known_who_answers_for_names() -> Non
     """Refused before anything is written: laptops would be told to ask nobody."""
     gateway = lab_gateways(unrecorded())[1]
 
-    with pytest.raises(InputError, match="does not say who answers the laptops of cellar"):
+    with pytest.raises(InputError, match="has no DNS resolver for the laptops of cellar"):
         OpenVpn(gateway).configure()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from bedplate.plan.laptops import Transport
 from tests.testlab.network.laptops import MACHINE, MACHINE_NAME, NOBODY, NODE, NODE_NAME, LaptopLab
-from vpn.keeper.sessions import ask
+from vpn.keeper.sessions import run_command
 
 ADA, BOB = "ada.laptop", "bob.desk"
 ADA_AT_HOME, BOB_AT_HOME = "10.121.0.2", "10.121.0.3"
@@ -100,7 +100,7 @@ def test_a_laptop_cannot_take_another_address(lab: LaptopLab) -> None:
     """Packets under a neighbour's address end in the daemon, and its log says whose they were."""
     gateway, ada = lab.gateways["us-west-2"], lab.laptops[ADA].host
     ada.run("ip", "address", "add", f"{BOB_AT_HOME}/32", "dev", "lo")
-    ask(Path(gateway.folders.socket(Transport.UDP)), "verb 4")
+    run_command(Path(gateway.folders.socket(Transport.UDP)), "verb 4")
 
     assert not ada.tries("ping", "-q", "-c", "2", "-i", "0.1", "-W", "0.3", "-I", BOB_AT_HOME, str(NODE))
 

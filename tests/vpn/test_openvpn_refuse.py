@@ -12,8 +12,8 @@ from tests.testlab.keys.authority import LabKeys, moment
 from tests.testlab.network.laptops import NODE, LaptopLab
 from tests.testlab.network.netlab import until
 from vpn.certificates import Use, client_key, new_server_key
-from vpn.laptops.push import Book
 from vpn.laptops.server import LaptopKeys
+from vpn.push import AccessList
 
 GOOD, BAD, STRANGER = "ada.laptop", "eve.laptop", "mallory.laptop"
 DAY = timedelta(days=1)
@@ -140,7 +140,7 @@ def test_who_must_not_get_in_does_not(case: Case, lab: LaptopLab) -> None:
 def test_a_laptop_takes_nobody_else_for_a_gateway(use: Use, name: str, reason: str, lab: LaptopLab) -> None:
     """Whoever holds a laptop's certificate, or another of the fleet's, cannot stand where a gateway stands."""
     gateway, laptop = lab.gateways["cellar"], lab.laptops[GOOD]
-    lab.send("cellar", Book(lab.keys.revocations(), lab.devices))
+    lab.send("cellar", AccessList(lab.keys.revocations(), lab.devices))
     lab.impersonate("cellar", use, name)
     profile = "\n".join(line for line in lab.profile(GOOD).splitlines() if not line.startswith("remote 52.")) + "\n"
 

@@ -16,7 +16,7 @@ from tests.testlab.network.laptops import MACHINE, NODE, PLACES, GatewayHost, La
 from tests.testlab.network.netlab import LabTrouble, pinging, until
 from tests.testlab.run import clock_pace, skewed
 from vpn.certificates import Use
-from vpn.laptops.push import Book, book_text, carry
+from vpn.push import AccessList, access_list_text, carry
 
 ADA, DESK, BOB = "ada.laptop", "ada.desk", "bob.laptop"
 HOME, SITE = PLACES
@@ -52,7 +52,7 @@ def _connect(lab: LaptopLab, name: str, *without: str) -> None:
     lab.laptops[name].wait()
 
 
-def _carry(lab: LaptopLab, book: Book, *cut: str) -> dict[str, BedplateError]:
+def _carry(lab: LaptopLab, book: AccessList, *cut: str) -> dict[str, BedplateError]:
     def way(gateway: LaptopGateway) -> Near:
         return Near(lab.gateways[gateway.place])
 
@@ -60,7 +60,7 @@ def _carry(lab: LaptopLab, book: Book, *cut: str) -> dict[str, BedplateError]:
     return dict(carry(gateways, book, way, cut=cut).failures)
 
 
-def _refusal(lab: LaptopLab, book: Book) -> str:
+def _refusal(lab: LaptopLab, book: AccessList) -> str:
     with pytest.raises(LabTrouble) as told:
         lab.send(HOME, book)
     return str(told.value)
@@ -80,7 +80,7 @@ def test_who_is_revoked_is_out_everywhere_within_two_seconds(lab: LaptopLab) -> 
     stay = tuple(laptop for laptop in lab.devices if laptop.name == BOB)
 
     start = time()
-    failures = _carry(lab, Book(lab.keys.revocations(), stay), ADA, DESK)
+    failures = _carry(lab, AccessList(lab.keys.revocations(), stay), ADA, DESK)
     done = time()
     # A closed TCP is dialled again at once; a gateway's silence is noticed after 20 s, so that one is dialled anew.
     until(lambda: "certificate revoked: CN=ada.desk" in lab.gateways[SITE].log(Transport.TCP), 20, "nobody refuses it")
@@ -99,7 +99,7 @@ def test_an_ended_list_locks_everybody_out_until_the_next_one_comes(lab: LaptopL
     """The drill: a list that nobody renews shuts every gateway, and a new one opens it again without a restart."""
     stay = tuple(laptop for laptop in lab.devices if laptop.name == BOB)
     gateway, bob = lab.gateways[HOME], lab.laptops[BOB]
-    short = Book(lab.keys.revocations(timedelta(seconds=3)), stay)
+    short = AccessList(lab.keys.revocations(timedelta(seconds=3)), stay)
     lab.send(HOME, short)
     sleep(4)
     bob.connect(lab.profile(BOB))
@@ -107,9 +107,9 @@ def test_an_ended_list_locks_everybody_out_until_the_next_one_comes(lab: LaptopL
     until(lambda: "error=CRL has expired: CN=bob.laptop" in gateway.log(), 20, "no log says that the list has ended")
     assert not bob.host.pings(NODE, times=1, seconds=0.3)
     assert json.loads(gateway.keeper("status"))["crl"] < time()
-    assert "the list of revoked certificates ended on" in _refusal(lab, Book(short.crl, stay))
+    assert "the list of revoked certificates ended on" in _refusal(lab, AccessList(short.crl, stay))
 
-    lab.send(HOME, Book(lab.keys.revocations(), stay))
+    lab.send(HOME, AccessList(lab.keys.revocations(), stay))
     _connect(lab, BOB)
     assert bob.host.pings(NODE)
 
@@ -118,13 +118,13 @@ def test_a_gateway_takes_no_list_that_would_let_somebody_in_again(lab: LaptopLab
     """An older list, one of another authority, or no list: refused before anything is changed."""
     stay, settings = lab.devices, Path(lab.gateways[HOME].folders.settings)
     older = lab.keys.revocations()
-    lab.send(HOME, Book(lab.keys.revocations(), stay))
+    lab.send(HOME, AccessList(lab.keys.revocations(), stay))
     before = settings.joinpath("crl.pem").read_text()
 
-    assert "is older than the one in force" in _refusal(lab, Book(older, ()))
-    assert "signed by somebody else" in _refusal(lab, Book(LabKeys().revocations(), ()))
-    assert "openssl reads no crl" in _refusal(lab, Book("nothing", ()))
-    book = book_text(lab.gateways[HOME].gateway, Book(older, stay)).replace(ADA, "../ada")
+    assert "is older than the one in force" in _refusal(lab, AccessList(older, ()))
+    assert "signed by somebody else" in _refusal(lab, AccessList(LabKeys().revocations(), ()))
+    assert "openssl reads no crl" in _refusal(lab, AccessList("nothing", ()))
+    book = access_list_text(lab.gateways[HOME].gateway, AccessList(older, stay)).replace(ADA, "../ada")
     with pytest.raises(LabTrouble, match="a name or an address that bedplate never writes"):
         lab.gateways[HOME].keeper("take", told=book)
 
@@ -139,7 +139,7 @@ def test_a_stolen_profile_is_out_though_its_laptop_has_another(lab: LaptopLab) -
     _connect(lab, ADA)
     serial = lab.keys.revoke(ADA)
     profile = lab.profile(ADA)
-    book = Book(lab.keys.revocations(), lab.devices, revoked={serial: ADA})
+    book = AccessList(lab.keys.revocations(), lab.devices, revoked={serial: ADA})
     refused = f"certificate revoked: CN={ADA}"
     before = gateway.log().count(refused)
 
@@ -152,7 +152,7 @@ def test_a_stolen_profile_is_out_though_its_laptop_has_another(lab: LaptopLab) -
 
     assert told["cut"] == {ADA: 1}
     assert owner.host.pings(NODE)
-    assert lab.send(HOME, Book(lab.keys.revocations(), lab.devices, revoked={serial: ADA}))["cut"] == {}
+    assert lab.send(HOME, AccessList(lab.keys.revocations(), lab.devices, revoked={serial: ADA}))["cut"] == {}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_gateway_whose_clock_is_wrong(by: str, reason: str, lab: LaptopLab) ->
     gateway, bob = lab.gateways[HOME], lab.laptops[BOB]
     life = timedelta(days=400) if by.startswith("+") else timedelta(days=90)
     at = moment() - timedelta(days=2) if by == "-1d" else None
-    lab.send(HOME, Book(lab.keys.revocations(life, at), lab.devices))
+    lab.send(HOME, AccessList(lab.keys.revocations(life, at), lab.devices))
     profile = lab.profile(BOB)
 
     gateway.start(Transport.UDP, env=skewed(by))

@@ -23,7 +23,7 @@ from vpn.certificates import (
     new_key,
     new_server_key,
 )
-from vpn.pki import PkiFolder, bundle_of, opened_issuer
+from vpn.pki import PkiFolder, bundle_of, open_issuer
 from vpn.signing import add, revoke
 
 GATEWAY, LAPTOP = gateway("cellar", "lab.internal"), laptop("ada")
@@ -142,7 +142,7 @@ def test_a_stolen_authority_opens_nothing_of_its_successor(tmp_path: Path) -> No
     need_program("openvpn")
     root = new_root("lab", _now())
     stolen, successor = (_begun_under(root, tmp_path / name) for name in ("stolen", "successor"))
-    thief = opened_issuer(pki_in(stolen), unasked)[0]
+    thief = open_issuer(pki_in(stolen), unasked)[0]
     key = new_key()
     forged = issue(thief, LAPTOP, key.public_key(), 7, _now())
     chain = certificate_text(forged) + certificate_text(thief.certificate)

@@ -13,7 +13,7 @@ from tests.testlab.fleets.variants import PUBLIC, WEST, joined_plan
 from tests.testlab.keys.operator import INSIDE, MOST_SECONDS, seen_of_pings, standing_regions
 from tests.testlab.network.netlab import capture, packets, refusal, until
 from tests.testlab.network.regions import RegionsLab
-from vpn.keeper.status import answers
+from vpn.keeper.status import read_charon
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("regions")]
 
@@ -68,7 +68,8 @@ def test_a_tunnel_is_never_silent(stands: RegionsLab) -> None:
     places = [one.gateway.places for one in (stands.west, stands.north)]
 
     def received() -> list[int]:
-        return [each.received for one in places for each in answers(Path(one.etc), Path(one.run)).tunnels or ()]
+        statuses = [read_charon(Path(each.table), Path(each.run) / "tunnels.vici") for each in places]
+        return [tunnel.received for status in statuses for tunnel in status.tunnels or ()]
 
     before = received()
     until(lambda: all(now > then for now, then in zip(received(), before, strict=True)), 40, "nobody says a word")

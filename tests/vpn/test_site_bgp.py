@@ -10,8 +10,8 @@ from tests.testlab.fleets.variants import SITE_SIDE_LAB, lab_node
 from tests.testlab.network.netlab import capture, packets, pinging, refusal, until
 from tests.testlab.network.sites import DESK, RACK, STRAY, SiteLab, site_lab
 from vpn.guard.guard import PROTOCOL
-from vpn.keeper.status import Neighbour, Status, Tunnel, neighbours
-from vpn.status import tunnel_faults, wanted
+from vpn.keeper.status import Neighbour, Status, Tunnel, read_neighbours
+from vpn.status import tunnel_findings, wanted
 
 # A dead end is noticed by BGP's hold of 12 s; the rest is for a machine that does other things as well.
 MOST_SECONDS = 15
@@ -30,7 +30,7 @@ def stands() -> Iterator[SiteLab]:
 
 
 def _tellers(made: SiteLab) -> int:
-    """Return how many neighbours have told of the region's block."""
+    """Return how many read_neighbours have told of the region's block."""
     table = made.router.ask("-c", "show bgp ipv4 unicast 10.64.0.0/16")
     return sum(f"from {one.far.inside.ip} " in table for one in made.site.gateway.tunnels if one.far.inside)
 
@@ -90,7 +90,7 @@ def test_a_gateway_says_whom_bgp_reaches_and_what_is_told(stands: SiteLab) -> No
     lost, stays = site.tunnels
 
     def told() -> dict[str, Neighbour]:
-        return {each.tunnel: each for each in neighbours(file, "--vty_socket", str(stands.router.folder))}
+        return {each.tunnel: each for each in read_neighbours(file, "--vty_socket", str(stands.router.folder))}
 
     before = told()
     stands.aws.lose(lost)
@@ -98,10 +98,10 @@ def test_a_gateway_says_whom_bgp_reaches_and_what_is_told(stands: SiteLab) -> No
 
     assert {name: each.blocks for name, each in before.items()} == dict.fromkeys(before, ("10.64.0.0/16",))
     assert _amiss(stands, tuple(before.values())) == [
-        f"BGP does not tell of 10.121.0.0/22 by the tunnel {one.name}" for one in site.tunnels
+        f"BGP announces no route to 10.121.0.0/22 through tunnel {one.name}" for one in site.tunnels
     ]
     assert told()[stays.name].blocks == ("10.64.0.0/16",)
-    assert f"BGP does not stand by the tunnel {lost.name}" in _amiss(stands, tuple(told().values()))
+    assert f"BGP is down in tunnel {lost.name}" in _amiss(stands, tuple(told().values()))
     stands.router.stop()
     assert {each.age for each in told().values()} == {None}
 
@@ -112,7 +112,7 @@ def _amiss(stands: SiteLab, spoken: tuple[Neighbour, ...]) -> list[str]:
     names = {one.name for one in stands.site.gateway.tunnels}
     tunnels = tuple(Tunnel(name, 900, 1, 1, 1) for name in sorted(names))
     due = replace(due, tunnels=tuple(each for each in due.tunnels if each.name in names))
-    return [message for message, _ in tunnel_faults(due, Status(0, {}, None, None, tunnels, bgp=spoken))]
+    return [finding.message for finding in tunnel_findings(due, Status(0, {}, None, None, tunnels, bgp=spoken))]
 
 
 def test_only_the_plans_blocks_are_believed(stands: SiteLab) -> None:

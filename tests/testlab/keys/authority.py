@@ -11,7 +11,7 @@ from bedplate.plan import FleetPlan
 from bedplate.tunnel_key import SHORTEST_KEY
 from tests.testlab.fleets.variants import cellar
 from tests.testlab.network.gateways import Amend
-from vpn.authority import Reason, Revocation, list_text, new_authority, signed_list
+from vpn.authority import Reason, Revocation, crl_text, new_authority, sign_crl
 from vpn.certificates import (
     Issuer,
     Subject,
@@ -104,7 +104,7 @@ class LabKeys:
 
     def revocations(self, life: timedelta = LONG, at: datetime | None = None) -> str:
         """Return the next list of what was taken back, as PEM."""
-        return list_text(signed_list(self.issuer, self._revoked.values(), next(self._numbers), at or moment(), life))
+        return crl_text(sign_crl(self.issuer, self._revoked.values(), next(self._numbers), at or moment(), life))
 
 
 # So long ago that the authority was there before anything that a laboratory asks of it.
@@ -128,7 +128,7 @@ class Office:
     def listed(self, at: timedelta = timedelta(), number: int = 1) -> str:
         """Return the list of what is revoked, signed so long from now."""
         rows = [Revocation(serial, self.now + at, Reason.LEFT) for serial in sorted(self.revoked)]
-        return list_text(signed_list(self.issuer, rows, number, self.now + at))
+        return crl_text(sign_crl(self.issuer, rows, number, self.now + at))
 
 
 def open_office(now: datetime) -> Office:

@@ -27,7 +27,7 @@ from tests.testlab.network.netlab import (
     pinging,
     until,
 )
-from vpn.sites.aws import Peer, Proofs, joined
+from vpn.sites.aws import Peer, Proofs, full_mesh_gateway
 from vpn.sites.files import DIAL, GUARD, KERNEL, LAST_ROUTES, SERVICE, Places, RenderedFile, files_of
 from vpn.sites.gateway import Gateway, Proof, SharedKey
 
@@ -436,11 +436,11 @@ def pair(
             lab,
             LabGateway(
                 cellar,
-                joined(CELLAR, (ATTIC,), proofs),
+                full_mesh_gateway(CELLAR, (ATTIC,), proofs),
                 lambda file: caller(_with(file, amend(file))),
                 in_kernel=in_kernel,
             ),
-            LabGateway(attic, joined(ATTIC, (CELLAR,), proofs), amend, in_kernel=in_kernel),
+            LabGateway(attic, full_mesh_gateway(ATTIC, (CELLAR,), proofs), amend, in_kernel=in_kernel),
             internet,
             desk,
             rack,

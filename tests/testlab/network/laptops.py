@@ -17,8 +17,8 @@ from tests.testlab.fleets.variants import LAPTOP_PLANS_PUBLIC, RESOLVERS, lab_ga
 from tests.testlab.keys.authority import LabKeys
 from tests.testlab.network.netlab import Lab, LabHost, LabProgram, until
 from vpn.certificates import Use
-from vpn.laptops.push import Book, GatewayKeys, book_text
-from vpn.laptops.server import RIGHTS, Folders, Laptop, LaptopKeys, client_profile, guard_rules, server_conf
+from vpn.laptops.server import CAPABILITIES, Folders, Laptop, LaptopKeys, client_profile, guard_rules, server_conf
+from vpn.push import AccessList, GatewayKeys, access_list_text
 
 _SCRIPT = Path("/etc/openvpn/update-resolv-conf")
 # What NetworkManager and the script of that name do with what a gateway tells them of names.
@@ -89,7 +89,7 @@ class LaptopHost:
 NOBODY, NOGROUP = 65534, 65534
 _ROOT = Path(__file__).parents[3]
 # As the unit starts it: nobody's account, a router's rights. The device is open to all on a machine that has udev.
-_RAISED = ",".join(f"+{each.removeprefix('CAP_').lower()}" for each in RIGHTS)
+_RAISED = ",".join(f"+{each.removeprefix('CAP_').lower()}" for each in CAPABILITIES)
 _START = (
     'mount --bind "$1" /dev/net/tun && exec setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs '
     f"--inh-caps=-all,{_RAISED} --ambient-caps=-all,{_RAISED} --bounding-set=-all,{_RAISED} "
@@ -215,17 +215,17 @@ class LaptopLab:
         every = tuple(each.gateway for each in self.gateways.values())
         return client_profile(every, name, keys or self.keys.laptop(name))
 
-    def send(self, place: str, book: Book | None = None, *cut: str) -> Mapping[str, object]:
+    def send(self, place: str, book: AccessList | None = None, *cut: str) -> Mapping[str, object]:
         """Send a gateway the book: of everybody, with the next list, where no other is given."""
         gateway = self.gateways[place]
-        text = book_text(gateway.gateway, book or Book(self.keys.revocations(), self.devices), cut)
+        text = access_list_text(gateway.gateway, book or AccessList(self.keys.revocations(), self.devices), cut)
         told: Mapping[str, object] = json.loads(gateway.keeper("take", told=text))
         return told
 
     def identify(self, place: str, use: Use, name: str) -> Mapping[str, object]:
         """Send a gateway the book of everybody, with a new certificate."""
         keys = GatewayKeys(self.keys.trusted, *self.keys.pair(name, use), self.keys.hidden)
-        return self.send(place, Book(self.keys.revocations(), self.devices, {place: keys}))
+        return self.send(place, AccessList(self.keys.revocations(), self.devices, {place: keys}))
 
     def impersonate(self, place: str, use: Use, name: str) -> None:
         """Give a gateway a certificate that no keeper would take, and start it over UDP."""
