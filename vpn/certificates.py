@@ -76,7 +76,7 @@ def laptop(user: str, device: str = DEFAULT_DEVICE) -> Subject:
     return Subject(f"{user}.{device}", Use.CLIENT)
 
 
-def gateway(place: str, domain: str, *addresses: IPv4Address) -> Subject:
+def gateway_subject(place: str, domain: str, *addresses: IPv4Address) -> Subject:
     """Return the subject of the gateway of laptops in a region or site."""
     return Subject(f"{GATEWAY_PREFIX}{place}.{domain}", Use.SERVER, addresses)
 

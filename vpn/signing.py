@@ -230,7 +230,7 @@ def check_room(index: CertificateIndex, name: str, pools: Collection[IPv4Network
         return
     widest = max(pools, key=room)
     if index.slots([name], now)[name] >= room(widest):
-        what = f"no free address for {name}: the widest pool, {widest}, has addresses for {room(widest)} laptops"
+        what = f"no free address for {name}: the widest pool ({widest}) has only {room(widest)}"
         raise InputError(what, where="vpn.laptops.pool", fix=POOL_FIX)
 
 

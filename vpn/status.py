@@ -224,9 +224,9 @@ class Amiss:
     is_failing: bool
 
 
-def amiss(node: NodePlan, wanted: Wanted, status: Status, now: int) -> tuple[Amiss, ...]:
+def amiss(node: NodePlan, expected: Wanted, status: Status, now: int) -> tuple[Amiss, ...]:
     """Return the findings about a gateway; `now` is Unix time by the clock of this machine."""
-    findings = _gateway_findings(node, wanted, status, now)
+    findings = _gateway_findings(node, expected, status, now)
     return tuple(Amiss(node.name, finding.message, finding.level is Level.ERROR) for finding in findings)
 
 
@@ -242,13 +242,13 @@ def _finding(message: str, *, failing: bool = True) -> Finding:
     return Finding(Level.ERROR if failing else Level.WARNING, message)
 
 
-def _gateway_findings(node: NodePlan, wanted: Wanted, status: Status, now: int) -> Iterator[Finding]:
+def _gateway_findings(node: NodePlan, expected: Wanted, status: Status, now: int) -> Iterator[Finding]:
     if abs(status.time - now) > SKEW_S:
         yield _finding(f"the clock is off by {abs(status.time - now):,} s")
     if Duty.LAPTOPS in node.duties:
-        yield from _laptop_findings(status, wanted.number)
+        yield from _laptop_findings(status, expected.number)
     if node.duties & {Duty.TUNNELS, Duty.JOINT}:
-        yield from tunnel_findings(wanted, status)
+        yield from tunnel_findings(expected, status)
         yield from _tunnel_certificate_findings(status)
 
 
@@ -300,9 +300,9 @@ def _end_findings(what: str, end: int | None, now: int) -> Iterator[Finding]:
         yield _finding(f"{what} expires in {left // _DAY_S} days: {_SYNC}", failing=left <= FAILURE.total_seconds())
 
 
-def tunnel_findings(wanted: Wanted, status: Status) -> Iterator[Finding]:
+def tunnel_findings(expected: Wanted, status: Status) -> Iterator[Finding]:
     """Yield findings about the tunnels of a gateway and their BGP sessions."""
-    names, reported = [tunnel.name for tunnel in wanted.tunnels], {tunnel.name for tunnel in status.tunnels or ()}
+    names, reported = [tunnel.name for tunnel in expected.tunnels], {tunnel.name for tunnel in status.tunnels or ()}
     missing = [name for name in names if name not in reported]
     if missing:
         yield _finding(f"tunnel{'s' * (len(missing) > 1)} {', '.join(missing)} not configured: {_PUSH_TUNNELS}")
@@ -311,7 +311,7 @@ def tunnel_findings(wanted: Wanted, status: Status) -> Iterator[Finding]:
             yield from _tunnel_findings(tunnel, status.charon)
         else:
             yield _finding(f"tunnel {tunnel.name} is not in the plan: {_PUSH_TUNNELS} to remove it", failing=False)
-    yield from _bgp_findings(wanted, status)
+    yield from _bgp_findings(expected, status)
 
 
 def _tunnel_findings(tunnel: Tunnel, charon: bool | None) -> Iterator[Finding]:  # noqa: FBT001  None without a report
@@ -327,10 +327,10 @@ def _tunnel_findings(tunnel: Tunnel, charon: bool | None) -> Iterator[Finding]: 
         yield _finding(message, failing=tunnel.age > SILENT_S)
 
 
-def _bgp_findings(wanted: Wanted, status: Status) -> Iterator[Finding]:
+def _bgp_findings(expected: Wanted, status: Status) -> Iterator[Finding]:
     """Yield what BGP does not announce through tunnels that are up."""
     ages = {tunnel.name: tunnel.age for tunnel in status.tunnels or () if tunnel.age is not None}
-    dynamic = [tunnel for tunnel in wanted.tunnels if tunnel.routes and tunnel.name in ages]
+    dynamic = [tunnel for tunnel in expected.tunnels if tunnel.routes and tunnel.name in ages]
     if dynamic and status.bgp is None:
         yield _finding("the state of BGP is not reported: apply the role keeper to the gateway")
         return
@@ -338,7 +338,7 @@ def _bgp_findings(wanted: Wanted, status: Status) -> Iterator[Finding]:
     for tunnel in dynamic:
         yield from _neighbour_findings(tunnel, neighbours.get(tunnel.name), ages[tunnel.name])
     established = [neighbour for neighbour in neighbours.values() if neighbour.age is not None]
-    missing = _missing_routes(wanted.elsewhere, established) if established else ""
+    missing = _missing_routes(expected.elsewhere, established) if established else ""
     if missing:
         failing = any((neighbour.age or 0) > SILENT_S for neighbour in established)
         yield _finding(f"BGP announces no route to {missing} through any tunnel", failing=failing)

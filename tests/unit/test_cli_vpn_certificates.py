@@ -588,7 +588,7 @@ def test_a_laptop_without_room_is_told_before_anything_is_signed(
 
     told = capsys.readouterr().err
     assert "no free address for grace.laptop" in told
-    assert "is for 1" in told
+    assert "has only 1" in told
     assert "wider pool" in told
     assert folder_of(narrow).journal.read_bytes() == before
     assert not list(folder_of(narrow).keys.glob("grace*"))

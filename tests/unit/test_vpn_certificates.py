@@ -28,7 +28,7 @@ from vpn.authority import (
     root_findings,
     sign_crl,
 )
-from vpn.certificates import Issuer, Use, certificate_text, common_name, gateway, issue, laptop, new_key
+from vpn.certificates import Issuer, Use, certificate_text, common_name, gateway_subject, issue, laptop, new_key
 from vpn.pki import NoAuthority, PkiFolder, bundle_of, current_crl, deployable_lists
 from vpn.signing import add, relist, renew, revoke
 
@@ -158,7 +158,7 @@ def test_a_defect_of_a_certificate_is_one_finding(name: str) -> None:
 @pytest.mark.parametrize("days", [90, 825])
 def test_a_valid_certificate_has_no_findings(days: int) -> None:
     """Certificates of other tools and our own, close to the limits."""
-    own = issue(AUTHORITY, gateway("cellar", "lab.internal"), new_key().public_key(), 1, NOW)
+    own = issue(AUTHORITY, gateway_subject("cellar", "lab.internal"), new_key().public_key(), 1, NOW)
 
     for key in (_rsa(3072), ec.generate_private_key(ec.SECP256R1())):
         assert (

@@ -13,7 +13,7 @@ from bedplate.errors import InputError
 from tests.testlab.keys.authority import FLEET, NOW, added, begun_in, pki_in, unasked
 from tests.testlab.run import need_program
 from vpn.authority import Reason, crl_text, new_authority, new_root, number_of, read_lists, sign_crl
-from vpn.certificates import HASH, Issuer, Use, certificate_text, gateway, key_usage, laptop, new_key
+from vpn.certificates import HASH, Issuer, Use, certificate_text, gateway_subject, key_usage, laptop, new_key
 from vpn.gateways import book_of
 from vpn.journal import (
     Begun,
@@ -353,7 +353,7 @@ def test_a_folder_of_another_fleet_is_rejected(folder: PkiFolder) -> None:
 
 
 PEOPLE = ("ada", "grace")
-CELLAR, ATTIC = gateway("cellar", "lab.internal"), gateway("attic", "lab.internal")
+CELLAR, ATTIC = gateway_subject("cellar", "lab.internal"), gateway_subject("attic", "lab.internal")
 
 
 @pytest.fixture

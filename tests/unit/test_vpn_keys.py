@@ -26,7 +26,7 @@ from vpn.certificates import (
     Subject,
     Use,
     client_key,
-    gateway,
+    gateway_subject,
     is_encrypted,
     laptop,
     new_server_key,
@@ -37,7 +37,7 @@ from vpn.pki import Pki, PkiFolder, bundle_of
 from vpn.signing import add, check_serves, issue_anew, revoke
 from vpn.sites.gateway import Papers, SharedKey, given
 
-GATEWAY = gateway("cellar", "lab.internal")
+GATEWAY = gateway_subject("cellar", "lab.internal")
 
 
 def test_only_their_owner_can_read_keys(folder: PkiFolder) -> None:
@@ -154,7 +154,7 @@ def test_a_damaged_tls_crypt_key_is_rejected(folder: PkiFolder) -> None:
 
 def test_gateways_share_a_tls_crypt_key_and_laptops_do_not(folder: PkiFolder) -> None:
     """Each laptop has its own, which every gateway accepts."""
-    gateways = [gateway(place, "lab.internal") for place in ("us-west-2", "cellar")]
+    gateways = [gateway_subject(place, "lab.internal") for place in ("us-west-2", "cellar")]
     add(pki_in(folder), [*gateways, laptop("ada"), laptop("grace"), Subject("gate.cellar", Use.PEER)], NOW, unasked)
 
     def tls_crypt(name: str) -> str:
@@ -388,7 +388,7 @@ def test_under_a_root_gateways_get_both_authorities_and_both_lists(tmp_path: Pat
 def test_a_certificate_is_due_after_half_of_its_life(days: int, lacking: list[str], folder: PkiFolder) -> None:
     """Laptops and gateways of laptops are not included."""
     added(folder, "ada")
-    issue_anew(pki_in(folder), (gateway("us-west-2", "rooms.internal"),), NOW, unasked)
+    issue_anew(pki_in(folder), (gateway_subject("us-west-2", "rooms.internal"),), NOW, unasked)
 
     expected = due_peers(pki_in(folder).roll, PEERS.values(), (), NOW + days * DAY)
 

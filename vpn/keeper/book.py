@@ -137,7 +137,7 @@ class AccessList:
         for pattern, texts in ((_NAME, names), (_ADDRESS_FILE, files), (_SERIAL, self.revoked)):
             for text in texts:
                 if not pattern.fullmatch(text):
-                    raise ValueError(text)
+                    raise ValueError(f"unexpected value {text!r}")
 
 
 def parse_access_list(text: str) -> AccessList:
