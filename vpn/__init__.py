@@ -1,4 +1,4 @@
-"""Virtual private networks: keys, and the text by which OpenVPN and strongSwan are told what the plan says.
+"""Virtual private networks: keys and certificates, and the configuration of OpenVPN, strongSwan and FRR.
 
-Pure but for the key store and the daemons' own control sockets, each behind one module.
+Pure except for `vpn.pki` (the key folder), `vpn.push` (ssh) and the gateway agent `vpn.keeper`.
 """

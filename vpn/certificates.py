@@ -1,6 +1,6 @@
-"""Whom a certificate names, and what for.
+"""Certificates of laptops and gateways: subjects, keys, tls-crypt-v2 keys, PEM texts.
 
-A laptop is `<user>.<device>`, a gateway its whole name in the fleet's domain: the two never meet.
+A laptop is named `<user>.<device>`, a gateway by its name in the fleet's domain; the two never collide.
 """
 
 import base64
@@ -33,16 +33,16 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from bedplate.errors import InputError
 
 DEFAULT_DEVICE = "laptop"
-# X.520 ends a common name at 64 characters, and OpenVPN names a client by nothing else.
-_LONGEST_NAME, _LONGEST_USER, _LONGEST_DEVICE = 64, 32, 31
-# As bedplate.plan.laptops.NAME_PREFIX: the plan knows no keys, and keys are made without a plan.
+# X.520 limits a common name to 64 characters; OpenVPN identifies a client by it.
+_MAX_NAME, _MAX_USER, _MAX_DEVICE = 64, 32, 31
+# The same as bedplate.plan.laptops.NAME_PREFIX, which is not imported: keys are made without a plan.
 GATEWAY_PREFIX = "gateway."
 _PART = re.compile(r"[a-z_][a-z0-9_-]*")
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_-]*(\.[a-z0-9_][a-z0-9_-]*)*")
 
 
 class Use(StrEnum):
-    """What a certificate may be used for: a laptop, a gateway that laptops dial, an end of a site's tunnel."""
+    """What a certificate is used for: a laptop, a gateway of laptops, or a gateway at the end of a tunnel."""
 
     CLIENT = "client"
     SERVER = "server"
@@ -51,77 +51,77 @@ class Use(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom a certificate names; `addresses` are those at which others reach a gateway."""
+    """The subject of a certificate; `addresses` are the public addresses of a gateway."""
 
     name: str
     use: Use
     addresses: tuple[IPv4Address, ...] = ()
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name) or len(self.name) > _LONGEST_NAME:
+        if not _NAME.fullmatch(self.name) or len(self.name) > _MAX_NAME:
             raise InputError(
-                f"{self.name!r} is no name for a certificate",
-                fix=f"a-z, 0-9, _, - and inner dots, {_LONGEST_NAME} characters at the most",
+                f"{self.name!r} is not a valid certificate name",
+                fix=f"use a-z, 0-9, _, - and inner dots, at most {_MAX_NAME} characters",
             )
 
 
 def laptop(user: str, device: str = DEFAULT_DEVICE) -> Subject:
-    """Return a person's device; InputError where either word cannot be part of a name."""
-    for what, word, longest in (("user name", user, _LONGEST_USER), ("name of a device", device, _LONGEST_DEVICE)):
-        if not _PART.fullmatch(word) or len(word) > longest:
-            fix = f"a-z, 0-9, _ and -, a letter or _ first, {longest} characters at the most"
-            raise InputError(f"{word!r} is no {what}", fix=fix)
+    """Return the subject of a person's device; raise InputError for an invalid user or device name."""
+    for kind, word, limit in (("user name", user, _MAX_USER), ("device name", device, _MAX_DEVICE)):
+        if not _PART.fullmatch(word) or len(word) > limit:
+            fix = f"use a-z, 0-9, _ and -, start with a letter or _, at most {limit} characters"
+            raise InputError(f"{word!r} is not a valid {kind}", fix=fix)
     if f"{user}." == GATEWAY_PREFIX:
-        raise InputError(f"nobody may be called {user}: laptops know gateways by it", fix="take another user name")
+        raise InputError(f"the user name {user} is reserved for gateways", fix="choose another user name")
     return Subject(f"{user}.{device}", Use.CLIENT)
 
 
-def gateway(place: str, domain: str, *addresses: IPv4Address) -> Subject:
-    """Return the gateway that laptops dial in a region or on a site."""
+def gateway_subject(place: str, domain: str, *addresses: IPv4Address) -> Subject:
+    """Return the subject of the gateway of laptops in a region or site."""
     return Subject(f"{GATEWAY_PREFIX}{place}.{domain}", Use.SERVER, addresses)
 
 
 def user_of(name: str) -> str:
-    """Return whose device a certificate's name is."""
+    """Return the user in the certificate name of a laptop."""
     return name.partition(".")[0]
 
 
 _SERVER, _CLIENT = "OpenVPN tls-crypt-v2 server key", "OpenVPN tls-crypt-v2 client key"
-# A key of OpenVPN's is 64 bytes for a cipher and 64 for a MAC, of which AES-256 and SHA-256 use the first 32 each.
+# An OpenVPN key has 64 bytes for a cipher and 64 for a MAC; AES-256 and SHA-256 use the first 32 of each.
 _KEY, _USED, _MAC_AT = 128, 32, 64
 _CLIENT_KEY, _TAG = 2 * _KEY, 32
 _USER_DEFINED = b"\x00"
 
 
 def new_server_key() -> str:
-    """Return a key for the fleet's gateways, in PEM."""
+    """Return a new tls-crypt-v2 key for the fleet's gateways, in PEM."""
     return _pem(_SERVER, os.urandom(_KEY))
 
 
 def digest(server_key: str) -> str:
-    """Return the SHA-256 of the gateways' key, which does not reveal it."""
+    """Return the SHA-256 of the gateways' tls-crypt-v2 key."""
     return sha256(server_key.encode()).hexdigest()
 
 
 def client_key(server_key: str, name: str) -> str:
-    """Return a new key for a laptop, in PEM: known to every gateway that has the server's key, bound to a name."""
+    """Return a new tls-crypt-v2 key for the laptop of this name, in PEM; gateways with the server key accept it."""
     key, metadata = os.urandom(_CLIENT_KEY), _USER_DEFINED + name.encode()
-    return _pem(_CLIENT, key + _wrapped(_unpacked(server_key, _SERVER), key + metadata))
+    return _pem(_CLIENT, key + _wrap(_parse_pem(server_key, _SERVER), key + metadata))
 
 
-def _wrapped(key: bytes, plain: bytes) -> bytes:
+def _wrap(key: bytes, plain: bytes) -> bytes:
     tag = _tag(key, plain)
-    return tag + _crypted(key, tag, plain) + _length(plain)
+    return tag + _crypt(key, tag, plain) + _length(plain)
 
 
 def _tag(key: bytes, plain: bytes) -> bytes:
     return hmac.digest(key[_MAC_AT : _MAC_AT + _USED], _length(plain) + plain, sha256)
 
 
-def _crypted(key: bytes, tag: bytes, text: bytes) -> bytes:
-    """Encrypt or decrypt, which in counter mode are the same; the tag's first half is the counter's start."""
-    step = Cipher(algorithms.AES256(key[:_USED]), modes.CTR(tag[:16])).encryptor()
-    return step.update(text) + step.finalize()
+def _crypt(key: bytes, tag: bytes, text: bytes) -> bytes:
+    """Return the text encrypted or decrypted: the same in counter mode. The tag's first half starts the counter."""
+    encryptor = Cipher(algorithms.AES256(key[:_USED]), modes.CTR(tag[:16])).encryptor()
+    return encryptor.update(text) + encryptor.finalize()
 
 
 def _length(plain: bytes) -> bytes:
@@ -134,10 +134,10 @@ def _pem(kind: str, data: bytes) -> str:
     return "\n".join((f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----", ""))
 
 
-def _unpacked(text: str, kind: str) -> bytes:
+def _parse_pem(text: str, kind: str) -> bytes:
     head, tail = f"-----BEGIN {kind}-----\n", f"-----END {kind}-----\n"
     if not (text.startswith(head) and text.endswith(tail)):
-        raise InputError(f"it is no {kind}", fix="take it from where it was written")
+        raise InputError(f"not an {kind} in PEM", fix="restore the file from a backup")
     return base64.b64decode(text.removeprefix(head).removesuffix(tail))
 
 
@@ -146,9 +146,9 @@ _BLOCK = re.compile(r"-----BEGIN ([A-Za-z0-9 -]+)-----\n.*?-----END \1-----\n", 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Bundle:
-    """Three PEM texts; gateways share one tls-crypt-v2 key, and ends of sites' tunnels have none.
+    """A certificate, its private key and a tls-crypt-v2 key in PEM; tunnels have no tls-crypt-v2 key.
 
-    Has no repr: it would be a secret in whatever is printed.
+    There is no repr, so that keys are never printed.
     """
 
     certificate: str
@@ -157,79 +157,74 @@ class Bundle:
 
     @property
     def text(self) -> str:
-        """All of it as one text, the form in which it is kept: the parts can never be of different certificates."""
+        """The bundle as one text; in one file the parts always belong together."""
         return self.certificate + self.key + self.tls_crypt
 
 
 def parse_bundle(text: str) -> Bundle:
-    """Return the bundle of a text; InputError for anything else, without a word of what it holds."""
-    blocks = {found[1]: found[0] for found in _BLOCK.finditer(text)}
-    if "".join(blocks.values()) != text:
-        raise InputError(
-            "it is no certificate with its key in PEM",
-            fix="renew a laptop's certificate; a gateway's file is taken away, then `bedplate vpn sync` makes another",
-        )
+    """Return the bundle of a text; raise InputError, without its content, for anything else."""
+    blocks = {match[1]: match[0] for match in _BLOCK.finditer(text)}
     keys = [block for kind, block in blocks.items() if kind.endswith("PRIVATE KEY")]
-    hidden = [block for kind, block in blocks.items() if kind.startswith("OpenVPN")]
-    if "CERTIFICATE" not in blocks or len(keys) != 1:
+    tls_crypt = [block for kind, block in blocks.items() if kind.startswith("OpenVPN")]
+    if "".join(blocks.values()) != text or "CERTIFICATE" not in blocks or len(keys) != 1:
         raise InputError(
-            "it is no certificate with its key in PEM",
-            fix="renew a laptop's certificate; a gateway's file is taken away, then `bedplate vpn sync` makes another",
+            "not a certificate with its private key in PEM",
+            fix="laptop: `bedplate vpn renew`; gateway: delete the file, then run `bedplate vpn sync`",
         )
-    return Bundle(blocks["CERTIFICATE"], keys[0], "".join(hidden))
+    return Bundle(blocks["CERTIFICATE"], keys[0], "".join(tls_crypt))
 
 
-_LOCKED = "ENCRYPTED"
 Passphrase = Callable[[], bytes]
 
 
-def is_locked(text: str) -> bool:
-    """Tell whether a private key in PEM is encrypted."""
-    return _LOCKED in text.partition("\n")[0]
+def is_encrypted(text: str) -> bool:
+    """Return whether a private key in PEM is encrypted."""
+    return "ENCRYPTED" in text.partition("\n")[0]
 
 
-def lock_of(text: str, passphrase: Passphrase) -> bytes | None:
-    """Return the passphrase that a key is locked by, asking for it; None for a key that is not."""
-    return passphrase() if is_locked(text) else None
+def passphrase_for(text: str, passphrase: Passphrase) -> bytes | None:
+    """Return the passphrase if a private key is encrypted, else None without asking for it."""
+    return passphrase() if is_encrypted(text) else None
 
 
-def unlocked(text: str, lock: bytes | None, what: str) -> ec.EllipticCurvePrivateKey:
-    """Return the key of a PEM text; InputError where it does not open, or is of another kind."""
+def load_key(text: str, passphrase: bytes | None, name: str) -> ec.EllipticCurvePrivateKey:
+    """Return the private key of a PEM text; raise InputError, with the name of the key, if it cannot be used."""
     try:
-        key = load_pem_private_key(text.encode(), lock)
+        key = load_pem_private_key(text.encode(), passphrase)
     except ValueError:
-        told = "the passphrase does not open" if is_locked(text) else "nothing can be read as"
-        raise InputError(f"{told} {what}", fix="give the passphrase it was locked with, or the key itself") from None
+        if is_encrypted(text):
+            raise InputError(f"wrong passphrase for {name}", fix="enter the passphrase that encrypted it") from None
+        raise InputError(f"{name} is not a private key in PEM", fix="restore the file from a backup") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise InputError(f"{what} is no key on an elliptic curve", fix="give the key that belongs to the certificate")
+        raise InputError(f"{name} is not an elliptic curve key", fix="use the key that belongs to the certificate")
     return key
 
 
-# OWASP Password Storage Cheat Sheet, PBKDF2-HMAC-SHA256, read 2026-11.
+# OWASP Password Storage Cheat Sheet, PBKDF2-HMAC-SHA256, 2026-11.
 ROUNDS = 600_000
 _SALT, _PKCS8_KEY, _PKCS8_BLOCK = 16, 32, 16
 _INTEGER, _OCTETS, _OBJECT, _SEQUENCE, _NULL = 0x02, 0x04, 0x06, 0x30, 0x05
 _LONG_FORM = 0x80
-# RFC 8018 appendix A and C, and NIST's id for AES-256 in CBC mode, without tag and length.
+# Object identifiers of RFC 8018 appendix A and C, and NIST's for AES-256-CBC, without tag and length.
 _PBES2, _PBKDF2 = bytes.fromhex("2a864886f70d01050d"), bytes.fromhex("2a864886f70d01050c")
 _HMAC_SHA256, _AES256_CBC = bytes.fromhex("2a864886f70d0209"), bytes.fromhex("60864801650304012a")
 
 
 def encrypted_text(key: bytes, passphrase: bytes) -> str:
-    """Return a private key, given as PKCS 8 in DER, encrypted by a passphrase, in PEM."""
+    """Return a private key, given in PKCS 8 DER, encrypted with a passphrase, in PEM."""
     salt, vector = os.urandom(_SALT), os.urandom(_PKCS8_BLOCK)
     derived = pbkdf2_hmac("sha256", passphrase, salt, ROUNDS, _PKCS8_KEY)
     prf = _der(_SEQUENCE, _der(_OBJECT, _HMAC_SHA256), _der(_NULL))
     rounds = _der(_INTEGER, ROUNDS.to_bytes(ROUNDS.bit_length() // 8 + 1, "big"))
     kdf = _algorithm(_PBKDF2, _der(_SEQUENCE, _der(_OCTETS, salt), rounds, prf))
     scheme = _algorithm(_PBES2, _der(_SEQUENCE, kdf, _algorithm(_AES256_CBC, _der(_OCTETS, vector))))
-    text = base64.encodebytes(_der(_SEQUENCE, scheme, _der(_OCTETS, _encrypted(key, derived, vector)))).decode()
+    text = base64.encodebytes(_der(_SEQUENCE, scheme, _der(_OCTETS, _encrypt(key, derived, vector)))).decode()
     return f"-----BEGIN ENCRYPTED PRIVATE KEY-----\n{text}-----END ENCRYPTED PRIVATE KEY-----\n"
 
 
-def _encrypted(plain: bytes, key: bytes, vector: bytes) -> bytes:
-    padder, step = PKCS7(8 * _PKCS8_BLOCK).padder(), Cipher(algorithms.AES256(key), modes.CBC(vector)).encryptor()
-    return step.update(padder.update(plain) + padder.finalize()) + step.finalize()
+def _encrypt(plain: bytes, key: bytes, vector: bytes) -> bytes:
+    padder, encryptor = PKCS7(8 * _PKCS8_BLOCK).padder(), Cipher(algorithms.AES256(key), modes.CBC(vector)).encryptor()
+    return encryptor.update(padder.update(plain) + padder.finalize()) + encryptor.finalize()
 
 
 def _algorithm(name: bytes, parameters: bytes) -> bytes:
@@ -247,9 +242,9 @@ def _der(tag: int, *parts: bytes) -> bytes:
 CURVE = ec.SECP384R1
 HASH = hashes.SHA384
 LIFE = timedelta(days=90)
-# Clocks of laptops are behind by minutes: a certificate made this moment is valid there already.
-SLACK = timedelta(minutes=5)
-USES: Mapping[Use, x509.ObjectIdentifier] = MappingProxyType(
+# Validity starts earlier, because clocks of laptops may be minutes behind.
+CLOCK_TOLERANCE = timedelta(minutes=5)
+EXTENDED_KEY_USAGES: Mapping[Use, x509.ObjectIdentifier] = MappingProxyType(
     {
         Use.CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH,
         Use.SERVER: ExtendedKeyUsageOID.SERVER_AUTH,
@@ -260,7 +255,7 @@ USES: Mapping[Use, x509.ObjectIdentifier] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """A certificate that others hang on, and its key."""
+    """The certificate of an authority and its private key."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
@@ -274,29 +269,29 @@ def new_key() -> ec.EllipticCurvePrivateKey:
 def issue(
     issuer: Issuer, subject: Subject, key: ec.EllipticCurvePublicKey, serial: int, now: datetime
 ) -> x509.Certificate:
-    """Return a certificate for a subject: 90 days, and never longer than the issuer's own."""
-    until = min(now + LIFE, issuer.certificate.not_valid_after_utc)
+    """Return a certificate for 90 days, or until the issuer's certificate ends."""
+    end = min(now + LIFE, issuer.certificate.not_valid_after_utc)
     builder = (
         x509.CertificateBuilder()
         .subject_name(common_name(subject.name))
         .issuer_name(issuer.certificate.subject)
         .public_key(key)
         .serial_number(serial)
-        .not_valid_before(now - SLACK)
-        .not_valid_after(until)
+        .not_valid_before(now - CLOCK_TOLERANCE)
+        .not_valid_after(end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([USES[subject.use]]), critical=False)
+        .add_extension(key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([EXTENDED_KEY_USAGES[subject.use]]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         .add_extension(authority_identifier(issuer.certificate), critical=False)
     )
     if subject.use is not Use.CLIENT:
-        builder = builder.add_extension(_names(subject), critical=False)
+        builder = builder.add_extension(_alternative_names(subject), critical=False)
     return builder.sign(issuer.key, HASH())
 
 
-def usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    """Return what a key may do: sign handshakes, or certificates and revocation lists."""
+def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    """Return the key usage: certificates and revocation lists for an authority, else handshakes."""
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         key_cert_sign=signs_certificates,
@@ -311,18 +306,18 @@ def usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def common_name(name: str) -> x509.Name:
-    """Return the name of a certificate that has no part but this."""
+    """Return an X.509 name that consists of a common name."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
 def authority_identifier(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
-    """Return how certificates and lists name the key that signed them."""
-    own = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+    """Return the identifier of the issuer's key, for certificates and revocation lists that it signs."""
+    identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
 
 
 def key_text(key: ec.EllipticCurvePrivateKey, passphrase: bytes | None = None) -> str:
-    """Return a private key as PKCS 8 in PEM, encrypted where there is a passphrase."""
+    """Return a private key in PKCS 8 PEM, encrypted if there is a passphrase."""
     if passphrase:
         return encrypted_text(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()), passphrase)
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
@@ -335,12 +330,10 @@ def certificate_text(certificate: x509.Certificate) -> str:
 
 def fingerprint(key: ec.EllipticCurvePublicKey) -> str:
     """Return the SHA-256 of a public key, in hexadecimal."""
-    digest = hashes.Hash(hashes.SHA256())
-    digest.update(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
-    return digest.finalize().hex()
+    return sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
 
 
-def _names(subject: Subject) -> x509.SubjectAlternativeName:
+def _alternative_names(subject: Subject) -> x509.SubjectAlternativeName:
     return x509.SubjectAlternativeName(
         [x509.DNSName(subject.name), *(x509.IPAddress(address) for address in subject.addresses)]
     )

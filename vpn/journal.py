@@ -1,6 +1,7 @@
-"""The journal: who was issued what and what was revoked, each line bound to all before it, the whole signed.
+"""The audit log of the VPN's keys, and the index of certificates that follows from it.
 
-A text that was cut, edited or written by anybody without the authority's key is refused; nothing here mends it.
+The log (the file `journal`) holds all issued and revoked certificates. Each line contains a hash over all lines before
+it, and the last line is a signature of the authority. A log that was cut or edited is rejected.
 """
 
 import base64
@@ -18,19 +19,19 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from vpn.authority import Reason, Revocation, counted_from, is_due
+from vpn.authority import Reason, Revocation, is_due, valid_from
 from vpn.certificates import HASH, Use
 
-_LARGEST_SERIAL = 2**159 - 1  # RFC 5280 section 4.1.2.2: positive, and no more than 20 octets
+_MAX_SERIAL = 2**159 - 1  # RFC 5280 section 4.1.2.2: positive, at most 20 octets
 
 
 class NotAnEntryError(ValueError):
-    """A line that no entry is written like."""
+    """A line that is not a valid entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The authority that signs all later entries, and the key store it uses.
+    """The authority that signs all later entries, and the kind of its key store.
 
     `authority` and `root` are the SHA-256 of the certificates in authority.crt; `root` is empty without a root.
     `tls_crypt` is the SHA-256 of the gateways' tls-crypt-v2 key.
@@ -46,7 +47,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A certificate; `key` is the SHA-256 of its public key, `slot` the number that a laptop's address follows from."""
+    """A certificate; `key` is the SHA-256 of its public key, `slot` the number that determines a laptop's address."""
 
     at: datetime
     serial: int
@@ -59,7 +60,7 @@ class Issued:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """A certificate that counts no longer."""
+    """A revoked certificate."""
 
     at: datetime
     serial: int
@@ -68,7 +69,7 @@ class Revoked:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list of revoked certificates that was signed."""
+    """A signed revocation list."""
 
     at: datetime
     number: int
@@ -80,15 +81,15 @@ Entry = Begun | Issued | Revoked | Listed
 
 def entry_text(entry: Entry) -> str:
     """Return an entry as one line."""
-    return json.dumps(_document(entry), separators=(",", ":"))
+    return json.dumps(_entry_document(entry), separators=(",", ":"))
 
 
 def parse_entry(text: str) -> Entry:
-    """Return the entry of a line; NotAnEntryError where it says anything else."""
+    """Return the entry of a line; raise NotAnEntryError if it is invalid."""
     try:
-        return _entry_entry(json.loads(text))
+        return _entry_of(json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise NotAnEntryError("it is not written as an entry is") from None
+        raise NotAnEntryError("not a valid entry") from None
 
 
 def moment_text(moment: datetime) -> str:
@@ -96,63 +97,64 @@ def moment_text(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _document(entry: Entry) -> dict[str, Any]:
+def _entry_document(entry: Entry) -> dict[str, Any]:
     at = moment_text(entry.at)
     match entry:
         case Begun():
-            kept = {"keys": entry.keys, "root": entry.root, "tls_crypt": entry.tls_crypt}
-            return {"begun": entry.fleet, "at": at, "authority": entry.authority, **kept}
+            digests = {"root": entry.root, "tls_crypt": entry.tls_crypt}
+            return {"begun": entry.fleet, "at": at, "authority": entry.authority, "keys": entry.keys, **digests}
         case Issued():
-            told = {"issued": entry.name, "at": at, "use": entry.use, "serial": f"{entry.serial:x}"}
+            subject = {"issued": entry.name, "at": at, "use": entry.use, "serial": f"{entry.serial:x}"}
             slot = {} if entry.slot is None else {"slot": entry.slot}
-            return {**told, "until": moment_text(entry.until), "key": entry.key, **slot}
+            return {**subject, "until": moment_text(entry.until), "key": entry.key, **slot}
         case Revoked():
             return {"revoked": f"{entry.serial:x}", "at": at, "reason": entry.reason}
         case Listed():
             return {"listed": entry.number, "at": at, "until": moment_text(entry.until)}
 
 
-def _entry_entry(told: dict[str, Any]) -> Entry:
-    at = _moment(told["at"])
-    if "begun" in told:
-        fleet, *rest = (str(told[word]) for word in ("begun", "authority", "keys", "root", "tls_crypt"))
+def _entry_of(document: dict[str, Any]) -> Entry:
+    at = datetime.fromisoformat(document["at"])
+    if "begun" in document:
+        fleet, *rest = (str(document[key]) for key in ("begun", "authority", "keys", "root", "tls_crypt"))
         return Begun(at, fleet, *rest)
-    if "issued" in told:
-        name, use, until = str(told["issued"]), Use(told["use"]), _moment(told["until"])
-        return Issued(at, _serial(told["serial"]), name, use, until, str(told["key"]), _slot(told.get("slot")))
-    if "revoked" in told:
-        return Revoked(at, _serial(told["revoked"]), Reason(told["reason"]))
-    return Listed(at, int(told["listed"]), _moment(told["until"]))
+    if "revoked" in document:
+        return Revoked(at, _parse_serial(document["revoked"]), Reason(document["reason"]))
+    until = datetime.fromisoformat(document["until"])
+    if "issued" in document:
+        slot = document.get("slot")
+        return Issued(
+            at=at,
+            serial=_parse_serial(document["serial"]),
+            name=str(document["issued"]),
+            use=Use(document["use"]),
+            until=until,
+            key=str(document["key"]),
+            slot=None if slot is None else int(slot),
+        )
+    return Listed(at, int(document["listed"]), until)
 
 
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text)
-
-
-def _serial(text: str) -> int:
+def _parse_serial(text: str) -> int:
     serial = int(text, 16)
-    if not 0 < serial <= _LARGEST_SERIAL:
-        raise NotAnEntryError("a serial number of no certificate")
+    if not 0 < serial <= _MAX_SERIAL:
+        raise NotAnEntryError("invalid serial number")
     return serial
 
 
-def _slot(value: int | None) -> int | None:
-    return None if value is None else int(value)
-
-
 _SEAL = "seal"
-_START = "0" * 64
+_FIRST_HASH = "0" * 64
 
 
 class DamagedError(ValueError):
-    """A text that is no whole journal of this authority; `str` says from which line on."""
+    """A text that is not a complete audit log of this authority; the message names the line."""
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
-    """All entries in their order, the first of which begins it; `head` binds the last line to all before it.
+class AuditLog:
+    """All entries in their order; the first is the authority. `head` is the hash of the last line.
 
-    `sealed` is the text that it was read from, empty for one that was not written yet.
+    `sealed` is the text that the log was read from, empty before it is written.
     """
 
     entries: tuple[Entry, ...]
@@ -162,189 +164,186 @@ class Journal:
 
     @property
     def begun(self) -> Begun:
-        """The entry that began it."""
+        """The first entry."""
         first = self.entries[0]
-        assert isinstance(first, Begun)  # noqa: S101  # no journal is made without
+        assert isinstance(first, Begun)  # noqa: S101  # new_audit_log and parse_audit_log ensure it
         return first
 
-    def with_entries(self, entries: Sequence[Entry]) -> "Journal":
-        """Return the journal with more entries at its end."""
-        return _joined(self, entries)
+    def with_entries(self, entries: Sequence[Entry]) -> "AuditLog":
+        """Return the log with more entries at its end."""
+        head, lines = self.head, list(self.lines)
+        for entry in entries:
+            text = entry_text(entry)
+            head = _line_hash(head, text)
+            lines.append(f"{head} {text}")
+        return AuditLog((*self.entries, *entries), tuple(lines), head)
 
     def text(self, key: ec.EllipticCurvePrivateKey) -> str:
-        """Return the text to be kept, sealed by the authority's key."""
+        """Return the text of the file, signed with the authority's key."""
         signature = base64.b64encode(key.sign(self.head.encode(), ec.ECDSA(HASH()))).decode()
         return "\n".join((*self.lines, f"{_SEAL} {len(self.lines)} {signature}", ""))
 
 
-def new_journal(begun: Begun) -> Journal:
-    """Return a journal that holds its beginning alone."""
-    return _joined(Journal((), (), _START), (begun,))
+def new_audit_log(begun: Begun) -> AuditLog:
+    """Return a log with its first entry only."""
+    return AuditLog((), (), _FIRST_HASH).with_entries((begun,))
 
 
-def parse_journal(text: str, key: ec.EllipticCurvePublicKey) -> Journal:
-    """Return the journal of a text; DamagedError unless it is whole and sealed by this key."""
+def parse_audit_log(text: str, key: ec.EllipticCurvePublicKey) -> AuditLog:
+    """Return the log of a text; raise DamagedError unless it is complete and signed with this key."""
     if not text.endswith("\n"):
-        raise DamagedError("its last line is cut")
+        raise DamagedError("the last line is incomplete")
     *lines, seal = text.removesuffix("\n").split("\n")
-    journal = _read(lines)
-    _check_seal(seal, journal, key)
-    return replace(journal, sealed=text)
+    log = _parse_lines(lines)
+    _check_seal(seal, log, key)
+    return replace(log, sealed=text)
 
 
-def _joined(journal: Journal, entries: Sequence[Entry]) -> Journal:
-    head, lines = journal.head, list(journal.lines)
-    for entry in entries:
-        written = entry_text(entry)
-        head = _bound(head, written)
-        lines.append(f"{head} {written}")
-    return Journal((*journal.entries, *entries), tuple(lines), head)
+def _line_hash(head: str, text: str) -> str:
+    return sha256(f"{head} {text}".encode()).hexdigest()
 
 
-def _bound(head: str, written: str) -> str:
-    return sha256(f"{head} {written}".encode()).hexdigest()
-
-
-def _read(lines: Sequence[str]) -> Journal:
-    head, entries, serials = _START, [], set[int]()
+def _parse_lines(lines: Sequence[str]) -> AuditLog:
+    head, entries, serials = _FIRST_HASH, [], set[int]()
     for number, line in enumerate(lines, 1):
-        told, _, written = line.partition(" ")
-        head = _bound(head, written)
-        if told != head:
-            raise DamagedError(f"line {number} is not what was written there, or a line before it is missing")
-        entries.append(_entry(written, number))
+        line_hash, _, text = line.partition(" ")
+        head = _line_hash(head, text)
+        if line_hash != head:
+            raise DamagedError(f"line {number} was changed, or a line before it is missing")
+        try:
+            entries.append(parse_entry(text))
+        except NotAnEntryError as error:
+            raise DamagedError(f"line {number}: {error}") from None
         _check_serial(entries[-1], serials, number)
     if not entries or not isinstance(entries[0], Begun):
-        raise DamagedError("its beginning is missing")
-    return Journal(tuple(entries), tuple(lines), head)
-
-
-def _entry(written: str, number: int) -> Entry:
-    try:
-        return parse_entry(written)
-    except NotAnEntryError as error:
-        raise DamagedError(f"line {number}: {error}") from None
+        raise DamagedError("the first entry is missing")
+    return AuditLog(tuple(entries), tuple(lines), head)
 
 
 def _check_serial(entry: Entry, serials: set[int], number: int) -> None:
-    """Raise DamagedError for a serial number that is given twice, or taken back and was never given."""
+    """Raise DamagedError for a serial number that is issued twice, or revoked and never issued."""
     match entry:
         case Issued(serial=serial) if serial in serials:
-            raise DamagedError(f"line {number} gives a serial number that was given before")
+            raise DamagedError(f"line {number} repeats a serial number")
         case Issued(serial=serial):
             serials.add(serial)
         case Revoked(serial=serial) if serial not in serials:
-            raise DamagedError(f"line {number} takes back a certificate that was never issued")
+            raise DamagedError(f"line {number} revokes a certificate that was never issued")
 
 
-def _check_seal(seal: str, journal: Journal, key: ec.EllipticCurvePublicKey) -> None:
+def _check_seal(seal: str, log: AuditLog, key: ec.EllipticCurvePublicKey) -> None:
     word, _, rest = seal.partition(" ")
-    count, _, signature = rest.partition(" ")
+    line_count, _, signature = rest.partition(" ")
     if word != _SEAL:
-        raise DamagedError("it has no seal: its end is missing, or two writers were merged")
-    if count != str(len(journal.lines)):
-        raise DamagedError(f"its seal is of {count} lines, and it has {len(journal.lines)}")
+        raise DamagedError("the signature is missing: the end was cut, or two versions were merged")
+    if line_count != str(len(log.lines)):
+        raise DamagedError(f"the signature covers {line_count} lines, and the file has {len(log.lines)}")
     try:
-        key.verify(base64.b64decode(signature, validate=True), journal.head.encode(), ec.ECDSA(HASH()))
+        key.verify(base64.b64decode(signature, validate=True), log.head.encode(), ec.ECDSA(HASH()))
     except (InvalidSignature, binascii.Error):
-        raise DamagedError("its seal is not of this authority") from None
+        raise DamagedError("the signature is not of this authority") from None
 
 
-# Below the number of the certificate, bits that nobody can guess: a journal that was lost repeats no serial.
+# The low bits of a serial are random: also after the loss of the log, no serial repeats.
 _RANDOM_BITS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Roll:
-    """All certificates by serial, and what became of them."""
+class CertificateIndex:
+    """All certificates and revocations by serial, and the newest revocation list."""
 
     issued: Mapping[int, Issued]
     revoked: Mapping[int, Revoked]
     listed: Listed | None
     regular: datetime | None
-    """As of when the newest list counts that was signed because one was due; each revocation signs one between."""
+    """Start of the newest list that was signed because the list before was due, not because of a revocation."""
     newest: datetime
-    """When the journal last grew: whoever signs before that has a clock that is behind."""
+    """The time of the newest entry: an earlier time means that the clock is behind."""
 
     def current(self, name: str) -> Issued | None:
-        """Return the certificate of a name that lasts longest, unless the name was revoked since."""
+        """Return the certificate of a name that lasts longest, or None if the name was revoked since."""
         return _latest(self.revoked, [each for each in self.issued.values() if each.name == name]).get(name)
 
     def valid(self, now: datetime) -> Iterator[Issued]:
-        """Yield the certificates that open a door today, in the order in which they were issued."""
+        """Yield the valid certificates in the order of their issue."""
         return (each for each in self.issued.values() if each.serial not in self.revoked and each.until > now)
 
     def holders(self) -> Mapping[str, Issued]:
-        """Return the certificate of each name that lasts longest, ended ones too, unless the name was revoked since."""
+        """Return the certificate of each name that lasts longest, also an expired one, unless it was revoked since."""
         return dict(sorted(_latest(self.revoked, self.issued.values()).items()))
 
     def revocations(self) -> Iterator[Revocation]:
-        """Yield what the next list has to hold.
+        """Yield the entries of the next revocation list.
 
         A revoked certificate stays until one regular list was signed after its end (RFC 5280 section 3.3).
         """
-        for each in self.revoked.values():
-            if self.regular is None or self.issued[each.serial].until >= self.regular:
-                yield Revocation(each.serial, each.at, each.reason)
+        for revoked in self.revoked.values():
+            if self.regular is None or self.issued[revoked.serial].until >= self.regular:
+                yield Revocation(revoked.serial, revoked.at, revoked.reason)
 
     def next_serials(self) -> Iterator[int]:
-        """Yield serials that were never given and that nobody can foresee; they grow."""
+        """Yield unused, unpredictable serials in ascending order."""
         return (number << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS) for number in count(len(self.issued) + 1))
 
-    def seats(self, now: datetime) -> Mapping[str, int]:
-        """Return the number of each laptop that holds one: whose newest certificate has not ended."""
-        return {name: each.slot for name, each in self.holders().items() if each.slot is not None and each.until > now}
+    def used_slots(self, now: datetime) -> Mapping[str, int]:
+        """Return the slot of each laptop whose newest certificate has not expired."""
+        return {name: held.slot for name, held in self.holders().items() if held.slot is not None and held.until > now}
 
     def slots(self, names: Iterable[str], now: datetime) -> Mapping[str, int]:
-        """Return a number for each laptop: its own, the one it had where nobody holds that now, or the lowest free."""
-        held, had = dict(self.seats(now)), {name: each.slot for name, each in self.holders().items()}
-        taken, wanted = set(held.values()), tuple(names)
-        for name in wanted:
-            if name not in held:
-                held[name] = _free(had.get(name), taken)
-                taken.add(held[name])
-        return {name: held[name] for name in wanted}
+        """Return a slot for each laptop: its current one, its former one if that is free, or the lowest free one."""
+        slots, former = dict(self.used_slots(now)), {name: held.slot for name, held in self.holders().items()}
+        used, laptops = set(slots.values()), tuple(names)
+        for name in laptops:
+            if name not in slots:
+                slots[name] = _free_slot(former.get(name), used)
+                used.add(slots[name])
+        return {name: slots[name] for name in laptops}
 
 
 def _latest(revoked: Mapping[int, Revoked], issued: Iterable[Issued]) -> dict[str, Issued]:
-    """Return, by name, the certificate that lasts longest of those that nobody took back.
+    """Return, by name, the certificate that lasts longest of those that are not revoked.
 
-    In journals that were joined the last that was entered may be the older. Who revokes a name takes back whatever of
-    it counts then: what had ended before counts for nothing after it.
+    In a merged log the last entry may be the older certificate. A revocation covers all certificates of the name that
+    were valid then; those that had expired before do not count after it.
     """
     latest: dict[str, Issued] = {}
-    gone: dict[str, datetime] = {}
-    for each in issued:
-        if each.serial in revoked:
-            gone[each.name] = max(revoked[each.serial].at, gone.get(each.name, each.at))
-        elif each.name not in latest or each.until >= latest[each.name].until:
-            latest[each.name] = each
-    return {name: each for name, each in latest.items() if name not in gone or each.until > gone[name]}
+    revoked_at: dict[str, datetime] = {}
+    for certificate in issued:
+        name = certificate.name
+        if certificate.serial in revoked:
+            revoked_at[name] = max(revoked[certificate.serial].at, revoked_at.get(name, certificate.at))
+        elif name not in latest or certificate.until >= latest[name].until:
+            latest[name] = certificate
+    return {
+        name: certificate
+        for name, certificate in latest.items()
+        if name not in revoked_at or certificate.until > revoked_at[name]
+    }
 
 
-def _free(former: int | None, taken: AbstractSet[int]) -> int:
-    """Return the former number where nobody has it, or the lowest that is free."""
-    if former is not None and former not in taken:
+def _free_slot(former: int | None, used: AbstractSet[int]) -> int:
+    """Return the former slot if it is free, else the lowest free slot."""
+    if former is not None and former not in used:
         return former
-    return next(number for number in count() if number not in taken)
+    return next(slot for slot in count() if slot not in used)
 
 
-def roll_of(journal: Journal) -> Roll:
-    """Return what a journal comes to."""
-    listed = [entry for entry in journal.entries if isinstance(entry, Listed)]
-    return Roll(
-        issued={entry.serial: entry for entry in journal.entries if isinstance(entry, Issued)},
-        revoked={entry.serial: entry for entry in journal.entries if isinstance(entry, Revoked)},
+def index_of(log: AuditLog) -> CertificateIndex:
+    """Return the index of a log's certificates."""
+    listed = [entry for entry in log.entries if isinstance(entry, Listed)]
+    return CertificateIndex(
+        issued={entry.serial: entry for entry in log.entries if isinstance(entry, Issued)},
+        revoked={entry.serial: entry for entry in log.entries if isinstance(entry, Revoked)},
         listed=listed[-1] if listed else None,
-        regular=_regular(listed),
-        newest=max(entry.at for entry in journal.entries),
+        regular=_newest_regular(listed),
+        newest=max(entry.at for entry in log.entries),
     )
 
 
-def _regular(listed: Iterable[Listed]) -> datetime | None:
-    """Return as of when the newest regular list counts: the first, and each that the one before it left due."""
+def _newest_regular(listed: Iterable[Listed]) -> datetime | None:
+    """Return the start of the newest regular list: the first, and each that was signed when the one before was due."""
     regular: Listed | None = None
-    for each in listed:
-        if regular is None or is_due(counted_from(regular.at), regular.until, each.at):
-            regular = each
-    return counted_from(regular.at) if regular else None
+    for entry in listed:
+        if regular is None or is_due(valid_from(regular.at), regular.until, entry.at):
+            regular = entry
+    return valid_from(regular.at) if regular else None

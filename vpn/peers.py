@@ -1,6 +1,6 @@
-"""Certificates by which gateways of the fleet know each other at tunnels: whose, what is due, and what is handed out.
+"""Proofs between gateways with a tunnel: certificates of the fleet's authority, or a shared key for each pair.
 
-They are the authority's, of a use of their own: no laptop and no server of laptops proves itself by one.
+Certificates of tunnels have a separate use: they are not valid for laptops or gateways of laptops.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -12,36 +12,41 @@ from bedplate.hold import held
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import pairs
 from bedplate.spec.network import TunnelAuth
-from vpn.certificates import Passphrase, Subject, Use, certificate_text, key_text, lock_of, new_key, unlocked
-from vpn.journal import Roll
-from vpn.pki import Pki, bundle_of, deployable_lists, opened_issuer, root_texts
+from vpn.certificates import Passphrase, Subject, Use, certificate_text, key_text, load_key, new_key, passphrase_for
+from vpn.journal import CertificateIndex
+from vpn.pki import Pki, bundle_of, deployable_lists, open_issuer, root_crl_texts
 from vpn.signing import Due, check_serves, due
 from vpn.sites.gateway import Papers, SharedKey, identity_of
 
+# Two gateways, by the names of their regions or sites.
+Pair = frozenset[str]
+_KEY_BYTES = 48
+
 
 def peer_subjects(plan: FleetPlan) -> Mapping[str, Subject]:
-    """Return whom certificates of tunnels name, by place; nobody where gateways have keys."""
+    """Return the certificate subjects of gateways with tunnels, by place; none if tunnels have shared keys."""
     if plan.tunnel_auth is not TunnelAuth.CERTIFICATES:
         return {}
     places = sorted({place for pair in pairs(plan) for place in pair})
     return {place: Subject(identity_of(plan, place), Use.PEER) for place in places}
 
 
-def due_peers(roll: Roll, peers: Iterable[Subject], keyless: Container[str], now: datetime) -> Due:
-    """Return what has to be done for these gateways, and for those that are gone; of laptops nothing."""
-    issued = {serial: each for serial, each in roll.issued.items() if each.use is Use.PEER}
-    return due(replace(roll, issued=issued), (), peers, keyless, now)
+def due_peers(index: CertificateIndex, peers: Iterable[Subject], keyless: Container[str], now: datetime) -> Due:
+    """Return which certificates of tunnels must be signed or revoked."""
+    issued = {serial: certificate for serial, certificate in index.issued.items() if certificate.use is Use.PEER}
+    return due(replace(index, issued=issued), (), peers, keyless, now)
 
 
 def papers_of(
     pki: Pki, peers: Mapping[str, Subject], passphrase: Passphrase, now: datetime
 ) -> Mapping[str, Papers | BedplateError]:
-    """Return what each gateway proves itself and judges others by, by place; or why it has nothing that serves.
+    """Return certificate, key, authorities and revocation lists of each gateway by place, or why they are unusable.
 
-    Raises InputError if the authority's or the root's list cannot be deployed.
+    Raise InputError if the authority's or the root's revocation list cannot be deployed.
     """
-    authorities = tuple(certificate_text(one) for one in (pki.authority.certificate, pki.authority.root) if one)
-    revoked = (deployable_lists(pki, now), *root_texts(pki, now)) if peers else ()
+    chain = (pki.authority.certificate, pki.authority.root)
+    authorities = tuple(certificate_text(certificate) for certificate in chain if certificate)
+    crls = (deployable_lists(pki, now), *root_crl_texts(pki, now)) if peers else ()
 
     def papers(place: str, peer: Subject) -> Papers | BedplateError:
         try:
@@ -49,59 +54,54 @@ def papers_of(
             check_serves(f"the tunnels of {place}", bundle, peer, pki, now)
         except BedplateError as error:
             return error
-        return Papers(bundle.certificate, bundle.key, authorities, revoked)
+        return Papers(bundle.certificate, bundle.key, authorities, crls)
 
     return {place: papers(place, peer) for place, peer in peers.items()}
 
 
-# Two gateways, by their regions or sites.
-Pair = frozenset[str]
-_BYTES = 48
-
-
 def kept_keys(pki: Pki, pairs: Iterable[Pair], passphrase: Passphrase) -> Mapping[Pair, SharedKey | BedplateError]:
-    """Return the key of each pair that has one, or why it serves nobody: it does not open, or is another pair's too."""
-    texts = {pair: pki.store.read(name_of(pair)) for pair in pairs}
-    found = {pair: _shared(pair, text, passphrase) for pair, text in texts.items() if text is not None}
-    return {**found, **_alike(found)}
+    """Return the shared key of each pair that has one, or why it is unusable: it does not open, or is not unique."""
+    texts = {pair: pki.store.read(pair_key_name(pair)) for pair in pairs}
+    keys = {pair: _load_shared_key(pair, text, passphrase) for pair, text in texts.items() if text is not None}
+    return {**keys, **_duplicate_errors(keys)}
 
 
 def make_keys(pki: Pki, pairs: Iterable[Pair], passphrase: Passphrase, *, anew: bool = False) -> tuple[Pair, ...]:
-    """Make a key for each pair that has none, or for all of them `anew`, and return whose were made.
+    """Create a key for each pair without one, or for all pairs if `anew`, and return these pairs.
 
-    Raises HeldError while somebody else signs, and InputError where the authority's key is not here.
+    Raise HeldError while another process signs, and InputError if the authority's key is missing.
     """
     with held(pki.folder.journal):
-        wanted = tuple(pair for pair in pairs if anew or pki.store.read(name_of(pair)) is None)
-        if wanted:
-            _, lock = opened_issuer(pki, passphrase)
-            pki.store.write({name_of(pair): key_text(new_key(), lock) for pair in wanted})
-        return wanted
+        new_pairs = tuple(pair for pair in pairs if anew or pki.store.read(pair_key_name(pair)) is None)
+        if new_pairs:
+            _, password = open_issuer(pki, passphrase)
+            pki.store.write({pair_key_name(pair): key_text(new_key(), password) for pair in new_pairs})
+        return new_pairs
 
 
-def name_of(pair: Pair) -> str:
-    """Return the name under which a pair's key is kept; it has more dots than a laptop's and begins as no gateway's."""
+def pair_key_name(pair: Pair) -> str:
+    """Return the name of a pair's key in the key store; laptops have fewer dots, gateways another prefix."""
     return f"tunnel.{'.'.join(sorted(pair))}"
 
 
-def _alike(found: Mapping[Pair, SharedKey | BedplateError]) -> Mapping[Pair, BedplateError]:
-    """Return why pairs of one key have none: whoever reads it at one gateway could stand for another."""
-    holders: dict[bytes, list[Pair]] = {}
-    for pair, key in found.items():
+def _duplicate_errors(keys: Mapping[Pair, SharedKey | BedplateError]) -> Mapping[Pair, BedplateError]:
+    """Return an error for pairs with the same key: a gateway that has it could impersonate another one."""
+    pairs_by_secret: dict[bytes, list[Pair]] = {}
+    for pair, key in keys.items():
         if isinstance(key, SharedKey):
-            holders.setdefault(key.secret, []).append(pair)
-    shared = [each for each in holders.values() if len(each) > 1]
-    return {pair: _one_key(each) for each in shared for pair in each}
+            pairs_by_secret.setdefault(key.secret, []).append(pair)
+    duplicates = [pairs for pairs in pairs_by_secret.values() if len(pairs) > 1]
+    return {pair: _duplicate_error(pairs) for pairs in duplicates for pair in pairs}
 
 
-def _one_key(pairs: Iterable[Pair]) -> InputError:
-    told = " and ".join(sorted(map(name_of, pairs)))
-    return InputError(f"{told} are one key", fix="`bedplate vpn tunnels --new-keys` makes each its own")
+def _duplicate_error(pairs: Iterable[Pair]) -> InputError:
+    names = " and ".join(sorted(map(pair_key_name, pairs)))
+    return InputError(f"{names} are the same key", fix="`bedplate vpn tunnels --new-keys` makes one for each pair")
 
 
-def _shared(pair: Pair, text: str, passphrase: Passphrase) -> SharedKey | BedplateError:
+def _load_shared_key(pair: Pair, text: str, passphrase: Passphrase) -> SharedKey | BedplateError:
     try:
-        key = unlocked(text, lock_of(text, passphrase), f"the key between {' and '.join(sorted(pair))}")
+        key = load_key(text, passphrase_for(text, passphrase), f"the key between {' and '.join(sorted(pair))}")
     except BedplateError as error:
         return error
-    return SharedKey(key.private_numbers().private_value.to_bytes(_BYTES, "big"))
+    return SharedKey(key.private_numbers().private_value.to_bytes(_KEY_BYTES, "big"))

@@ -1,7 +1,7 @@
-"""The keys of the fleet's VPN: an authority, the certificates it issues, their revocation, and the journal of it all.
+"""The folder fleet.pki with the keys of the fleet's VPN: authority, audit log, revocation lists and key store.
 
-What is there is read here, and begun; `vpn.signing` changes it. Nothing is printed, sent anywhere, or taken from a
-clock: moments and passphrases are given.
+This module creates the folder and reads it; `vpn.signing` issues and revokes. It prints nothing and reads no clock:
+callers pass times and passphrases.
 """
 
 import os
@@ -17,6 +17,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
+from bedplate.checks.diagnostics import Level
 from bedplate.errors import InputError
 from bedplate.hold import held
 from bedplate.writer import told_plainly, write_together, write_whole
@@ -24,23 +25,22 @@ from vpn.authority import (
     LIFE,
     Authority,
     Freshness,
-    Level,
     Reason,
     Revocation,
-    RootList,
-    authority_faults,
+    RootCrl,
     authority_under,
-    end_of,
+    crl_end,
+    crl_findings,
+    crl_text,
     freshness,
     is_signed_by,
-    list_faults,
-    list_text,
     new_authority,
     new_root,
     number_of,
     read_lists,
-    signed_list,
-    twin_of,
+    root_findings,
+    self_signed_twin,
+    sign_crl,
 )
 from vpn.certificates import (
     Bundle,
@@ -49,51 +49,60 @@ from vpn.certificates import (
     certificate_text,
     digest,
     key_text,
-    lock_of,
+    load_key,
     new_server_key,
     parse_bundle,
-    unlocked,
+    passphrase_for,
 )
-from vpn.journal import Begun, DamagedError, Journal, Listed, Roll, new_journal, parse_journal, roll_of
+from vpn.journal import (
+    AuditLog,
+    Begun,
+    CertificateIndex,
+    DamagedError,
+    Listed,
+    index_of,
+    new_audit_log,
+    parse_audit_log,
+)
 
 _NAME = "fleet.pki"
 _UNVERIFIED = (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm)
-# What a journal holds before anything was issued: its beginning, the first list, the seal.
+# The lines of an audit log before anything is issued: the authority, the first revocation list, the signature.
 _EMPTY_LINES = 3
 
 
 class NoAuthority(InputError):
-    """A fleet whose VPN has no authority yet."""
+    """The fleet's VPN has no authority yet."""
 
 
 class DamagedJournal(InputError):
-    """A journal that is not as it was written; it stays as it is, and nothing is done on its word."""
+    """The audit log is damaged. It is not changed, and nothing is signed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PkiFolder:
-    """The paths of the files."""
+    """The paths of the files in fleet.pki."""
 
     path: Path
 
     @property
     def journal(self) -> Path:
-        """Who was issued what."""
+        """The audit log."""
         return self.path / "journal"
 
     @property
     def copy(self) -> Path:
-        """The journal a second time: what an operator goes back to when the first was damaged."""
+        """The copy of the audit log, for recovery."""
         return self.path / "journal.copy"
 
     @property
     def authority(self) -> Path:
-        """The issuing certificate, then its root if there is one."""
+        """The issuing certificate, followed by its root if it has one."""
         return self.path / "authority.crt"
 
     @property
     def twin(self) -> Path:
-        """The self-signed twin of an issuing certificate that a root has signed."""
+        """The self-signed twin of an issuing certificate under a root."""
         return self.path / "trusted.crt"
 
     @property
@@ -103,8 +112,8 @@ class PkiFolder:
 
     @property
     def root_list(self) -> Path:
-        """The root's own list, signed when it signed the authority."""
-        return root_list_beside(self.authority)
+        """The root's revocation list, signed together with the authority."""
+        return root_crl_beside(self.authority)
 
     @property
     def keys(self) -> Path:
@@ -112,43 +121,43 @@ class PkiFolder:
         return self.path / "keys"
 
     def write(self, texts: Mapping[Path, str]) -> None:
-        """Write files, all of them filled before the first takes its name."""
+        """Write files; all are complete before the first is renamed to its path."""
         write_together({path: text.encode() for path, text in texts.items()})
 
-    def make(self) -> None:
-        """Make the folder itself, where there is none."""
+    def create(self) -> None:
+        """Create the folder if it does not exist."""
         with told_plainly(self.path):
             self.path.mkdir(exist_ok=True)
 
     def check_unused(self) -> None:
-        """Raise InputError where there is an authority already."""
+        """Raise InputError if the folder has an authority already."""
         if os.path.lexists(self.authority) or _has_entries(self.journal) or _has_entries(self.copy):
             raise InputError(
-                f"{self.path.name} holds an authority already",
+                f"{self.path.name} already has an authority",
                 where=str(self.path),
-                fix="keep it: every profile hangs on it; to begin anew, move the folder away",
+                fix="keep it, because all profiles depend on it; to start with a new authority, rename the folder",
             )
 
 
 def folder_of(fleet_file: Path) -> PkiFolder:
-    """Return the folder of a fleet file: beside it."""
+    """Return the folder of a fleet file, in the same directory."""
     return PkiFolder(fleet_file.with_name(_NAME))
 
 
 def read_authority(folder: PkiFolder) -> Authority:
-    """Return the authority; NoAuthority where none was begun, InputError where a certificate is not verified."""
+    """Return the authority; raise NoAuthority without one, InputError if a signature is not valid."""
     if not os.path.lexists(folder.authority):
         raise NoAuthority(
-            "this fleet's VPN has no authority yet", where=str(folder.path), fix="`bedplate vpn init` makes one"
+            "the fleet's VPN has no authority yet", where=str(folder.path), fix="`bedplate vpn init` creates one"
         )
     authority = read_chain(folder.authority)
-    return authority if authority.root is None else replace(authority, twin=_twin(folder.twin, authority.certificate))
+    return authority if authority.root is None else replace(authority, twin=_read_twin(folder.twin, authority))
 
 
 def read_chain(file: Path) -> Authority:
-    """Return the authority of an authority.crt, without its twin; InputError unless each certificate is verified."""
+    """Return the authority of an authority.crt without its twin; raise InputError if a signature is not valid."""
     try:
-        issuing, *roots = x509.load_pem_x509_certificates(_text(file).encode())
+        issuing, *roots = x509.load_pem_x509_certificates(_read_text(file).encode())
         (signer,) = roots or [issuing]
         issuing.verify_directly_issued_by(signer)
     except _UNVERIFIED:
@@ -160,15 +169,16 @@ def read_chain(file: Path) -> Authority:
     return Authority(issuing, roots[0] if roots else None)
 
 
-def root_list_beside(authority: Path) -> Path:
-    """Return the path of the root's list of an authority.crt."""
+def root_crl_beside(authority: Path) -> Path:
+    """Return the path of the root's revocation list for an authority.crt."""
     return authority.with_name("root.crl.pem")
 
 
-def _twin(file: Path, issuing: x509.Certificate) -> x509.Certificate:
-    """Return the twin: only the owner of the issuing key can sign one."""
+def _read_twin(file: Path, authority: Authority) -> x509.Certificate:
+    """Return the twin; only the owner of the issuing key can sign one."""
+    issuing = authority.certificate
     try:
-        (twin,) = x509.load_pem_x509_certificates(_text(file).encode())
+        (twin,) = x509.load_pem_x509_certificates(_read_text(file).encode())
         twin.verify_directly_issued_by(twin)
         is_twin = twin.subject == issuing.subject and twin.public_key() == issuing.public_key()
     except _UNVERIFIED:
@@ -182,42 +192,42 @@ def _twin(file: Path, issuing: x509.Certificate) -> x509.Certificate:
     return twin
 
 
-def read_journal(folder: PkiFolder, key: ec.EllipticCurvePublicKey) -> Journal:
-    """Return the journal; DamagedJournal when it is not whole, or older than its copy, with the way back."""
-    # The copy is written last, so that who reads it first never finds it ahead of a journal that is being written.
-    saved, text = _text(folder.copy), _text(folder.journal)
+def read_audit_log(folder: PkiFolder, key: ec.EllipticCurvePublicKey) -> AuditLog:
+    """Return the audit log; raise DamagedJournal, with the way to recover, if it is damaged or older than its copy."""
+    # The copy is written last. Reading it first never finds it newer than a log that is being written.
+    copy_text, text = _read_text(folder.copy), _read_text(folder.journal)
     try:
-        journal = parse_journal(text, key)
+        log = parse_audit_log(text, key)
     except DamagedError as error:
-        raise _refusal(folder, str(error), _parsed(saved, key)) from None
-    copy = None if text == saved else _parsed(saved, key)
-    if copy is not None and copy.lines != journal.lines[: len(copy.lines)]:
-        raise _refusal(folder, "its copy tells more, so an older one was put in its place", copy)
-    return journal
+        raise _damaged(folder, str(error), _parse_or_none(copy_text, key)) from None
+    copy = None if text == copy_text else _parse_or_none(copy_text, key)
+    if copy is not None and copy.lines != log.lines[: len(copy.lines)]:
+        raise _damaged(folder, "journal.copy is newer, so journal was replaced by an older version", copy)
+    return log
 
 
-def is_unchanged(folder: PkiFolder, journal: Journal) -> bool:
-    """Tell whether the journal and its copy are, letter by letter, what was read before."""
-    return _text(folder.journal) == journal.sealed == _text(folder.copy)
+def _is_unchanged(folder: PkiFolder, log: AuditLog) -> bool:
+    """Return whether the files of the audit log still have the text that was read."""
+    return _read_text(folder.journal) == log.sealed == _read_text(folder.copy)
 
 
-def _parsed(text: str, key: ec.EllipticCurvePublicKey) -> Journal | None:
+def _parse_or_none(text: str, key: ec.EllipticCurvePublicKey) -> AuditLog | None:
     try:
-        return parse_journal(text, key)
+        return parse_audit_log(text, key)
     except DamagedError:
         return None
 
 
-def _refusal(folder: PkiFolder, why: str, copy: Journal | None) -> DamagedJournal:
-    fix = "take it back from where it is committed or saved, together with journal.copy"
+def _damaged(folder: PkiFolder, why: str, copy: AuditLog | None) -> DamagedJournal:
+    fix = "restore journal and journal.copy from the last commit or a backup"
     if copy is not None:
-        there = f"{folder.copy} is whole, with {len(copy.lines)} lines up to {copy.entries[-1].at:%Y-%m-%d %H:%M} UTC"
-        fix = f"{there}: `mv journal journal.damaged && cp journal.copy journal` in {folder.path}"
-    return DamagedJournal(f"the VPN's journal is refused: {why}", where=str(folder.journal), fix=fix)
+        state = f"{folder.copy} is intact: {len(copy.lines)} lines up to {copy.entries[-1].at:%Y-%m-%d %H:%M} UTC"
+        fix = f"{state}. Run `mv journal journal.damaged && cp journal.copy journal` in {folder.path}"
+    return DamagedJournal(f"the VPN's audit log is damaged: {why}", where=str(folder.journal), fix=fix)
 
 
-def _text(path: Path) -> str:
-    """Return a file's text; an absent journal is an empty one, which is damaged."""
+def _read_text(path: Path) -> str:
+    """Return a file's text, empty if the file is absent or not ASCII: an empty audit log counts as damaged."""
     try:
         with told_plainly(path, "read"):
             return path.read_text(encoding="ascii") if os.path.lexists(path) else ""
@@ -226,47 +236,49 @@ def _text(path: Path) -> str:
 
 
 def _has_entries(path: Path) -> bool:
-    return len(_text(path).splitlines()) > _EMPTY_LINES
+    return len(_read_text(path).splitlines()) > _EMPTY_LINES
 
 
 AUTHORITY, TLS_CRYPT = "authority", "tls-crypt-v2"
-# What the journal calls the store that is a folder.
+# The kind of a key store in a folder, as the audit log names it.
 FOLDER = "folder"
 _PRIVATE = 0o600
 _PRIVATE_FOLDER = 0o700
-_OTHERS = 0o077
+_GROUP_AND_OTHERS = 0o077
 
 
 class KeyStore(Protocol):
-    """Texts by name; what is written is there, whole, when the call returns."""
+    """Private keys by name. A key is stored completely when `write` returns."""
 
     def read(self, name: str) -> str | None:
-        """Return a text, or None where there is none of that name."""
+        """Return a key, or None if the store does not have it."""
 
     def write(self, texts: Mapping[str, str]) -> None:
-        """Keep texts, each in place of what had its name."""
+        """Store keys; each replaces the former key of its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderKeys:
-    """A file for each name, in a folder that is its owner's alone."""
+    """A key store with one file for each key, in a folder that only its owner can read."""
 
     folder: Path
 
     def read(self, name: str) -> str | None:
-        """Return a text; MachineError if it may not be read, InputError if others may read or write it."""
+        """Return a key; raise MachineError if it cannot be read, InputError if other users can access the file."""
         path = self._path(name)
         if not os.path.lexists(path):
             return None
-        if path.is_file() and path.stat().st_mode & _OTHERS:
+        if path.is_file() and path.stat().st_mode & _GROUP_AND_OTHERS:
             raise InputError(
-                "others may read or write this private key", where=str(path), fix=f"chmod 600 {shlex.quote(str(path))}"
+                "other users can read or write this private key",
+                where=str(path),
+                fix=f"chmod 600 {shlex.quote(str(path))}",
             )
         with told_plainly(path, "read"):
             return path.read_text(encoding="ascii")
 
     def write(self, texts: Mapping[str, str]) -> None:
-        """Keep texts in files of 0600, which they are from their first byte on."""
+        """Store keys in files that are created with mode 0600."""
         with told_plainly(self.folder):
             self.folder.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
         write_together({self._path(name): text.encode() for name, text in texts.items()}, _PRIVATE)
@@ -275,21 +287,21 @@ class FolderKeys:
         return self.folder / f"{name}.pem"
 
 
-# A folder that is committed leaves out what is secret, and what lasts a moment.
+# Private keys, locks and temporary files are not committed.
 _IGNORED = "keys/\n.*.held\n.*.tmp.*\n"
 Stores = Callable[[Begun], KeyStore]
-FIRST_ROOT_LIST = RootList(1, ())
+FIRST_ROOT_LIST = RootCrl(1, ())
 
 
 @dataclass(frozen=True, slots=True)
 class Pki:
-    """What a fleet's folder holds at one moment."""
+    """The content of a fleet's folder at one moment."""
 
     folder: PkiFolder
     store: KeyStore
     authority: Authority
-    journal: Journal
-    roll: Roll
+    journal: AuditLog
+    roll: CertificateIndex
 
 
 def begin(  # noqa: PLR0913  all that an authority is made of
@@ -299,238 +311,246 @@ def begin(  # noqa: PLR0913  all that an authority is made of
     *,
     lock: bytes | None = None,
     root: Issuer | None = None,
-    root_list: RootList = FIRST_ROOT_LIST,
+    root_list: RootCrl = FIRST_ROOT_LIST,
 ) -> None:
-    """Make a fleet's authority and its first list, under a root if one is given; fill in the digests of `begun`.
+    """Create a fleet's authority and first revocation list, under a root if there is one; set the digests of `begun`.
 
-    authority.crt is written last: a killed run has begun nothing. InputError if the folder holds an authority.
+    `lock` is the passphrase of the private keys. authority.crt is written last, so that a run that was killed can be
+    repeated. Raise InputError if the folder has an authority.
     """
-    folder.make()
+    folder.create()
     with held(folder.journal):
         folder.check_unused()
-        _check_free(begun, store)
-        own = authority_under(root, begun.fleet, begun.at) if root else new_authority(begun.fleet, begun.at)
-        authority = Authority(own.certificate, root.certificate if root else None)
+        _check_store_unused(begun, store)
+        issuer = authority_under(root, begun.fleet, begun.at) if root else new_authority(begun.fleet, begun.at)
+        authority = Authority(issuer.certificate, root.certificate if root else None)
         server_key = new_server_key()
-        begun = replace(_named(begun, authority), tls_crypt=digest(server_key))
-        store.write({AUTHORITY: key_text(own.key, lock), TLS_CRYPT: server_key})
+        begun = replace(_with_digests(begun, authority), tls_crypt=digest(server_key))
+        store.write({AUTHORITY: key_text(issuer.key, lock), TLS_CRYPT: server_key})
         if root:
-            folder.write(_root_texts(folder, own, root, root_list, begun))
-        folder.write(_first_texts(folder, own, begun))
+            folder.write(_root_files(folder, issuer, root, root_list, begun))
+        folder.write(_first_files(folder, issuer, begun))
         folder.write({folder.authority: authority.chain})
 
 
 def open_pki(folder: PkiFolder, fleet: str, stores: Stores) -> Pki:
-    """Return what the folder holds; NoAuthority, DamagedJournal, or InputError where it is another fleet's."""
+    """Return the content of the folder; raise NoAuthority, DamagedJournal, or InputError for another fleet's folder."""
     authority = read_authority(folder)
-    journal = read_journal(folder, public_key(authority))
-    begun = journal.begun
+    log = read_audit_log(folder, public_key(authority))
+    begun = log.begun
     if begun.fleet != fleet:
         raise InputError(
             f"{folder.path.name} belongs to another fleet: {begun.fleet}",
             where=str(folder.path),
-            fix="put the fleet's own folder beside the fleet file",
+            fix=f"put the folder of {fleet} next to the fleet file",
         )
-    if begun != _named(begun, authority):
+    if begun != _with_digests(begun, authority):
         raise InputError(
-            "authority.crt does not match the first entry of the journal",
+            "authority.crt does not match the first entry of the audit log",
             where=str(folder.authority),
             fix="restore authority.crt as `bedplate vpn init` wrote it, from the first commit of the folder",
         )
-    return Pki(folder, stores(begun), authority, journal, roll_of(journal))
+    return Pki(folder, stores(begun), authority, log, index_of(log))
 
 
 def reopened(pki: Pki) -> Pki:
-    """Return what the folder holds by now; the same value where nobody has written the journal since."""
-    if read_authority(pki.folder) == pki.authority and is_unchanged(pki.folder, pki.journal):
+    """Return the present content of the folder: the same value if nothing was written since."""
+    if read_authority(pki.folder) == pki.authority and _is_unchanged(pki.folder, pki.journal):
         return pki
     return open_pki(pki.folder, pki.journal.begun.fleet, lambda _: pki.store)
 
 
-def opened_issuer(pki: Pki, passphrase: Passphrase) -> tuple[Issuer, bytes | None]:
-    """Return the authority with its key, and the passphrase that locks it; InputError where they do not fit."""
+def open_issuer(pki: Pki, passphrase: Passphrase) -> tuple[Issuer, bytes | None]:
+    """Return the authority with its private key, and the passphrase of the key; raise InputError if it is unusable."""
     text = pki.store.read(AUTHORITY)
     if text is None:
-        fix = "sign where it is kept, or put it back; without it only a new authority helps"
-        raise InputError("the authority's private key is not here", where=str(pki.folder.path), fix=fix)
-    lock = lock_of(text, passphrase)
-    key = unlocked(text, lock, "the authority's private key")
-    if key.public_key() != public_key(pki.authority):
         raise InputError(
-            "the private key is of another authority", fix="put back the one that belongs to authority.crt"
+            "the authority's private key is missing",
+            where=str(pki.folder.path),
+            fix="sign on the machine that has it, or restore it; if it is lost, create a new authority",
         )
-    return Issuer(pki.authority.certificate, key), lock
+    password = passphrase_for(text, passphrase)
+    key = load_key(text, password, "the authority's private key")
+    if key.public_key() != public_key(pki.authority):
+        raise InputError("the private key does not match authority.crt", fix="restore the key of authority.crt")
+    return Issuer(pki.authority.certificate, key), password
 
 
 def bundle_of(pki: Pki, name: str, passphrase: Passphrase) -> Bundle:
-    """Return what a laptop or gateway proves itself by, its key unlocked; InputError where the store has none."""
+    """Return the certificate and decrypted keys of a laptop or gateway; raise InputError if they are missing."""
     text = pki.store.read(name)
     if text is None:
         raise InputError(
-            f"there is no key of {name}", fix=f"`bedplate vpn renew` makes one; {name} may have to be added"
+            f"no private key of {name}", fix=f"`bedplate vpn renew` makes one; add {name} first if it is new"
         )
     bundle = parse_bundle(text)
-    key = unlocked(bundle.key, lock_of(bundle.key, passphrase), f"the private key of {name}")
+    key = load_key(bundle.key, passphrase_for(bundle.key, passphrase), f"the private key of {name}")
     return Bundle(bundle.certificate, key_text(key), bundle.tls_crypt)
 
 
 def public_key(authority: Authority) -> ec.EllipticCurvePublicKey:
-    """Return the key that an authority's signatures are checked by; InputError where it is of another kind."""
+    """Return the authority's public key; raise InputError if it is not an elliptic curve key."""
     key = authority.certificate.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise InputError("authority.crt has no key on an elliptic curve", fix="take back the one that is committed")
+        raise InputError(
+            "the key of authority.crt is not an elliptic curve key",
+            fix="restore it from the first commit of the folder",
+        )
     return key
 
 
-def _check_free(begun: Begun, store: KeyStore) -> None:
-    """Raise InputError where the account keeps an authority that this folder knows nothing of."""
+def _check_store_unused(begun: Begun, store: KeyStore) -> None:
+    """Raise InputError if the AWS account has the key of an authority that is not in this folder."""
     if begun.keys != FOLDER and store.read(AUTHORITY) is not None:
         raise InputError(
-            f"the account keeps an authority of {begun.fleet} already",
-            fix="put the fleet.pki it belongs to beside the fleet file; only if that is lost, delete the key in AWS",
+            f"the AWS account already has an authority of {begun.fleet}",
+            fix="put its fleet.pki next to the fleet file; only if that is lost, delete the key in AWS",
         )
 
 
-def _named(begun: Begun, authority: Authority) -> Begun:
-    root = _digest(authority.root) if authority.root else ""
-    return replace(begun, authority=_digest(authority.certificate), root=root)
+def _with_digests(begun: Begun, authority: Authority) -> Begun:
+    root = _fingerprint(authority.root) if authority.root else ""
+    return replace(begun, authority=_fingerprint(authority.certificate), root=root)
 
 
-def _digest(certificate: x509.Certificate) -> str:
+def _fingerprint(certificate: x509.Certificate) -> str:
     return certificate.fingerprint(SHA256()).hex()
 
 
-def _root_texts(folder: PkiFolder, own: Issuer, root: Issuer, first: RootList, begun: Begun) -> dict[Path, str]:
-    """Return the files that only an authority under a root has; the root's list lasts as long as the authority."""
-    made = signed_list(root, first.revoked, first.number, begun.at, LIFE)
-    twin = twin_of(own, begun.fleet, begun.at)
-    return {folder.twin: certificate_text(twin), folder.root_list: list_text(made)}
+def _root_files(folder: PkiFolder, issuer: Issuer, root: Issuer, crl: RootCrl, begun: Begun) -> dict[Path, str]:
+    """Return the files of an authority under a root; the root's list is valid as long as the authority."""
+    signed = sign_crl(root, crl.revoked, crl.number, begun.at, LIFE)
+    twin = self_signed_twin(issuer, begun.fleet, begun.at)
+    return {folder.twin: certificate_text(twin), folder.root_list: crl_text(signed)}
 
 
-def _first_texts(folder: PkiFolder, own: Issuer, begun: Begun) -> dict[Path, str]:
+def _first_files(folder: PkiFolder, issuer: Issuer, begun: Begun) -> dict[Path, str]:
     """Return the files of an authority that has issued nothing."""
-    revoked = signed_list(own, (), 1, begun.at)
-    journal = new_journal(begun).with_entries((Listed(begun.at, 1, end_of(revoked)),)).text(own.key)
-    kept = {folder.path / ".gitignore": _IGNORED, folder.lists: list_text(revoked)}
-    return {**kept, folder.copy: journal, folder.journal: journal}
+    crl = sign_crl(issuer, (), 1, begun.at)
+    log = new_audit_log(begun).with_entries((Listed(begun.at, 1, crl_end(crl)),)).text(issuer.key)
+    others = {folder.path / ".gitignore": _IGNORED, folder.lists: crl_text(crl)}
+    return {**others, folder.copy: log, folder.journal: log}
 
 
 def read_list(pki: Pki) -> x509.CertificateRevocationList | None:
-    """Return the authority's list, whatever it is worth; None where none can be read."""
+    """Return the authority's revocation list without a check, or None if it cannot be read."""
     try:
-        return read_lists(_lists_text(pki.folder.lists))[0]
+        return read_lists(_read_crl_text(pki.folder.lists))[0]
     except InputError:
         return None
 
 
-def current_list(pki: Pki, now: datetime) -> x509.CertificateRevocationList | None:
-    """Return the authority's list where it is the last that was signed and not yet due for renewal."""
-    found = read_list(pki)
-    if found is None:
+def current_crl(pki: Pki, now: datetime) -> x509.CertificateRevocationList | None:
+    """Return the authority's revocation list if it is the newest one and not due for renewal."""
+    crl = read_list(pki)
+    if crl is None:
         return None
-    is_last = pki.roll.listed is not None and number_of(found) == pki.roll.listed.number
-    is_own = is_last and found.is_signature_valid(public_key(pki.authority))
-    return found if is_own and freshness(found, now) is Freshness.FRESH else None
+    is_newest = pki.roll.listed is not None and number_of(crl) == pki.roll.listed.number
+    is_signed = is_newest and crl.is_signature_valid(public_key(pki.authority))
+    return crl if is_signed and freshness(crl, now) is Freshness.FRESH else None
 
 
 def deployable_lists(pki: Pki, now: datetime) -> str:
-    """Return the authority's list in PEM; InputError if it would lock people out, or let the revoked in."""
-    found = read_lists(_lists_text(pki.folder.lists))[0]
-    faults = [fault for fault in list_faults(found, pki.authority.certificate, now) if fault.level is Level.ERROR]
-    if pki.roll.listed is None or number_of(found) != pki.roll.listed.number:
-        raise InputError(
-            "crl.pem is not the last list that was signed", where=str(pki.folder.lists), fix="`bedplate vpn sync`"
-        )
-    if faults:
-        raise InputError(f"crl.pem {faults[0].message}", where=str(pki.folder.lists), fix="`bedplate vpn sync`")
-    return list_text(found)
+    """Return the authority's revocation list in PEM; raise InputError if gateways must not load it."""
+    file = pki.folder.lists
+    crl = read_lists(_read_crl_text(file))[0]
+    if pki.roll.listed is None or number_of(crl) != pki.roll.listed.number:
+        raise InputError("crl.pem is not the newest revocation list", where=str(file), fix="`bedplate vpn sync`")
+    findings = crl_findings(crl, pki.authority.certificate, now)
+    if errors := [finding for finding in findings if finding.level is Level.ERROR]:
+        raise InputError(f"crl.pem {errors[0].message}", where=str(file), fix="`bedplate vpn sync`")
+    return crl_text(crl)
 
 
-def read_root_list(file: Path, root: x509.Certificate) -> x509.CertificateRevocationList:
-    """Return the list of a root.crl.pem; InputError unless the file holds one list that the root signed."""
+def read_root_crl(file: Path, root: x509.Certificate) -> x509.CertificateRevocationList:
+    """Return the list of a root.crl.pem; raise InputError unless the file has one list that the root signed."""
     try:
-        lists = read_lists(_lists_text(file))
+        crls = read_lists(_read_crl_text(file))
     except InputError:
-        lists = ()
-    if len(lists) != 1 or not is_signed_by(lists[0], root):
+        crls = ()
+    if len(crls) != 1 or not is_signed_by(crls[0], root):
         raise InputError(
             f"{file.name} must hold one revocation list, signed by the root in authority.crt",
             where=str(file),
-            fix="restore it from where it is committed",
+            fix="restore it from the last commit",
         )
-    return lists[0]
+    return crls[0]
 
 
-def root_texts(pki: Pki, now: datetime) -> tuple[str, ...]:
-    """Return the root's list in PEM, nothing without a root; InputError if the list is damaged or has expired."""
+def root_crl_texts(pki: Pki, now: datetime) -> tuple[str, ...]:
+    """Return the root's list in PEM, nothing without a root; raise InputError if it is damaged or expired."""
     if pki.authority.root is None:
         return ()
-    found = read_root_list(pki.folder.root_list, pki.authority.root)
-    if end_of(found) <= now:
+    crl = read_root_crl(pki.folder.root_list, pki.authority.root)
+    if crl_end(crl) <= now:
         raise InputError(
-            f"root.crl.pem expired on {end_of(found):%Y-%m-%d}",
+            f"root.crl.pem expired on {crl_end(crl):%Y-%m-%d}",
             where=str(pki.folder.root_list),
-            fix="move fleet.pki away, then `bedplate vpn init --root KEY --replaces MOVED/authority.crt`",
+            fix="rename fleet.pki, then run `bedplate vpn init --root KEY --replaces RENAMED/authority.crt`",
         )
-    return (list_text(found),)
+    return (crl_text(crl),)
 
 
-def _lists_text(path: Path) -> str:
+def _read_crl_text(path: Path) -> str:
     with told_plainly(path, "read"):
         return path.read_text(encoding="ascii", errors="replace") if os.path.lexists(path) else ""
 
 
-def write_new_root(file: Path, fleet: str, folder: PkiFolder, now: datetime, lock: bytes | None) -> Issuer:
-    """Make a root, its key in `file` and its certificate in `file`.crt; InputError beside the fleet file.
+def write_new_root(file: Path, fleet: str, folder: PkiFolder, now: datetime, passphrase: bytes | None) -> Issuer:
+    """Create a root, with its key in `file` and its certificate in `file`.crt; raise InputError near the fleet file.
 
-    The key is written last: a run that was killed has left no key that nothing tells whose it is.
+    The key is written last: a run that was killed leaves no key without a certificate.
     """
     if file.resolve().is_relative_to(folder.path.resolve().parent):
         raise InputError(
-            "a root beside the fleet file is no root kept elsewhere",
+            "the root's key must not be stored next to the fleet file",
             where=str(file),
-            fix="name a file on a disk that you take away, or leave out --root",
+            fix="write --root with a file on a removable disk, or leave out --root",
         )
     root = new_root(fleet, now)
-    write_whole(certificate_file(file), certificate_text(root.certificate).encode())
-    write_whole(file, key_text(root.key, lock).encode(), 0o600)
+    write_whole(root_certificate_file(file), certificate_text(root.certificate).encode())
+    write_whole(file, key_text(root.key, passphrase).encode(), _PRIVATE)
     return root
 
 
 def read_root(file: Path, now: datetime, passphrase: Passphrase) -> Issuer:
-    """Return the root of a key's file; InputError, with all that is wrong, where it cannot sign an authority."""
-    beside = certificate_file(file)
+    """Return the root of a key file; raise InputError, with all reasons, if it cannot sign an authority."""
+    certificate_file = root_certificate_file(file)
     with told_plainly(file, "read"):
         text = file.read_text(encoding="ascii", errors="replace")
-    with told_plainly(beside, "read"):
-        certificate = beside.read_bytes() if beside.exists() else b""
-    key = unlocked(text, lock_of(text, passphrase), f"the root's key in {file.name}")
+    with told_plainly(certificate_file, "read"):
+        certificate = certificate_file.read_bytes() if certificate_file.exists() else b""
+    key = load_key(text, passphrase_for(text, passphrase), f"the root's key in {file.name}")
     try:
         root = Issuer(x509.load_pem_x509_certificate(certificate), key)
     except ValueError:
-        raise InputError("the root's certificate cannot be read", where=str(beside), fix="put it there") from None
-    if faults := authority_faults(root, now):
-        told = "; ".join(fault.message for fault in faults)
-        raise InputError(f"the root's certificate {told}", where=str(beside), fix="bring the root's own")
+        fix = f"put the certificate of {file.name} in {certificate_file.name}"
+        raise InputError("cannot read the root's certificate", where=str(certificate_file), fix=fix) from None
+    if findings := root_findings(root, now):
+        reasons = "; ".join(finding.message for finding in findings)
+        fix = f"use the certificate that belongs to {file.name}"
+        raise InputError(f"the root's certificate {reasons}", where=str(certificate_file), fix=fix)
     return root
 
 
-def list_replacing(file: Path, root: Issuer, now: datetime) -> RootList:
-    """Return the root's next list, which revokes the authority of an authority.crt as well.
+def list_replacing(file: Path, root: Issuer, now: datetime) -> RootCrl:
+    """Return the root's next list, which also revokes the authority of an authority.crt.
 
-    InputError if another root signed that authority, or root.crl.pem beside it is not the root's list.
+    Raise InputError if another root signed that authority, or root.crl.pem in its folder is not the root's list.
     """
     replaced = read_chain(file)
     if replaced.root != root.certificate:
         raise InputError(
-            f"{file.name} was not signed by this root", where=str(file), fix="name the authority.crt to replace"
+            f"{file.name} was not signed by this root",
+            where=str(file),
+            fix="write --replaces with the authority.crt that this root signed",
         )
-    last = read_root_list(root_list_beside(file), root.certificate)
-    before = (Revocation(row.serial_number, row.revocation_date_utc, Reason.REPLACED) for row in last)
-    own = Revocation(replaced.certificate.serial_number, now, Reason.REPLACED)
-    return RootList(number_of(last) + 1, (*before, own))
+    last = read_root_crl(root_crl_beside(file), root.certificate)
+    before = (Revocation(entry.serial_number, entry.revocation_date_utc, Reason.REPLACED) for entry in last)
+    added = Revocation(replaced.certificate.serial_number, now, Reason.REPLACED)
+    return RootCrl(number_of(last) + 1, (*before, added))
 
 
-def certificate_file(file: Path) -> Path:
-    """Return where the certificate of a root's key lies."""
+def root_certificate_file(file: Path) -> Path:
+    """Return the path of a root's certificate, next to its key."""
     return file.with_name(f"{file.name}.crt")

@@ -1,31 +1,34 @@
-"""How the VPN's keys stand: every laptop and gateway with its days left, and the list and the authority with theirs."""
+"""Findings about the VPN: the keys in fleet.pki, and the status that each gateway reports."""
 
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Network
+from typing import Any
 
+from bedplate.checks.diagnostics import Level
 from bedplate.errors import InputError, PartError
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import TunnelPlan
 from bedplate.plan.links import behind, beyond, has_transit, peers_of
 from bedplate.plan.nodes import Duty, NodePlan
-from vpn.authority import FAILURE, WARNING, Fault, Level, end_of, list_faults, number_of
+from vpn.authority import FAILURE, WARNING, Finding, crl_end, crl_findings, number_of
 from vpn.certificates import Use, user_of
 from vpn.journal import Issued
-from vpn.keeper.book import Owed
+from vpn.keeper.book import PendingActions
 from vpn.keeper.sessions import Session
 from vpn.keeper.status import Neighbour, Status, Tunnel
-from vpn.pki import Pki, read_list, root_texts
+from vpn.pki import Pki, read_list, root_crl_texts
 
-# A person is told in time to renew; an authority's end is everybody's.
-_SOON, _AUTHORITY_SOON = timedelta(days=14), timedelta(days=365)
+# How long before the end a warning is given. The end of the authority affects all profiles.
+_CERTIFICATE_WARNING, _AUTHORITY_WARNING = timedelta(days=14), timedelta(days=365)
+_SYNC = "run `bedplate vpn sync`"
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A laptop or a gateway, and its newest certificate; `note` says what is amiss, and is empty where nothing is."""
+    """A laptop or gateway with its newest certificate; `note` names a problem, or is empty."""
 
     name: str
     use: Use
@@ -38,130 +41,129 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """All of it at one moment; `faults` are of the list and the authority."""
+    """The state of all keys at one moment; `faults` concern the revocation list and the authority."""
 
     holders: tuple[Holder, ...]
     revoked: int
     number: int | None
     until: datetime | None
     authority: datetime
-    faults: tuple[Fault, ...]
+    faults: tuple[Finding, ...]
 
     @property
     def is_failing(self) -> bool:
-        """Whether somebody is locked out, or will be within days."""
-        return any(fault.level is Level.ERROR for fault in self.faults)
+        """Whether people cannot connect, or will not be able to within days."""
+        return any(finding.level is Level.ERROR for finding in self.faults)
 
 
 def standing(pki: Pki, people: Container[str], now: datetime) -> Standing:
-    """Return how the keys stand, for the people of today's file."""
-    found = read_list(pki)
-    end = pki.authority.certificate.not_valid_after_utc
+    """Return the state of all keys, for the people of the present fleet file."""
+    crl = read_list(pki)
+    authority_end = pki.authority.certificate.not_valid_after_utc
     return Standing(
         holders=tuple(_holders(pki, people, now)),
         revoked=len(tuple(pki.roll.revocations())),
-        number=number_of(found) if found is not None else None,
-        until=end_of(found) if found is not None else None,
-        authority=end,
-        faults=(*_list_faults(pki, now), *_root_faults(pki, now), *_authority_faults(end, now)),
+        number=number_of(crl) if crl is not None else None,
+        until=crl_end(crl) if crl is not None else None,
+        authority=authority_end,
+        faults=(*_check_crl(pki, now), *_check_root_crl(pki, now), *_check_authority_end(authority_end, now)),
     )
 
 
 def _holders(pki: Pki, people: Container[str], now: datetime) -> Iterator[Holder]:
-    for each in pki.roll.holders().values():
-        left = each.until - now
-        days, note = max(left.days, 0), _note(each, left, people)
-        yield Holder(each.name, each.use, each.serial, each.until, days, each.slot, note)
+    for certificate in pki.roll.holders().values():
+        left = certificate.until - now
+        yield Holder(
+            name=certificate.name,
+            use=certificate.use,
+            serial=certificate.serial,
+            until=certificate.until,
+            days=max(left.days, 0),
+            slot=certificate.slot,
+            note=_note(certificate, left, people),
+        )
 
 
 def _note(certificate: Issued, left: timedelta, people: Container[str]) -> str:
     if certificate.use is Use.CLIENT and user_of(certificate.name) not in people:
-        return "has left: `bedplate vpn sync`"
+        return f"not in `people`: {_SYNC}"
     if left <= timedelta():
-        return "ended"
-    return "ends soon" if left <= _SOON else ""
+        return "expired"
+    return "expires soon" if left <= _CERTIFICATE_WARNING else ""
 
 
-def _list_faults(pki: Pki, now: datetime) -> tuple[Fault, ...]:
-    found = read_list(pki)
-    if found is None:
-        return (Fault(Level.ERROR, "crl.pem cannot be read: `bedplate vpn sync` signs a new one"),)
-    behind = pki.roll.listed is None or number_of(found) != pki.roll.listed.number
-    late = (Fault(Level.ERROR, "crl.pem is not the last list that was signed: `bedplate vpn sync`"),) if behind else ()
-    told = list_faults(found, pki.authority.certificate, now)
-    return (*late, *(Fault(fault.level, f"crl.pem {fault.message}: `bedplate vpn sync`") for fault in told))
+def _check_crl(pki: Pki, now: datetime) -> Iterator[Finding]:
+    crl = read_list(pki)
+    if crl is None:
+        yield Finding(Level.ERROR, f"crl.pem cannot be read: {_SYNC}")
+        return
+    if pki.roll.listed is None or number_of(crl) != pki.roll.listed.number:
+        yield Finding(Level.ERROR, f"crl.pem is not the newest revocation list: {_SYNC}")
+    for finding in crl_findings(crl, pki.authority.certificate, now):
+        yield Finding(finding.level, f"crl.pem {finding.message}: {_SYNC}")
 
 
-def _root_faults(pki: Pki, now: datetime) -> tuple[Fault, ...]:
+def _check_root_crl(pki: Pki, now: datetime) -> Iterator[Finding]:
     try:
-        root_texts(pki, now)
+        root_crl_texts(pki, now)
     except InputError as error:
-        return (Fault(Level.ERROR, f"{error.what}: {error.fix}"),)
-    return ()
+        yield Finding(Level.ERROR, f"{error.what}: {error.fix}")
 
 
-def _authority_faults(end: datetime, now: datetime) -> tuple[Fault, ...]:
-    if end - now > _AUTHORITY_SOON:
-        return ()
-    return (Fault(Level.WARNING, f"the authority ends on {end:%Y-%m-%d}, and every profile with it"),)
+def _check_authority_end(end: datetime, now: datetime) -> Iterator[Finding]:
+    if end - now <= _AUTHORITY_WARNING:
+        yield Finding(Level.WARNING, f"the authority and all profiles expire on {end:%Y-%m-%d}")
 
 
 ASK = "sudo -n bedplate-vpn status"
 
 
 def parse_status(text: str) -> Status:
-    """Return what a keeper printed; PartError for anything else."""
+    """Return the status that a gateway agent printed; raise PartError if it is invalid."""
     try:
-        told = json.loads(text)
-        laptops = {transport: _sessions(each) for transport, each in told["laptops"].items()}
-        tunnels = None if told["tunnels"] is None else tuple(Tunnel(**each) for each in told["tunnels"])
+        document = json.loads(text)
+        owed = document.get("owed", {})
         return Status(
-            time=told["time"],
-            laptops=laptops,
-            certificate=told["certificate"],
-            crl=told["crl"],
-            tunnels=tunnels,
-            seen={name: int(moment) for name, moment in told.get("seen", {}).items()},
-            number=told.get("number"),
-            charons=dict(told.get("charons", {})),
-            bgp=_neighbours(told.get("bgp")),
-            peer_certificate=told.get("peer_certificate"),
-            peer_crl=told.get("peer_crl"),
-            owed=_owed(told.get("owed", {})),
+            time=document["time"],
+            laptops={transport: _parse_sessions(rows) for transport, rows in document["laptops"].items()},
+            certificate=document["certificate"],
+            crl=document["crl"],
+            tunnels=None if document["tunnels"] is None else tuple(Tunnel(**row) for row in document["tunnels"]),
+            seen={name: int(moment) for name, moment in document.get("seen", {}).items()},
+            number=document.get("number"),
+            charon=document.get("charon"),
+            bgp=_parse_neighbours(document.get("bgp")),
+            peer_certificate=document.get("peer_certificate"),
+            peer_crl=document.get("peer_crl"),
+            owed=PendingActions(frozenset(owed.get("cut", ())), frozenset(owed.get("anew", ()))),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise PartError("its keeper says nothing that can be read", fix="apply the role keeper to it") from None
+        raise PartError("invalid status from the gateway agent", fix="apply the role keeper to the gateway") from None
 
 
-def _sessions(told: list[dict[str, str | int]] | None) -> tuple[Session, ...] | None:
-    return None if told is None else tuple(Session(**each) for each in told)  # type: ignore[arg-type]
+def _parse_sessions(rows: list[dict[str, Any]] | None) -> tuple[Session, ...] | None:
+    return None if rows is None else tuple(Session(**row) for row in rows)
 
 
-def _neighbours(told: list[dict[str, str | int | list[str]]] | None) -> tuple[Neighbour, ...] | None:
-    return None if told is None else tuple(_answer_neighbour(**each) for each in told)  # type: ignore[arg-type]
-
-
-def _answer_neighbour(tunnel: str, age: int | None, blocks: list[str]) -> Neighbour:
-    return Neighbour(tunnel, age, tuple(blocks))
-
-
-def _owed(told: dict[str, list[str]]) -> Owed:
-    return Owed(frozenset(told.get("cut", ())), frozenset(told.get("anew", ())))
+def _parse_neighbours(rows: list[dict[str, Any]] | None) -> tuple[Neighbour, ...] | None:
+    if rows is None:
+        return None
+    return tuple(Neighbour(row["tunnel"], row["age"], tuple(row["blocks"])) for row in rows)
 
 
 @dataclass(frozen=True, slots=True)
 class WantedTunnel:
-    """A tunnel by its name; `tells` holds what BGP is to tell by it, nothing where its routes are fixed."""
+    """A tunnel of the plan; `routes` holds the blocks that BGP must announce, none for fixed routes."""
 
     name: str
-    tells: tuple[IPv4Network, ...] = ()
+    routes: tuple[IPv4Network, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """All of it: `elsewhere` is what one of the tunnels is to tell of, whichever, `number` that of the newest list.
+    """The expected state of a gateway; `number` is that of the newest revocation list, None without an authority.
 
-    `number` is None where no authority was begun.
+    `elsewhere` holds routes that at least one of the tunnels must announce.
     """
 
     tunnels: tuple[WantedTunnel, ...] = ()
@@ -170,179 +172,188 @@ class Wanted:
 
 
 def wanted(plan: FleetPlan, node: NodePlan, number: int | None) -> Wanted:
-    """Return what a gateway of the plan is to have; `number` is that of the authority's newest list."""
+    """Return the expected state of a gateway of the plan; `number` is that of the newest revocation list."""
     place = node.name.partition(".")[2]
     if Duty.TUNNELS in node.duties:
-        to_regions = (WantedTunnel(each.name, _told(plan, each)) for each in plan.tunnels if each.site == place)
-        return Wanted((*to_regions, *_direct(plan, place)), _told_by_any(plan, place), number)
+        to_regions = (
+            WantedTunnel(tunnel.name, _region_routes(plan, tunnel)) for tunnel in plan.tunnels if tunnel.site == place
+        )
+        return Wanted((*to_regions, *_direct_tunnels(plan, place)), _site_routes(plan, place), number)
     peers = peers_of(plan, place) if Duty.JOINT in node.duties else ()
-    return Wanted(tuple(WantedTunnel(each.region) for each in peers), number=number)
+    return Wanted(tuple(WantedTunnel(peer.region) for peer in peers), number=number)
 
 
-def _told(plan: FleetPlan, tunnel: TunnelPlan) -> tuple[IPv4Network, ...]:
-    """Return the blocks of a tunnel's own region: all that its transit gateway leads to, or the VPC's alone.
+def _region_routes(plan: FleetPlan, tunnel: TunnelPlan) -> tuple[IPv4Network, ...]:
+    """Return the blocks that AWS announces through a tunnel: all that its transit gateway routes, or the VPC's.
 
-    A virtual private gateway tells of its VPC, and not of what the VPC's tables lead to, as a pool of laptops.
+    A virtual private gateway announces its VPC, and not the targets of the VPC's route tables, such as laptop pools.
     Source: AWS Site-to-Site VPN user guide, "Route priority and prefixes", 2026-11.
     """
     if not has_transit(plan):
         return (plan.region(tunnel.region).block,)
-    return tuple(each.block for each in behind(plan, tunnel.region))
+    return tuple(target.block for target in behind(plan, tunnel.region))
 
 
-def _direct(plan: FleetPlan, site: str) -> Iterator[WantedTunnel]:
-    """Yield the tunnels to sites that are joined, each of which tells of its own blocks."""
-    for each in plan.directs_of(site):
-        yield WantedTunnel(each.name(site), tuple(block.block for block in behind(plan, each.other(site))))
+def _direct_tunnels(plan: FleetPlan, site: str) -> Iterator[WantedTunnel]:
+    """Yield the tunnels to connected sites; each announces its own blocks."""
+    for direct in plan.directs_of(site):
+        blocks = tuple(target.block for target in behind(plan, direct.other(site)))
+        yield WantedTunnel(direct.name(site), blocks)
 
 
-def _told_by_any(plan: FleetPlan, site: str) -> tuple[IPv4Network, ...]:
-    """Return what lies behind other sites, to which each transit gateway leads by a fixed route."""
-    sites = {each.name for each in plan.sites} if has_transit(plan) else set()
-    return tuple(each.block for each in beyond(plan, site) if each.place in sites)
+def _site_routes(plan: FleetPlan, site: str) -> tuple[IPv4Network, ...]:
+    """Return the blocks of other sites: each transit gateway has fixed routes to them."""
+    sites = {other.name for other in plan.sites} if has_transit(plan) else set()
+    return tuple(target.block for target in beyond(plan, site) if target.place in sites)
 
 
-# BGP says something each 10 s, and gateways of regions each 15 s: what is silent for six of that carries nothing.
+# BGP sends a packet every 10 s, gateways of regions every 15 s: after 90 s without any, a tunnel carries nothing.
 SILENT_S = 90
-_CARRY = "`bedplate vpn tunnels`"
-Finding = tuple[str, bool]
-
-
-def tunnel_faults(wanted: Wanted, status: Status) -> Iterator[Finding]:
-    """Yield each fault, and whether something does not carry by it."""
-    names, told = [each.name for each in wanted.tunnels], {each.name: each for each in status.tunnels or ()}
-    missing = [name for name in names if name not in told]
-    if missing:
-        yield f"it was not brought the tunnel{'s' * (len(missing) > 1)} {', '.join(missing)}: {_CARRY}", True
-    for name, each in told.items():
-        if name in names:
-            yield from _standing(each, status.charons)
-        else:
-            yield f"the tunnel {name} is not in the plan: {_CARRY} takes it away", False
-    yield from _bgp(wanted, status, told)
-
-
-def _standing(tunnel: Tunnel, charons: Mapping[str, bool]) -> Iterator[Finding]:
-    if not charons.get(tunnel.charon, True):
-        yield f"nothing is known of the tunnel {tunnel.name}: its daemon {tunnel.charon} does not answer", True
-    elif tunnel.age is None:
-        yield f"the tunnel {tunnel.name} is down", True
-    elif tunnel.idle is None or tunnel.idle > SILENT_S:
-        since = "yet" if tunnel.idle is None else f"for {tunnel.idle} s"
-        yield f"the tunnel {tunnel.name} stands, and no packet has come in by it {since}", tunnel.age > SILENT_S
-
-
-def _bgp(wanted: Wanted, status: Status, told: Mapping[str, Tunnel]) -> Iterator[Finding]:
-    """Yield what BGP does not do by tunnels that stand."""
-    ages = {name: each.age for name, each in told.items() if each.age is not None}
-    spoken = [each for each in wanted.tunnels if each.tells and each.name in ages]
-    if spoken and status.bgp is None:
-        yield "it does not say whom BGP reaches: apply the role keeper to it", True
-        return
-    neighbours = {each.tunnel: each for each in status.bgp or ()}
-    for each in spoken:
-        yield from _neighbour(each, neighbours.get(each.name), ages[each.name])
-    yield from _elsewhere(wanted.elsewhere, [each for each in neighbours.values() if each.age is not None])
-
-
-def _neighbour(tunnel: WantedTunnel, neighbour: Neighbour | None, age: int) -> Iterator[Finding]:
-    if neighbour is None or neighbour.age is None:
-        yield f"BGP does not stand by the tunnel {tunnel.name}", age > SILENT_S
-        return
-    missing = _missing(tunnel.tells, [neighbour])
-    if missing:
-        yield f"BGP does not tell of {missing} by the tunnel {tunnel.name}", neighbour.age > SILENT_S
-
-
-def _elsewhere(blocks: Iterable[IPv4Network], neighbours: list[Neighbour]) -> Iterator[Finding]:
-    missing = _missing(blocks, neighbours) if neighbours else ""
-    if missing:
-        yield f"BGP does not tell of {missing} by any tunnel", any((each.age or 0) > SILENT_S for each in neighbours)
-
-
-def _missing(blocks: Iterable[IPv4Network], neighbours: Iterable[Neighbour]) -> str:
-    told = {block for each in neighbours for block in each.blocks}
-    return ", ".join(str(block) for block in blocks if str(block) not in told)
-
-
-# Certificates are valid from five minutes before they are signed.
+_PUSH_TUNNELS = "run `bedplate vpn tunnels`"
+# A certificate is valid from five minutes before it is signed.
 SKEW_S = 240
 _DAY_S = 86400
 
 
 @dataclass(frozen=True, slots=True)
 class Amiss:
-    """Something wrong at a gateway; `is_failing` where something does not carry, or will not within days."""
+    """A finding about a gateway; `is_failing` means that something does not work, or will not within days."""
 
     gateway: str
     message: str
     is_failing: bool
 
 
-def amiss(node: NodePlan, wanted: Wanted, status: Status, now: int) -> tuple[Amiss, ...]:
-    """Return what is wrong with a gateway at a moment, in Unix time by the clock of whoever asks."""
-    return tuple(Amiss(node.name, message, failing) for message, failing in _faults(node, wanted, status, now))
+def amiss(node: NodePlan, expected: Wanted, status: Status, now: int) -> tuple[Amiss, ...]:
+    """Return the findings about a gateway; `now` is Unix time by the clock of this machine."""
+    findings = _gateway_findings(node, expected, status, now)
+    return tuple(Amiss(node.name, finding.message, finding.level is Level.ERROR) for finding in findings)
 
 
 def last_seen(answers: Iterable[Status]) -> Mapping[str, datetime]:
-    """Return when each laptop was last connected to any of the gateways that answered."""
+    """Return when each laptop was last connected to any of these gateways."""
     latest: dict[str, int] = {}
     for status in answers:
         latest |= {name: max(moment, latest.get(name, 0)) for name, moment in status.seen.items()}
     return {name: datetime.fromtimestamp(moment, UTC) for name, moment in latest.items()}
 
 
-def _faults(node: NodePlan, wanted: Wanted, status: Status, now: int) -> Iterator[Finding]:
+def _finding(message: str, *, failing: bool = True) -> Finding:
+    return Finding(Level.ERROR if failing else Level.WARNING, message)
+
+
+def _gateway_findings(node: NodePlan, expected: Wanted, status: Status, now: int) -> Iterator[Finding]:
     if abs(status.time - now) > SKEW_S:
-        yield f"its clock is off by {abs(status.time - now):,} s", True
+        yield _finding(f"the clock is off by {abs(status.time - now):,} s")
     if Duty.LAPTOPS in node.duties:
-        yield from _of_laptops(status, wanted.number)
+        yield from _laptop_findings(status, expected.number)
     if node.duties & {Duty.TUNNELS, Duty.JOINT}:
-        yield from tunnel_faults(wanted, status)
-        yield from _of_papers(status)
+        yield from tunnel_findings(expected, status)
+        yield from _tunnel_certificate_findings(status)
 
 
-def _of_laptops(status: Status, newest: int | None) -> Iterator[Finding]:
+def _laptop_findings(status: Status, newest: int | None) -> Iterator[Finding]:
     if not status.laptops:
-        yield "nothing here serves laptops: apply the role openvpn, then `bedplate vpn sync`", True
+        yield _finding("no OpenVPN daemon is installed: apply the role openvpn, then run `bedplate vpn sync`")
         return
-    yield from ((f"nobody serves laptops over {each}", True) for each, told in status.laptops.items() if told is None)
-    for what, end in (("its certificate", status.certificate), ("its list of revoked certificates", status.crl)):
-        yield from _ending(what, None if end is None else end - status.time)
+    for transport, sessions in status.laptops.items():
+        if sessions is None:
+            yield _finding(f"OpenVPN over {transport} is down")
+    yield from _end_findings("the certificate", status.certificate, status.time)
+    yield from _end_findings("the revocation list", status.crl, status.time)
     if newest is not None and status.crl is not None:
-        yield from _behind(status.number, newest)
-    yield from _still_owed(status.owed)
+        yield from _crl_number_findings(status.number, newest)
+    if status.owed.cut:
+        yield _finding(f"sessions of {', '.join(sorted(status.owed.cut))} must still be ended: {_SYNC}")
+    for transport in sorted(status.owed.restart):
+        yield _finding(f"OpenVPN over {transport} still uses the former certificate: {_SYNC}")
 
 
-def _behind(number: int | None, newest: int) -> Iterator[Finding]:
+def _crl_number_findings(number: int | None, newest: int) -> Iterator[Finding]:
     if number is None:
-        yield "it does not say which list of revoked certificates it holds: apply the role keeper to it", True
+        yield _finding("the number of the revocation list is not reported: apply the role keeper to the gateway")
     elif number < newest:
-        yield f"it holds list {number} of revoked certificates, and {newest} was signed: `bedplate vpn sync`", True
+        yield _finding(f"the revocation list is number {number}, the newest is {newest}: {_SYNC}")
     elif number > newest:
-        told = f"it holds list {number} of revoked certificates, and the newest that is known here is {newest}"
-        yield f"{told}: fetch the folder of keys", False
+        message = f"the revocation list is number {number}, the newest in fleet.pki is {newest}: get the newest folder"
+        yield _finding(f"{message} (git pull)", failing=False)
 
 
-def _still_owed(owed: Owed) -> Iterator[Finding]:
-    if owed.cut:
-        yield f"sessions of {', '.join(sorted(owed.cut))} are still to be ended: `bedplate vpn sync`", True
-    for transport in sorted(owed.anew):
-        yield f"its daemon over {transport} goes by the certificate before: `bedplate vpn sync`", True
-
-
-def _of_papers(status: Status) -> Iterator[Finding]:
-    """Yield what of certificates for tunnels ends; a gateway that has none knows its peers by keys."""
-    ends = {"its certificate for tunnels": status.peer_certificate, "its list for tunnels": status.peer_crl}
+def _tunnel_certificate_findings(status: Status) -> Iterator[Finding]:
+    """Yield findings about end dates of the tunnels' certificates; tunnels with shared keys have none."""
+    ends = {
+        "the certificate for tunnels": status.peer_certificate,
+        "the revocation list for tunnels": status.peer_crl,
+    }
     if any(end is not None for end in ends.values()):
         for what, end in ends.items():
-            yield from _ending(what, None if end is None else end - status.time)
+            yield from _end_findings(what, end, status.time)
 
 
-def _ending(what: str, left: int | None) -> Iterator[tuple[str, bool]]:
+def _end_findings(what: str, end: int | None, now: int) -> Iterator[Finding]:
+    left = None if end is None else end - now
     if left is None:
-        yield f"{what} is not there: `bedplate vpn sync`", True
+        yield _finding(f"{what} is missing: {_SYNC}")
     elif left <= 0:
-        yield f"{what} has ended, and nobody gets in: `bedplate vpn sync`", True
+        yield _finding(f"{what} has expired, all connections are rejected: {_SYNC}")
     elif left <= WARNING.total_seconds():
-        yield f"{what} ends in {left // _DAY_S} days: `bedplate vpn sync`", left <= FAILURE.total_seconds()
+        yield _finding(f"{what} expires in {left // _DAY_S} days: {_SYNC}", failing=left <= FAILURE.total_seconds())
+
+
+def tunnel_findings(expected: Wanted, status: Status) -> Iterator[Finding]:
+    """Yield findings about the tunnels of a gateway and their BGP sessions."""
+    names, reported = [tunnel.name for tunnel in expected.tunnels], {tunnel.name for tunnel in status.tunnels or ()}
+    missing = [name for name in names if name not in reported]
+    if missing:
+        yield _finding(f"tunnel{'s' * (len(missing) > 1)} {', '.join(missing)} not configured: {_PUSH_TUNNELS}")
+    for tunnel in status.tunnels or ():
+        if tunnel.name in names:
+            yield from _tunnel_findings(tunnel, status.charon)
+        else:
+            yield _finding(f"tunnel {tunnel.name} is not in the plan: {_PUSH_TUNNELS} to remove it", failing=False)
+    yield from _bgp_findings(expected, status)
+
+
+def _tunnel_findings(tunnel: Tunnel, charon: bool | None) -> Iterator[Finding]:  # noqa: FBT001  None without a report
+    if charon is False:
+        yield _finding(f"state of tunnel {tunnel.name} unknown: charon does not answer")
+    elif tunnel.age is None:
+        yield _finding(f"tunnel {tunnel.name} is down")
+    elif tunnel.idle is None:
+        message = f"tunnel {tunnel.name} is up, but has not received a packet yet"
+        yield _finding(message, failing=tunnel.age > SILENT_S)
+    elif tunnel.idle > SILENT_S:
+        message = f"tunnel {tunnel.name} is up, but has not received a packet for {tunnel.idle} s"
+        yield _finding(message, failing=tunnel.age > SILENT_S)
+
+
+def _bgp_findings(expected: Wanted, status: Status) -> Iterator[Finding]:
+    """Yield what BGP does not announce through tunnels that are up."""
+    ages = {tunnel.name: tunnel.age for tunnel in status.tunnels or () if tunnel.age is not None}
+    dynamic = [tunnel for tunnel in expected.tunnels if tunnel.routes and tunnel.name in ages]
+    if dynamic and status.bgp is None:
+        yield _finding("the state of BGP is not reported: apply the role keeper to the gateway")
+        return
+    neighbours = {neighbour.tunnel: neighbour for neighbour in status.bgp or ()}
+    for tunnel in dynamic:
+        yield from _neighbour_findings(tunnel, neighbours.get(tunnel.name), ages[tunnel.name])
+    established = [neighbour for neighbour in neighbours.values() if neighbour.age is not None]
+    missing = _missing_routes(expected.elsewhere, established) if established else ""
+    if missing:
+        failing = any((neighbour.age or 0) > SILENT_S for neighbour in established)
+        yield _finding(f"BGP announces no route to {missing} through any tunnel", failing=failing)
+
+
+def _neighbour_findings(tunnel: WantedTunnel, neighbour: Neighbour | None, age: int) -> Iterator[Finding]:
+    if neighbour is None or neighbour.age is None:
+        yield _finding(f"BGP is down in tunnel {tunnel.name}", failing=age > SILENT_S)
+        return
+    missing = _missing_routes(tunnel.routes, [neighbour])
+    if missing:
+        message = f"BGP announces no route to {missing} through tunnel {tunnel.name}"
+        yield _finding(message, failing=neighbour.age > SILENT_S)
+
+
+def _missing_routes(blocks: Iterable[IPv4Network], neighbours: Iterable[Neighbour]) -> str:
+    announced = {block for neighbour in neighbours for block in neighbour.blocks}
+    return ", ".join(str(block) for block in blocks if str(block) not in announced)

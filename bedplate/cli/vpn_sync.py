@@ -45,16 +45,15 @@ from bedplate.spec.network import TunnelAuth
 from bedplate.writer import told_plainly, write_together
 from vpn.authority import Reason
 from vpn.certificates import Passphrase
-from vpn.gateways import SshWay, book_of, gateways_of, keys_of_gateways, node_of_gateway, own_way
+from vpn.gateways import book_of, gateways_of, keys_of_gateways, node_of_gateway
 from vpn.keeper.status import Status
-from vpn.laptops.push import GatewayKeys, carry
 from vpn.laptops.server import renewal_units
 from vpn.peers import due_peers, kept_keys, make_keys, papers_of, peer_subjects
 from vpn.pki import Pki, reopened
+from vpn.push import CarriedTunnels, GatewayKeys, SshWay, carry, carry_tunnels, own_way
 from vpn.signing import Due, due, issue_anew, relist, revoke
 from vpn.sites.aws import AwsEnd, direct_tunnels, region_gateway, site_gateway
 from vpn.sites.gateway import Gateway, PlaceProofs, Proof, SharedKey, given
-from vpn.sites.push import CarriedTunnels, carry_tunnels
 from vpn.status import ASK, amiss, parse_status, wanted
 
 

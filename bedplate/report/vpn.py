@@ -19,9 +19,8 @@ from vpn.keeper.status import Neighbour, Status, Tunnel
 if TYPE_CHECKING:
     # `vpn add` takes a third of a second, and the modules of the plan alone take a quarter.
     from bedplate.plan.record import Record
-    from vpn.laptops.push import Carried
     from vpn.pki import Pki
-    from vpn.sites.push import CarriedTunnels, Laid
+    from vpn.push import Carried, CarriedTunnels, Laid
     from vpn.status import Amiss, Holder, Standing
 
 
@@ -229,12 +228,12 @@ def _session(session: Session, now: int) -> tuple[str, ...]:
 def _tunnels(status: Status) -> Iterator[tuple[str, ...]]:
     neighbours = {neighbour.tunnel: neighbour for neighbour in status.bgp or ()}
     for tunnel in status.tunnels or ():
-        yield "tunnel", tunnel.name, *_tunnel(tunnel, status.charons), *_bgp(tunnel, neighbours)
+        yield "tunnel", tunnel.name, *_tunnel(tunnel, status.charon), *_bgp(tunnel, neighbours)
 
 
-def _tunnel(tunnel: Tunnel, charons: Mapping[str, bool]) -> tuple[str, ...]:
+def _tunnel(tunnel: Tunnel, charon: bool | None) -> tuple[str, ...]:  # noqa: FBT001  None if it is not reported
     if tunnel.age is None:
-        return ("down" if charons.get(tunnel.charon, True) else "its daemon does not answer",)
+        return ("charon does not answer" if charon is False else "down",)
     last = "no packet yet" if tunnel.idle is None else f"last packet {_span(tunnel.idle)} ago"
     return f"for {_span(tunnel.age)}", f"{_size(tunnel.received)} in, {_size(tunnel.sent)} out", last
 

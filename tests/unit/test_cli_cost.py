@@ -126,7 +126,7 @@ def test_a_region_that_does_not_answer_is_named(account: StubbedSession, capsys:
     assert run(["quotas", CLI_QUOTAS_GRANTED_LAB]) == 6
 
     output = capsys.readouterr()
-    assert "granted quotas unknown: eu-north-1: service-quotas fails inside AWS" in output.err
+    assert "granted quotas unknown: eu-north-1: service-quotas: internal error of AWS" in output.err
     silent = output.out.partition("eu-north-1 ")[2].partition("\n\n")[0].splitlines()[1:]
     assert silent
     assert [line for line in silent if line.split()[-2] != "-" or line.startswith(("!", "+"))] == []

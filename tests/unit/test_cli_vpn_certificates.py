@@ -232,7 +232,7 @@ def test_a_certificate_that_serves_nobody_costs_no_other_gateway_its_own(
 
     told = capsys.readouterr()
     assert "door.attic: the certificate of the tunnels of attic cannot be read" in told.err
-    assert "take away tunnels.attic.rooms.internal.pem there" in told.err
+    assert "delete tunnels.attic.rooms.internal.pem in this folder" in told.err
     assert "gate.cellar: 3 tunnels" in told.out
     assert _certificate(fleet, ATTIC) == mine
     assert _certificate(fleet, CELLAR) != theirs
@@ -281,7 +281,7 @@ def test_status_tells_what_ends(fleet: Path, capsys: pytest.CaptureFixture[str])
 
     told = capsys.readouterr().out
     assert told.count("tunnel certificate 87 days left   tunnel list 87 days left") == 2
-    assert "ends in" not in told
+    assert "expires in" not in told
 
 
 def test_what_nobody_renews_is_amiss(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -294,7 +294,7 @@ def test_what_nobody_renews_is_amiss(fleet: Path, capsys: pytest.CaptureFixture[
     run(["vpn", "status", str(fleet)])
 
     told = capsys.readouterr().out
-    assert "warning: door.attic: its certificate for tunnels ends in 9 days: `bedplate vpn sync`" in told
+    assert "warning: door.attic: the certificate for tunnels expires in 9 days: run `bedplate vpn sync`" in told
     assert "gate.cellar: its certificate" not in told
 
 
@@ -309,7 +309,7 @@ def test_an_authority_is_made_once(lab: Path, capsys: pytest.CaptureFixture[str]
 
     told = capsys.readouterr()
     assert "commit the folder" in told.out
-    assert "authority already" in told.err
+    assert "already has an authority" in told.err
     assert folder_of(lab).authority.read_bytes() == first
 
 
@@ -395,9 +395,9 @@ def test_a_short_passphrase_is_refused(lab: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda root: root.with_name("root.key.crt").unlink(), "certificate cannot be read"),
-        (lambda root: root.write_text("no key\n"), "nothing can be read as the root's key"),
-        (lambda root: root.with_name("root.key.crt").write_bytes(_OTHER), "does not belong to the key"),
+        (lambda root: root.with_name("root.key.crt").unlink(), "cannot read the root's certificate"),
+        (lambda root: root.write_text("no key\n"), "the root's key in root.key is not a private key"),
+        (lambda root: root.with_name("root.key.crt").write_bytes(_OTHER), "does not match the private key"),
     ],
     ids=["no certificate", "no key", "another's certificate"],
 )
@@ -454,7 +454,7 @@ def test_keys_in_the_account_are_on_no_disk(lab: Path, capsys: pytest.CaptureFix
 
     told = capsys.readouterr()
     assert "BEGIN PRIVATE KEY" in told.out
-    assert "the account keeps an authority of lab already" in told.err
+    assert "the AWS account already has an authority of lab" in told.err
     assert not folder_of(lab).keys.exists()
 
 
@@ -587,8 +587,8 @@ def test_a_laptop_without_room_is_told_before_anything_is_signed(
     assert run(["vpn", "add", "grace", str(narrow)]) == 2
 
     told = capsys.readouterr().err
-    assert "no gateway's pool has room for grace.laptop" in told
-    assert "is for 1" in told
+    assert "no free address for grace.laptop" in told
+    assert "has only 1" in told
     assert "wider pool" in told
     assert folder_of(narrow).journal.read_bytes() == before
     assert not list(folder_of(narrow).keys.glob("grace*"))
@@ -628,4 +628,4 @@ def test_the_pool_of_a_gateway_that_is_gone_counts_no_more(narrow: Path, capsys:
 
     assert run(["vpn", "add", "grace", str(narrow)]) == 2
 
-    assert "no gateway's pool has room" in capsys.readouterr().err
+    assert "no free address for" in capsys.readouterr().err

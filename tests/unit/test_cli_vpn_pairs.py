@@ -80,7 +80,7 @@ def test_without_an_authority_it_is_said_what_makes_one(
 
     assert run(["vpn", "tunnels", str(fleet)]) == 2
 
-    assert "`bedplate vpn init` makes one" in capsys.readouterr().err
+    assert "`bedplate vpn init` creates one" in capsys.readouterr().err
     assert not any(calls_of(gateway) for gateway in gateways.values())
 
 
@@ -145,7 +145,7 @@ def test_the_page_about_regions_is_followed(
     assert (recorded, begun, applied) == (["vpn", "record"], ["vpn", "init"], ["node", "apply", *NAMES.values()])
     assert statuses == {("vpn", "tunnels"): 0, ("vpn", "status"): 3}
     told = capsys.readouterr().out
-    assert all(f"error: {name}: nothing is known of the tunnel " in told for name in NAMES.values())
+    assert all(f"error: {name}: state of tunnel " in told for name in NAMES.values())
     assert run(["check"]) == 0
 
 
@@ -196,7 +196,7 @@ def test_a_gateway_whose_address_is_not_recorded_is_named(
     assert run(["vpn", "tunnels", str(cli_vpn_regions_fleet)]) == 6
 
     told = capsys.readouterr().err
-    assert f"{NAMES[WEST]}: fleet.lock does not say at which address the gateway in {NORTH} is dialled" in told
+    assert f"{NAMES[WEST]}: fleet.lock has no public address of the gateway in {NORTH}" in told
     assert "`bedplate vpn record`" in told
     assert not any((gateway / "etc/bedplate").exists() for gateway in cli_vpn_regions_gateways.values())
 

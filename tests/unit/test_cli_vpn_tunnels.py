@@ -93,7 +93,7 @@ def test_the_page_about_sites_is_followed(
     assert applied == ["node", "apply", NAME]
     assert statuses == {("vpn", "tunnels"): 0, ("vpn", "status"): 3}
     told = capsys.readouterr().out
-    assert told.count(f"error: {NAME}: nothing is known of the tunnel ") == 2 * len(REGIONS)
+    assert told.count(f"error: {NAME}: state of tunnel ") == 2 * len(REGIONS)
 
 
 def test_no_key_is_told_or_passed_as_an_argument(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,7 +161,7 @@ def test_a_gateway_that_refuses_keeps_what_it_has(lab: Path, gate: Path, capsys:
 
     assert run(["vpn", "tunnels", str(lab)]) == 6
 
-    assert f"{NAME}: it refused, with status 2: there is no bedplate-guard.service here" in capsys.readouterr().err
+    assert f"{NAME}: exit status 2: no bedplate-guard.service on this gateway" in capsys.readouterr().err
     assert not (gate / "etc/bedplate").exists()
 
 
@@ -368,7 +368,7 @@ def test_the_page_about_joined_sites_is_followed(
     assert statuses == {("vpn", "tunnels"): 0, ("vpn", "status"): 3}
     told = capsys.readouterr().out
     for site, other in ((ATTIC, CELLAR), (CELLAR, ATTIC)):
-        assert f"error: {NAMES[site]}: nothing is known of the tunnel {other}-site" in told
+        assert f"error: {NAMES[site]}: state of tunnel {other}-site unknown" in told
     again = ["vpn", "tunnels", "--new-keys"]
     assert run([*again, str(fleet)]) == 0
     assert f"+ key of {PAIR}\n" in capsys.readouterr().out

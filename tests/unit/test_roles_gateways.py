@@ -137,7 +137,7 @@ def test_a_laptop_gateway_needs_a_name_server() -> None:
     """Without a name server for laptops, the role reports an error and writes nothing."""
     gateway = lab_gateways(unrecorded())[1]
 
-    with pytest.raises(InputError, match="does not say who answers the laptops of cellar"):
+    with pytest.raises(InputError, match="has no DNS resolver for the laptops of cellar"):
         OpenVpn(gateway).configure()
 
 

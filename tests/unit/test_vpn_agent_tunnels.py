@@ -1,191 +1,206 @@
-"""Files of tunnels on a site's gateway: put in place whole, told to whom they concern, and nothing the second time."""
+"""The gateway agent's tunnels: config bundles, status of charon and BGP, and the script that watches tunnels."""
 
 import json
-from collections.abc import Callable
+import os
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from signal import SIGTERM
 
 import pytest
 
 from tests.testlab.fakes.gateway import FIRST, SITE, TOGETHER, calls_of, gateway_place, lying_in, shipment, without
-from vpn.keeper.lay import lay
-from vpn.keeper.place import Place, Refusal, Unfinished, parse_shipment
-from vpn.sites.files import GUARD, LAST_ROUTES, files_of
+from tests.testlab.fleets.variants import cellar
+from tests.testlab.network.netlab import until
+from vpn.keeper import status
+from vpn.keeper.lay import apply_bundle
+from vpn.keeper.place import IncompleteError, Place, RejectedError, parse_shipment
+from vpn.keeper.status import Charon, Neighbour, Tunnel, parse_neighbours, read_charon, read_neighbours
+from vpn.push import shipment_text
+from vpn.sites.files import GUARD, LAST_ROUTES, bgp_of, files_of
 from vpn.sites.gateway import Gateway, SharedKey
-from vpn.sites.push import shipment_text
+
+CHARON = f"{TOGETHER}.service"
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Give a gateway that has the role, and programs that write down what they are asked."""
+def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Return a gateway with the role guard; its programs record their calls."""
     return gateway_place(tmp_path, monkeypatch)
 
 
-def test_every_file_lies_as_it_was_rendered(place: Place) -> None:
-    """Text and mode, keys for root alone; charon is started, now and at each boot."""
-    done = lay(place, shipment(SITE))
-
-    lying = lying_in(place)
-    assert {str(file.path): (file.text, file.mode) for file in files_of(SITE)}.items() <= lying.items()
-    secret = [path for path, (text, mode) in lying.items() if b"key.of".hex() in text and mode != 0o600]
-    assert not secret
-    assert f"{TOGETHER}.service" in done["started"]
-    assert calls_of(place.root)[-1].startswith("systemctl enable --now bedplate-guard.service")
+def _apply(paths: Place, gateway: Gateway) -> dict[str, tuple[str, ...]]:
+    return apply_bundle(paths, shipment(gateway))
 
 
-def test_the_second_time_changes_nothing(place: Place) -> None:
-    """No file is written, nothing is told to anybody, and it says so."""
-    lay(place, shipment(SITE))
-    calls_of(place.root)
-    before = lying_in(place)
+def test_every_file_is_written_as_rendered(paths: Place) -> None:
+    """Text and mode match, only root can read keys, and charon is started and enabled."""
+    changes = _apply(paths, SITE)
 
-    done = lay(place, shipment(SITE))
-
-    assert not any(done.values())
-    assert all(call.startswith("systemctl enable") for call in calls_of(place.root))
-    assert lying_in(place) == before
+    files = lying_in(paths)
+    assert {str(file.path): (file.text, file.mode) for file in files_of(SITE)}.items() <= files.items()
+    assert not [path for path, (text, mode) in files.items() if b"key.of".hex() in text and mode != 0o600]
+    assert CHARON in changes["started"]
+    assert calls_of(paths.root)[-1].startswith("systemctl enable --now bedplate-guard.service")
 
 
-def test_the_guard_is_told_before_charon(place: Place) -> None:
-    """Nothing is to pass before it stands."""
-    lay(place, shipment(SITE))
+def test_the_same_bundle_again_changes_nothing(paths: Place) -> None:
+    """No file is written and no service is reloaded."""
+    _apply(paths, SITE)
+    calls_of(paths.root)
+    before = lying_in(paths)
 
-    calls = calls_of(place.root)
+    changes = _apply(paths, SITE)
+
+    assert not any(changes.values())
+    assert all(call.startswith("systemctl enable") for call in calls_of(paths.root))
+    assert lying_in(paths) == before
+
+
+def test_the_guard_is_reloaded_before_charon(paths: Place) -> None:
+    """No packet may pass before the new rules are loaded."""
+    _apply(paths, SITE)
+
+    calls = calls_of(paths.root)
     assert calls.index("systemctl reload-or-restart bedplate-guard.service") < min(
         number for number, call in enumerate(calls) if TOGETHER in call
     )
 
 
-def test_a_block_that_leaves_the_plan_is_told_to_the_guard(place: Place) -> None:
-    """Its unit takes rules and routes of last resort as they are written now, and charon is told nothing."""
-    lay(place, shipment(SITE))
-    calls_of(place.root)
+def test_a_block_that_leaves_the_plan_reloads_only_the_guard(paths: Place) -> None:
+    """Its unit loads the rules and routes, and charon is not reloaded."""
+    _apply(paths, SITE)
+    calls_of(paths.root)
 
-    done = lay(place, shipment(replace(SITE, elsewhere=SITE.elsewhere[1:])))
+    changes = _apply(paths, replace(SITE, elsewhere=SITE.elsewhere[1:]))
 
-    assert done["written"] == (str(GUARD), str(LAST_ROUTES))
-    told = [call for call in calls_of(place.root) if call.startswith("systemctl") and "enable" not in call]
-    assert told == ["systemctl reload-or-restart bedplate-guard.service"]
-
-
-def test_a_new_key_is_read_as_charon_runs(place: Place) -> None:
-    """It is reloaded, not restarted."""
-    lay(place, shipment(SITE))
-    calls_of(place.root)
-
-    done = lay(place, shipment(_with_key(SITE, FIRST, b"another key")))
-
-    assert done["written"] == ("/etc/bedplate/ipsec/tunnels/swanctl.conf",)
-    told = [call for call in calls_of(place.root) if "enable" not in call]
-    assert told == [f"systemctl try-reload-or-restart {TOGETHER}.service"]
+    assert changes["written"] == (str(GUARD), str(LAST_ROUTES))
+    calls = [call for call in calls_of(paths.root) if call.startswith("systemctl") and "enable" not in call]
+    assert calls == ["systemctl reload-or-restart bedplate-guard.service"]
 
 
-def test_a_tunnel_more_disturbs_no_other(place: Place) -> None:
-    """Charon is reloaded, not restarted; the service that dials reads the new table."""
-    lay(place, shipment(without(SITE, FIRST)))
-    calls_of(place.root)
+def test_a_new_key_reloads_charon(paths: Place) -> None:
+    """Charon is not restarted."""
+    _apply(paths, SITE)
+    calls_of(paths.root)
 
-    lay(place, shipment(SITE))
+    changes = _apply(paths, _with_key(SITE, FIRST, b"another key"))
 
-    told = [call for call in calls_of(place.root) if TOGETHER in call and "enable" not in call]
-    watch = f"systemctl try-restart {TOGETHER}-dial.service"
-    assert told == [f"systemctl try-reload-or-restart {TOGETHER}.service", watch]
-
-
-def test_what_was_written_and_not_told_is_told_by_the_next(place: Place) -> None:
-    """A power cut between the two: files that are in place already are told to their charon, which starts anew."""
-    lay(place, shipment(SITE))
-    path = "/etc/bedplate/ipsec/tunnels/swanctl.conf"
-    place.unfinished.write_text(json.dumps([path]))
-    calls_of(place.root)
-
-    done = lay(place, shipment(SITE))
-
-    assert done["written"] == ()
-    assert f"systemctl try-restart {TOGETHER}.service" in calls_of(place.root)
-    assert not place.unfinished.exists()
-
-
-def test_what_does_not_start_is_told(place: Place) -> None:
-    """Status 6, and the next run starts it."""
-    (place.root / "broken").touch()
-
-    with pytest.raises(Unfinished, match="systemctl enable --now"):
-        lay(place, shipment(SITE))
-    (place.root / "broken").unlink()
-
-    assert f"{TOGETHER}.service" in lay(place, shipment(SITE))["started"]
-
-
-def test_a_unit_that_was_stopped_by_hand_is_started(place: Place) -> None:
-    """And is what the operator is told."""
-    lay(place, shipment(SITE))
-    active = place.root / "active"
-    active.write_text(active.read_text().replace(f"{TOGETHER}.service\n", ""))
-
-    assert lay(place, shipment(SITE)) == {"written": (), "removed": (), "started": (f"{TOGETHER}.service",)}
+    assert changes["written"] == ("/etc/bedplate/ipsec/tunnels/swanctl.conf",)
+    calls = [call for call in calls_of(paths.root) if "enable" not in call]
+    assert calls == [f"systemctl try-reload-or-restart {CHARON}"]
 
 
 def _with_key(gateway: Gateway, name: str, key: bytes) -> Gateway:
-    tunnels = tuple(replace(one, proof=SharedKey(key)) if one.name == name else one for one in gateway.tunnels)
-    return replace(gateway, tunnels=tunnels)
+    tunnels = (replace(tunnel, proof=SharedKey(key)) if tunnel.name == name else tunnel for tunnel in gateway.tunnels)
+    return replace(gateway, tunnels=tuple(tunnels))
 
 
-def test_a_tunnel_that_goes_is_taken_down(place: Place) -> None:
-    """New settings alone would leave it standing: charon is restarted, and its device is deleted."""
-    lay(place, shipment(SITE))
-    gone = next(one for one in SITE.tunnels if one.name == FIRST)
-    (place.root / "devices").write_text("".join(f"{one.device}@NONE UNKNOWN <NOARP,UP>\n" for one in SITE.tunnels))
-    calls_of(place.root)
+def test_an_additional_tunnel_does_not_interrupt_others(paths: Place) -> None:
+    """Charon is reloaded, and the service that dials is restarted to read the new table."""
+    _apply(paths, without(SITE, FIRST))
+    calls_of(paths.root)
 
-    lay(place, shipment(without(SITE, FIRST)))
+    _apply(paths, SITE)
 
-    calls = calls_of(place.root)
-    assert [call for call in calls if call.startswith("ip ")] == [f"ip link delete {gone.device}"]
-    assert f"systemctl try-restart {TOGETHER}.service" in calls
+    calls = [call for call in calls_of(paths.root) if TOGETHER in call and "enable" not in call]
+    dial = f"systemctl try-restart {TOGETHER}-dial.service"
+    assert calls == [f"systemctl try-reload-or-restart {CHARON}", dial]
 
 
-def test_the_last_tunnel_that_goes_takes_all_along(place: Place) -> None:
-    """No daemon, no neighbour in BGP and no device is left; the guard stays."""
-    lay(place, shipment(SITE))
-    (place.root / "devices").write_text(f"{SITE.tunnels[0].device}@NONE UNKNOWN <NOARP,UP>\n")
-    calls_of(place.root)
+def test_files_that_were_not_loaded_are_loaded_by_the_next_run(paths: Place) -> None:
+    """After a power failure between both steps charon is restarted, although its files are unchanged."""
+    _apply(paths, SITE)
+    path = "/etc/bedplate/ipsec/tunnels/swanctl.conf"
+    paths.pending_files.write_text(json.dumps([path]))
+    calls_of(paths.root)
 
-    lay(place, shipment(replace(SITE, tunnels=())))
+    changes = _apply(paths, SITE)
 
-    calls = calls_of(place.root)
-    assert not list((place.root / "etc/bedplate/ipsec").iterdir())
-    assert not list((place.root / "etc/systemd/system").glob("bedplate-ipsec-*"))
-    assert "neighbor" not in (place.root / "etc/frr/frr.conf").read_text()
+    assert changes["written"] == ()
+    assert f"systemctl try-restart {CHARON}" in calls_of(paths.root)
+    assert not paths.pending_files.exists()
+
+
+def test_a_unit_that_does_not_start_is_an_error(paths: Place) -> None:
+    """The exit status is 6, and the next run starts the unit."""
+    (paths.root / "broken").touch()
+
+    with pytest.raises(IncompleteError, match="systemctl enable --now"):
+        _apply(paths, SITE)
+    (paths.root / "broken").unlink()
+
+    assert CHARON in _apply(paths, SITE)["started"]
+
+
+def test_a_unit_that_was_stopped_manually_is_started(paths: Place) -> None:
+    """It is reported to the operator."""
+    _apply(paths, SITE)
+    active = paths.root / "active"
+    active.write_text(active.read_text().replace(f"{CHARON}\n", ""))
+
+    assert _apply(paths, SITE) == {"written": (), "removed": (), "started": (CHARON,)}
+
+
+def test_a_removed_tunnel_is_closed(paths: Place) -> None:
+    """A reload would leave it open: charon is restarted, and the tunnel's device is deleted."""
+    _apply(paths, SITE)
+    removed = next(tunnel for tunnel in SITE.tunnels if tunnel.name == FIRST)
+    devices = "".join(f"{tunnel.device}@NONE UNKNOWN <NOARP,UP>\n" for tunnel in SITE.tunnels)
+    (paths.root / "devices").write_text(devices)
+    calls_of(paths.root)
+
+    _apply(paths, without(SITE, FIRST))
+
+    calls = calls_of(paths.root)
+    assert [call for call in calls if call.startswith("ip ")] == [f"ip link delete {removed.device}"]
+    assert f"systemctl try-restart {CHARON}" in calls
+
+
+def test_with_the_last_tunnel_all_but_the_guard_is_removed(paths: Place) -> None:
+    """No unit, no BGP neighbour and no device is left."""
+    _apply(paths, SITE)
+    (paths.root / "devices").write_text(f"{SITE.tunnels[0].device}@NONE UNKNOWN <NOARP,UP>\n")
+    calls_of(paths.root)
+
+    _apply(paths, replace(SITE, tunnels=()))
+
+    calls = calls_of(paths.root)
+    assert not list((paths.root / "etc/bedplate/ipsec").iterdir())
+    assert not list((paths.root / "etc/systemd/system").glob("bedplate-ipsec-*"))
+    assert "neighbor" not in (paths.root / "etc/frr/frr.conf").read_text()
     assert f"ip link delete {SITE.tunnels[0].device}" in calls
-    assert (place.root / str(GUARD).lstrip("/")).exists()
+    assert (paths.root / str(GUARD).lstrip("/")).exists()
 
 
-def test_rules_that_would_not_load_change_nothing(place: Place) -> None:
-    """The filter is asked first; what lay there before lies there still, and no key came to lie anywhere."""
-    (place.root / "refused").touch()
-    before = lying_in(place)
+def test_rules_that_nftables_rejects_change_nothing(paths: Place) -> None:
+    """They are checked first, and no key is written."""
+    (paths.root / "refused").touch()
+    before = lying_in(paths)
 
-    with pytest.raises(Refusal, match="no packet filter"):
-        lay(place, shipment(SITE))
+    with pytest.raises(RejectedError, match="invalid packet filter"):
+        _apply(paths, SITE)
 
-    after = lying_in(place)
+    after = lying_in(paths)
     after.pop("/calls")
     assert after == before
 
 
-def test_a_gateway_without_the_role_is_refused(place: Place) -> None:
-    """Before anything is written; the role is named."""
-    (place.root / "etc/systemd/system/bedplate-guard.service").unlink()
+def test_a_gateway_without_the_role_guard_is_an_error(paths: Place) -> None:
+    """Nothing is written, and the message names the role."""
+    (paths.root / "etc/systemd/system/bedplate-guard.service").unlink()
 
-    with pytest.raises(Refusal, match="apply the role guard first"):
-        lay(place, shipment(SITE))
+    with pytest.raises(RejectedError, match="apply the role guard first"):
+        _apply(paths, SITE)
 
-    assert not (place.root / "etc/bedplate").exists()
+    assert not (paths.root / "etc/bedplate").exists()
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "change",
     [
         pytest.param(lambda text: text[:-20], id="cut-short"),
         pytest.param(lambda _: "", id="nothing"),
@@ -195,10 +210,257 @@ def test_a_gateway_without_the_role_is_refused(place: Place) -> None:
         pytest.param(lambda text: text.replace('"mode": 384', '"mode": 2541'), id="setuid"),
     ],
 )
-def test_what_bedplate_never_sends_is_refused(spoil: Callable[[str], str], place: Place) -> None:
-    """A line that was cut is one; nothing is written, and no word of it is told."""
-    with pytest.raises(Refusal) as caught:
-        lay(place, parse_shipment(spoil(shipment_text(SITE))))
+def test_an_invalid_bundle_is_rejected(change: Callable[[str], str], paths: Place) -> None:
+    """Nothing is written, and the message contains nothing of the bundle."""
+    with pytest.raises(RejectedError) as error:
+        apply_bundle(paths, parse_shipment(change(shipment_text(SITE))))
 
-    assert "key" not in str(caught.value)
-    assert not (place.root / "etc/bedplate").exists()
+    assert "key" not in str(error.value)
+    assert not (paths.root / "etc/bedplate").exists()
+
+
+# Hangs if its state is `hung`, fails without a state, and else prints the files of its state.
+_STATUS_SWANCTL = """#!/bin/sh
+[ ! -e "{state}/hung" ] || exec sleep 30
+cat "{state}/$1" 2>/dev/null
+"""
+_CONN = "list-conn event {%s {version=IKEv2 children {net {mode=TUNNEL}}}}\n"
+_SA = "list-sa event {%s {state=ESTABLISHED established=30 child-sas {net-1 {bytes-in=9 use-in=4 bytes-out=8}}}}\n"
+
+
+@pytest.fixture
+def charon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder with the state of a fake swanctl."""
+    program = tmp_path / "swanctl"
+    program.write_text(_STATUS_SWANCTL.format(state=tmp_path))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(status, "SWANCTL", program)
+    monkeypatch.setattr(status, "_TIMEOUT_S", 1)
+    return tmp_path
+
+
+def _write_table(charon: Path, *tunnels: str) -> None:
+    (charon / "table").write_text("".join(f"{tunnel} 7 169.254.64.2/30 1400 -\n" for tunnel in tunnels))
+
+
+def _report(charon: Path, connections: str, associations: str) -> None:
+    (charon / "--list-conns").write_text(connections)
+    (charon / "--list-sas").write_text(associations)
+
+
+def test_a_gateway_without_tunnels_has_no_charon(charon: Path) -> None:
+    """Without a table and without an answer nothing is reported."""
+    assert read_charon(charon / "table") == Charon(None, None)
+
+
+def test_tunnels_of_a_stopped_charon_are_down(charon: Path) -> None:
+    """The gateway's own table names them."""
+    _write_table(charon, "one", "two")
+
+    assert read_charon(charon / "table") == Charon(
+        answers=False, tunnels=(Tunnel("one", None, 0, 0, None), Tunnel("two", None, 0, 0, None))
+    )
+
+
+def test_a_charon_that_hangs_does_not_answer(charon: Path) -> None:
+    """The status is reported after the timeout."""
+    _write_table(charon, "one")
+    (charon / "hung").touch()
+
+    assert read_charon(charon / "table") == Charon(answers=False, tunnels=(Tunnel("one", None, 0, 0, None),))
+
+
+def test_a_tunnel_that_charon_did_not_load_is_down(charon: Path) -> None:
+    """It is in the table, but carries no packets."""
+    _write_table(charon, "one", "two")
+    _report(charon, _CONN % "one", _SA % "one")
+
+    assert read_charon(charon / "table") == Charon(
+        answers=True, tunnels=(Tunnel("one", 30, 9, 8, 4), Tunnel("two", None, 0, 0, None))
+    )
+
+
+def test_a_charon_without_a_table_is_reported(charon: Path) -> None:
+    """Its tunnels are not in the plan, but they exist."""
+    _report(charon, _CONN % "one", "")
+
+    assert read_charon(charon / "table") == Charon(answers=True, tunnels=(Tunnel("one", None, 0, 0, None),))
+
+
+CONFIGURED = [("169.254.64.1", "us-west-2-1"), ("169.254.64.5", "us-west-2-2")]
+# The output of FRR 8.4.4 for both commands, with a stray brace at the end of the second.
+OUTPUT = """{
+  "routerId":"192.168.40.1",
+  "peers":{
+    "169.254.64.1":{"remoteAs":64600, "peerUptimeMsec":5900, "pfxRcd":1, "state":"Established"},
+    "169.254.64.5":{"remoteAs":64600, "peerUptimeMsec":0, "pfxRcd":0, "state":"Active"}
+  },
+  "totalPeers":2
+}
+{
+ "vrfName": "default",
+ "routes": { "10.64.0.0/16": [{"valid":true,"peerId":"169.254.64.1"},{"valid":true,"peerId":"169.254.64.9"}]
+,"192.168.40.0/22": [{"valid":true,"peerId":"(unspec)"}]}
+ }  }
+"""
+DOWN = tuple(Neighbour(tunnel, None, ()) for _, tunnel in CONFIGURED)
+
+
+def test_neighbours_have_their_session_and_routes() -> None:
+    """A neighbour without a session is down; the gateway's own blocks belong to no neighbour."""
+    assert parse_neighbours(CONFIGURED, OUTPUT) == (Neighbour("us-west-2-1", 5, ("10.64.0.0/16",)), DOWN[1])
+
+
+@pytest.mark.parametrize(
+    "output", ["", "Exiting: failed to connect to any daemons.\n", "{}\n{}\n", OUTPUT[:200], '{"peers": []}', "{"]
+)
+def test_neighbours_without_output_are_down(output: str) -> None:
+    """Missing or incomplete output does not count as an established session."""
+    assert parse_neighbours(CONFIGURED, output) == DOWN
+
+
+def test_neighbours_are_those_of_the_gateways_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are named by their tunnel; a gateway without the file has none."""
+    site = cellar()
+    file, frr_conf = tmp_path / "frr.conf", bgp_of(site)
+    assert frr_conf
+    file.write_text(frr_conf.text)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert read_neighbours(file) == tuple(Neighbour(tunnel.name, None, ()) for tunnel in site.tunnels)
+    assert read_neighbours(tmp_path / "nothing") == ()
+
+
+SCRIPTS = Path(__file__).parents[2] / "vpn/sites"
+# Records every command. The file `state.NAME` is a tunnel's state; with `slow.NAME` dialling takes long.
+_WATCH_SWANCTL = r"""#!/bin/bash
+echo "$*" >>"$STATE/commands"
+case $1 in
+--list-sas) cat "$STATE/state.$3" 2>/dev/null; exit 0 ;;
+--initiate) [[ ! -e $STATE/slow.$3 ]] || sleep 30; echo "[IKE] many"; echo "initiate failed: no answer"; exit 1 ;;
+esac
+"""
+ESTABLISHED = "{0}: #{1}, ESTABLISHED, IKEv2, 1_i* 2_r\n  local  'a' @ 192.0.2.1[500]\n"
+INSTALLED = "  {0}: #{1}, reqid 1, INSTALLED, TUNNEL, ESP:AES_GCM_16-256\n"
+
+
+def _up(ike: int, child: int | None = None, name: str = "attic") -> str:
+    """Return swanctl's output for an association, with a child if it has one."""
+    return ESTABLISHED.format(name, ike) + ("" if child is None else INSTALLED.format(name, child))
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder with the state of tunnels and the recorded commands."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name, text in (("swanctl", _WATCH_SWANCTL), ("ping", '#!/bin/sh\necho "ping $*" >>"$STATE/commands"\n')):
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    for script in ("ipsec-look", "ipsec-watch"):
+        (tools / script).write_text((SCRIPTS / f"{script}.sh").read_text())
+        (tools / script).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    monkeypatch.setenv("STATE", str(tmp_path))
+    return tmp_path
+
+
+def _commands(state: Path, word: str) -> list[str]:
+    file = state / "commands"
+    return [line for line in file.read_text().splitlines() if line.startswith(word)] if file.exists() else []
+
+
+def _look(state: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [str(state / "tools/ipsec-look"), "unix:///s", *words]
+    return subprocess.run(command, text=True, capture_output=True, check=False)
+
+
+@contextmanager
+def _watching(state: Path, *rows: str) -> Iterator[Path]:
+    """Watch a table at intervals of tenths of a second, and yield the log file."""
+    (state / "table").write_text("".join(f"{row}\n" for row in rows))
+    log = state / "log"
+    intervals = ("0", "0.1", "0", "1.5")
+    with log.open("wb") as sink:
+        command = [str(state / "tools/ipsec-watch"), str(state / "table"), "unix:///s", *intervals]
+        with subprocess.Popen(command, stdout=sink, stderr=sink, start_new_session=True) as program:
+            yield log
+            os.killpg(program.pid, SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("associations", "ended"),
+    [
+        (_up(7, 1), []),
+        (_up(7, 1) + _up(9, 2), ["7"]),
+        (_up(7, 1) + _up(9), ["9"]),
+        (_up(9) + _up(10), ["9"]),
+        (_up(7).replace("ESTABLISHED", "REKEYED") + _up(9, 2), []),
+    ],
+    ids=["once", "newest-carries", "older-carries", "none-carries", "renewed"],
+)
+def test_duplicate_associations_end_except_the_newest_with_a_child(
+    associations: str, ended: list[str], state: Path
+) -> None:
+    """The end that dials terminates the others; the end that waits terminates none."""
+    (state / "state.attic").write_text(associations)
+
+    _look(state, "attic", "waits")
+    ended_by_waiting = _commands(state, "--terminate")
+    _look(state, "attic", "dials")
+
+    assert ended_by_waiting == []
+    assert [line.split()[2] for line in _commands(state, "--terminate")] == ended
+
+
+def test_a_tunnel_that_is_down_is_dialled_once(state: Path) -> None:
+    """The reason of a failure is printed in one line; charon's journal has the details."""
+    done = _look(state, "attic", "waits")
+
+    assert done.returncode == 1
+    assert done.stdout == "attic is down: dialling\nattic: initiate failed: no answer\n"
+    assert len(_commands(state, "--initiate")) == 1
+
+
+def test_only_tunnels_that_are_up_are_pinged(state: Path) -> None:
+    """A tunnel that is being negotiated is left alone."""
+    (state / "state.attic").write_text(_up(7, 1))
+    (state / "state.cellar").write_text("cellar: #1, CONNECTING, IKEv2\n")
+
+    assert [_look(state, name, "dials", "10.0.0.1").returncode for name in ("attic", "cellar", "barn")] == [0, 2, 1]
+
+    assert len(_commands(state, "ping")) == 1
+    assert [line.split()[2] for line in _commands(state, "--initiate")] == ["barn"]
+
+
+def test_each_tunnel_is_checked_at_its_own_interval(state: Path) -> None:
+    """A tunnel without an answer delays no other, and the end that waits checks less often."""
+    for name in ("attic", "barn"):
+        (state / f"state.{name}").write_text(_up(7, 1, name))
+    (state / "slow.silent").touch()
+
+    def checks(name: str) -> int:
+        return len(_commands(state, f"--list-sas --ike {name} "))
+
+    with _watching(state, "silent 1 - 1400 - dials", "attic 2 - 1400 - dials", "barn 3 - 1400 - waits"):
+        until(lambda: checks("attic") >= 12, 30, "attic is not checked repeatedly")
+        counts = {name: checks(name) for name in ("silent", "attic", "barn")}
+
+    assert counts["silent"] <= 2
+    assert counts["barn"] < counts["attic"] / 2
+
+
+def test_only_changes_of_a_tunnels_state_are_logged(state: Path) -> None:
+    """A tunnel that is down for hours has two lines, one more when it is up, and none while it is negotiated."""
+    with _watching(state, "attic 2 - 1400 - dials") as log:
+        until(lambda: len(_commands(state, "--initiate")) >= 5, 30, "attic is not dialled repeatedly")
+        (state / "state.attic").write_text("attic: #6, CONNECTING, IKEv2\n")
+        checks = len(_commands(state, "--list-sas"))
+        until(lambda: len(_commands(state, "--list-sas")) > checks + 3, 30, "attic is not checked repeatedly")
+        while_down = log.read_text()
+        (state / "state.attic").write_text(_up(7, 1))
+        until(lambda: "attic is up\n" in log.read_text(), 30, "the log does not say that attic is up")
+        when_up = log.read_text()
+
+    assert while_down == "attic is down: dialling\nattic: initiate failed: no answer\n"
+    assert when_up == f"{while_down}attic is up\n"

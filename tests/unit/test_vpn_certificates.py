@@ -1,4 +1,4 @@
-"""Certificates, lists and their judge: ours pass openssl and the judge; each planted fault is told with its figure."""
+"""Certificates and revocation lists: issued ones pass openssl and our checks, each seeded defect has a finding."""
 
 import subprocess
 from collections.abc import Callable
@@ -11,60 +11,60 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from bedplate.checks.diagnostics import Level
 from bedplate.errors import HeldError, InputError, MachineError
 from bedplate.hold import held
 from tests.testlab.keys.authority import NOW, added, begun_in, pki_in, unasked
 from tests.testlab.run import need_program
 from vpn.authority import (
-    Level,
     Reason,
-    authority_faults,
     authority_under,
-    certificate_faults,
-    list_faults,
+    certificate_findings,
+    crl_findings,
     new_authority,
     new_root,
     number_of,
     read_lists,
-    signed_list,
+    root_findings,
+    sign_crl,
 )
-from vpn.certificates import Issuer, Use, certificate_text, common_name, gateway, issue, laptop, new_key
-from vpn.pki import NoAuthority, PkiFolder, bundle_of, current_list, deployable_lists
+from vpn.certificates import Issuer, Use, certificate_text, common_name, gateway_subject, issue, laptop, new_key
+from vpn.pki import NoAuthority, PkiFolder, bundle_of, current_crl, deployable_lists
 from vpn.signing import add, relist, renew, revoke
 
 DAY = timedelta(days=1)
 AUTHORITY = new_authority("lab", NOW)
 
 
-def _verified(folder: PkiFolder, name: str, purpose: str, now: datetime) -> str:
-    """Return what openssl says of a certificate at a moment, with the certificate and list that daemons get."""
+def _verify(folder: PkiFolder, name: str, purpose: str, now: datetime) -> str:
+    """Return OK or the error of openssl for a certificate at a moment, with the files that daemons get."""
     need_program("openssl")
-    proof, trusted = folder.path / f"{name}.crt", folder.path / "ca.crt"
+    certificate, trusted = folder.path / f"{name}.crt", folder.path / "ca.crt"
     trusted.write_text(pki_in(folder).authority.trusted)
-    proof.write_text(bundle_of(pki_in(folder), name, unasked).certificate)
+    certificate.write_text(bundle_of(pki_in(folder), name, unasked).certificate)
     options = ("-x509_strict", "-crl_check_all", "-purpose", purpose, "-attime", str(int(now.timestamp())))
-    files = ("-CAfile", str(trusted), "-CRLfile", str(folder.lists), str(proof))
+    files = ("-CAfile", str(trusted), "-CRLfile", str(folder.lists), str(certificate))
     done = subprocess.run(["openssl", "verify", *options, *files], capture_output=True, text=True, check=False)
     return "OK" if done.returncode == 0 else done.stderr
 
 
-@pytest.mark.parametrize("is_below", [False, True], ids=["alone", "under a root"])
-def test_openssl_takes_what_is_issued(tmp_path: Path, *, is_below: bool) -> None:
-    """For its own use alone, from five minutes before it was made to its end, and not once it was revoked."""
-    folder = begun_in(tmp_path, root=new_root("lab", NOW) if is_below else None)
+@pytest.mark.parametrize("has_root", [False, True], ids=["alone", "under a root"])
+def test_openssl_accepts_issued_certificates(tmp_path: Path, *, has_root: bool) -> None:
+    """A certificate is valid for its use, from five minutes before its issue until its end, unless it is revoked."""
+    folder = begun_in(tmp_path, root=new_root("lab", NOW) if has_root else None)
     end = added(folder, "ada", "grace")[0].until
     revoke(pki_in(folder), ["grace.laptop"], Reason.LOST, NOW, unasked)
 
-    assert _verified(folder, "ada.laptop", "sslclient", NOW - timedelta(minutes=4)) == "OK"
-    assert _verified(folder, "ada.laptop", "sslclient", end - timedelta(seconds=1)) == "OK"
-    assert "expired" in _verified(folder, "ada.laptop", "sslclient", end + timedelta(seconds=1))
-    assert "not yet valid" in _verified(folder, "ada.laptop", "sslclient", NOW - timedelta(minutes=6))
-    assert "purpose" in _verified(folder, "ada.laptop", "sslserver", NOW)
-    assert "revoked" in _verified(folder, "grace.laptop", "sslclient", NOW)
+    assert _verify(folder, "ada.laptop", "sslclient", NOW - timedelta(minutes=4)) == "OK"
+    assert _verify(folder, "ada.laptop", "sslclient", end - timedelta(seconds=1)) == "OK"
+    assert "expired" in _verify(folder, "ada.laptop", "sslclient", end + timedelta(seconds=1))
+    assert "not yet valid" in _verify(folder, "ada.laptop", "sslclient", NOW - timedelta(minutes=6))
+    assert "purpose" in _verify(folder, "ada.laptop", "sslserver", NOW)
+    assert "revoked" in _verify(folder, "grace.laptop", "sslclient", NOW)
 
 
-def test_a_roots_key_is_nowhere_in_the_folder(tmp_path: Path) -> None:
-    """The operator keeps it elsewhere. Its certificate is in authority.crt, and no daemon trusts it."""
+def test_a_roots_key_is_not_in_the_folder(tmp_path: Path) -> None:
+    """The operator stores it elsewhere. Its certificate is in authority.crt, and no daemon trusts it."""
     root = new_root("lab", NOW)
     folder = begun_in(tmp_path, root=root)
 
@@ -74,22 +74,22 @@ def test_a_roots_key_is_nowhere_in_the_folder(tmp_path: Path) -> None:
 
 
 def test_no_certificate_outlives_its_authority() -> None:
-    """It would be refused in its last days, and nobody would know why."""
+    """Gateways would reject it in its last days."""
     late = AUTHORITY.certificate.not_valid_after_utc - DAY
 
-    made = issue(AUTHORITY, laptop("ada"), new_key().public_key(), 1, late)
+    certificate = issue(AUTHORITY, laptop("ada"), new_key().public_key(), 1, late)
 
-    assert made.not_valid_after_utc == AUTHORITY.certificate.not_valid_after_utc
-
-
-def test_an_authority_of_the_fleet_signs_no_other_authority() -> None:
-    """Its key lies beside the fleet file: who takes it gets no further."""
-    own = authority_under(new_root("lab", NOW), "lab", NOW).certificate
-
-    assert own.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length == 0
+    assert certificate.not_valid_after_utc == AUTHORITY.certificate.not_valid_after_utc
 
 
-def _foreign(  # noqa: PLR0913  what may be planted
+def test_an_authority_cannot_sign_another_authority() -> None:
+    """Its key is on the operator's machine: a thief can issue certificates, but no authority."""
+    certificate = authority_under(new_root("lab", NOW), "lab", NOW).certificate
+
+    assert certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length == 0
+
+
+def _foreign_certificate(  # noqa: PLR0913  one parameter for each defect
     *,
     key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | None = None,
     since: datetime = NOW,
@@ -98,7 +98,7 @@ def _foreign(  # noqa: PLR0913  what may be planted
     signer: Issuer = AUTHORITY,
     ca: bool = False,
 ) -> x509.Certificate:
-    """Return a laptop's certificate as somebody else might have made it."""
+    """Return a laptop's certificate made by other tools."""
     name = signer.certificate.subject
     return (
         x509.CertificateBuilder(name, common_name("ada.laptop"), (key or new_key()).public_key(), 7)
@@ -114,107 +114,113 @@ def _rsa(bits: int) -> rsa.RSAPrivateKey:
     return rsa.generate_private_key(public_exponent=65537, key_size=bits)
 
 
-def _sha1() -> x509.Certificate:
-    """Return a certificate signed with SHA-1, which the library no longer makes: the digest's name is what is read."""
+def _sha1_certificate() -> x509.Certificate:
+    """Return a certificate signed with SHA-1, made by openssl because the library rejects it."""
     need_program("openssl")
-    made = subprocess.run(
+    done = subprocess.run(
         ["openssl", "req", "-x509", "-sha1", "-newkey", "rsa:3072", "-noenc", "-keyout", "/dev/null", "-subj", "/CN=x"],
         capture_output=True,
         check=True,
     )
-    return x509.load_pem_x509_certificate(made.stdout)
+    return x509.load_pem_x509_certificate(done.stdout)
 
 
-PLANTED: dict[str, tuple[Callable[[], x509.Certificate], str]] = {
-    "ended": (lambda: _foreign(since=NOW - 91 * DAY), "ended on 2026-11-20"),
-    "not yet": (lambda: _foreign(since=NOW + DAY), "begins on 2026-11-22 only"),
+DEFECTS: dict[str, tuple[Callable[[], x509.Certificate], str]] = {
+    "ended": (lambda: _foreign_certificate(since=NOW - 91 * DAY), "expired on 2026-11-20"),
+    "not yet": (lambda: _foreign_certificate(since=NOW + DAY), "is not valid before 2026-11-22"),
     "short RSA": (
-        lambda: _foreign(key=_rsa(1024)),
-        "RSA key of 1024 bits; 3072 are the least",
+        lambda: _foreign_certificate(key=_rsa(1024)),
+        "RSA key of 1024 bits, at least 3072 are required",
     ),
-    "short curve": (lambda: _foreign(key=ec.generate_private_key(ec.SECP192R1())), "192 bits"),
-    "SHA-1": (_sha1, "signed with SHA1"),
-    "wrong use": (lambda: _foreign(use=ExtendedKeyUsageOID.SERVER_AUTH), "may not be used as a client"),
-    "authority": (lambda: _foreign(ca=True), "is of an authority"),
-    "foreign authority": (lambda: _foreign(signer=new_authority("lab", NOW)), "not issued by CN=lab VPN authority"),
-    "too long": (lambda: _foreign(life=826 * DAY), "lasts 826 days; 825 are the most"),
+    "short curve": (lambda: _foreign_certificate(key=ec.generate_private_key(ec.SECP192R1())), "192 bits"),
+    "SHA-1": (_sha1_certificate, "signed with SHA1"),
+    "wrong use": (lambda: _foreign_certificate(use=ExtendedKeyUsageOID.SERVER_AUTH), "does not allow the use client"),
+    "authority": (lambda: _foreign_certificate(ca=True), "is a CA certificate"),
+    "foreign authority": (
+        lambda: _foreign_certificate(signer=new_authority("lab", NOW)),
+        "not issued by CN=lab VPN authority",
+    ),
+    "too long": (lambda: _foreign_certificate(life=826 * DAY), "is valid for 826 days, at most 825"),
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
-def test_a_foreign_certificate_with_a_fault_is_told(name: str) -> None:
-    """With the date or the figure."""
-    make, message = PLANTED[name]
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_of_a_certificate_is_one_finding(name: str) -> None:
+    """It has the date or the number."""
+    make, message = DEFECTS[name]
 
-    found = certificate_faults(make(), Use.CLIENT, AUTHORITY.certificate, NOW)
+    findings = certificate_findings(make(), Use.CLIENT, AUTHORITY.certificate, NOW)
 
-    assert [fault for fault in found if message in fault.message and fault.level is Level.ERROR]
-    assert name == "SHA-1" or len(found) == 1
+    assert [finding for finding in findings if message in finding.message and finding.level is Level.ERROR]
+    assert name == "SHA-1" or len(findings) == 1
 
 
 @pytest.mark.parametrize("days", [90, 825])
-def test_a_foreign_certificate_without_a_fault_is_good(days: int) -> None:
-    """The nearest good ones, beside our own."""
-    own = issue(AUTHORITY, gateway("cellar", "lab.internal"), new_key().public_key(), 1, NOW)
+def test_a_valid_certificate_has_no_findings(days: int) -> None:
+    """Certificates of other tools and our own, close to the limits."""
+    own = issue(AUTHORITY, gateway_subject("cellar", "lab.internal"), new_key().public_key(), 1, NOW)
 
     for key in (_rsa(3072), ec.generate_private_key(ec.SECP256R1())):
-        assert certificate_faults(_foreign(life=days * DAY, key=key), Use.CLIENT, AUTHORITY.certificate, NOW) == ()
-    assert certificate_faults(own, Use.SERVER, AUTHORITY.certificate, NOW) == ()
+        assert (
+            certificate_findings(_foreign_certificate(life=days * DAY, key=key), Use.CLIENT, AUTHORITY.certificate, NOW)
+            == ()
+        )
+    assert certificate_findings(own, Use.SERVER, AUTHORITY.certificate, NOW) == ()
 
 
-def test_a_root_that_cannot_sign_is_told() -> None:
-    """Of another key, no authority, or ended; a good one beside them."""
+def test_a_root_that_cannot_sign_has_a_finding() -> None:
+    """It has another key, is not a CA, or has expired; a valid root has none."""
     root = new_root("lab", NOW)
 
-    assert authority_faults(root, NOW) == ()
-    assert "key beside it" in authority_faults(Issuer(root.certificate, new_key()), NOW)[0].message
-    assert "not of an authority" in authority_faults(Issuer(_foreign(), new_key()), NOW)[0].message
-    assert "ended" in authority_faults(root, NOW + 8000 * DAY)[0].message
+    assert root_findings(root, NOW) == ()
+    assert "does not match the private key" in root_findings(Issuer(root.certificate, new_key()), NOW)[0].message
+    assert "is not a CA certificate" in root_findings(Issuer(_foreign_certificate(), new_key()), NOW)[0].message
+    assert "expired" in root_findings(root, NOW + 8000 * DAY)[0].message
 
 
 @pytest.mark.parametrize(
-    ("days", "found"),
+    ("days", "levels"),
     [(0, []), (75, []), (77, [Level.WARNING]), (86, [Level.WARNING]), (88, [Level.ERROR]), (91, [Level.ERROR])],
 )
-def test_a_list_near_its_end_is_told(days: int, found: list[Level]) -> None:
-    """A warning from 14 days on, an error from 3 on."""
-    made = signed_list(AUTHORITY, (), 1, NOW)
+def test_a_revocation_list_has_findings_near_its_end(days: int, levels: list[Level]) -> None:
+    """A warning from 14 days before, an error from 3 days before."""
+    crl = sign_crl(AUTHORITY, (), 1, NOW)
 
-    assert [fault.level for fault in list_faults(made, AUTHORITY.certificate, NOW + days * DAY)] == found
-
-
-def test_a_list_of_another_authority_is_told() -> None:
-    """Also where both are called alike."""
-    made = signed_list(new_authority("lab", NOW), (), 1, NOW)
-
-    assert "is of another authority" in list_faults(made, AUTHORITY.certificate, NOW)[0].message
+    assert [finding.level for finding in crl_findings(crl, AUTHORITY.certificate, NOW + days * DAY)] == levels
 
 
-def test_a_list_from_the_future_is_told() -> None:
-    """Gateways would refuse it until then."""
-    made = signed_list(AUTHORITY, (), 1, NOW + DAY)
+def test_a_revocation_list_of_another_authority_has_a_finding() -> None:
+    """Also if both authorities have the same name."""
+    crl = sign_crl(new_authority("lab", NOW), (), 1, NOW)
 
-    assert "begins on 2026-11-22 only" in list_faults(made, AUTHORITY.certificate, NOW)[0].message
+    assert "is not signed by CN=lab VPN authority" in crl_findings(crl, AUTHORITY.certificate, NOW)[0].message
+
+
+def test_a_revocation_list_that_is_not_yet_valid_has_a_finding() -> None:
+    """Gateways would reject all laptops until then."""
+    crl = sign_crl(AUTHORITY, (), 1, NOW + DAY)
+
+    assert "is not valid before 2026-11-22" in crl_findings(crl, AUTHORITY.certificate, NOW)[0].message
 
 
 def _revoked(folder: PkiFolder) -> set[int]:
-    return {row.serial_number for row in read_lists(folder.lists.read_text())[0]}
+    return {entry.serial_number for entry in read_lists(folder.lists.read_text())[0]}
 
 
-def test_revoking_takes_every_certificate_of_a_name(folder: PkiFolder) -> None:
-    """The renewed one and the one before; others are left alone."""
-    mine = [*added(folder, "ada"), *renew(pki_in(folder), [laptop("ada")], NOW, unasked)]
+def test_revoking_a_name_revokes_all_its_certificates(folder: PkiFolder) -> None:
+    """Also the one before a renewal; other laptops keep theirs."""
+    of_ada = [*added(folder, "ada"), *renew(pki_in(folder), [laptop("ada")], NOW, unasked)]
     added(folder, "grace")
 
-    gone = revoke(pki_in(folder), ["ada.laptop"], Reason.LOST, NOW, unasked)
+    revoked = revoke(pki_in(folder), ["ada.laptop"], Reason.LOST, NOW, unasked)
 
-    assert list(gone) == mine
-    assert _revoked(folder) == {each.serial for each in mine}
+    assert list(revoked) == of_ada
+    assert _revoked(folder) == {certificate.serial for certificate in of_ada}
     assert set(pki_in(folder).roll.holders()) == {"grace.laptop"}
 
 
-def test_a_list_holds_what_has_ended_until_a_regular_one_has_told_it(folder: PkiFolder) -> None:
-    """By RFC 5280 section 3.3 it goes after one regular list that was signed beyond its end, and not before."""
+def test_an_expired_certificate_stays_in_one_regular_list(folder: PkiFolder) -> None:
+    """By RFC 5280 section 3.3, one regular list after its end still contains a revoked certificate."""
     added(folder, "ada", "grace")
     ada = revoke(pki_in(folder), ["ada.laptop"], Reason.LOST, NOW + 80 * DAY, unasked)[0]
 
@@ -225,131 +231,131 @@ def test_a_list_holds_what_has_ended_until_a_regular_one_has_told_it(folder: Pki
     assert _revoked(folder) == set()
 
 
-def test_a_list_that_a_revocation_signed_is_a_regular_one_where_one_was_due(folder: PkiFolder) -> None:
-    """Somebody goes every twenty days: who ended on day 90 is on the list of day 120, which was due, then on none."""
+def test_a_revocation_can_sign_the_regular_list(folder: PkiFolder) -> None:
+    """If a list is due, the one that a revocation signs counts: a revocation each 20 days does not keep old entries."""
     ada = added(folder, "ada")[0]
     revoke(pki_in(folder), ["ada.laptop"], Reason.LOST, NOW, unasked)
 
-    told = {}
+    is_listed = {}
     for days in range(20, 160, 20):
         added(folder, f"u{days}", now=NOW + days * DAY)
         revoke(pki_in(folder), [f"u{days}.laptop"], Reason.LOST, NOW + days * DAY, unasked)
-        told[days] = ada.serial in _revoked(folder)
+        is_listed[days] = ada.serial in _revoked(folder)
 
-    assert told == {20: True, 40: True, 60: True, 80: True, 100: True, 120: True, 140: False}
+    assert is_listed == {20: True, 40: True, 60: True, 80: True, 100: True, 120: True, 140: False}
 
 
 @pytest.mark.parametrize(("days", "signs"), [(0, False), (44, False), (46, True), (120, True)])
-def test_a_list_is_renewed_at_half_its_life(days: int, folder: PkiFolder, *, signs: bool) -> None:
-    """Its number grows, so that who has the newer one keeps it."""
+def test_a_revocation_list_is_renewed_after_half_of_its_life(days: int, folder: PkiFolder, *, signs: bool) -> None:
+    """Its number grows, so that gateways keep the newest."""
     later = NOW + days * DAY
 
     assert relist(pki_in(folder), later, unasked) is signs
 
     assert number_of(read_lists(folder.lists.read_text())[0]) == (2 if signs else 1)
-    assert current_list(pki_in(folder), later) is not None
+    assert current_crl(pki_in(folder), later) is not None
 
 
-def test_whatever_is_signed_renews_an_old_list(folder: PkiFolder) -> None:
-    """Whoever adds somebody now and then never has an old one."""
+def test_issuing_a_certificate_renews_an_old_revocation_list(folder: PkiFolder) -> None:
+    """An operator who adds laptops regularly always has a fresh list."""
     added(folder, "ada", now=NOW + 60 * DAY)
 
-    assert current_list(pki_in(folder), NOW + 60 * DAY) is not None
+    assert current_crl(pki_in(folder), NOW + 60 * DAY) is not None
 
 
-def test_a_list_behind_its_journal_is_not_deployed(folder: PkiFolder) -> None:
-    """A run killed between the two leaves it so: it would let the revoked in. The next one mends it."""
+def test_a_revocation_list_older_than_the_audit_log_is_not_deployed(folder: PkiFolder) -> None:
+    """A run that was killed leaves it; with it, revoked laptops could connect. The next run signs a new one."""
     added(folder, "ada")
     older = folder.lists.read_text()
     revoke(pki_in(folder), ["ada.laptop"], Reason.LOST, NOW, unasked)
     folder.lists.write_text(older)
 
-    with pytest.raises(InputError, match="not the last list"):
+    with pytest.raises(InputError, match="not the newest revocation list"):
         deployable_lists(pki_in(folder), NOW)
 
     assert relist(pki_in(folder), NOW, unasked)
     assert len(read_lists(deployable_lists(pki_in(folder), NOW))[0]) == 1
 
 
-@pytest.mark.parametrize(("days", "message"), [(91, "ended on 2027-02-19"), (88, "in 2 days")])
-def test_a_list_near_its_end_is_not_deployed(days: int, message: str, folder: PkiFolder) -> None:
-    """It would lock everybody out."""
+@pytest.mark.parametrize(("days", "message"), [(91, "expired on 2027-02-19"), (88, "in 2 days")])
+def test_a_revocation_list_near_its_end_is_not_deployed(days: int, message: str, folder: PkiFolder) -> None:
+    """Gateways would reject all laptops."""
     with pytest.raises(InputError, match=message):
         deployable_lists(pki_in(folder), NOW + days * DAY)
 
     assert deployable_lists(pki_in(folder), NOW + 86 * DAY)
 
 
-def test_an_authority_is_begun_once(folder: PkiFolder) -> None:
+def test_an_authority_is_created_once(folder: PkiFolder) -> None:
     """A second one would end every profile."""
     before = folder.authority.read_bytes()
 
-    with pytest.raises(InputError, match="authority already"):
+    with pytest.raises(InputError, match="already has an authority"):
         begun_in(folder.path.parent)
 
     assert folder.authority.read_bytes() == before
 
 
-def test_a_fleet_without_an_authority_is_told_how_to_begin(tmp_path: Path) -> None:
-    """Commands that need one say which makes it."""
-    with pytest.raises(NoAuthority) as refused:
+def test_without_an_authority_the_error_names_vpn_init(tmp_path: Path) -> None:
+    """All commands that need one raise it."""
+    with pytest.raises(NoAuthority) as error:
         pki_in(PkiFolder(tmp_path / "fleet.pki"))
 
-    assert "vpn init" in refused.value.fix
+    assert "vpn init" in error.value.fix
 
 
-def test_serials_grow_and_are_never_given_twice(folder: PkiFolder) -> None:
-    """Not to a name that was revoked and is used again either."""
-    serials = [each.serial for each in added(folder, "ada", "grace")]
+def test_serials_grow_and_never_repeat(folder: PkiFolder) -> None:
+    """Also for a name that was revoked and is issued again."""
+    serials = [certificate.serial for certificate in added(folder, "ada", "grace")]
     revoke(pki_in(folder), ["ada.laptop"], Reason.LEFT, NOW, unasked)
-    serials += [each.serial for each in added(folder, "ada")]
-    serials += [each.serial for each in renew(pki_in(folder), [laptop("grace")], NOW, unasked)]
+    serials += [certificate.serial for certificate in added(folder, "ada")]
+    serials += [certificate.serial for certificate in renew(pki_in(folder), [laptop("grace")], NOW, unasked)]
 
     assert sorted(set(serials)) == serials
     assert _revoked(folder) == {serials[0]}
 
 
-def test_a_journal_that_was_lost_repeats_no_serial(tmp_path: Path) -> None:
-    """Two authorities that begin alike give different serials."""
-    one, other = (added(begun_in(_made(tmp_path / name)), "ada")[0].serial for name in ("a", "b"))
+def test_serials_of_a_new_audit_log_do_not_repeat(tmp_path: Path) -> None:
+    """Two authorities with the same history issue different serials."""
+    first, second = (added(begun_in(_make_folder(tmp_path / name)), "ada")[0].serial for name in ("a", "b"))
 
-    assert one != other
+    assert first != second
 
 
-def test_a_laptop_keeps_its_number(folder: PkiFolder) -> None:
-    """Its address follows from it: renewed it stays, and a number is free again once its laptop was revoked."""
+def test_a_renewed_laptop_keeps_its_slot(folder: PkiFolder) -> None:
+    """Its address follows from the slot. The slot of a revoked laptop is free again."""
     added(folder, "ada", "grace")
     renewed = renew(pki_in(folder), [laptop("grace")], NOW, unasked)[0]
     revoke(pki_in(folder), ["ada.laptop"], Reason.LOST, NOW, unasked)
     later = added(folder, "eve", "mallory")
 
     assert renewed.slot == 1
-    assert [each.slot for each in later] == [0, 2]
+    assert [certificate.slot for certificate in later] == [0, 2]
 
 
-def test_an_ended_certificate_holds_no_number(folder: PkiFolder) -> None:
-    """Or a pool fills with laptops that nobody has any more; who comes back has the old number where it is free."""
+def test_an_expired_certificate_frees_its_slot(folder: PkiFolder) -> None:
+    """Otherwise pools fill with unused laptops. A laptop that returns gets its former slot if it is free."""
     added(folder, "ada", "grace")
     much_later = NOW + timedelta(days=200)
 
     eve = add(pki_in(folder), [laptop("eve")], much_later, unasked)[0]
     back = add(pki_in(folder), [laptop("grace"), laptop("ada")], much_later, unasked)
 
-    assert (eve.slot, [each.slot for each in back]) == (0, [1, 2])
+    assert (eve.slot, [certificate.slot for certificate in back]) == (0, [1, 2])
 
 
-def test_a_second_certificate_for_the_same_laptop_is_refused(folder: PkiFolder) -> None:
-    """The message says until when the first one lasts, and what to do for another machine."""
+def test_a_second_certificate_for_the_same_laptop_is_rejected(folder: PkiFolder) -> None:
+    """The message has the end date of the first, and the option for another device."""
     added(folder, "ada")
 
-    with pytest.raises(InputError, match=r"ada\.laptop has a certificate until 2027-02-19") as refused:
+    with pytest.raises(InputError, match=r"ada\.laptop has a certificate until 2027-02-19") as error:
         added(folder, "ada")
 
-    assert "--device" in refused.value.fix
+    assert "--device" in error.value.fix
 
 
-def test_a_certificate_whose_key_was_never_written_is_issued_anew(folder: PkiFolder) -> None:
-    """As after a run that was killed: nobody can hold it."""
+def test_a_certificate_without_a_stored_key_is_issued_again(folder: PkiFolder) -> None:
+    """A run that was killed leaves it, and it cannot be used."""
     first = added(folder, "ada")[0]
     (folder.keys / "ada.laptop.pem").unlink()
 
@@ -359,25 +365,25 @@ def test_a_certificate_whose_key_was_never_written_is_issued_anew(folder: PkiFol
     assert second.slot == first.slot
 
 
-def test_an_ended_certificate_does_not_stand_in_the_way(folder: PkiFolder) -> None:
-    """Who comes back after months is added again."""
+def test_an_expired_certificate_can_be_issued_again(folder: PkiFolder) -> None:
+    """A person who returns after months is added with the same command."""
     added(folder, "ada")
 
     assert added(folder, "ada", now=NOW + 91 * DAY)
 
 
-def test_renewing_takes_a_new_key_and_leaves_the_old_valid(folder: PkiFolder) -> None:
-    """A person has time to change the profile."""
+def test_renewing_makes_a_new_key_and_keeps_the_old_certificate_valid(folder: PkiFolder) -> None:
+    """The person has time to replace the profile."""
     old = added(folder, "ada")[0]
     new = renew(pki_in(folder), [laptop("ada")], NOW + 60 * DAY, unasked)[0]
 
     assert new.key != old.key
-    assert [each.serial for each in pki_in(folder).roll.valid(NOW + 61 * DAY)] == [old.serial, new.serial]
+    assert [valid.serial for valid in pki_in(folder).roll.valid(NOW + 61 * DAY)] == [old.serial, new.serial]
     assert _revoked(folder) == set()
 
 
-def test_who_was_never_added_or_was_revoked_is_not_renewed(folder: PkiFolder) -> None:
-    """Renewing never gives what was not given before."""
+def test_only_a_laptop_with_a_certificate_is_renewed(folder: PkiFolder) -> None:
+    """A laptop that was never added or was revoked is an error."""
     added(folder, "ada")
     revoke(pki_in(folder), ["ada.laptop"], Reason.LOST, NOW, unasked)
 
@@ -386,8 +392,8 @@ def test_who_was_never_added_or_was_revoked_is_not_renewed(folder: PkiFolder) ->
             renew(pki_in(folder), [laptop(user)], NOW, unasked)
 
 
-def test_two_operators_at_once(folder: PkiFolder) -> None:
-    """One wins; the other is told who, and has changed nothing."""
+def test_a_second_operator_at_the_same_time_gets_an_error(folder: PkiFolder) -> None:
+    """It names the process of the first, and nothing is changed."""
     pki, before = pki_in(folder), folder.journal.read_bytes()
 
     with held(folder.journal), pytest.raises(HeldError, match="process"):
@@ -396,8 +402,8 @@ def test_two_operators_at_once(folder: PkiFolder) -> None:
     assert folder.journal.read_bytes() == before
 
 
-def test_what_another_has_signed_since_is_kept(folder: PkiFolder) -> None:
-    """Each change begins from what the files say under the hold."""
+def test_changes_of_another_operator_are_kept(folder: PkiFolder) -> None:
+    """Each change starts from the present content of the folder."""
     stale = pki_in(folder)
     added(folder, "ada")
 
@@ -406,8 +412,8 @@ def test_what_another_has_signed_since_is_kept(folder: PkiFolder) -> None:
     assert set(pki_in(folder).roll.holders()) == {"ada.laptop", "grace.laptop"}
 
 
-def test_a_clock_behind_the_journal_signs_nothing(folder: PkiFolder) -> None:
-    """What it signs would begin before what was signed last, and end too early."""
+def test_a_clock_behind_the_audit_log_signs_nothing(folder: PkiFolder) -> None:
+    """A new certificate would start before the newest entry, and end too early."""
     added(folder, "ada")
 
     with pytest.raises(MachineError, match="clock"):
@@ -416,6 +422,6 @@ def test_a_clock_behind_the_journal_signs_nothing(folder: PkiFolder) -> None:
     assert added(folder, "grace", now=NOW)
 
 
-def _made(path: Path) -> Path:
+def _make_folder(path: Path) -> Path:
     path.mkdir()
     return path

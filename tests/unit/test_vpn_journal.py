@@ -1,4 +1,4 @@
-"""Which certificates and root lists are accepted from the committed folder: only those that its own keys vouch for."""
+"""The key folder: verification of authority, root and audit log, and the table of certificates with its findings."""
 
 import subprocess
 from collections.abc import Callable
@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from bedplate.checks.diagnostics import Level
 from bedplate.errors import InputError
 from tests.testlab.keys.authority import FLEET, NOW, added, begun_in, pki_in, unasked
 from tests.testlab.run import need_program
-from vpn.authority import Level, Reason, list_text, new_authority, new_root, number_of, read_lists, signed_list
-from vpn.certificates import HASH, Issuer, Use, certificate_text, gateway, laptop, new_key, usage
+from vpn.authority import Reason, crl_text, new_authority, new_root, number_of, read_lists, sign_crl
+from vpn.certificates import HASH, Issuer, Use, certificate_text, gateway_subject, key_usage, laptop, new_key
 from vpn.gateways import book_of
 from vpn.journal import (
     Begun,
@@ -21,30 +22,30 @@ from vpn.journal import (
     Listed,
     Revoked,
     entry_text,
-    new_journal,
+    new_audit_log,
+    parse_audit_log,
     parse_entry,
-    parse_journal,
 )
 from vpn.pki import FOLDER, DamagedJournal, FolderKeys, PkiFolder, begin, list_replacing, open_pki
 from vpn.signing import add, due, relist, renew, revoke
 from vpn.status import standing
 
 ROOT = new_root(FLEET, NOW)
-EVIL = new_authority("evil", NOW)
+FOREIGN = new_authority("foreign", NOW)
 DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def rooted(tmp_path: Path) -> PkiFolder:
+def folder_with_root(tmp_path: Path) -> PkiFolder:
     """Return the folder of an authority under a root, with two laptops."""
-    made = begun_in(tmp_path, root=ROOT)
-    added(made, "ada", "grace")
-    return made
+    folder = begun_in(tmp_path, root=ROOT)
+    added(folder, "ada", "grace")
+    return folder
 
 
 def _appended(folder: PkiFolder) -> None:
     with folder.authority.open("a") as file:
-        file.write(certificate_text(EVIL.certificate))
+        file.write(certificate_text(FOREIGN.certificate))
 
 
 def _repeated(folder: PkiFolder) -> None:
@@ -52,7 +53,7 @@ def _repeated(folder: PkiFolder) -> None:
 
 
 def _replaced(folder: PkiFolder) -> None:
-    folder.authority.write_text(certificate_text(EVIL.certificate))
+    folder.authority.write_text(certificate_text(FOREIGN.certificate))
 
 
 def _emptied(folder: PkiFolder) -> None:
@@ -60,26 +61,26 @@ def _emptied(folder: PkiFolder) -> None:
 
 
 @pytest.mark.parametrize("change", [_appended, _repeated, _replaced, _emptied])
-def test_an_authority_that_signed_itself_is_the_only_certificate(
+def test_authority_crt_without_a_root_has_one_certificate(
     change: Callable[[PkiFolder], None], folder: PkiFolder
 ) -> None:
-    """Each further certificate of authority.crt would be trusted by every gateway and laptop."""
+    """Gateways and laptops would trust each further certificate."""
     change(folder)
 
-    with pytest.raises(InputError, match=r"authority\.crt|seal"):
+    with pytest.raises(InputError, match=r"authority\.crt|signature"):
         pki_in(folder)
 
 
 def _root_swapped(folder: PkiFolder) -> None:
-    own = folder.authority.read_text().replace(certificate_text(ROOT.certificate), "")
-    folder.authority.write_text(own + certificate_text(EVIL.certificate))
+    issuing = folder.authority.read_text().replace(certificate_text(ROOT.certificate), "")
+    folder.authority.write_text(issuing + certificate_text(FOREIGN.certificate))
 
 
 def _root_renewed(folder: PkiFolder) -> None:
-    """Put in another certificate of the same root key: it verifies, but the journal names the first."""
-    other = _certificate_of(ROOT)
-    own = folder.authority.read_text().replace(certificate_text(ROOT.certificate), "")
-    folder.authority.write_text(own + other)
+    """Use another certificate of the same root key: its signature is valid, but the audit log names the first."""
+    other_root = _certificate_of(ROOT)
+    issuing = folder.authority.read_text().replace(certificate_text(ROOT.certificate), "")
+    folder.authority.write_text(issuing + other_root)
 
 
 def _certificate_of(issuer: Issuer) -> str:
@@ -89,7 +90,7 @@ def _certificate_of(issuer: Issuer) -> str:
         .not_valid_before(NOW - DAY)
         .not_valid_after(NOW + 3650 * DAY)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(usage(signs_certificates=True), critical=True)
+        .add_extension(key_usage(signs_certificates=True), critical=True)
         .sign(issuer.key, HASH())
     )
 
@@ -101,66 +102,68 @@ def _root_removed(folder: PkiFolder) -> None:
 @pytest.mark.parametrize(
     "change", [_appended, _root_swapped, _root_renewed, _root_removed], ids=["third", "swapped", "renewed", "removed"]
 )
-def test_a_root_is_the_one_that_signed_the_authority(change: Callable[[PkiFolder], None], rooted: PkiFolder) -> None:
-    """It is verified by the issuing certificate's signature and by its digest in the sealed journal."""
-    change(rooted)
+def test_a_root_is_the_one_that_signed_the_authority(
+    change: Callable[[PkiFolder], None], folder_with_root: PkiFolder
+) -> None:
+    """The signature of the issuing certificate and the digest in the audit log verify it."""
+    change(folder_with_root)
 
     with pytest.raises(InputError, match=r"authority\.crt"):
-        pki_in(rooted)
+        pki_in(folder_with_root)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", certificate_text(ROOT.certificate), certificate_text(EVIL.certificate)],
+    ["", certificate_text(ROOT.certificate), certificate_text(FOREIGN.certificate)],
     ids=["empty", "root", "foreign"],
 )
-def test_a_twin_is_signed_by_the_issuing_key(text: str, rooted: PkiFolder) -> None:
-    """It is what daemons trust, and is not in the journal: nobody else can make one."""
-    rooted.twin.write_text(text)
+def test_a_twin_is_signed_with_the_issuing_key(text: str, folder_with_root: PkiFolder) -> None:
+    """Daemons trust it, and the audit log does not name it: only the owner of the issuing key can sign one."""
+    folder_with_root.twin.write_text(text)
 
     with pytest.raises(InputError, match=r"trusted\.crt"):
-        pki_in(rooted)
+        pki_in(folder_with_root)
 
 
-def test_a_root_revokes_the_authority_that_it_replaces(rooted: PkiFolder, tmp_path: Path) -> None:
-    """Its next list has the next number and holds every authority replaced so far; openssl refuses those."""
+def test_a_root_revokes_the_authority_that_it_replaces(folder_with_root: PkiFolder, tmp_path: Path) -> None:
+    """Its next list has the next number and all replaced authorities; openssl rejects these."""
     need_program("openssl")
-    former = pki_in(rooted).authority
+    former = pki_in(folder_with_root).authority
     second, third = tmp_path / "second", tmp_path / "third"
-    for last, path in ((rooted, second), (PkiFolder(second / "fleet.pki"), third)):
+    for last, path in ((folder_with_root, second), (PkiFolder(second / "fleet.pki"), third)):
         path.mkdir()
-        made = PkiFolder(path / "fleet.pki")
+        successor = PkiFolder(path / "fleet.pki")
         root_list = list_replacing(last.authority, ROOT, NOW + DAY)
-        begin(made, Begun(NOW, FLEET, "", FOLDER), FolderKeys(made.keys), root=ROOT, root_list=root_list)
+        begin(successor, Begun(NOW, FLEET, "", FOLDER), FolderKeys(successor.keys), root=ROOT, root_list=root_list)
 
-    (found,) = read_lists(made.root_list.read_text())
+    (crl,) = read_lists(successor.root_list.read_text())
     root, old = (tmp_path / "root.crt", tmp_path / "old.crt")
     root.write_text(certificate_text(ROOT.certificate))
     old.write_text(certificate_text(former.certificate))
     verify = ["openssl", "verify", "-crl_check", "-CAfile", str(root), "-attime", str(int((NOW + DAY).timestamp()))]
     before, after = (
-        subprocess.run([*verify, "-CRLfile", str(each), str(old)], capture_output=True, text=True, check=False)
-        for each in (rooted.root_list, made.root_list)
+        subprocess.run([*verify, "-CRLfile", str(file), str(old)], capture_output=True, text=True, check=False)
+        for file in (folder_with_root.root_list, successor.root_list)
     )
 
-    assert number_of(found) == 3
-    assert next(iter(found)).serial_number == former.certificate.serial_number
-    assert len(found) == 2
+    assert number_of(crl) == 3
+    assert next(iter(crl)).serial_number == former.certificate.serial_number
+    assert len(crl) == 2
     assert before.returncode == 0
     assert "certificate revoked" in after.stderr
 
 
-def test_only_an_authority_of_the_same_root_is_replaced(rooted: PkiFolder, tmp_path: Path) -> None:
-    """The root could not revoke another; nor is its number known without the list that it signed last."""
+def test_only_an_authority_of_the_same_root_is_replaced(folder_with_root: PkiFolder, tmp_path: Path) -> None:
+    """The root cannot revoke others, and needs its last list for the next number."""
     other = tmp_path / "other"
     other.mkdir()
     alone = begun_in(other)
 
     with pytest.raises(InputError, match="not signed by this root"):
         list_replacing(alone.authority, ROOT, NOW)
-    rooted.root_list.unlink()
+    folder_with_root.root_list.unlink()
     with pytest.raises(InputError, match=r"root\.crl\.pem must hold one revocation list"):
-        list_replacing(rooted.authority, ROOT, NOW)
+        list_replacing(folder_with_root.authority, ROOT, NOW)
 
 
 def _junk(text: str) -> str:
@@ -168,33 +171,35 @@ def _junk(text: str) -> str:
 
 
 def _foreign(_text: str) -> str:
-    return list_text(signed_list(new_root(FLEET, NOW), (), 1, NOW))
+    return crl_text(sign_crl(new_root(FLEET, NOW), (), 1, NOW))
 
 
 @pytest.mark.parametrize("change", [_junk, _foreign, lambda text: text * 2, lambda _text: ""])
-def test_nothing_is_signed_next_to_a_damaged_root_list(change: Callable[[str], str], rooted: PkiFolder) -> None:
-    """It is refused before the journal is written, and listed as an error; restored, it no longer stops anybody."""
-    whole, journal = rooted.root_list.read_text(), rooted.journal.read_bytes()
-    rooted.root_list.write_text(change(whole))
+def test_nothing_is_signed_with_a_damaged_root_list(change: Callable[[str], str], folder_with_root: PkiFolder) -> None:
+    """It is an error before the audit log is written, and has a finding; a restored list has none."""
+    valid_list, log = folder_with_root.root_list.read_text(), folder_with_root.journal.read_bytes()
+    folder_with_root.root_list.write_text(change(valid_list))
 
-    with pytest.raises(InputError, match=r"root\.crl\.pem must hold one revocation list") as refused:
-        revoke(pki_in(rooted), ["ada.laptop"], Reason.LOST, NOW, unasked)
+    with pytest.raises(InputError, match=r"root\.crl\.pem must hold one revocation list") as error:
+        revoke(pki_in(folder_with_root), ["ada.laptop"], Reason.LOST, NOW, unasked)
 
-    assert "restore it from where it is committed" in refused.value.fix
-    assert rooted.journal.read_bytes() == journal
-    assert [fault.level for fault in standing(pki_in(rooted), ("ada", "grace"), NOW).faults] == [Level.ERROR]
-    rooted.root_list.write_text(whole)
-    assert revoke(pki_in(rooted), ["ada.laptop"], Reason.LOST, NOW, unasked)
+    assert "restore it from the last commit" in error.value.fix
+    assert folder_with_root.journal.read_bytes() == log
+    assert [finding.level for finding in standing(pki_in(folder_with_root), ("ada", "grace"), NOW).faults] == [
+        Level.ERROR
+    ]
+    folder_with_root.root_list.write_text(valid_list)
+    assert revoke(pki_in(folder_with_root), ["ada.laptop"], Reason.LOST, NOW, unasked)
 
 
-def test_nothing_is_signed_next_to_an_expired_root_list(rooted: PkiFolder) -> None:
-    """Tunnels that know each other by certificates would refuse each other."""
-    rooted.root_list.write_text(list_text(signed_list(ROOT, (), 1, NOW - 2 * DAY, DAY)))
+def test_nothing_is_signed_with_an_expired_root_list(folder_with_root: PkiFolder) -> None:
+    """Tunnels with certificates would reject each other."""
+    folder_with_root.root_list.write_text(crl_text(sign_crl(ROOT, (), 1, NOW - 2 * DAY, DAY)))
 
-    with pytest.raises(InputError, match=r"root\.crl\.pem expired on 2026-11-20") as refused:
-        revoke(pki_in(rooted), ["ada.laptop"], Reason.LOST, NOW, unasked)
+    with pytest.raises(InputError, match=r"root\.crl\.pem expired on 2026-11-20") as error:
+        revoke(pki_in(folder_with_root), ["ada.laptop"], Reason.LOST, NOW, unasked)
 
-    assert "--replaces" in refused.value.fix
+    assert "--replaces" in error.value.fix
 
 
 ENTRIES = (
@@ -205,12 +210,12 @@ ENTRIES = (
     Listed(NOW, 2, NOW + timedelta(days=90)),
 )
 KEY = new_key()
-TEXT = new_journal(ENTRIES[0]).with_entries(ENTRIES[1:]).text(KEY)
+TEXT = new_audit_log(ENTRIES[0]).with_entries(ENTRIES[1:]).text(KEY)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> PkiFolder:
-    """Return a folder whose journal tells of two people, one of them revoked."""
+    """Return a folder with two people in its audit log, one of them revoked."""
     begun = begun_in(tmp_path)
     added(begun, "ada", "grace")
     revoke(pki_in(begun), ["grace.laptop"], Reason.LOST, NOW, unasked)
@@ -218,58 +223,58 @@ def folder(tmp_path: Path) -> PkiFolder:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: type(entry).__name__)
-def test_every_entry_is_read_as_it_was_written(entry: Begun | Issued | Revoked | Listed) -> None:
-    """What the journal tells is what was done."""
+def test_an_entry_is_parsed_unchanged(entry: Begun | Issued | Revoked | Listed) -> None:
+    """All kinds of entries."""
     assert parse_entry(entry_text(entry)) == entry
 
 
-def test_a_whole_journal_is_read() -> None:
-    """All of it, and with its head it can be continued."""
-    journal = parse_journal(TEXT, KEY.public_key())
+def test_a_complete_audit_log_is_parsed() -> None:
+    """It has all entries, and entries can be added to it."""
+    log = parse_audit_log(TEXT, KEY.public_key())
 
-    assert journal.entries == ENTRIES
-    assert journal.text(KEY).splitlines()[:-1] == TEXT.splitlines()[:-1]
+    assert log.entries == ENTRIES
+    assert log.text(KEY).splitlines()[:-1] == TEXT.splitlines()[:-1]
 
 
 @pytest.mark.parametrize("length", range(0, len(TEXT), 64))
-def test_a_journal_that_was_cut_is_refused(length: int) -> None:
-    """Wherever it was cut, at the end of a line too."""
+def test_an_audit_log_that_was_cut_is_rejected(length: int) -> None:
+    """At any position, also at the end of a line."""
     with pytest.raises(DamagedError):
-        parse_journal(TEXT[:length], KEY.public_key())
+        parse_audit_log(TEXT[:length], KEY.public_key())
 
 
 @pytest.mark.parametrize("line", range(len(TEXT.splitlines())))
-def test_a_journal_without_one_of_its_lines_is_refused(line: int) -> None:
-    """The last one as well: whose certificate would nobody revoke?"""
+def test_an_audit_log_without_one_line_is_rejected(line: int) -> None:
+    """Any line, also the last one: its certificate would not be revoked."""
     lines = TEXT.splitlines(keepends=True)
 
     with pytest.raises(DamagedError):
-        parse_journal("".join((*lines[:line], *lines[line + 1 :])), KEY.public_key())
+        parse_audit_log("".join((*lines[:line], *lines[line + 1 :])), KEY.public_key())
 
 
-@pytest.mark.parametrize("place", range(0, len(TEXT), 41))
-def test_a_journal_that_was_edited_is_refused(place: int) -> None:
-    """A single letter anywhere."""
-    other = "1" if TEXT[place] != "1" else "2"
+@pytest.mark.parametrize("position", range(0, len(TEXT), 41))
+def test_an_audit_log_that_was_edited_is_rejected(position: int) -> None:
+    """A single character at any position."""
+    other = "1" if TEXT[position] != "1" else "2"
 
     with pytest.raises(DamagedError):
-        parse_journal(TEXT[:place] + other + TEXT[place + 1 :], KEY.public_key())
+        parse_audit_log(TEXT[:position] + other + TEXT[position + 1 :], KEY.public_key())
 
 
-def test_a_journal_that_somebody_else_wrote_is_refused() -> None:
-    """Bound and sealed as ours are, but by another key."""
-    forged = new_journal(ENTRIES[0]).with_entries(ENTRIES[1:3]).text(new_key())
+def test_an_audit_log_of_another_key_is_rejected() -> None:
+    """Its hashes are valid, but its signature is not of this authority."""
+    foreign = new_audit_log(ENTRIES[0]).with_entries(ENTRIES[1:3]).text(new_key())
 
     with pytest.raises(DamagedError, match="not of this authority"):
-        parse_journal(forged, KEY.public_key())
+        parse_audit_log(foreign, KEY.public_key())
 
 
-def test_two_journals_merged_are_refused() -> None:
-    """As git leaves them when two people have issued on two machines."""
+def test_an_audit_log_with_merge_markers_is_rejected() -> None:
+    """Git leaves them if two operators signed on two machines."""
     merged = f"{TEXT}<<<<<<< ours\n=======\n>>>>>>> theirs\n"
 
     with pytest.raises(DamagedError):
-        parse_journal(merged, KEY.public_key())
+        parse_audit_log(merged, KEY.public_key())
 
 
 def _cut(folder: PkiFolder) -> None:
@@ -280,7 +285,7 @@ def _edited(folder: PkiFolder) -> None:
     folder.journal.write_text(folder.journal.read_text().replace("grace", "gracy"))
 
 
-def _gone(folder: PkiFolder) -> None:
+def _deleted(folder: PkiFolder) -> None:
     folder.journal.unlink()
 
 
@@ -288,36 +293,38 @@ def _binary(folder: PkiFolder) -> None:
     folder.journal.write_bytes(b"\xff\x00" * 100)
 
 
-@pytest.mark.parametrize("damage", [_cut, _edited, _gone, _binary])
-def test_a_damaged_journal_is_kept_and_its_copy_offered(damage: Callable[[PkiFolder], None], folder: PkiFolder) -> None:
-    """Nothing is done on its word; what the message says brings it back."""
+@pytest.mark.parametrize("damage", [_cut, _edited, _deleted, _binary])
+def test_a_damaged_audit_log_is_kept_and_its_copy_offered(
+    damage: Callable[[PkiFolder], None], folder: PkiFolder
+) -> None:
+    """Nothing is signed, and the command in the message restores the log."""
     before = folder.journal.read_bytes()
     damage(folder)
     damaged = folder.journal.read_bytes() if folder.journal.exists() else None
 
-    with pytest.raises(DamagedJournal, match="refused") as refused:
+    with pytest.raises(DamagedJournal, match="audit log is damaged") as error:
         added(folder, "eve")
 
     assert damaged == (folder.journal.read_bytes() if folder.journal.exists() else None)
-    assert "cp journal.copy journal" in refused.value.fix
+    assert "cp journal.copy journal" in error.value.fix
     folder.journal.write_bytes(folder.copy.read_bytes())
     assert folder.journal.read_bytes() == before
     assert added(folder, "eve")
 
 
-def test_an_older_journal_put_back_is_refused(tmp_path: Path) -> None:
-    """It is whole and sealed, and forgets who was issued what since."""
+def test_an_audit_log_older_than_its_copy_is_rejected(tmp_path: Path) -> None:
+    """It is complete and signed, but lacks newer entries."""
     folder = begun_in(tmp_path)
     older = folder.journal.read_bytes()
     added(folder, "ada")
     folder.journal.write_bytes(older)
 
-    with pytest.raises(DamagedJournal, match="its copy tells more"):
+    with pytest.raises(DamagedJournal, match=r"journal\.copy is newer"):
         pki_in(folder)
 
 
-def test_a_copy_that_is_one_change_behind_is_good(tmp_path: Path) -> None:
-    """A run that was killed between the two leaves it so, and the next one mends it."""
+def test_a_copy_that_is_one_change_behind_is_accepted(tmp_path: Path) -> None:
+    """A run that was killed between both files leaves it, and the next run updates it."""
     folder = begun_in(tmp_path)
     older = folder.copy.read_bytes()
     added(folder, "ada")
@@ -328,29 +335,29 @@ def test_a_copy_that_is_one_change_behind_is_good(tmp_path: Path) -> None:
     assert folder.copy.read_bytes() == folder.journal.read_bytes()
 
 
-def test_a_journal_and_a_copy_both_damaged_are_refused(folder: PkiFolder) -> None:
-    """Only what was saved elsewhere helps then, and no certificate is issued meanwhile."""
+def test_a_damaged_audit_log_with_a_damaged_copy_is_rejected(folder: PkiFolder) -> None:
+    """The fix is a commit or a backup."""
     _cut(folder)
     folder.copy.write_text("")
 
-    with pytest.raises(DamagedJournal) as refused:
+    with pytest.raises(DamagedJournal) as error:
         pki_in(folder)
 
-    assert "committed or saved" in refused.value.fix
+    assert "from the last commit or a backup" in error.value.fix
 
 
-def test_a_folder_of_another_fleet_is_refused(folder: PkiFolder) -> None:
-    """Its certificates would open this fleet's gateways to others."""
+def test_a_folder_of_another_fleet_is_rejected(folder: PkiFolder) -> None:
+    """Its certificates would be valid at this fleet's gateways."""
     with pytest.raises(InputError, match="another fleet"):
         open_pki(folder, "other", lambda _begun: FolderKeys(folder.keys))
 
 
 PEOPLE = ("ada", "grace")
-CELLAR, ATTIC = gateway("cellar", "lab.internal"), gateway("attic", "lab.internal")
+CELLAR, ATTIC = gateway_subject("cellar", "lab.internal"), gateway_subject("attic", "lab.internal")
 
 
 @pytest.fixture
-def vpn_pki_standing_folder(tmp_path: Path) -> PkiFolder:
+def fleet_folder(tmp_path: Path) -> PkiFolder:
     """Return a folder with two people's laptops and one gateway."""
     begun = begun_in(tmp_path)
     added(begun, *PEOPLE)
@@ -359,109 +366,101 @@ def vpn_pki_standing_folder(tmp_path: Path) -> PkiFolder:
 
 
 @pytest.mark.parametrize(
-    ("days", "note", "left"), [(0, "", 90), (75, "", 15), (76, "ends soon", 14), (89, "ends soon", 1), (90, "ended", 0)]
+    ("days", "note", "left"),
+    [(0, "", 90), (75, "", 15), (76, "expires soon", 14), (89, "expires soon", 1), (90, "expired", 0)],
 )
-def test_a_certificate_near_its_end_is_marked(
-    days: int, note: str, left: int, vpn_pki_standing_folder: PkiFolder
-) -> None:
-    """From two weeks on; an ended one stays in the list until it is renewed."""
-    found = standing(pki_in(vpn_pki_standing_folder), PEOPLE, NOW + days * DAY).holders
+def test_a_certificate_near_its_end_has_a_note(days: int, note: str, left: int, fleet_folder: PkiFolder) -> None:
+    """From two weeks before; an expired one stays in the table until it is renewed."""
+    holders = standing(pki_in(fleet_folder), PEOPLE, NOW + days * DAY).holders
 
-    assert {(each.days, each.note) for each in found} == {(left, note)}
+    assert {(holder.days, holder.note) for holder in holders} == {(left, note)}
 
 
-def test_who_left_is_marked_and_due(vpn_pki_standing_folder: PkiFolder) -> None:
-    """A laptop of somebody who is in the file is neither, and no gateway is taken for a person's."""
-    pki = pki_in(vpn_pki_standing_folder)
-    marked = {each.name for each in standing(pki, ("ada",), NOW).holders if "has left" in each.note}
+def test_a_laptop_of_a_removed_person_has_a_note_and_is_due(fleet_folder: PkiFolder) -> None:
+    """Laptops of people in the fleet file and gateways are not due."""
+    pki = pki_in(fleet_folder)
+    with_note = {holder.name for holder in standing(pki, ("ada",), NOW).holders if "not in `people`" in holder.note}
 
-    assert marked == {"grace.laptop"}
+    assert with_note == {"grace.laptop"}
     assert due(pki.roll, ("ada",), [CELLAR], (), NOW).left == ("grace.laptop",)
     assert due(pki.roll, PEOPLE, [CELLAR], (), NOW).left == ()
 
 
-def test_an_ended_certificate_is_no_matter_for_revocation(vpn_pki_standing_folder: PkiFolder) -> None:
-    """Nobody is due who could not come in anyway."""
-    assert due(pki_in(vpn_pki_standing_folder).roll, (), [], (), NOW + 91 * DAY) == due(
-        pki_in(vpn_pki_standing_folder).roll, PEOPLE, [], (), NOW + 91 * DAY
-    )
+def test_an_expired_certificate_is_not_due_for_revocation(fleet_folder: PkiFolder) -> None:
+    """It cannot connect anyway."""
+    index, later = pki_in(fleet_folder).roll, NOW + 91 * DAY
+
+    assert due(index, (), [], (), later) == due(index, PEOPLE, [], (), later)
 
 
 @pytest.mark.parametrize(
     ("days", "lacking"), [(0, [ATTIC]), (44, [ATTIC]), (46, [CELLAR, ATTIC]), (91, [CELLAR, ATTIC])]
 )
-def test_a_gateway_gets_a_certificate_in_time(
-    days: int, lacking: list[object], vpn_pki_standing_folder: PkiFolder
-) -> None:
-    """A new one at once, one that stands at the half of its certificate's life."""
-    assert (
-        list(due(pki_in(vpn_pki_standing_folder).roll, PEOPLE, [CELLAR, ATTIC], (), NOW + days * DAY).lacking)
-        == lacking
-    )
+def test_a_gateway_gets_a_certificate_in_time(days: int, lacking: list[object], fleet_folder: PkiFolder) -> None:
+    """A new gateway immediately, others after half of the certificate's life."""
+    expected = due(pki_in(fleet_folder).roll, PEOPLE, [CELLAR, ATTIC], (), NOW + days * DAY)
+
+    assert list(expected.lacking) == lacking
 
 
-def test_a_gateway_whose_key_is_lost_gets_another(vpn_pki_standing_folder: PkiFolder) -> None:
-    """As after a run that was killed between the journal and the key."""
-    roll = pki_in(vpn_pki_standing_folder).roll
+def test_a_gateway_without_a_stored_key_gets_a_certificate(fleet_folder: PkiFolder) -> None:
+    """A run that was killed before it stored the key leaves this."""
+    index = pki_in(fleet_folder).roll
 
-    assert due(roll, PEOPLE, [CELLAR], {CELLAR.name}, NOW).lacking == (CELLAR,)
-    assert due(roll, PEOPLE, [CELLAR], {"ada.laptop"}, NOW).lacking == ()
-
-
-def test_a_gateway_that_is_gone_is_due(vpn_pki_standing_folder: PkiFolder) -> None:
-    """Whoever has its disk could pose as a gateway."""
-    assert due(pki_in(vpn_pki_standing_folder).roll, PEOPLE, [ATTIC], (), NOW).gone == (CELLAR.name,)
+    assert due(index, PEOPLE, [CELLAR], {CELLAR.name}, NOW).lacking == (CELLAR,)
+    assert due(index, PEOPLE, [CELLAR], {"ada.laptop"}, NOW).lacking == ()
 
 
-def test_a_renewed_laptop_is_listed_once(vpn_pki_standing_folder: PkiFolder) -> None:
+def test_a_removed_gateway_is_due_for_revocation(fleet_folder: PkiFolder) -> None:
+    """Its disk could be used to impersonate a gateway."""
+    assert due(pki_in(fleet_folder).roll, PEOPLE, [ATTIC], (), NOW).gone == (CELLAR.name,)
+
+
+def test_a_renewed_laptop_is_listed_once(fleet_folder: PkiFolder) -> None:
     """With its newest certificate."""
-    newest = renew(pki_in(vpn_pki_standing_folder), [laptop("ada")], NOW + DAY, unasked)[0]
-    found = [
-        each
-        for each in standing(pki_in(vpn_pki_standing_folder), PEOPLE, NOW + DAY).holders
-        if each.name == "ada.laptop"
-    ]
+    newest = renew(pki_in(fleet_folder), [laptop("ada")], NOW + DAY, unasked)[0]
+    holders = standing(pki_in(fleet_folder), PEOPLE, NOW + DAY).holders
 
-    assert [each.serial for each in found] == [newest.serial]
+    assert [holder.serial for holder in holders if holder.name == "ada.laptop"] == [newest.serial]
 
 
-def test_the_list_and_its_revocations_are_told(vpn_pki_standing_folder: PkiFolder) -> None:
-    """Its number grows with each; what it revokes is counted."""
-    revoke(pki_in(vpn_pki_standing_folder), ["grace.laptop"], Reason.LOST, NOW, unasked)
-    told = standing(pki_in(vpn_pki_standing_folder), PEOPLE, NOW)
+def test_the_table_has_the_revocation_list(fleet_folder: PkiFolder) -> None:
+    """Its number grows with each revocation, and revoked certificates are counted."""
+    revoke(pki_in(fleet_folder), ["grace.laptop"], Reason.LOST, NOW, unasked)
+    state = standing(pki_in(fleet_folder), PEOPLE, NOW)
 
-    assert (told.number, told.revoked, told.until) == (2, 1, NOW + 90 * DAY)
-    assert not told.faults
+    assert (state.number, state.revoked, state.until) == (2, 1, NOW + 90 * DAY)
+    assert not state.faults
 
 
 @pytest.mark.parametrize(("days", "level"), [(77, Level.WARNING), (88, Level.ERROR), (91, Level.ERROR)])
-def test_a_list_near_its_end_is_told(days: int, level: Level, vpn_pki_standing_folder: PkiFolder) -> None:
-    """With the command that renews it, after which nothing is left to say."""
+def test_a_revocation_list_near_its_end_has_a_finding(days: int, level: Level, fleet_folder: PkiFolder) -> None:
+    """It names the command that renews the list, after which there is no finding."""
     later = NOW + days * DAY
-    (fault,) = standing(pki_in(vpn_pki_standing_folder), PEOPLE, later).faults
+    (finding,) = standing(pki_in(fleet_folder), PEOPLE, later).faults
 
-    assert fault.level is level
-    assert "`bedplate vpn sync`" in fault.message
-    relist(pki_in(vpn_pki_standing_folder), later, unasked)
-    assert standing(pki_in(vpn_pki_standing_folder), PEOPLE, later).faults == ()
+    assert finding.level is level
+    assert "`bedplate vpn sync`" in finding.message
+    relist(pki_in(fleet_folder), later, unasked)
+    assert standing(pki_in(fleet_folder), PEOPLE, later).faults == ()
 
 
-def test_an_authority_in_its_last_year_is_told(vpn_pki_standing_folder: PkiFolder) -> None:
+def test_an_authority_in_its_last_year_has_a_finding(fleet_folder: PkiFolder) -> None:
     """Every profile ends with it."""
-    end = pki_in(vpn_pki_standing_folder).authority.certificate.not_valid_after_utc
+    end = pki_in(fleet_folder).authority.certificate.not_valid_after_utc
     late = end - 300 * DAY
-    relist(pki_in(vpn_pki_standing_folder), late, unasked)
+    relist(pki_in(fleet_folder), late, unasked)
 
-    assert [fault.level for fault in standing(pki_in(vpn_pki_standing_folder), PEOPLE, late).faults] == [Level.WARNING]
+    assert [finding.level for finding in standing(pki_in(fleet_folder), PEOPLE, late).faults] == [Level.WARNING]
 
 
-def test_gateways_hear_what_a_laptop_that_stays_had_before(vpn_pki_standing_folder: PkiFolder) -> None:
-    """A session may be by a certificate that was taken back; who is let in no more is cut off without it."""
-    before = pki_in(vpn_pki_standing_folder).roll.holders()
-    revoke(pki_in(vpn_pki_standing_folder), ("ada.laptop", "grace.laptop"), Reason.LOST, NOW, unasked)
-    add(pki_in(vpn_pki_standing_folder), [laptop("ada")], NOW, unasked)
+def test_an_access_list_has_revoked_certificates_of_its_laptops(fleet_folder: PkiFolder) -> None:
+    """A session may still use one. Laptops outside the list are disconnected without it."""
+    before = pki_in(fleet_folder).roll.holders()
+    revoke(pki_in(fleet_folder), ("ada.laptop", "grace.laptop"), Reason.LOST, NOW, unasked)
+    add(pki_in(fleet_folder), [laptop("ada")], NOW, unasked)
 
-    book = book_of(pki_in(vpn_pki_standing_folder), NOW)
+    access_list = book_of(pki_in(fleet_folder), NOW)
 
-    assert [each.name for each in book.laptops] == ["ada.laptop"]
-    assert book.revoked == {before["ada.laptop"].serial: "ada.laptop"}
+    assert [device.name for device in access_list.laptops] == ["ada.laptop"]
+    assert access_list.revoked == {before["ada.laptop"].serial: "ada.laptop"}

@@ -1,4 +1,4 @@
-"""Private keys and the certificates beside them: whose they are, how they are kept, and under what names."""
+"""Private keys and certificates: storage, encryption, names, and the keys of tunnels."""
 
 import base64
 import stat
@@ -26,22 +26,22 @@ from vpn.certificates import (
     Subject,
     Use,
     client_key,
-    gateway,
-    is_locked,
+    gateway_subject,
+    is_encrypted,
     laptop,
     new_server_key,
     parse_bundle,
 )
-from vpn.peers import due_peers, kept_keys, make_keys, name_of, papers_of, peer_subjects
+from vpn.peers import due_peers, kept_keys, make_keys, pair_key_name, papers_of, peer_subjects
 from vpn.pki import Pki, PkiFolder, bundle_of
 from vpn.signing import add, check_serves, issue_anew, revoke
 from vpn.sites.gateway import Papers, SharedKey, given
 
-GATEWAY = gateway("cellar", "lab.internal")
+GATEWAY = gateway_subject("cellar", "lab.internal")
 
 
-def test_keys_are_their_owners_alone(folder: PkiFolder) -> None:
-    """The folder of keys too; and nothing outside it holds one."""
+def test_only_their_owner_can_read_keys(folder: PkiFolder) -> None:
+    """This includes the folder of keys; no key is outside it."""
     added(folder, "ada")
 
     assert {stat.S_IMODE(file.stat().st_mode) for file in folder.keys.iterdir()} == {0o600}
@@ -51,56 +51,57 @@ def test_keys_are_their_owners_alone(folder: PkiFolder) -> None:
     assert "keys/" in (folder.path / ".gitignore").read_text().splitlines()
 
 
-def test_keys_are_locked_by_a_passphrase_where_one_is_given(tmp_path: Path) -> None:
-    """All private keys, at rest; a wrong passphrase opens none, and is not repeated."""
+def test_a_passphrase_encrypts_all_private_keys(tmp_path: Path) -> None:
+    """A wrong passphrase opens none, and the error does not contain it."""
     folder = begun_in(tmp_path, lock=b"correct horse")
     add(pki_in(folder), [laptop("ada")], NOW, lambda: b"correct horse")
 
-    assert is_locked((folder.keys / "authority.pem").read_text())
-    assert is_locked(parse_bundle((folder.keys / "ada.laptop.pem").read_text()).key)
-    assert not is_locked(bundle_of(pki_in(folder), "ada.laptop", lambda: b"correct horse").key)
-    with pytest.raises(InputError, match="does not open") as refused:
+    assert is_encrypted((folder.keys / "authority.pem").read_text())
+    assert is_encrypted(parse_bundle((folder.keys / "ada.laptop.pem").read_text()).key)
+    assert not is_encrypted(bundle_of(pki_in(folder), "ada.laptop", lambda: b"correct horse").key)
+    with pytest.raises(InputError, match="wrong passphrase for") as error:
         add(pki_in(folder), [laptop("grace")], NOW, lambda: b"wrong horse")
-    assert "horse" not in str(vars(refused.value))
+    assert "horse" not in str(vars(error.value))
 
 
-def test_a_passphrase_is_slow_to_guess(tmp_path: Path) -> None:
-    """600,000 rounds of PBKDF2 with SHA-256, in a format that openssl reads."""
+def test_keys_are_encrypted_with_600_000_rounds_of_pbkdf2(tmp_path: Path) -> None:
+    """Openssl reads the format."""
     need_program("openssl")
     folder = begun_in(tmp_path, lock=b"correct horse")
     file = ["-in", str(folder.keys / "authority.pem")]
 
-    told = subprocess.run(["openssl", "asn1parse", *file], capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(["openssl", "asn1parse", *file], capture_output=True, text=True, check=True).stdout
 
-    assert [word for word in ("PBKDF2", "hmacWithSHA256", "aes-256-cbc", f":{600_000:06X}") if word not in told] == []
+    for word in ("PBKDF2", "hmacWithSHA256", "aes-256-cbc", f":{600_000:06X}"):
+        assert word in output
     subprocess.run(["openssl", "pkey", *file, "-passin", "pass:correct horse", "-noout"], check=True)
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o602, 0o644, 0o710])
-def test_a_key_that_others_may_read_is_refused(mode: int, folder: PkiFolder) -> None:
-    """Who reads the authority's key signs for it; the fix is the command."""
+def test_a_key_that_other_users_can_access_is_rejected(mode: int, folder: PkiFolder) -> None:
+    """The fix is the chmod command."""
     file = folder.keys / "authority.pem"
     file.chmod(mode)
 
-    with pytest.raises(InputError, match="others may read or write") as refused:
+    with pytest.raises(InputError, match="other users can read or write") as error:
         added(folder, "ada")
 
-    assert refused.value.fix == f"chmod 600 {file}"
+    assert error.value.fix == f"chmod 600 {file}"
     file.chmod(0o700)
     assert added(folder, "ada")
 
 
-def test_a_key_of_another_authority_is_refused(tmp_path: Path) -> None:
-    """Everything it signed would be worth nothing."""
-    mine, other = begun_in(_made(tmp_path / "mine")), begun_in(_made(tmp_path / "other"))
-    (mine.keys / "authority.pem").write_bytes((other.keys / "authority.pem").read_bytes())
+def test_a_key_of_another_authority_is_rejected(tmp_path: Path) -> None:
+    """Certificates signed with it would not be valid."""
+    own, other = begun_in(_make_folder(tmp_path / "own")), begun_in(_make_folder(tmp_path / "other"))
+    (own.keys / "authority.pem").write_bytes((other.keys / "authority.pem").read_bytes())
 
-    with pytest.raises(InputError, match="another authority"):
-        added(mine, "ada")
+    with pytest.raises(InputError, match=r"does not match authority\.crt"):
+        added(own, "ada")
 
 
-def test_a_bundle_says_nothing_of_itself(folder: PkiFolder) -> None:
-    """A traceback or a log that holds one holds no key."""
+def test_the_repr_of_a_bundle_contains_no_key(folder: PkiFolder) -> None:
+    """A traceback or log shows no key."""
     added(folder, "ada")
 
     assert "PRIVATE" not in repr(bundle_of(pki_in(folder), "ada.laptop", unasked))
@@ -117,58 +118,58 @@ def test_a_bundle_says_nothing_of_itself(folder: PkiFolder) -> None:
     ],
     ids=["no-certificate", "no-key", "cut", "edited", "empty"],
 )
-def test_a_spoilt_file_of_a_key_is_refused(change: Callable[[Bundle], str], folder: PkiFolder) -> None:
-    """It is told what to do, and nothing of what the file holds."""
+def test_a_damaged_key_file_is_rejected(change: Callable[[Bundle], str], folder: PkiFolder) -> None:
+    """The error has a fix, and nothing of the file."""
     added(folder, "ada")
     bundle = bundle_of(pki_in(folder), "ada.laptop", unasked)
     file = folder.keys / "ada.laptop.pem"
     file.write_text(change(bundle))
 
-    with pytest.raises(InputError, match="no certificate with its key") as refused:
+    with pytest.raises(InputError, match="not a certificate with its private key") as error:
         bundle_of(pki_in(folder), "ada.laptop", unasked)
 
-    assert "BEGIN" not in str(vars(refused.value))
+    assert "BEGIN" not in str(vars(error.value))
 
 
-def _flipped(text: str) -> str:
-    """Return a PEM text with another letter in the middle of its data."""
+def _flip(text: str) -> str:
+    """Return a PEM text with a change in the middle of its data."""
     head, first, *lines = text.splitlines(keepends=True)
     return "".join((head, first.swapcase(), *lines))
 
 
-def test_a_damaged_tls_crypt_key_is_refused(folder: PkiFolder) -> None:
-    """No gateway would accept a laptop's key made from it; given to a gateway, it would lock all laptops out."""
+def test_a_damaged_tls_crypt_key_is_rejected(folder: PkiFolder) -> None:
+    """Gateways would reject laptop keys made from it; on a gateway it would reject all laptops."""
     add(pki_in(folder), [GATEWAY], NOW, unasked)
     file = folder.keys / "tls-crypt-v2.pem"
-    file.write_text(_flipped(file.read_text()))
+    file.write_text(_flip(file.read_text()))
     bundle = bundle_of(pki_in(folder), GATEWAY.name, unasked)
 
     with pytest.raises(InputError, match="tls-crypt-v2 key is damaged"):
         added(folder, "ada")
     check_serves("the gateway", bundle, GATEWAY, pki_in(folder), NOW)
-    damaged = replace(bundle, tls_crypt=_flipped(bundle.tls_crypt))
+    damaged = replace(bundle, tls_crypt=_flip(bundle.tls_crypt))
     with pytest.raises(InputError, match="damaged tls-crypt-v2 key"):
         check_serves("the gateway", damaged, GATEWAY, pki_in(folder), NOW)
 
 
-def test_gateways_share_a_hiding_key_and_laptops_do_not(folder: PkiFolder) -> None:
-    """Each laptop has its own, which every gateway knows."""
-    at_home = [gateway(place, "lab.internal") for place in ("us-west-2", "cellar")]
-    add(pki_in(folder), [*at_home, laptop("ada"), laptop("grace"), Subject("gate.cellar", Use.PEER)], NOW, unasked)
+def test_gateways_share_a_tls_crypt_key_and_laptops_do_not(folder: PkiFolder) -> None:
+    """Each laptop has its own, which every gateway accepts."""
+    gateways = [gateway_subject(place, "lab.internal") for place in ("us-west-2", "cellar")]
+    add(pki_in(folder), [*gateways, laptop("ada"), laptop("grace"), Subject("gate.cellar", Use.PEER)], NOW, unasked)
 
-    def hiding(name: str) -> str:
+    def tls_crypt(name: str) -> str:
         return bundle_of(pki_in(folder), name, unasked).tls_crypt
 
-    assert hiding(at_home[0].name) == hiding(at_home[1].name)
-    assert hiding("ada.laptop") != hiding("grace.laptop")
-    assert hiding("gate.cellar") == ""
+    assert tls_crypt(gateways[0].name) == tls_crypt(gateways[1].name)
+    assert tls_crypt("ada.laptop") != tls_crypt("grace.laptop")
+    assert tls_crypt("gate.cellar") == ""
 
 
 @pytest.mark.parametrize(
     "user", ["Ada", "../../root", "a/b", ".", "", "-ada", "a" * 33, "adä", "ada\n", "ada.x", "a\0"]
 )
-def test_no_name_leads_out_of_the_folder(user: str) -> None:
-    """Nor do two differ by case alone."""
+def test_names_of_users_and_devices_are_restricted(user: str) -> None:
+    """They cannot leave the folder of keys or differ only in case."""
     with pytest.raises(InputError):
         laptop(user)
     with pytest.raises(InputError):
@@ -176,25 +177,25 @@ def test_no_name_leads_out_of_the_folder(user: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Gateway.cellar", "gateway..lab", ".lab", "a b", "a/b", "a" * 65])
-def test_no_certificate_names_what_is_no_name(name: str) -> None:
-    """What gateways are called comes from the plan, and is held to the same; 64 letters are the most."""
-    with pytest.raises(InputError, match="no name for a certificate"):
+def test_certificate_names_are_restricted(name: str) -> None:
+    """The same rules apply to gateways, with at most 64 characters."""
+    with pytest.raises(InputError, match="not a valid certificate name"):
         Subject(name, Use.SERVER)
 
     assert len(Subject("a" * 64, Use.SERVER).name) == 64
 
 
-def test_nobody_is_called_like_a_gateway() -> None:
-    """Laptops know a gateway by how its name begins."""
-    with pytest.raises(InputError, match="laptops know gateways by it"):
+def test_a_user_name_cannot_be_the_prefix_of_gateways() -> None:
+    """Laptops recognize a gateway by this prefix."""
+    with pytest.raises(InputError, match="reserved for gateways"):
         laptop("gateway")
 
     assert laptop("gatewayer").name == "gatewayer.laptop"
     assert GATEWAY_PREFIX == NAME_PREFIX
 
 
-def test_a_certificate_is_of_the_key_beside_it(folder: PkiFolder) -> None:
-    """The journal's fingerprint too."""
+def test_a_certificate_matches_its_key_and_its_entry(folder: PkiFolder) -> None:
+    """The audit log has its serial and end date."""
     entry = added(folder, "ada")[0]
     bundle = bundle_of(pki_in(folder), "ada.laptop", unasked)
     certificate = x509.load_pem_x509_certificate(bundle.certificate.encode())
@@ -203,7 +204,7 @@ def test_a_certificate_is_of_the_key_beside_it(folder: PkiFolder) -> None:
     assert (certificate.serial_number, certificate.not_valid_after_utc) == (entry.serial, entry.until)
 
 
-def _made(path: Path) -> Path:
+def _make_folder(path: Path) -> Path:
     path.mkdir()
     return path
 
@@ -215,22 +216,22 @@ def _payload(text: str) -> bytes:
     return base64.b64decode("".join(text.splitlines()[1:-1]))
 
 
-def test_two_laptops_share_no_key() -> None:
-    """Nor does one laptop twice."""
+def test_every_laptop_key_is_new() -> None:
+    """Also for the same laptop."""
     assert client_key(SERVER, "ada.laptop") != client_key(SERVER, "ada.laptop")
 
 
 @pytest.mark.parametrize(
     "text", ["", "ssh-ed25519 AAAA", client_key(SERVER, "ada.laptop")], ids=["none", "ssh", "client"]
 )
-def test_what_is_no_servers_key_wraps_nothing(text: str) -> None:
-    """A mixed-up file is told, without what it holds."""
-    with pytest.raises(InputError, match="no OpenVPN tls-crypt-v2 server key"):
+def test_a_laptop_key_needs_a_server_key(text: str) -> None:
+    """Another file is an error that does not show its content."""
+    with pytest.raises(InputError, match="not an OpenVPN tls-crypt-v2 server key"):
         client_key(text, "ada.laptop")
 
 
-def test_keys_are_as_long_as_openvpns_own(tmp_path: Path) -> None:
-    """`openvpn --genkey` is the judge of the form; its own keys are read as ours are."""
+def test_tls_crypt_keys_have_the_format_of_openvpn(tmp_path: Path) -> None:
+    """`openvpn --genkey` makes keys of the same length."""
     need_program("openvpn")
     server, client = tmp_path / "server.key", tmp_path / "client.key"
     subprocess.run(["openvpn", "--genkey", "tls-crypt-v2-server", server], check=True, capture_output=True)
@@ -242,94 +243,94 @@ def test_keys_are_as_long_as_openvpns_own(tmp_path: Path) -> None:
     assert len(_payload(client.read_text())) == len(_payload(client_key(SERVER, "ada.laptop")))
 
 
-ONE, OTHER = frozenset({"us-west-2", "eu-north-1"}), frozenset({"us-west-2", "us-east-1"})
+FIRST, SECOND = frozenset({"us-west-2", "eu-north-1"}), frozenset({"us-west-2", "us-east-1"})
 THIRD = frozenset({"eu-north-1", "us-east-1"})
-LOCK = b"a passphrase of some length"
+PASSPHRASE = b"a passphrase of some length"
 
 
-def test_a_key_is_made_once(tmp_path: Path) -> None:
-    """The second run makes the key of a new pair alone; no two pairs share one."""
+def test_a_shared_key_is_made_once(tmp_path: Path) -> None:
+    """A second run makes only the key of a new pair; pairs have different keys."""
     pki = pki_in(begun_in(tmp_path))
 
-    assert make_keys(pki, [ONE], unasked) == (ONE,)
-    first = kept_keys(pki, [ONE, OTHER], unasked)
-    assert make_keys(pki, [ONE, OTHER], unasked) == (OTHER,)
+    assert make_keys(pki, [FIRST], unasked) == (FIRST,)
+    first = kept_keys(pki, [FIRST, SECOND], unasked)
+    assert make_keys(pki, [FIRST, SECOND], unasked) == (SECOND,)
 
-    both = kept_keys(pki, [ONE, OTHER], unasked)
-    assert first == {ONE: both[ONE]}
-    assert both[ONE] != both[OTHER]
-    assert {len(each.secret) for each in both.values() if isinstance(each, SharedKey)} == {48}
+    both = kept_keys(pki, [FIRST, SECOND], unasked)
+    assert first == {FIRST: both[FIRST]}
+    assert both[FIRST] != both[SECOND]
+    assert {len(key.secret) for key in both.values() if isinstance(key, SharedKey)} == {48}
 
 
-def test_keys_are_renewed_when_asked(tmp_path: Path) -> None:
-    """All that are named, and no key is ever another's."""
+def test_shared_keys_are_replaced_with_anew(tmp_path: Path) -> None:
+    """Only those of the given pairs."""
     pki = pki_in(begun_in(tmp_path))
-    make_keys(pki, [ONE, OTHER], unasked)
-    before = kept_keys(pki, [ONE, OTHER], unasked)
+    make_keys(pki, [FIRST, SECOND], unasked)
+    before = kept_keys(pki, [FIRST, SECOND], unasked)
 
-    assert set(make_keys(pki, [ONE], unasked, anew=True)) == {ONE}
+    assert set(make_keys(pki, [FIRST], unasked, anew=True)) == {FIRST}
 
-    after = kept_keys(pki, [ONE, OTHER], unasked)
-    assert after[ONE] != before[ONE]
-    assert after[OTHER] == before[OTHER]
+    after = kept_keys(pki, [FIRST, SECOND], unasked)
+    assert after[FIRST] != before[FIRST]
+    assert after[SECOND] == before[SECOND]
 
 
-def test_a_key_is_locked_where_the_authoritys_is(tmp_path: Path) -> None:
-    """By the same passphrase; without it nothing is read or made."""
-    pki = pki_in(begun_in(tmp_path, lock=LOCK))
+def test_shared_keys_are_encrypted_like_the_authoritys_key(tmp_path: Path) -> None:
+    """With the same passphrase; without it nothing is read or made."""
+    pki = pki_in(begun_in(tmp_path, lock=PASSPHRASE))
 
-    make_keys(pki, [ONE], lambda: LOCK)
+    make_keys(pki, [FIRST], lambda: PASSPHRASE)
 
-    text = pki.store.read(name_of(ONE))
+    text = pki.store.read(pair_key_name(FIRST))
     assert text is not None
-    assert is_locked(text)
-    assert set(kept_keys(pki, [ONE], lambda: LOCK)) == {ONE}
-    (refused,) = kept_keys(pki, [ONE], lambda: b"another passphrase").values()
-    assert isinstance(refused, InputError)
-    assert refused.what == "the passphrase does not open the key between eu-north-1 and us-west-2"
-    with pytest.raises(InputError, match="the passphrase does not open"):
-        make_keys(pki, [OTHER], lambda: b"another passphrase")
+    assert is_encrypted(text)
+    assert set(kept_keys(pki, [FIRST], lambda: PASSPHRASE)) == {FIRST}
+    (error,) = kept_keys(pki, [FIRST], lambda: b"another passphrase").values()
+    assert isinstance(error, InputError)
+    assert error.what == "wrong passphrase for the key between eu-north-1 and us-west-2"
+    with pytest.raises(InputError, match="wrong passphrase for the authority"):
+        make_keys(pki, [SECOND], lambda: b"another passphrase")
 
 
-def test_one_key_for_two_pairs_is_refused(tmp_path: Path) -> None:
-    """Both are named, a third has its own; new keys are the way out, and nothing of the key is told."""
+def test_the_same_key_for_two_pairs_is_rejected(tmp_path: Path) -> None:
+    """The error names both and the command for new keys, and does not show the key; a third pair is not affected."""
     pki = pki_in(begun_in(tmp_path))
-    make_keys(pki, [ONE, OTHER, THIRD], unasked)
-    text = pki.store.read(name_of(ONE)) or ""
-    pki.store.write({name_of(OTHER): text})
+    make_keys(pki, [FIRST, SECOND, THIRD], unasked)
+    text = pki.store.read(pair_key_name(FIRST)) or ""
+    pki.store.write({pair_key_name(SECOND): text})
 
-    found = kept_keys(pki, [ONE, OTHER, THIRD], unasked)
+    keys = kept_keys(pki, [FIRST, SECOND, THIRD], unasked)
 
-    told = "tunnel.eu-north-1.us-west-2 and tunnel.us-east-1.us-west-2 are one key"
-    assert [str(found[pair]) for pair in (ONE, OTHER)] == [told, told]
-    assert isinstance(found[THIRD], SharedKey)
-    assert make_keys(pki, [ONE, OTHER], unasked, anew=True) == (ONE, OTHER)
-    assert all(isinstance(each, SharedKey) for each in kept_keys(pki, [ONE, OTHER], unasked).values())
+    message = "tunnel.eu-north-1.us-west-2 and tunnel.us-east-1.us-west-2 are the same key"
+    assert [str(keys[pair]) for pair in (FIRST, SECOND)] == [message, message]
+    assert isinstance(keys[THIRD], SharedKey)
+    assert make_keys(pki, [FIRST, SECOND], unasked, anew=True) == (FIRST, SECOND)
+    assert all(isinstance(key, SharedKey) for key in kept_keys(pki, [FIRST, SECOND], unasked).values())
 
 
-def test_a_damaged_key_costs_no_other_pair_its_own(tmp_path: Path) -> None:
-    """It is named by its two gateways, and not shown."""
+def test_a_damaged_key_does_not_affect_other_pairs(tmp_path: Path) -> None:
+    """The error names its two gateways, and does not show the file."""
     pki = pki_in(begun_in(tmp_path))
-    make_keys(pki, [ONE, OTHER], unasked)
-    pki.store.write({name_of(ONE): "half of a\n"})
+    make_keys(pki, [FIRST, SECOND], unasked)
+    pki.store.write({pair_key_name(FIRST): "half of a\n"})
 
-    found = kept_keys(pki, [ONE, OTHER], unasked)
+    keys = kept_keys(pki, [FIRST, SECOND], unasked)
 
-    assert str(found[ONE]) == "nothing can be read as the key between eu-north-1 and us-west-2"
-    assert isinstance(found[OTHER], SharedKey)
+    assert str(keys[FIRST]) == "the key between eu-north-1 and us-west-2 is not a private key in PEM"
+    assert isinstance(keys[SECOND], SharedKey)
 
 
-def test_two_who_make_keys_take_turns(tmp_path: Path) -> None:
-    """While somebody else signs nothing is made: two keys for one pair would be none."""
+def test_no_key_is_made_while_another_process_signs(tmp_path: Path) -> None:
+    """Two keys for one pair would not match."""
     pki = pki_in(begun_in(tmp_path))
 
     with held(pki.folder.journal), pytest.raises(HeldError):
-        make_keys(pki, [ONE], unasked)
+        make_keys(pki, [FIRST], unasked)
 
 
-def test_a_key_has_the_name_of_both_its_gateways() -> None:
-    """In one order, whoever asks; and no laptop or gateway can be called so."""
-    assert name_of(ONE) == "tunnel.eu-north-1.us-west-2"
+def test_a_shared_key_is_named_by_both_gateways() -> None:
+    """In alphabetical order; no laptop or gateway can have this name."""
+    assert pair_key_name(FIRST) == "tunnel.eu-north-1.us-west-2"
     for user, device in (("tunnel", "eu-north-1.us-west-2"), ("tunnel.eu-north-1", "us-west-2")):
         with pytest.raises(InputError):
             laptop(user, device)
@@ -342,19 +343,19 @@ DAY = timedelta(days=1)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> PkiFolder:
-    """Return an authority that has issued to both gateways."""
-    made = begun_in(tmp_path)
-    issue_anew(pki_in(made), tuple(PEERS.values()), NOW, unasked)
-    return made
+    """Return an authority that has issued certificates to both gateways."""
+    folder = begun_in(tmp_path)
+    issue_anew(pki_in(folder), tuple(PEERS.values()), NOW, unasked)
+    return folder
 
 
 def _papers(folder: PkiFolder, passphrase: Passphrase = unasked) -> Mapping[str, Papers]:
-    found = papers_of(pki_in(folder), PEERS, passphrase, NOW)
-    return {place: each for place, each in found.items() if isinstance(each, Papers)}
+    results = papers_of(pki_in(folder), PEERS, passphrase, NOW)
+    return {place: papers for place, papers in results.items() if isinstance(papers, Papers)}
 
 
-def test_each_joined_gateway_is_named_once() -> None:
-    """By its place in the fleet's domain, for IKE alone; where gateways have keys, nobody is."""
+def test_each_gateway_with_a_tunnel_has_one_subject() -> None:
+    """It has the gateway's name in the fleet's domain; tunnels with shared keys have none."""
     assert dict(PEERS) == {
         ATTIC: Subject("tunnels.attic.rooms.internal", Use.PEER),
         CELLAR: Subject("tunnels.cellar.rooms.internal", Use.PEER),
@@ -362,8 +363,8 @@ def test_each_joined_gateway_is_named_once() -> None:
     assert peer_subjects(direct_plan()) == {}
 
 
-def test_a_gateway_has_its_own_papers_and_the_authoritys(folder: PkiFolder) -> None:
-    """No two share a key; the list is the authority's own."""
+def test_a_gateway_has_its_own_key_and_the_authoritys_certificate(folder: PkiFolder) -> None:
+    """The revocation list is the authority's."""
     papers = _papers(folder)
 
     assert papers[ATTIC].key != papers[CELLAR].key
@@ -372,53 +373,53 @@ def test_a_gateway_has_its_own_papers_and_the_authoritys(folder: PkiFolder) -> N
     assert "PRIVATE" not in repr(papers)
 
 
-def test_under_a_root_both_lists_and_both_authorities_are_handed_out(tmp_path: Path) -> None:
-    """Each certificate of the chain is looked up, and swanctl reads one of a file."""
+def test_under_a_root_gateways_get_both_authorities_and_both_lists(tmp_path: Path) -> None:
+    """StrongSwan checks the whole chain, and swanctl reads one certificate for each file."""
     folder = begun_in(tmp_path, root=new_root("lab", NOW))
     issue_anew(pki_in(folder), tuple(PEERS.values()), NOW, unasked)
 
     papers = _papers(folder)[ATTIC]
 
-    assert [len(each) for each in (papers.authorities, papers.revoked)] == [2, 2]
+    assert [len(texts) for texts in (papers.authorities, papers.revoked)] == [2, 2]
     assert [text.count("BEGIN") for text in (*papers.authorities, *papers.revoked)] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(("days", "lacking"), [(44, []), (46, [ATTIC, CELLAR]), (91, [ATTIC, CELLAR])])
-def test_past_the_half_of_a_life_another_is_due(days: int, lacking: list[str], folder: PkiFolder) -> None:
-    """And of laptops and their servers nothing, whoever has left."""
+def test_a_certificate_is_due_after_half_of_its_life(days: int, lacking: list[str], folder: PkiFolder) -> None:
+    """Laptops and gateways of laptops are not included."""
     added(folder, "ada")
-    issue_anew(pki_in(folder), (gateway("us-west-2", "rooms.internal"),), NOW, unasked)
+    issue_anew(pki_in(folder), (gateway_subject("us-west-2", "rooms.internal"),), NOW, unasked)
 
-    found = due_peers(pki_in(folder).roll, PEERS.values(), (), NOW + days * DAY)
+    expected = due_peers(pki_in(folder).roll, PEERS.values(), (), NOW + days * DAY)
 
-    assert (found.left, found.gone) == ((), ())
-    assert found.lacking == tuple(PEERS[place] for place in lacking)
+    assert (expected.left, expected.gone) == ((), ())
+    assert expected.lacking == tuple(PEERS[place] for place in lacking)
 
 
-def test_a_gateway_that_is_joined_no_more_is_gone(folder: PkiFolder) -> None:
-    """It alone."""
+def test_a_gateway_without_a_tunnel_is_due_for_revocation(folder: PkiFolder) -> None:
+    """Other gateways are not."""
     assert due_peers(pki_in(folder).roll, [PEERS[CELLAR]], (), NOW).gone == (PEERS[ATTIC].name,)
 
 
 @pytest.fixture
-def strangers(tmp_path: Path) -> Pki:
-    """Return another authority that has issued to both gateways."""
+def other_authority(tmp_path: Path) -> Pki:
+    """Return another authority that has issued certificates to both gateways."""
     (tmp_path / "other").mkdir()
-    made = begun_in(tmp_path / "other")
-    issue_anew(pki_in(made), tuple(PEERS.values()), NOW, unasked)
-    return pki_in(made)
+    folder = begun_in(tmp_path / "other")
+    issue_anew(pki_in(folder), tuple(PEERS.values()), NOW, unasked)
+    return pki_in(folder)
 
 
-def _laptops(pki: Pki, _: Pki) -> str:
+def _of_laptop(pki: Pki, _: Pki) -> str:
     added(pki.folder, "ada")
     return pki.store.read("ada.laptop") or ""
 
 
-def _strangers(_: Pki, other: Pki) -> str:
+def _of_other_authority(_: Pki, other: Pki) -> str:
     return other.store.read(NAME) or ""
 
 
-def _anothers(pki: Pki, _: Pki) -> str:
+def _of_other_gateway(pki: Pki, _: Pki) -> str:
     return pki.store.read(PEERS[CELLAR].name) or ""
 
 
@@ -440,46 +441,46 @@ def _damaged(pki: Pki, _: Pki) -> str:
 
 
 @pytest.mark.parametrize(
-    ("put", "why"),
+    ("content", "why"),
     [
-        (_laptops, "may not be used as a peer"),
-        (_strangers, "issued by"),
-        (_anothers, r"names CN=tunnels\.cellar\.rooms\.internal"),
+        (_of_laptop, "does not allow the use peer"),
+        (_of_other_authority, "issued by"),
+        (_of_other_gateway, r"is issued to CN=tunnels\.cellar\.rooms\.internal"),
         (_revoked, "was revoked"),
-        (_mixed, "is not of the key beside it"),
+        (_mixed, "does not match the private key"),
         (_damaged, "cannot be read"),
-        (lambda *_: "half of a\n", "no certificate with its key"),
+        (lambda *_: "half of a\n", "not a certificate with its private key"),
     ],
     ids=["laptop", "stranger", "another", "revoked", "mixed", "damaged", "cut"],
 )
-def test_what_peers_would_refuse_is_handed_to_nobody(
-    put: Callable[[Pki, Pki], str], why: str, folder: PkiFolder, strangers: Pki
+def test_a_certificate_that_peers_would_reject_is_an_error(
+    content: Callable[[Pki, Pki], str], why: str, folder: PkiFolder, other_authority: Pki
 ) -> None:
-    """Whatever somebody put into a gateway's place is told, without a word of what it holds; the other has its own."""
+    """The error does not show the file, and the other gateway is not affected."""
     pki = pki_in(folder)
-    pki.store.write({NAME: put(pki, strangers)})
+    pki.store.write({NAME: content(pki, other_authority)})
 
-    found = papers_of(pki_in(folder), PEERS, unasked, NOW)
+    results = papers_of(pki_in(folder), PEERS, unasked, NOW)
 
-    assert isinstance(found[CELLAR], Papers)
-    with pytest.raises(InputError, match=why) as refused:
-        given(found[ATTIC])
-    assert "BEGIN" not in str(vars(refused.value))
+    assert isinstance(results[CELLAR], Papers)
+    with pytest.raises(InputError, match=why) as error:
+        given(results[ATTIC])
+    assert "BEGIN" not in str(vars(error.value))
 
 
-def test_a_list_that_has_ended_is_carried_to_nobody(folder: PkiFolder) -> None:
-    """Whoever reads it would let nobody in."""
-    with pytest.raises(InputError, match=r"crl\.pem ended"):
+def test_an_expired_revocation_list_is_not_sent(folder: PkiFolder) -> None:
+    """Gateways would reject all connections."""
+    with pytest.raises(InputError, match=r"crl\.pem expired"):
         papers_of(pki_in(folder), PEERS, unasked, NOW + 91 * DAY)
 
 
-def test_locked_keys_are_locked_here_and_open_on_the_gateway(tmp_path: Path) -> None:
-    """By the authority's passphrase; a gateway starts with nobody there to be asked."""
-    folder = begun_in(tmp_path, lock=LOCK)
-    issue_anew(pki_in(folder), tuple(PEERS.values()), NOW, lambda: LOCK)
+def test_keys_are_encrypted_in_the_store_and_not_on_the_gateway(tmp_path: Path) -> None:
+    """A gateway starts without a passphrase."""
+    folder = begun_in(tmp_path, lock=PASSPHRASE)
+    issue_anew(pki_in(folder), tuple(PEERS.values()), NOW, lambda: PASSPHRASE)
 
-    kept = pki_in(folder).store.read(PEERS[ATTIC].name) or ""
-    papers = _papers(folder, lambda: LOCK)
+    stored = pki_in(folder).store.read(PEERS[ATTIC].name) or ""
+    papers = _papers(folder, lambda: PASSPHRASE)
 
-    assert is_locked(parse_bundle(kept).key)
-    assert not is_locked(papers[ATTIC].key)
+    assert is_encrypted(parse_bundle(stored).key)
+    assert not is_encrypted(papers[ATTIC].key)

@@ -1,4 +1,4 @@
-"""What gateways of laptops and laptops themselves are told, from the plan alone."""
+"""OpenVPN for laptops: server configuration, packet filters and profiles that follow from the plan."""
 
 from ipaddress import IPv4Address, IPv4Network
 
@@ -21,11 +21,11 @@ from vpn.laptops.server import (
     guard_rules,
     laptop_rules,
     server_conf,
-    without_room,
+    without_address,
 )
 
-KEYS = LaptopKeys("who signs\n", "certificate\n", "private key\n", "hidden key\n")
-EVERY = [(place, transport) for place in (0, 1) for transport in Transport]
+KEYS = LaptopKeys("authority\n", "certificate\n", "private key\n", "hidden key\n")
+EVERY = [(number, transport) for number in (0, 1) for transport in Transport]
 
 
 def _gateways(interconnect: str) -> tuple[LaptopGateway, ...]:
@@ -37,9 +37,9 @@ def _gateways(interconnect: str) -> tuple[LaptopGateway, ...]:
     return laptop_gateways(plan_fleet(fleet, Record({}), load_catalog()))
 
 
-@pytest.mark.parametrize(("number", "transport"), EVERY, ids=[f"{place}-{each}" for place, each in EVERY])
-def test_a_gateway_is_told_what_the_plan_says(number: int, transport: Transport, expect: Expect) -> None:
-    """Its half of the pool, the plan's blocks, who answers for names; and nothing that is not the fleet's."""
+@pytest.mark.parametrize(("number", "transport"), EVERY, ids=[f"{number}-{transport}" for number, transport in EVERY])
+def test_server_configuration_follows_the_plan(number: int, transport: Transport, expect: Expect) -> None:
+    """It has half of the pool, the routes of the plan and the DNS resolver, and nothing outside the fleet."""
     gateway = lab_gateways()[number]
 
     text = server_conf(gateway, transport)
@@ -48,20 +48,20 @@ def test_a_gateway_is_told_what_the_plan_says(number: int, transport: Transport,
 
 
 def test_a_profile_names_every_gateway(expect: Expect) -> None:
-    """Over UDP first, for a laptop moves on within seconds; then over TCP, for networks that let nothing else out."""
+    """All gateways over UDP come first, because a laptop changes within seconds; then TCP for restricted networks."""
     expect("laptops/ada.laptop.ovpn", client_profile(lab_gateways(), "ada.laptop", KEYS))
 
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_packet_filter_of_a_gateway(number: int, expect: Expect) -> None:
-    """Between laptops nothing passes, towards them answers alone, and nothing for them leaves in clear."""
+    """It drops packets between laptops, new connections to laptops, and unencrypted packets to laptops."""
     gateway = lab_gateways()[number]
 
     expect(f"laptops/{gateway.place}.nft", guard_rules(gateway))
 
 
 def test_laptops_that_may_reach_each_other(expect: Expect) -> None:
-    """Pools are led to, and let through from laptop to laptop alone; what comes from elsewhere is dropped as ever."""
+    """Pools are routed, and packets to laptops are accepted only from other laptops."""
     gateways = met_gateways()
 
     expect("laptops/between-us-west-2.nft", guard_rules(gateways[0]))
@@ -69,15 +69,15 @@ def test_laptops_that_may_reach_each_other(expect: Expect) -> None:
 
     for gateway in gateways:
         for transport in Transport:
-            told = server_conf(gateway, transport)
-            assert all(f'push "route {pool.network_address} {pool.netmask}"' in told for pool in gateway.met)
+            text = server_conf(gateway, transport)
+            assert all(f'push "route {pool.network_address} {pool.netmask}"' in text for pool in gateway.met)
         assert [pool.prefixlen for pool in gateway.met] == [22, 22]
         assert gateway.met[0] == gateway.pool
 
 
 @pytest.mark.parametrize(("interconnect", "met"), [("transit", [3, 3, 3]), ("peering", [1, 1, 1]), ("none", [2, 2, 1])])
-def test_laptops_meet_where_the_network_leads(interconnect: str, met: list[int]) -> None:
-    """At their own gateway always; at another's where it is led to."""
+def test_laptops_reach_pools_that_the_network_connects(interconnect: str, met: list[int]) -> None:
+    """They reach the pool of their own gateway always, and other pools if the network has a route to them."""
     fleet = sketch(
         sites={"cellar": "192.168.40.0/22"},
         network={"interconnect": interconnect},
@@ -90,20 +90,20 @@ def test_laptops_meet_where_the_network_leads(interconnect: str, met: list[int])
 
 
 def test_the_packet_filter_of_a_laptop(expect: Expect) -> None:
-    """What is for the fleet leaves by the tunnel, or not at all."""
+    """Packets to the fleet leave through the VPN or not at all."""
     expect("laptops/laptop.nft", laptop_rules(lab_gateways()))
 
 
-def test_the_daemons_run_with_a_routers_rights_alone(expect: Expect) -> None:
-    """Never as root: what they may do beyond any program is to make a network device and to listen below 1024."""
+def test_the_daemons_have_only_a_routers_capabilities(expect: Expect) -> None:
+    """They do not run as root: they may create a network device and listen below port 1024."""
     unit = daemon_unit()
 
     expect("laptops/bedplate-laptops@.service", unit)
     assert "AmbientCapabilities=CAP_NET_ADMIN CAP_NET_BIND_SERVICE\n" in unit
 
 
-def test_a_daemon_that_does_not_start_is_tried_until_it_does() -> None:
-    """Or systemd gives up, for good, after five times within ten seconds: a port may be somebody else's for longer."""
+def test_a_daemon_that_fails_is_restarted_without_limit() -> None:
+    """By default systemd gives up after five starts within ten seconds; a port may be in use for longer."""
     unit = daemon_unit()
 
     assert "\nRestart=always\n" in unit
@@ -118,16 +118,17 @@ def test_a_daemon_that_does_not_start_is_tried_until_it_does() -> None:
         ("none", [2, 2, 5]),
     ],
 )
-def test_laptops_are_led_to_what_their_gateway_reaches(interconnect: str, routes: list[int]) -> None:
-    """Where transit gateways lead, or the gateways themselves; never to a pool, their own or another's."""
+def test_laptops_get_routes_to_what_their_gateway_reaches(interconnect: str, routes: list[int]) -> None:
+    """Through transit gateways or the gateway itself, and never to a laptop pool."""
     gateways = _gateways(interconnect)
 
     assert [len(gateway.routes) for gateway in gateways] == routes
-    assert not any(block.overlaps(each.pool) for one in gateways for block in one.routes for each in gateways)
+    pools = [gateway.pool for gateway in gateways]
+    assert not any(block.overlaps(pool) for gateway in gateways for block in gateway.routes for pool in pools)
 
 
-def test_resolvers_are_the_gateways_own_or_those_at_home() -> None:
-    """Where no transit gateway leads home, a region's gateway has a resolver beside it."""
+def test_resolvers_are_in_the_gateways_region_without_a_transit_gateway() -> None:
+    """Otherwise the resolver of the home region answers."""
     resolvers = {HOME: RESOLVERS, "us-east-1": (IPv4Address("10.65.32.9"),)}
     fleet = sketch(network={"interconnect": "none"}, vpn=laptops({"region": HOME}, {"region": "us-east-1"}))
     plan = plan_fleet(fleet, Record({}, resolvers=resolvers), load_catalog())
@@ -136,20 +137,20 @@ def test_resolvers_are_the_gateways_own_or_those_at_home() -> None:
 
 
 @pytest.mark.parametrize("transport", Transport)
-def test_every_laptop_has_an_address_of_its_own(transport: Transport) -> None:
-    """It follows from the laptop's slot alone, never from when it connects; the gateway's own is nobody's."""
+def test_every_slot_has_a_unique_address(transport: Transport) -> None:
+    """A laptop's address follows from its slot, not from when it connects; no laptop has the gateway's address."""
     gateway = lab_gateways()[0]
     block = gateway.block(transport)
 
-    given = [gateway.address(transport, slot) for slot in range(gateway.most)]
+    addresses = [gateway.address(transport, slot) for slot in range(gateway.most)]
 
-    assert len(set(given)) == gateway.most == 509
-    assert set(given) == set(block.hosts()) - {block[1]}
+    assert len(set(addresses)) == gateway.most == 509
+    assert set(addresses) == set(block.hosts()) - {block[1]}
 
 
 @pytest.mark.parametrize(("pool", "most"), [("/16", 32765), ("/22", 509), ("/29", 1)])
-def test_a_pool_is_halved_between_transports(pool: str, most: int) -> None:
-    """A laptop that goes over to TCP gets an address behind another device: the halves never meet."""
+def test_each_transport_has_half_of_the_pool(pool: str, most: int) -> None:
+    """A laptop that changes to TCP gets an address of another device: the halves do not overlap."""
     fleet = sketch(network={"supernet": "10.0.0.0/8"}, vpn=laptops({"region": HOME}, pool=pool))
     (gateway,) = laptop_gateways(plan_fleet(fleet, Record({}), load_catalog()))
 
@@ -157,16 +158,16 @@ def test_a_pool_is_halved_between_transports(pool: str, most: int) -> None:
     assert not gateway.block(Transport.UDP).overlaps(gateway.block(Transport.TCP))
 
 
-def test_a_laptop_beyond_the_pool_is_let_in_nowhere() -> None:
-    """It is named, and everybody else has an address."""
+def test_a_laptop_beyond_the_pool_has_no_address_file() -> None:
+    """It is named, and all others have an address."""
     gateway, both = lab_gateways()[0], [Laptop("ada.laptop", 508), Laptop("grace.desk", 509)]
 
     assert list(address_files(gateway, Transport.UDP, both)) == ["ada.laptop"]
-    assert without_room(gateway, both) == ("grace.desk",)
+    assert without_address(gateway, both) == ("grace.desk",)
 
 
-def test_a_file_for_each_laptop_gives_its_address() -> None:
-    """The last laptop of the pool has room still."""
+def test_an_address_file_pushes_the_address_of_the_slot() -> None:
+    """The first and the last slot of the pool have an address."""
     gateway = lab_gateways()[0]
 
     files = address_files(gateway, Transport.TCP, [Laptop("ada.laptop", 0), Laptop("grace.desk", 508)])
@@ -177,39 +178,39 @@ def test_a_file_for_each_laptop_gives_its_address() -> None:
     }
 
 
-def test_without_recorded_addresses_nothing_is_written() -> None:
-    """A profile that dials nobody, or a gateway that names nobody to ask, would look as if it worked."""
+def test_without_recorded_addresses_nothing_is_rendered() -> None:
+    """A profile without a gateway, or a gateway without a DNS resolver, would look complete."""
     home, site = lab_gateways(unrecorded())
 
-    with pytest.raises(InputError, match="no public address of the gateway in us-west-2") as told:
+    with pytest.raises(InputError, match="no public address of the gateway in us-west-2") as error:
         client_profile((home, site), "ada.laptop", KEYS)
-    with pytest.raises(InputError, match="does not say who answers the laptops of cellar"):
+    with pytest.raises(InputError, match="no DNS resolver for the laptops of cellar"):
         server_conf(site, Transport.UDP)
 
-    assert "bedplate vpn record" in told.value.fix
+    assert "bedplate vpn record" in error.value.fix
 
 
-def test_a_site_s_gateway_is_known_without_a_record() -> None:
-    """The fleet file says where it is."""
+def test_a_sites_gateway_has_an_address_without_a_record() -> None:
+    """The fleet file contains its public address."""
     home, site = lab_gateways()
 
     assert (home.public, site.public) == (LAPTOP_PLANS_PUBLIC, IPv4Address("8.20.30.40"))
     assert IPv4Network("192.168.40.0/22") in site.routes
 
 
-def test_what_a_value_says_is_never_read_as_a_template() -> None:
-    """A certificate is text, whatever stands in it."""
-    told = client_profile(lab_gateways(), "ada.laptop", LaptopKeys("{{ 7*7 }}", "${x}", "%{x}", "{0.__class__}"))
+def test_values_are_not_read_as_templates() -> None:
+    """Template syntax in a certificate appears unchanged in the profile."""
+    profile = client_profile(lab_gateways(), "ada.laptop", LaptopKeys("{{ 7*7 }}", "${x}", "%{x}", "{0.__class__}"))
 
-    assert all(word in told for word in ("{{ 7*7 }}", "${x}", "%{x}", "{0.__class__}"))
+    assert all(word in profile for word in ("{{ 7*7 }}", "${x}", "%{x}", "{0.__class__}"))
 
 
-def test_a_private_key_is_in_no_repr() -> None:
-    """What shows keys by chance shows the public part alone."""
+def test_the_repr_of_keys_contains_no_private_key() -> None:
+    """A log or traceback shows only the public part."""
     assert "private" not in repr(KEYS)
     assert "hidden" not in repr(KEYS)
 
 
-def test_gateways_listen_where_their_doors_are_open() -> None:
-    """The packet filter of the node and the daemon agree on protocols and ports."""
-    assert {(str(each), each.port) for each in Transport} == set(OPENVPN)
+def test_daemons_use_the_ports_that_the_firewall_opens() -> None:
+    """The node's packet filter and the daemons have the same protocols and ports."""
+    assert {(str(transport), transport.port) for transport in Transport} == set(OPENVPN)

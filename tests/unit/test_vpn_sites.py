@@ -1,4 +1,4 @@
-"""Gateways of sites, pairs of gateways, and the guard: values that follow from the plan alone."""
+"""Gateways of sites and regions and the guard: values and files that follow from the plan."""
 
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
@@ -12,7 +12,7 @@ from tests.testlab.fakes.daemons import read_settings
 from tests.testlab.fleets.variants import SITE_SIDE_LAB, cellar, ends_of, with_gateways
 from tests.testlab.keys.authority import KEYS, keyed, random_keys
 from vpn.guard.guard import guard_text
-from vpn.sites.aws import Peer, joined, opens, site_gateway
+from vpn.sites.aws import Peer, dials, full_mesh_gateway, site_gateway
 from vpn.sites.files import PRIVATE, STANDARD, connections_of, files_of
 from vpn.sites.gateway import Gateway, Papers, Proof, SharedKey
 
@@ -34,102 +34,7 @@ def _proof(near: Peer, far: Peer) -> Proof:
 
 
 def _gateways() -> dict[str, Gateway]:
-    return {one.name: joined(one, REGIONS, _proof) for one in REGIONS}
-
-
-def test_devices_have_names_that_linux_takes() -> None:
-    """A device's name has 15 characters at most, begins as the guard expects, and is its tunnel's alone."""
-    tunnels = [
-        *cellar().tunnels,
-        *(each for gateway in _gateways().values() for each in gateway.tunnels if gateway.name == "us-west-2"),
-    ]
-
-    assert len({each.device for each in tunnels}) == len(tunnels)
-    assert all(len(each.device) <= 15 and each.device.startswith("ipsec") for each in tunnels)
-
-
-def test_of_two_gateways_one_dials() -> None:
-    """Each pair of gateways has a tunnel that exactly one of them opens, between the same addresses, by one name."""
-    gateways = _gateways()
-
-    for near in REGIONS:
-        for tunnel in gateways[near.name].tunnels:
-            (back,) = (one for one in gateways[tunnel.name].tunnels if one.name == near.name)
-            assert tunnel.dials is not back.dials
-            assert (tunnel.near, tunnel.far) == (back.far, back.near)
-
-
-def test_who_stands_behind_translation_dials() -> None:
-    """A site dials a region's gateway, whatever their names."""
-    assert opens(SITE, REGIONS[1])
-    assert not opens(REGIONS[1], SITE)
-
-
-def test_two_of_one_identity_are_refused() -> None:
-    """Gateways that call themselves the same could not be told apart."""
-    with pytest.raises(ValueError, match="call themselves the same"):
-        opens(SITE, replace(REGIONS[1], identity=SITE.identity))
-
-
-def test_ends_that_aws_did_not_tell_are_missed() -> None:
-    """A connection whose keys are not known is no gateway's, rather than a tunnel without a key."""
-    ends = {key: value for key, value in ends_of(SITE_SIDE_LAB).items() if key[1] != "us-east-1"}
-
-    with pytest.raises(KeyError):
-        site_gateway(SITE_SIDE_LAB, SITE_SIDE_LAB.sites[0], ends)
-
-
-def test_the_guard_holds_what_lies_elsewhere_and_nothing_of_its_own() -> None:
-    """Every block behind another gateway is guarded, the site's LAN and its laptops' pool are not."""
-    gateway = cellar()
-
-    own = set(gateway.blocks)
-    assert set(gateway.elsewhere) == {
-        *(region.block for region in SITE_SIDE_LAB.regions),
-        SITE_SIDE_LAB.blocks["pool/us-west-2"],
-    }
-    assert own == {SITE_SIDE_LAB.sites[0].lan, SITE_SIDE_LAB.blocks["pool/cellar"]}
-    text = guard_text(gateway.elsewhere, 1400)
-    assert "10.64.0.0/15, 10.66.0.0/16, 10.121.0.0/22" in text
-    assert not any(str(block) in text for block in own)
-
-
-def test_a_fleet_of_one_place_has_a_guard_without_rules() -> None:
-    """With nothing elsewhere there is nothing to guard, and the text is still one that replaces itself."""
-    assert "drop" not in guard_text((), 1400)
-    assert "delete table inet bedplate_guard" in guard_text((), 1400)
-
-
-def test_keys_are_read_back() -> None:
-    """Of 10,000 keys of random bytes, each is read back as it was by a reader of our own."""
-    keys = random_keys(KEYS)
-
-    secrets = read_settings(connections_of(keyed(keys), STANDARD).text)["secrets"]
-
-    told = [bytes.fromhex(secrets[f"ike-t{number}"]["secret"].removeprefix("0x")) for number in range(KEYS)]
-    assert told == keys
-
-
-def _whole(gateway: Gateway) -> str:
-    return "".join(f"===== {file.path} {file.mode:o}\n{file.text}" for file in files_of(gateway))
-
-
-def _with_site(dials: Dials) -> FleetPlan:
-    return with_gateways(SITE_SIDE_LAB, dials=dials)
-
-
-def test_the_text_is_as_expected(expect: Expect) -> None:
-    """Every file of the larger example's gateway is known to the letter."""
-    expect("vpn/cellar.txt", _whole(cellar()))
-
-
-def test_a_region_more_changes_nothing_of_the_others() -> None:
-    """The connection of one tunnel is the same whether or not the site has tunnels to another region."""
-    fewer = replace(SITE_SIDE_LAB, tunnels=tuple(one for one in SITE_SIDE_LAB.tunnels if one.region != "us-west-2"))
-    whole, part = _connections(cellar()), _connections(cellar(fewer))
-
-    assert part
-    assert part.items() < whole.items()
+    return {peer.name: full_mesh_gateway(peer, REGIONS, _proof) for peer in REGIONS}
 
 
 def _connections(gateway: Gateway) -> dict[str, object]:
@@ -137,34 +42,125 @@ def _connections(gateway: Gateway) -> dict[str, object]:
     return dict(read_settings(files["swanctl.conf"])["connections"])
 
 
-def test_one_end_dials() -> None:
-    """A gateway whose site dials opens its tunnels and keeps them open; one that AWS dials waits, and says so."""
-    for dials, action, who in ((Dials.SITE, "start", "dials"), (Dials.AWS, "none", "waits")):
-        files = {file.path.name: file.text for file in files_of(cellar(_with_site(dials)))}
+def test_device_names_are_valid_and_unique() -> None:
+    """A device's name has at most 15 characters and the prefix that the guard matches."""
+    tunnels = [*cellar().tunnels, *_gateways()["us-west-2"].tunnels]
+
+    assert len({tunnel.device for tunnel in tunnels}) == len(tunnels)
+    assert all(len(tunnel.device) <= 15 and tunnel.device.startswith("ipsec") for tunnel in tunnels)
+
+
+def test_exactly_one_of_two_gateways_dials() -> None:
+    """Both ends of each pair have a tunnel with the same addresses."""
+    gateways = _gateways()
+
+    for near in REGIONS:
+        for tunnel in gateways[near.name].tunnels:
+            (back,) = (other for other in gateways[tunnel.name].tunnels if other.name == near.name)
+            assert tunnel.dials is not back.dials
+            assert (tunnel.near, tunnel.far) == (back.far, back.near)
+
+
+def test_a_gateway_behind_nat_dials() -> None:
+    """A site dials a region's gateway, whatever their names are."""
+    assert dials(SITE, REGIONS[1])
+    assert not dials(REGIONS[1], SITE)
+
+
+def test_two_gateways_with_one_identity_are_rejected() -> None:
+    """The ends of their tunnel could not be distinguished."""
+    with pytest.raises(ValueError, match="have the same name or IKE identity"):
+        dials(SITE, replace(REGIONS[1], identity=SITE.identity))
+
+
+def test_a_connection_without_aws_keys_is_an_error() -> None:
+    """No tunnel is rendered without a key."""
+    ends = {key: value for key, value in ends_of(SITE_SIDE_LAB).items() if key[1] != "us-east-1"}
+
+    with pytest.raises(KeyError):
+        site_gateway(SITE_SIDE_LAB, SITE_SIDE_LAB.sites[0], ends)
+
+
+def test_the_guard_covers_remote_blocks_and_no_local_ones() -> None:
+    """Every block behind another gateway is guarded; the site's LAN and its laptop pool are not."""
+    gateway = cellar()
+
+    local = set(gateway.blocks)
+    assert set(gateway.elsewhere) == {
+        *(region.block for region in SITE_SIDE_LAB.regions),
+        SITE_SIDE_LAB.blocks["pool/us-west-2"],
+    }
+    assert local == {SITE_SIDE_LAB.sites[0].lan, SITE_SIDE_LAB.blocks["pool/cellar"]}
+    text = guard_text(gateway.elsewhere, 1400)
+    assert "10.64.0.0/15, 10.66.0.0/16, 10.121.0.0/22" in text
+    assert not any(str(block) in text for block in local)
+
+
+def test_the_guard_of_a_fleet_with_one_place_has_no_rules() -> None:
+    """Without remote blocks the text still replaces an older table."""
+    assert "drop" not in guard_text((), 1400)
+    assert "delete table inet bedplate_guard" in guard_text((), 1400)
+
+
+def test_keys_of_random_bytes_survive_swanctl_conf() -> None:
+    """Another parser reads back 10,000 keys as they were."""
+    keys = random_keys(KEYS)
+
+    secrets = read_settings(connections_of(keyed(keys), STANDARD).text)["secrets"]
+
+    parsed = [bytes.fromhex(secrets[f"ike-t{number}"]["secret"].removeprefix("0x")) for number in range(KEYS)]
+    assert parsed == keys
+
+
+def _with_site(dials: Dials) -> FleetPlan:
+    return with_gateways(SITE_SIDE_LAB, dials=dials)
+
+
+def test_all_files_of_a_site_gateway(expect: Expect) -> None:
+    """Every file of the larger example's gateway has the expected text."""
+    text = "".join(f"===== {file.path} {file.mode:o}\n{file.text}" for file in files_of(cellar()))
+
+    expect("vpn/cellar.txt", text)
+
+
+def test_another_region_does_not_change_other_connections() -> None:
+    """A tunnel's connection is the same with and without tunnels to another region."""
+    tunnels = tuple(tunnel for tunnel in SITE_SIDE_LAB.tunnels if tunnel.region != "us-west-2")
+    with_all, with_fewer = _connections(cellar()), _connections(cellar(replace(SITE_SIDE_LAB, tunnels=tunnels)))
+
+    assert with_fewer
+    assert with_fewer.items() < with_all.items()
+
+
+def test_the_end_that_dials_starts_its_tunnels() -> None:
+    """It also restarts them; an end that AWS dials waits."""
+    for end, action, who in ((Dials.SITE, "start", "dials"), (Dials.AWS, "none", "waits")):
+        files = {file.path.name: file.text for file in files_of(cellar(_with_site(end)))}
 
         connections = read_settings(files["swanctl.conf"])["connections"]
 
-        assert {one["children"][name]["start_action"] for name, one in connections.items()} == {action}
-        assert {one["children"][name]["close_action"] for name, one in connections.items()} == {action}
+        children = [connection["children"][name] for name, connection in connections.items()]
+        assert {child["start_action"] for child in children} == {action}
+        assert {child["close_action"] for child in children} == {action}
         assert {line.split()[5] for line in files["table"].splitlines()} == {who}
         assert "/ipsec-watch /etc/bedplate/ipsec/tunnels/table" in files["bedplate-ipsec-tunnels-dial.service"]
 
 
-def test_keys_are_for_root_alone() -> None:
-    """A file that holds a key is for root to read, and no file shows its text, or a value its key, when printed."""
+def test_only_root_can_read_keys() -> None:
+    """One file with mode 0600 holds the keys, and no repr shows them."""
     gateway = cellar()
-    keys = {each.proof.text for each in gateway.tunnels if isinstance(each.proof, SharedKey)}
+    keys = {tunnel.proof.text for tunnel in gateway.tunnels if isinstance(tunnel.proof, SharedKey)}
 
-    holding = [file for file in files_of(gateway) if any(key in file.text for key in keys)]
+    with_keys = [file for file in files_of(gateway) if any(key in file.text for key in keys)]
 
-    assert len(holding) == 1
+    assert len(with_keys) == 1
     assert len(keys) == len(gateway.tunnels)
-    assert {file.mode for file in holding} == {PRIVATE}
-    assert not any(key in repr((gateway, holding, ends_of(SITE_SIDE_LAB))) for key in (*keys, "key.of"))
+    assert {file.mode for file in with_keys} == {PRIVATE}
+    assert not any(key in repr((gateway, with_keys, ends_of(SITE_SIDE_LAB))) for key in (*keys, "key.of"))
 
 
-def test_papers_lie_where_swanctl_looks() -> None:
-    """Of certificates, each authority and each list is a file of its own, and all of them are demanded."""
+def test_certificates_are_in_the_folders_that_swanctl_loads() -> None:
+    """Each authority and each revocation list has its own file, and the connection requires all of them."""
     papers = Papers("mine\n", "key\n", ("issuing\n", "root\n"), ("issued\n", "authorities\n"))
     gateway = cellar()
     (first, *_) = gateway.tunnels
@@ -182,31 +178,32 @@ def test_papers_lie_where_swanctl_looks() -> None:
 
 
 @pytest.mark.parametrize("secret", [b"", b"1", b"seven.7"], ids=["none", "one", "seven"])
-def test_a_key_that_is_soon_guessed_is_refused(secret: bytes) -> None:
-    """Fewer bytes than AWS takes itself; nothing of the key is told."""
-    with pytest.raises(ValueError, match="fewer than 8 bytes") as caught:
+def test_a_short_key_is_rejected(secret: bytes) -> None:
+    """AWS requires at least 8 bytes too; the error does not show the key."""
+    with pytest.raises(ValueError, match="at least 8 required") as error:
         SharedKey(secret)
 
-    assert "seven" not in str(caught.value)
+    assert "seven" not in str(error.value)
     assert SharedKey(b"eight.ok").text == "0x65696768742e6f6b"
 
 
-def test_a_charon_that_does_not_start_is_tried_until_it_does() -> None:
-    """Or systemd gives up, for good, after five times within ten seconds."""
+def _charon_unit() -> str:
     (text,) = (file.text for file in files_of(cellar()) if "ExecStart=/usr/sbin/charon-systemd" in file.text)
-
-    assert "\nRestart=always\n" in text
-    assert "\nStartLimitIntervalSec=0\n" in text
+    return text
 
 
-def test_no_tunnel_stands_without_its_guard() -> None:
-    """Where the guard did not load at boot nothing may be led elsewhere, and so no charon starts."""
-    texts = [file.text for file in files_of(cellar()) if "ExecStart=/usr/sbin/charon-systemd" in file.text]
+def test_charon_is_restarted_without_limit() -> None:
+    """By default systemd gives up after five starts within ten seconds."""
+    unit = _charon_unit()
 
-    assert texts
-    assert all("\nRequires=bedplate-guard.service\n" in text for text in texts)
-    assert all(" bedplate-guard.service\n" in line for text in texts for line in _lines(text, "After="))
+    assert "\nRestart=always\n" in unit
+    assert "\nStartLimitIntervalSec=0\n" in unit
 
 
-def _lines(text: str, start: str) -> list[str]:
-    return [f"{line}\n" for line in text.splitlines() if line.startswith(start)]
+def test_charon_requires_the_guard() -> None:
+    """If the guard does not load at boot, charon does not start."""
+    unit = _charon_unit()
+
+    (after,) = (line for line in unit.splitlines() if line.startswith("After="))
+    assert "\nRequires=bedplate-guard.service\n" in unit
+    assert after.endswith(" bedplate-guard.service")

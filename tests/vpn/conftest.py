@@ -1,4 +1,4 @@
-"""What a run of the laboratories says at its end: how many cases ran, and who was refused."""
+"""Summary of the VPN tests: the number of cases, and the connections that were refused."""
 
 import re
 
@@ -11,18 +11,18 @@ PROGRAMS = ("ip", "nft", "ping", "tcpdump", "iperf3", "faketime", "dnsmasq", "op
 
 @pytest.fixture(scope="session", autouse=True)
 def _daemons() -> None:
-    """Ask for what every laboratory needs: daemons, in namespaces of their own."""
+    """Skip without the daemons and root, which every laboratory needs."""
     need_root()
     for program in PROGRAMS:
         need_program(program)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the cases, and those in which somebody was kept out."""
+    """Print the number of cases, and the names of refused connections."""
     passed = [report.nodeid for report in terminalreporter.getreports("passed") if report.when == "call"]
     cases = [one for one in passed if "tests/vpn/" in one]
     if not cases:
         return
-    # Tests of refusals are kept in files of that name, a case in brackets each.
+    # Tests of refused connections are in files of that name, with one case in brackets each.
     refused = [found[1] for one in cases if (found := re.search(r"_refus\w*\.py::.*\[(.+)\]", one))]
     terminalreporter.write_line(f"VPN: {len(cases)} cases run, {len(refused)} refused: {', '.join(sorted(refused))}")

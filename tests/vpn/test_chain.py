@@ -1,4 +1,4 @@
-"""From a laptop through a gateway's OpenVPN and strongSwan to the other end of the fleet, by name, and back."""
+"""The complete path: from a laptop through OpenVPN and strongSwan to the other end of the fleet, by name, and back."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,20 +12,20 @@ from tests.testlab.network.regions import ChainLab
 from tests.testlab.run import clock_pace
 
 ADA, BOB = "ada.laptop", "bob.desk"
-# Which gateway each dials, and where it is then.
+# The gateway of each laptop, and its address there.
 DIALS = {ADA: "52.1.2.3 1194 udp4", BOB: "8.20.30.40 1194 udp4"}
 IS = {ADA: "10.121.0.2", BOB: "10.121.4.3"}
-# Each wire of the internet that a tunnel is on: the site's, AWS's, the region's gateway's, and both laptops'.
+# All wires of the internet with a tunnel: the site's, AWS's, the region's gateway's, and both laptops'.
 WIRES = ("gate", "aws", "west", "laptop0", "laptop1")
 PING = ("ping", "-n", "-c", "2", "-i", "0.1", "-W", "1")
-# Of docs/vpn-sites.md's promises, for a line that was cut and a charon that was started again.
+# Limits in docs/vpn-sites.md for a cut line and a restarted charon.
 SOON = 5
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("chain")]
 
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[ChainLab]:
-    """Give both tunnels of the site, a laptop at the region's gateway, and one at the site's."""
+    """Return both tunnels of the site, a laptop at the region's gateway, and one at the site's."""
     with ChainLab("chain", ADA, BOB) as lab:
         lab.answer_names()
         lab.start()
@@ -40,7 +40,7 @@ def lab() -> Iterator[ChainLab]:
 
 @pytest.mark.parametrize(("name", "target"), [(ADA, MACHINE_NAME), (BOB, NODE_NAME)])
 def test_a_laptop_reaches_the_far_end_by_name(name: str, target: str, lab: ChainLab) -> None:
-    """From the region's gateway to the site's machine and from the site's to the region's node; names cross as well."""
+    """Through the region's gateway to the site's machine, and through the site's gateway to the region's node."""
     with ExitStack() as stack:
         wires = [stack.enter_context(capture(lab.net, device)) for device in WIRES]
         assert "2 received" in lab.laptops[name].named(*PING, target)
@@ -50,8 +50,8 @@ def test_a_laptop_reaches_the_far_end_by_name(name: str, target: str, lab: Chain
 
 
 @pytest.mark.parametrize(("name", "device"), [(ADA, "machine"), (BOB, "node")])
-def test_who_is_reached_sees_the_laptop_itself(name: str, device: str, lab: ChainLab) -> None:
-    """No gateway on the way writes its own address over a laptop's: what answers, and what logs, knows who came."""
+def test_the_far_end_sees_the_laptops_address(name: str, device: str, lab: ChainLab) -> None:
+    """No gateway on the path translates addresses, so that servers can log the laptop."""
     host, target = (lab.machine, MACHINE) if device == "machine" else (lab.node, NODE)
     with capture(host, "lan0") as wire:
         assert lab.laptops[name].host.pings(target)
@@ -60,14 +60,14 @@ def test_who_is_reached_sees_the_laptop_itself(name: str, device: str, lab: Chai
 
 
 def test_the_far_ends_reach_each_other_by_name(lab: ChainLab) -> None:
-    """The site's machine asks the region's resolver through the tunnel, and reaches the node; and the other way."""
+    """The site's machine resolves and reaches the region's node through the tunnel, and the other way round."""
     assert "2 received" in lab.named(lab.machine, *PING, NODE_NAME)
     assert "2 received" in lab.named(lab.node, *PING, MACHINE_NAME)
 
 
 @pytest.mark.parametrize("name", [ADA, BOB])
-def test_nobody_at_the_far_end_opens_a_connection_to_a_laptop(name: str, lab: ChainLab) -> None:
-    """Not through strongSwan either: the gateway that a laptop dialled drops it."""
+def test_the_far_end_cannot_open_a_connection_to_a_laptop(name: str, lab: ChainLab) -> None:
+    """The gateway of the laptop drops it, also through strongSwan."""
     host = lab.machine if name == ADA else lab.node
 
     assert not host.tries("timeout", "1", "bash", "-c", f"exec 3<>/dev/tcp/{IS[name]}/22")
@@ -87,8 +87,8 @@ def _kill(lab: ChainLab) -> None:
 
 
 @pytest.mark.parametrize("fault", [_cut, _kill], ids=["line-cut", "site-killed"])
-def test_nothing_is_in_the_clear_while_the_tunnel_is_away(fault: Callable[[ChainLab], None], lab: ChainLab) -> None:
-    """Laptops and machines go on sending: no wire of the internet has a packet of theirs, and all are back soon."""
+def test_no_packet_is_unencrypted_while_the_tunnel_is_down(fault: Callable[[ChainLab], None], lab: ChainLab) -> None:
+    """Laptops and machines keep sending, and all connections recover."""
     ada, bob = (lab.laptops[name].host for name in (ADA, BOB))
     with ExitStack() as stack:
         wires = [stack.enter_context(capture(lab.net, device)) for device in WIRES]
@@ -98,7 +98,7 @@ def test_nothing_is_in_the_clear_while_the_tunnel_is_away(fault: Callable[[Chain
             each.wait_for_answer(10)
         fault(lab)
         over = time()
-        until(lambda: all(each.answers.first_after(over) for each in pings), 30, "somebody is not back")
+        until(lambda: all(each.answers.first_after(over) for each in pings), 30, "a laptop or machine does not recover")
         told = [each.stop() for each in pings]
 
     assert all(each.lost for each in told)

@@ -1,6 +1,6 @@
-"""Two sites joined by a tunnel of their own, from a fleet file to packets: real daemons, the product's own text.
+"""Two sites with a direct tunnel, from the fleet file to packets, with real daemons.
 
-AWS's part is a stand-in, which leads from one site to the other by BGP as well.
+A stand-in for AWS also connects both sites, by BGP.
 """
 
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from tests.testlab.network.sites import SitesLab, sites_lab
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("direct")]
 CLEAR = "net 192.168.40.0/22 or net 192.168.60.0/24"
-# From the table of promises in docs/vpn-sites.md: BGP's hold of 12 s, and a machine that does other things as well.
+# Limit in docs/vpn-sites.md: BGP's hold time of 12 s, and a margin for a busy machine.
 MOST_SECONDS = 15
 
 
 @pytest.fixture(scope="module")
 def stands() -> Iterator[SitesLab]:
-    """Give two sites whose direct tunnel stands, and the way round by AWS too."""
+    """Return two sites with an established direct tunnel, and the path through AWS."""
     with sites_lab(direct_plan()) as made:
         made.start()
         made.wait()
@@ -28,8 +28,8 @@ def stands() -> Iterator[SitesLab]:
         yield made
 
 
-def test_sites_reach_each_other_directly_and_not_in_the_clear(stands: SitesLab) -> None:
-    """Both ways between the two public addresses; AWS carries nothing of it."""
+def test_sites_use_the_direct_tunnel_and_encrypt_all_packets(stands: SitesLab) -> None:
+    """Both ways between the two public addresses; AWS carries none of it."""
     with capture(stands.internet, "attic") as wire, capture(stands.internet, "a0") as round_about:
         assert stands.cellar.machine.pings(stands.attic.address, 20)
         assert stands.attic.machine.pings(stands.cellar.address, 20)
@@ -37,12 +37,12 @@ def test_sites_reach_each_other_directly_and_not_in_the_clear(stands: SitesLab) 
     between = f"udp port 4500 and host {stands.attic.site.public} and host {stands.cellar.site.public}"
     assert len(packets(wire, between)) >= 80
     assert not packets(wire, CLEAR)
-    # What keeps its tunnels and BGP alive there is a few packets in some seconds.
+    # Keepalives of tunnels and BGP are a few packets in some seconds.
     assert len(packets(round_about)) < 40
 
 
-def test_where_the_direct_way_is_silent_aws_carries(stands: SitesLab) -> None:
-    """Within BGP's hold; nothing is in the clear meanwhile, and the direct way is taken again when it is there."""
+def test_aws_carries_the_traffic_while_the_direct_tunnel_is_cut(stands: SitesLab) -> None:
+    """Within BGP's hold time, without unencrypted packets; the direct tunnel is used again when it is up."""
     with capture(stands.internet, "attic") as wire, capture(stands.internet, "cellar") as other:
         pings = pinging(stands.cellar.machine, stands.attic.address)
         pings.wait_for_answer(10)
@@ -60,8 +60,8 @@ def test_where_the_direct_way_is_silent_aws_carries(stands: SitesLab) -> None:
     assert not packets(other, CLEAR)
 
 
-def test_what_has_no_tunnel_goes_nowhere(stands: SitesLab) -> None:
-    """With a gateway's daemons gone its site's packets end there; none is on the internet; it heals by itself."""
+def test_without_a_tunnel_packets_are_dropped(stands: SitesLab) -> None:
+    """With a gateway's daemons stopped, no packet is on the internet; the connection recovers."""
     with capture(stands.internet, "attic") as wire, capture(stands.internet, "cellar") as other:
         stands.attic.gateway.kill()
         assert not stands.attic.machine.pings(stands.cellar.address, 2)

@@ -1,6 +1,6 @@
-"""Two joined sites, one behind a router that translates and hands it nobody's first packet: from file to packets.
+"""Two sites with a direct tunnel, one of them behind NAT, from the fleet file to packets.
 
-The router is a plain one of Linux.
+The router is Linux.
 """
 
 from collections.abc import Iterator
@@ -12,16 +12,16 @@ from tests.testlab.network.netlab import capture, packets, until
 from tests.testlab.network.sites import SitesLab, sites_lab
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("direct-hidden")]
-# The second in the alphabet, which would wait: hidden, it dials.
+# It sorts second and would wait; because it is hidden, it dials.
 PLAN = direct_plan(TEXT.replace("asn: 65010", "asn: 65010, behind_nat: true"))
 CLEAR = "net 192.168.40.0/22 or net 192.168.60.0/24 or net 192.0.2.0/24"
-# A gateway that answers and was killed is missed after 11.2 s (vpn.sites.gateway) by one that nobody can dial.
+# The hidden gateway notices that its peer was killed after 11.2 s (vpn.sites.gateway).
 MOST_SECONDS = 25
 
 
 @pytest.fixture(scope="module")
 def stands() -> Iterator[SitesLab]:
-    """Give two sites of which the one that can be dialled has dialled in vain, and the hidden one has dialled since."""
+    """Return two sites: the public one has dialled without success, and then the hidden one has dialled."""
     with sites_lab(PLAN, hidden={"cellar"}) as made:
         for site in made.sites:
             site.prepare()
@@ -35,7 +35,7 @@ def stands() -> Iterator[SitesLab]:
 
 
 def test_a_hidden_gateway_dials_and_both_sites_reach_each_other(stands: SitesLab) -> None:
-    """Between the two public addresses, by UDP alone; who was dialled knows that there is translation between."""
+    """Only UDP between the two public addresses; the public end detects NAT."""
     with capture(stands.internet, "attic") as wire:
         assert stands.cellar.machine.pings(stands.attic.address, 10)
         assert stands.attic.machine.pings(stands.cellar.address, 10)
@@ -47,7 +47,7 @@ def test_a_hidden_gateway_dials_and_both_sites_reach_each_other(stands: SitesLab
 
 
 def test_one_tunnel_is_left(stands: SitesLab) -> None:
-    """Who dialled in vain goes on for a while, and may get in by what the other opened: two become one."""
+    """The public end may succeed through the connection that the other opened: two tunnels become one."""
     direct = [f"--list-sas --ike {one.gateway.gateway.tunnels[-1].name}".split() for one in stands.sites]
 
     def standing() -> list[int]:
@@ -57,8 +57,8 @@ def test_one_tunnel_is_left(stands: SitesLab) -> None:
     until(lambda: standing() == [1, 1], 30, f"not one; {stands.told}")
 
 
-def test_when_who_is_dialled_was_killed_the_hidden_one_dials_again(stands: SitesLab) -> None:
-    """As soon as it misses it; nothing is in the clear meanwhile."""
+def test_the_hidden_gateway_dials_again_after_the_public_one_was_killed(stands: SitesLab) -> None:
+    """When dead peer detection notices it; no packet is unencrypted."""
     with capture(stands.internet, "cellar") as wire:
         stands.attic.gateway.kill()
         stands.attic.gateway.start()

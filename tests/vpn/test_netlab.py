@@ -1,4 +1,4 @@
-"""The laboratory itself: what it measures the daemons by must see a fault when there is one."""
+"""The laboratory itself: its measurements detect a fault."""
 
 from collections.abc import Iterator
 from time import sleep
@@ -14,7 +14,7 @@ NEAR, FAR = "192.0.2.1", "192.0.2.2"
 
 @pytest.fixture
 def pair() -> Iterator[tuple[LabHost, LabHost]]:
-    """Give two hosts on one wire."""
+    """Return two hosts on one wire."""
     with Lab("wire") as lab:
         near, far = lab.host("near"), lab.host("far")
         lab.wire((near, "wan0", f"{NEAR}/24"), (far, "wan0", f"{FAR}/24"))
@@ -22,7 +22,7 @@ def pair() -> Iterator[tuple[LabHost, LabHost]]:
 
 
 def test_a_cut_wire_is_silent_until_it_is_healed(pair: tuple[LabHost, LabHost]) -> None:
-    """A cut of a second is seen as a silence of about a second, and as pings lost; before and after it all is well."""
+    """A cut of one second is measured as a silence of about one second with lost pings."""
     near, _ = pair
     pings = pinging(near, FAR)
     pings.wait_for_answer(5)
@@ -39,8 +39,8 @@ def test_a_cut_wire_is_silent_until_it_is_healed(pair: tuple[LabHost, LabHost]) 
     assert near.pings(FAR)
 
 
-def test_a_capture_holds_what_passed_the_wire(pair: tuple[LabHost, LabHost]) -> None:
-    """Packets that passed are found by what they are, and only those."""
+def test_a_capture_has_the_packets_of_the_wire(pair: tuple[LabHost, LabHost]) -> None:
+    """A filter finds these packets and no others."""
     near, far = pair
 
     with capture(far, "wan0") as file:

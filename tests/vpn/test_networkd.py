@@ -1,4 +1,4 @@
-"""Routes and rules that the roles and their daemons make, beside a real systemd-networkd in a namespace of its own."""
+"""Routes and rules of roles and daemons together with a real systemd-networkd in a namespace."""
 
 import subprocess
 from ipaddress import IPv4Network
@@ -9,7 +9,7 @@ import pytest
 from roles.baseline.role import NETWORKD
 from vpn.guard.guard import last_routes_text
 
-# With /sys read-only networkd does without udev. A link that comes after its start is configured, as at a boot.
+# With a read-only /sys, networkd does not wait for udev. A link that appears later is configured, as at boot.
 LAB = """
 mount --make-rprivate /; mount -t sysfs -o ro sysfs /sys
 mount -t tmpfs tmpfs /run/systemd; mkdir -p /run/systemd/netif/{links,leases,lldp}
@@ -30,8 +30,8 @@ ip route show proto 98; ip rule show table 220
 """
 
 
-def left(folder: Path, settings: str) -> list[str]:
-    """Return the routes and rules of others that are left when networkd has configured a link."""
+def remaining(folder: Path, settings: str) -> list[str]:
+    """Return the foreign routes and rules that remain after networkd has configured a link."""
     conf, routes = folder / "60-bedplate.conf", folder / "last-routes"
     conf.write_text(settings)
     routes.write_text(last_routes_text([IPv4Network("10.64.0.0/16"), IPv4Network("10.66.0.0/16")]))
@@ -49,6 +49,6 @@ KEPT = ["unreachable 10.64.0.0/16", "unreachable 10.66.0.0/16", "32765: from all
     [(NETWORKD.text, KEPT), ("", [])],
     ids=["settings of the role", "defaults"],
 )
-def test_networkd_keeps_routes_of_others(settings: str, kept: list[str], tmp_path: Path) -> None:
-    """With the role's settings a gateway's last routes and strongSwan's rule stay; by default they are deleted."""
-    assert left(tmp_path, settings) == kept
+def test_networkd_keeps_foreign_routes(settings: str, kept: list[str], tmp_path: Path) -> None:
+    """With the role's settings the last routes and strongSwan's rule stay; by default networkd deletes them."""
+    assert remaining(tmp_path, settings) == kept

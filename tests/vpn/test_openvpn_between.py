@@ -1,4 +1,4 @@
-"""Laptops that may reach each other, as the file asks for it; and who may not reach one all the same."""
+"""Laptops that may reach each other, and other machines that may not reach them."""
 
 from collections.abc import Iterator
 
@@ -8,14 +8,14 @@ from tests.testlab.fleets.variants import met_gateways
 from tests.testlab.network.laptops import MACHINE, NODE, LaptopLab
 
 ADA, BOB, EVE = "ada.laptop", "bob.desk", "eve.phone"
-# By the slots of the three, at the gateway that each dials, over the transport that it takes.
+# Addresses of the three, from slot, gateway and transport.
 ADA_IS, BOB_IS, EVE_IS = "10.121.0.2", "10.121.2.3", "10.121.4.4"
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("laptops-between")]
 
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[LaptopLab]:
-    """Give three laptops: at home over UDP, at home over TCP, and at the site's gateway."""
+    """Return three laptops: at home over UDP, at home over TCP, and at the site's gateway."""
     with LaptopLab("between", ADA, BOB, EVE, gateways=met_gateways()) as lab:
         for gateway in lab.gateways.values():
             gateway.start()
@@ -39,26 +39,26 @@ def _counted(lab: LaptopLab, place: str, why: str) -> int:
     ids=["udp-to-tcp", "tcp-to-udp", "home-to-site", "site-to-home", "tcp-to-site", "site-to-tcp"],
 )
 def test_laptops_reach_each_other(source: str, target: str, lab: LaptopLab) -> None:
-    """At one gateway over either transport, and at two."""
+    """At one gateway over either transport, and at two gateways."""
     assert lab.laptops[source].host.pings(target)
 
 
 @pytest.mark.parametrize(("place", "address"), [("us-west-2", ADA_IS), ("cellar", EVE_IS)])
-def test_nobody_else_opens_a_connection_to_one(place: str, address: str, lab: LaptopLab) -> None:
-    """Neither a node nor a site's machine, though both answer laptops."""
-    before = _counted(lab, place, "opened towards a laptop")
+def test_other_machines_cannot_open_a_connection_to_a_laptop(place: str, address: str, lab: LaptopLab) -> None:
+    """Neither a node nor a site's machine, although both answer laptops."""
+    before = _counted(lab, place, "new connection to a laptop")
 
     for host in (lab.node, lab.machine):
         assert not host.tries("timeout", "0.5", "bash", "-c", f"exec 3<>/dev/tcp/{address}/22")
 
-    assert _counted(lab, place, "opened towards a laptop") >= before + 2
+    assert _counted(lab, place, "new connection to a laptop") >= before + 2
     assert lab.laptops[ADA].host.pings(NODE)
     assert lab.laptops[EVE].host.pings(MACHINE)
 
 
-def test_nobody_gets_to_one_under_a_laptops_address(lab: LaptopLab) -> None:
-    """A node that takes the address of a laptop of the same gateway is not taken for it."""
-    why = "under a laptop's address, from elsewhere"
+def test_a_spoofed_laptop_address_is_dropped(lab: LaptopLab) -> None:
+    """A node with the address of a laptop of the same gateway is not treated as a laptop."""
+    why = "with a laptop's source address, not from a laptop"
     before = _counted(lab, "us-west-2", why)
     lab.node.run("ip", "address", "add", f"{BOB_IS}/32", "dev", "lo")
 

@@ -1,4 +1,4 @@
-"""What a laptop notices when a gateway restarts, dies or is cut off; nothing crosses the internet in clear then."""
+"""Interruptions for a laptop when a gateway restarts, crashes or is cut off, without unencrypted packets."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("laptops-faults")]
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that goes wrong: how, and the longest silence in seconds that a laptop may notice."""
+    """A fault, and the longest interruption for a laptop in seconds."""
 
     name: str
     happens: Callable[[LaptopLab], None]
@@ -35,7 +35,7 @@ def _restart(lab: LaptopLab) -> None:
 
 
 def _crash(lab: LaptopLab) -> None:
-    """Kill the daemon, which can tell nobody, and start it as its unit does."""
+    """Kill the daemon without a notification to clients, and start it as its unit does."""
     gateway = lab.gateways[HOME]
     gateway.daemons[Transport.UDP].end(SIGKILL)
     sleep(1)
@@ -61,7 +61,7 @@ def _shut_udp(lab: LaptopLab) -> None:
     lab.net.load_rules("table inet shut { chain c { type filter hook forward priority 0; meta l4proto udp drop\n}\n}\n")
 
 
-# From the table of promises in docs/vpn.md.
+# Limits in docs/vpn.md.
 FAULTS = (
     Fault("restarted", _restart, 5),
     Fault("crashed", _crash, 15),
@@ -75,7 +75,7 @@ FAULTS = (
 
 @pytest.fixture
 def lab() -> Iterator[LaptopLab]:
-    """Give a fleet whose gateways both serve, and two laptops that are connected."""
+    """Return a fleet with two running gateways and two connected laptops."""
     with LaptopLab("fault", ADA, BOB) as lab:
         for gateway in lab.gateways.values():
             gateway.start()
@@ -87,8 +87,8 @@ def lab() -> Iterator[LaptopLab]:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
-def test_a_laptop_is_back_soon_and_nothing_leaks(fault: Fault, lab: LaptopLab) -> None:
-    """Packets of the fleet's addresses are on no wire of the internet, whoever sends them meanwhile."""
+def test_a_laptop_recovers_and_no_packet_is_unencrypted(fault: Fault, lab: LaptopLab) -> None:
+    """No wire of the internet has a packet of the fleet's addresses."""
     ada, west = lab.laptops[ADA].host, lab.gateways[HOME].host
     with ExitStack() as stack:
         wires = [stack.enter_context(capture(ada, "wlan0")), stack.enter_context(capture(west, "wan0"))]
@@ -108,8 +108,8 @@ def test_a_laptop_is_back_soon_and_nothing_leaks(fault: Fault, lab: LaptopLab) -
     assert all(packets(wire, "udp port 1194 or tcp port 443") for wire in wires)
 
 
-def test_without_its_guard_a_laptop_leaks_once_the_client_has_ended(lab: LaptopLab) -> None:
-    """What the capture above is for: it sees packets in clear when there are any."""
+def test_without_its_packet_filter_a_laptop_leaks(lab: LaptopLab) -> None:
+    """The capture above would detect unencrypted packets."""
     ada = lab.laptops[ADA]
     ada.end()
 

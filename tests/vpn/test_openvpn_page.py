@@ -1,4 +1,4 @@
-"""docs/vpn.md, followed to the letter: from a fleet file to a laptop that reaches a machine of the site by its name."""
+"""The commands of docs/vpn.md: from a fleet file to a laptop that reaches a machine of the site by name."""
 
 import shlex
 import shutil
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("laptops-reach")]
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
-    """Give an AWS that knows the gateway and the resolver at home."""
+    """Return an AWS account with the gateway and the resolver at home."""
     with stubbed_account(monkeypatch) as session:
         session.belongs_to(ACCOUNT, HOME)
         asked = [{"Name": "tag:Name", "Values": ["lab-laptops"]}]
@@ -38,10 +38,10 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
         yield session
 
 
-def test_the_page_leads_a_new_engineer_to_a_machine_of_the_site(
+def test_the_commands_of_the_page_work(
     account: StubbedSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every command of it, in its order; roles, NetworkManager and systemd are for booted machines (tests/nodes)."""
+    """All in their order, except roles, NetworkManager and systemd, which need a booted machine (tests/nodes)."""
     commands = told_commands("vpn.md")
     assert commands.count(APPLIES) == 1
     shutil.copy(EXAMPLES / "lab.yaml", tmp_path / "fleet.yaml")
@@ -54,7 +54,7 @@ def test_the_page_leads_a_new_engineer_to_a_machine_of_the_site(
             if command == APPLIES:
                 lab.forget()
             elif command.startswith("bedplate"):
-                _type(command, tmp_path, capsys, lab)
+                _run_command(command, tmp_path, capsys, lab)
             elif not command.startswith(("nmcli", "systemctl")):
                 lab.laptops[ADA].type(command, tmp_path)
 
@@ -62,12 +62,12 @@ def test_the_page_leads_a_new_engineer_to_a_machine_of_the_site(
         assert (session["name"], session["address"]) == (ADA, "10.121.0.2")
 
 
-def _type(command: str, folder: Path, capsys: pytest.CaptureFixture[str], lab: LaptopLab) -> None:
-    """Run a command of the operator's, and put where it is told to what it prints."""
+def _run_command(command: str, folder: Path, capsys: pytest.CaptureFixture[str], lab: LaptopLab) -> None:
+    """Run a command of the operator, with its redirection."""
     words, _, target = command.partition(" > ")
     capsys.readouterr()
 
-    # The gateway of the site has no tunnels here, and says so; nothing else is amiss.
+    # The only finding is that the site's gateway has no tunnels here.
     status = run(shlex.split(words)[1:])
     if words == "bedplate vpn status":
         told = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Where a laptop gets by the product's own text: to machines behind both gateways, by name, and nowhere else."""
+"""What a laptop reaches: machines behind both gateways, by name, and nothing else."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from bedplate.plan.laptops import Transport
 from tests.testlab.network.laptops import MACHINE, MACHINE_NAME, NOBODY, NODE, NODE_NAME, LaptopLab
-from vpn.keeper.sessions import ask
+from vpn.keeper.sessions import run_command
 
 ADA, BOB = "ada.laptop", "bob.desk"
 ADA_AT_HOME, BOB_AT_HOME = "10.121.0.2", "10.121.0.3"
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("laptops-reach")
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[LaptopLab]:
-    """Give a fleet whose names are answered, and two laptops connected to the gateway at home."""
+    """Return a fleet with DNS, and two laptops connected to the gateway at home."""
     with LaptopLab("reach", ADA, BOB) as lab:
         lab.answer_names()
         for gateway in lab.gateways.values():
@@ -34,7 +34,7 @@ def _dropped(lab: LaptopLab, why: str) -> int:
 
 @pytest.mark.parametrize("name", [MACHINE_NAME, NODE_NAME, "titan-01.cellar", "workbench-cpu-1.us-west-2"])
 def test_a_laptop_reaches_machines_by_name(name: str, lab: LaptopLab) -> None:
-    """In the region of its gateway and on the site behind the other; by whole names, and below the fleet's domain."""
+    """In the region of its gateway and on the site behind the other, with full names and search domains."""
     domain = "" if name.endswith(".lab.internal") else ".lab.internal"
 
     told = lab.laptops[ADA].named("ping", "-n", "-c", "2", "-i", "0.1", "-W", "1", name + domain)
@@ -42,13 +42,13 @@ def test_a_laptop_reaches_machines_by_name(name: str, lab: LaptopLab) -> None:
     assert "2 received" in told
 
 
-def test_names_are_asked_below_the_domain(lab: LaptopLab) -> None:
-    """A machine goes by its own name and its place alone."""
+def test_short_names_are_resolved(lab: LaptopLab) -> None:
+    """The name of a machine and its place are enough."""
     assert str(MACHINE) in lab.laptops[ADA].named("getent", "hosts", "titan-01.cellar")
 
 
 def test_the_machines_reach_each_other_by_name(lab: LaptopLab) -> None:
-    """From the region to the site and back: what stands between the gateways leads both ways, for names too."""
+    """From the region to the site and back, including DNS."""
     ping = ("ping", "-n", "-c", "2", "-i", "0.1", "-W", "1")
 
     assert "2 received" in lab.named(lab.node, *ping, MACHINE_NAME)
@@ -56,7 +56,7 @@ def test_the_machines_reach_each_other_by_name(lab: LaptopLab) -> None:
 
 
 def test_each_laptop_has_the_address_of_its_slot(lab: LaptopLab) -> None:
-    """At every gateway another, but always the same one there."""
+    """It differs between gateways, and is always the same at one."""
     addresses = [lab.laptops[name].host.run("ip", "-4", "-brief", "address", "show", "tun0") for name in (ADA, BOB)]
 
     assert [f"{each}/23" in told for each, told in zip((ADA_AT_HOME, BOB_AT_HOME), addresses, strict=True)] == [
@@ -65,7 +65,7 @@ def test_each_laptop_has_the_address_of_its_slot(lab: LaptopLab) -> None:
 
 
 def test_laptops_do_not_reach_each_other(lab: LaptopLab) -> None:
-    """Neither does the daemon lead from one to the other, nor the machine that it runs on."""
+    """Neither the daemon nor the machine forwards between them."""
     before = _dropped(lab, "from laptop to laptop")
 
     assert not lab.laptops[ADA].host.pings(BOB_AT_HOME, seconds=0.3)
@@ -74,19 +74,19 @@ def test_laptops_do_not_reach_each_other(lab: LaptopLab) -> None:
 
 
 @pytest.mark.parametrize("port", [443, 1194, 22])
-def test_nobody_opens_a_connection_to_a_laptop(port: int, lab: LaptopLab) -> None:
-    """Not on the gateway's own two ports either, which its security group opens to all."""
-    before = _dropped(lab, "opened towards a laptop")
+def test_other_machines_cannot_open_a_connection_to_a_laptop(port: int, lab: LaptopLab) -> None:
+    """Also not to the gateway's two public ports, which its security group opens."""
+    before = _dropped(lab, "new connection to a laptop")
 
     for host in (lab.node, lab.machine):
         assert not host.tries("timeout", "0.5", "bash", "-c", f"exec 3<>/dev/tcp/{ADA_AT_HOME}/{port}")
 
-    assert _dropped(lab, "opened towards a laptop") >= before + 1
+    assert _dropped(lab, "new connection to a laptop") >= before + 1
 
 
-def test_a_laptop_reaches_nothing_but_the_plan(lab: LaptopLab) -> None:
-    """Whatever it sends into the tunnel: a gateway is no way to the internet, nor to another's pool."""
-    why = "from a laptop to what the plan does not hold"
+def test_a_laptop_reaches_only_networks_of_the_plan(lab: LaptopLab) -> None:
+    """The gateway forwards neither to the internet nor to another pool."""
+    why = "from a laptop to a network outside the plan"
     ada, before = lab.laptops[ADA].host, _dropped(lab, why)
     for address in ("8.20.30.1", "10.121.4.2"):
         ada.run("ip", "route", "add", f"{address}/32", "dev", "tun0")
@@ -97,10 +97,10 @@ def test_a_laptop_reaches_nothing_but_the_plan(lab: LaptopLab) -> None:
 
 
 def test_a_laptop_cannot_take_another_address(lab: LaptopLab) -> None:
-    """Packets under a neighbour's address end in the daemon, and its log says whose they were."""
+    """The daemon drops packets with the address of another laptop, and logs the sender."""
     gateway, ada = lab.gateways["us-west-2"], lab.laptops[ADA].host
     ada.run("ip", "address", "add", f"{BOB_AT_HOME}/32", "dev", "lo")
-    ask(Path(gateway.folders.socket(Transport.UDP)), "verb 4")
+    run_command(Path(gateway.folders.socket(Transport.UDP)), "verb 4")
 
     assert not ada.tries("ping", "-q", "-c", "2", "-i", "0.1", "-W", "0.3", "-I", BOB_AT_HOME, str(NODE))
 
@@ -108,14 +108,14 @@ def test_a_laptop_cannot_take_another_address(lab: LaptopLab) -> None:
     assert lab.laptops[BOB].host.pings(NODE)
 
 
-def test_the_daemons_are_nobody_with_a_routers_rights(lab: LaptopLab) -> None:
-    """They run as the unit has them run: what the laptops above did needs no more."""
+def test_the_daemons_run_with_a_routers_capabilities(lab: LaptopLab) -> None:
+    """They run as in their unit, and all tests above pass with it."""
     for gateway in lab.gateways.values():
         for daemon in gateway.daemons.values():
             told = dict(line.split(":\t") for line in _status(daemon.pid))
 
             assert told["Uid"].split() == [str(NOBODY)] * 4
-            # The tenth and the twelfth right: CAP_NET_BIND_SERVICE and CAP_NET_ADMIN.
+            # Bits 10 and 12: CAP_NET_BIND_SERVICE and CAP_NET_ADMIN.
             assert int(told["CapBnd"], 16) == int(told["CapEff"], 16) == 1 << 10 | 1 << 12
 
 
@@ -124,8 +124,8 @@ def _status(pid: int) -> list[str]:
     return [line for line in told.splitlines() if line.startswith(("Uid:", "Cap"))]
 
 
-def test_a_laptop_that_dials_over_tcp_gets_in(lab: LaptopLab) -> None:
-    """Its address is of the other half of the pool; the plan's machines answer there too."""
+def test_a_laptop_connects_over_tcp(lab: LaptopLab) -> None:
+    """Its address is in the other half of the pool, and the machines answer."""
     bob = lab.laptops[BOB]
     remotes = [line for line in lab.profile(BOB).splitlines() if not line.endswith("udp4")]
 

@@ -1,4 +1,4 @@
-"""Who must not get in: each beside a laptop that differs in nothing else and does, each with its reason in a log."""
+"""Connections that must be refused, each with its reason in a log; a valid counterpart connects."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -12,8 +12,8 @@ from tests.testlab.keys.authority import LabKeys, moment
 from tests.testlab.network.laptops import NODE, LaptopLab
 from tests.testlab.network.netlab import until
 from vpn.certificates import Use, client_key, new_server_key
-from vpn.laptops.push import Book
 from vpn.laptops.server import LaptopKeys
+from vpn.push import AccessList
 
 GOOD, BAD, STRANGER = "ada.laptop", "eve.laptop", "mallory.laptop"
 DAY = timedelta(days=1)
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.xdist_group("laptops-refuse")
 
 @dataclass(frozen=True)
 class Case:
-    """Somebody who must not get in: their profile, and the words in which a log gives the reason."""
+    """A client that must be refused: its profile, and the reason in a log."""
 
     name: str
     profile: Callable[[LaptopLab], str]
@@ -40,8 +40,8 @@ def _revoked(lab: LaptopLab) -> str:
     return profile
 
 
-def _foreign(lab: LaptopLab) -> str:
-    """Return a certificate of an authority that bears the same name."""
+def _foreign_profile(lab: LaptopLab) -> str:
+    """Return a profile with a certificate of another authority of the same name."""
     certificate, key = LabKeys().pair(BAD, Use.CLIENT)
     return _with(lab, replace(lab.keys.laptop(BAD), certificate=certificate, key=key))
 
@@ -56,8 +56,8 @@ def _unhidden(lab: LaptopLab) -> str:
     return lab.profile(BAD).partition("<tls-crypt-v2>")[0]
 
 
-def _old(lab: LaptopLab) -> str:
-    """Return the profile of a client that would speak TLS 1.1, and has ciphers for it."""
+def _old_profile(lab: LaptopLab) -> str:
+    """Return a profile of a client that uses TLS 1.1 with matching ciphers."""
     text = _told(lab, "tls-version-min 1.2\n", "tls-version-min 1.0\ntls-version-max 1.1\n")
     return "\n".join(
         "tls-cipher DEFAULT:@SECLEVEL=0" if line.startswith("tls-cipher ") else line for line in text.splitlines()
@@ -76,7 +76,7 @@ CASES = (
         lambda lab: _with(lab, lab.keys.laptop(BAD, at=moment() + DAY)),
         "error=certificate is not yet valid: CN=eve.laptop",
     ),
-    Case("authority-of-the-same-name", _foreign, "error=unable to get local issuer certificate: CN=eve.laptop"),
+    Case("authority-of-the-same-name", _foreign_profile, "error=unable to get local issuer certificate: CN=eve.laptop"),
     Case(
         "gateway-s-certificate",
         lambda lab: _with(lab, lab.keys.laptop(BAD, Use.SERVER)),
@@ -98,7 +98,7 @@ CASES = (
     ),
     Case(
         "old-tls",
-        _old,
+        _old_profile,
         "unsupported protocol",
     ),
 )
@@ -106,15 +106,15 @@ CASES = (
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[LaptopLab]:
-    """Give a fleet of which one gateway serves."""
+    """Return a fleet with one running gateway."""
     with LaptopLab("refuse", GOOD, BAD) as lab:
         lab.gateways["us-west-2"].start(Transport.UDP)
         yield lab
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_who_must_not_get_in_does_not(case: Case, lab: LaptopLab) -> None:
-    """The gateway's log says why; a good laptop gets in at the same gateway."""
+def test_an_invalid_client_is_refused(case: Case, lab: LaptopLab) -> None:
+    """The gateway's log has the reason, and a valid laptop connects to the same gateway."""
     gateway, bad, good = lab.gateways["us-west-2"], lab.laptops[BAD], lab.laptops[GOOD]
     profile, before = case.profile(lab), len(gateway.log())
     client = bad.connect(profile)
@@ -137,10 +137,10 @@ def test_who_must_not_get_in_does_not(case: Case, lab: LaptopLab) -> None:
     ],
     ids=["laptop-s-certificate", "other-name"],
 )
-def test_a_laptop_takes_nobody_else_for_a_gateway(use: Use, name: str, reason: str, lab: LaptopLab) -> None:
-    """Whoever holds a laptop's certificate, or another of the fleet's, cannot stand where a gateway stands."""
+def test_a_laptop_rejects_a_false_gateway(use: Use, name: str, reason: str, lab: LaptopLab) -> None:
+    """The certificate of a laptop or another one of the fleet is not that of a gateway."""
     gateway, laptop = lab.gateways["cellar"], lab.laptops[GOOD]
-    lab.send("cellar", Book(lab.keys.revocations(), lab.devices))
+    lab.send("cellar", AccessList(lab.keys.revocations(), lab.devices))
     lab.impersonate("cellar", use, name)
     profile = "\n".join(line for line in lab.profile(GOOD).splitlines() if not line.startswith("remote 52.")) + "\n"
 

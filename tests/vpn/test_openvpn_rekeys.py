@@ -1,4 +1,4 @@
-"""A laptop's keys are renewed while packets pass, and nobody notices."""
+"""A laptop's session keys are renewed while packets pass, without an interruption."""
 
 from collections.abc import Iterator
 from time import sleep
@@ -9,7 +9,7 @@ from tests.testlab.network.laptops import NODE, PLACES, LaptopLab
 from tests.testlab.network.netlab import pinging
 
 ADA = "ada.laptop"
-# Shortened from an hour, so that a run sees some.
+# Shortened from an hour for several renewals in a run.
 SECONDS, RUN_SECONDS = 6, 28
 MOST_LOST = 0.002
 RENEWED = "TLS: soft reset"
@@ -23,7 +23,7 @@ def _short(text: str) -> str:
 
 @pytest.fixture
 def lab() -> Iterator[LaptopLab]:
-    """Give a laptop that is connected, whose keys are renewed each few seconds."""
+    """Return a connected laptop whose keys are renewed every few seconds."""
     with LaptopLab("rekeys", ADA, amend=_short) as lab:
         lab.gateways[PLACES[0]].start()
         lab.laptops[ADA].connect(lab.profile(ADA))
@@ -31,8 +31,8 @@ def lab() -> Iterator[LaptopLab]:
         yield lab
 
 
-def test_new_keys_lose_nothing_and_a_line_that_blinks_shows(lab: LaptopLab) -> None:
-    """Over several renewals at most 0.2 % of packets are lost, and the session is the one that was there before."""
+def test_rekeys_lose_no_packets_and_a_short_cut_is_detected(lab: LaptopLab) -> None:
+    """Over several renewals at most 0.2 % of packets are lost, in the same session."""
     ada, gateway = lab.laptops[ADA], lab.gateways[PLACES[0]]
     before = gateway.status["laptops"]["udp"]
     pings = pinging(ada.host, NODE, every=0.02)

@@ -1,4 +1,4 @@
-"""The project's own certificates, lists and keys between two real OpenVPN processes on this machine's loopback."""
+"""Certificates, revocation lists and keys of the project between two real OpenVPN processes on loopback."""
 
 import socket
 import subprocess
@@ -16,17 +16,17 @@ from vpn.certificates import (
     Issuer,
     certificate_text,
     client_key,
-    gateway,
+    gateway_subject,
     issue,
     key_text,
     laptop,
     new_key,
     new_server_key,
 )
-from vpn.pki import PkiFolder, bundle_of, opened_issuer
+from vpn.pki import PkiFolder, bundle_of, open_issuer
 from vpn.signing import add, revoke
 
-GATEWAY, LAPTOP = gateway("cellar", "lab.internal"), laptop("ada")
+GATEWAY, LAPTOP = gateway_subject("cellar", "lab.internal"), laptop("ada")
 DONE, PATIENCE_S = "Initialization Sequence Completed", 20.0
 
 
@@ -36,7 +36,7 @@ def _now() -> datetime:
 
 @pytest.fixture(params=[False, True], ids=["alone", "under a root"])
 def folder(tmp_path: Path, request: pytest.FixtureRequest) -> PkiFolder:
-    """Return an authority that has let one laptop in at one gateway."""
+    """Return an authority with one laptop and one gateway."""
     need_program("openvpn")
     root = new_root("lab", _now()) if request.param else None
     begun = begun_in(tmp_path, _now(), root=root)
@@ -44,8 +44,10 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> PkiFolder:
     return begun
 
 
-def _files(folder: PkiFolder, name: str, tls_crypt: str | None = None, bundle: Bundle | None = None) -> list[str]:
-    """Return OpenVPN's options that name the files of one end, written beside the folder."""
+def _file_options(
+    folder: PkiFolder, name: str, tls_crypt: str | None = None, bundle: Bundle | None = None
+) -> list[str]:
+    """Return OpenVPN's options for the files of one end, which are written to the folder."""
     bundle = bundle or bundle_of(pki_in(folder), name, unasked)
     texts = {"cert": bundle.certificate, "key": bundle.key, "tls-crypt-v2": tls_crypt or bundle.tls_crypt}
     texts["ca"] = pki_in(folder).authority.trusted
@@ -64,8 +66,8 @@ def _free_port() -> str:
         return str(probe.getsockname()[1])
 
 
-def _meet(folder: PkiFolder, laptop_key: str | None = None, laptop_bundle: Bundle | None = None) -> tuple[bool, str]:
-    """Let a laptop dial a gateway; return whether both have met, and what the gateway logged."""
+def _connect(folder: PkiFolder, laptop_key: str | None = None, laptop_bundle: Bundle | None = None) -> tuple[bool, str]:
+    """Connect a laptop to a gateway; return whether it succeeded, and the gateway's log."""
     port = _free_port()
     log = folder.path.with_name("gateway.log")
     both = ["--dev", "null", "--ifconfig-noexec", "--proto", "udp4", "--verb", "4", "--data-ciphers", "AES-256-GCM"]
@@ -83,14 +85,14 @@ def _meet(folder: PkiFolder, laptop_key: str | None = None, laptop_bundle: Bundl
     ]
     dials = ["--tls-client", "--remote", "127.0.0.1", port, "--nobind", "--verify-x509-name", "gateway.", "name-prefix"]
     commands = (
-        ["openvpn", *both, *listens, "--remote-cert-tls", "client", *_files(folder, GATEWAY.name)],
+        ["openvpn", *both, *listens, "--remote-cert-tls", "client", *_file_options(folder, GATEWAY.name)],
         [
             "openvpn",
             *both,
             *dials,
             "--remote-cert-tls",
             "server",
-            *_files(folder, LAPTOP.name, laptop_key, laptop_bundle),
+            *_file_options(folder, LAPTOP.name, laptop_key, laptop_bundle),
         ],
     )
     with log.open("w") as sink, log.with_suffix(".laptop").open("w") as other:
@@ -99,7 +101,7 @@ def _meet(folder: PkiFolder, laptop_key: str | None = None, laptop_bundle: Bundl
             for command, stream in zip(commands, (sink, other), strict=True)
         ]
         try:
-            has_met = _waited_for(log)
+            has_met = _wait_for_result(log)
         finally:
             for end in ends:
                 end.kill()
@@ -107,8 +109,8 @@ def _meet(folder: PkiFolder, laptop_key: str | None = None, laptop_bundle: Bundl
     return has_met, log.read_text()
 
 
-def _waited_for(log: Path) -> bool:
-    """Wait until the gateway has let somebody in, or says that it does not."""
+def _wait_for_result(log: Path) -> bool:
+    """Wait until the gateway has accepted or rejected the laptop."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         told = log.read_text()
@@ -120,36 +122,36 @@ def _waited_for(log: Path) -> bool:
     return False
 
 
-def test_a_laptop_is_let_in(folder: PkiFolder) -> None:
-    """By its certificate, its list and its key: all three made here, all three read by OpenVPN."""
-    has_met, log = _meet(folder)
+def test_a_valid_laptop_is_accepted(folder: PkiFolder) -> None:
+    """OpenVPN reads its certificate, its tls-crypt-v2 key and the revocation list."""
+    has_met, log = _connect(folder)
 
     assert has_met, log
 
 
-def test_a_revoked_laptop_is_not(folder: PkiFolder) -> None:
-    """OpenVPN says that it was revoked."""
+def test_a_revoked_laptop_is_rejected(folder: PkiFolder) -> None:
+    """OpenVPN's log says that the certificate was revoked."""
     revoke(pki_in(folder), [LAPTOP.name], Reason.LOST, _now(), unasked)
 
-    has_met, log = _meet(folder)
+    has_met, log = _connect(folder)
 
     assert not has_met
     assert "certificate revoked" in log
 
 
-def test_a_stolen_authority_opens_nothing_of_its_successor(tmp_path: Path) -> None:
-    """Both are under one root: a thief sends a certificate of the stolen key, with the stolen authority's own."""
+def test_a_successor_rejects_certificates_of_a_stolen_authority(tmp_path: Path) -> None:
+    """Both are under one root, and the thief sends the stolen authority's certificate too."""
     need_program("openvpn")
     root = new_root("lab", _now())
     stolen, successor = (_begun_under(root, tmp_path / name) for name in ("stolen", "successor"))
-    thief = opened_issuer(pki_in(stolen), unasked)[0]
+    thief = open_issuer(pki_in(stolen), unasked)[0]
     key = new_key()
     forged = issue(thief, LAPTOP, key.public_key(), 7, _now())
     chain = certificate_text(forged) + certificate_text(thief.certificate)
     hidden = bundle_of(pki_in(successor), LAPTOP.name, unasked).tls_crypt
 
-    assert _meet(successor)[0]
-    has_met, log = _meet(successor, laptop_bundle=Bundle(chain, key_text(key), hidden))
+    assert _connect(successor)[0]
+    has_met, log = _connect(successor, laptop_bundle=Bundle(chain, key_text(key), hidden))
 
     assert not has_met
     assert "unable to get local issuer certificate" in log
@@ -162,9 +164,9 @@ def _begun_under(root: Issuer, path: Path) -> PkiFolder:
     return begun
 
 
-def test_a_laptop_with_a_key_of_other_gateways_is_not(folder: PkiFolder) -> None:
-    """Its packets are dropped before TLS begins, though its certificate is good."""
-    has_met, log = _meet(folder, client_key(new_server_key(), LAPTOP.name))
+def test_a_laptop_with_another_tls_crypt_key_is_rejected(folder: PkiFolder) -> None:
+    """Its packets are dropped before TLS starts, although its certificate is valid."""
+    has_met, log = _connect(folder, client_key(new_server_key(), LAPTOP.name))
 
     assert not has_met
     assert "tls-crypt" in log

@@ -1,6 +1,6 @@
-"""Regions joined by their own gateways, from a fleet file to packets: real daemons, behind translated addresses.
+"""Regions connected by their own gateways, from the fleet file to packets, with real daemons behind NAT.
 
-AWS's part, routes and elastic addresses, is played by a router in each region.
+A router in each region acts as AWS, with routes and elastic addresses.
 """
 
 from collections.abc import Iterator
@@ -13,20 +13,20 @@ from tests.testlab.fleets.variants import PUBLIC, WEST, joined_plan
 from tests.testlab.keys.operator import INSIDE, MOST_SECONDS, seen_of_pings, standing_regions
 from tests.testlab.network.netlab import capture, packets, refusal, until
 from tests.testlab.network.regions import RegionsLab
-from vpn.keeper.status import answers
+from vpn.keeper.status import read_charon
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("regions")]
 
 
 @pytest.fixture(scope="module")
 def stands() -> Iterator[RegionsLab]:
-    """Give two regions whose tunnel stands."""
+    """Return two regions with an established tunnel."""
     with standing_regions(joined_plan()) as made:
         yield made
 
 
-def test_nodes_reach_each_other_and_nothing_is_in_the_clear(stands: RegionsLab) -> None:
-    """Both ways, through the tunnel alone: the internet sees UDP between two public addresses."""
+def test_nodes_reach_each_other_encrypted(stands: RegionsLab) -> None:
+    """The internet sees only UDP between two public addresses."""
     wire = seen_of_pings(stands)
 
     assert not packets(wire, INSIDE)
@@ -34,8 +34,8 @@ def test_nodes_reach_each_other_and_nothing_is_in_the_clear(stands: RegionsLab) 
     assert not packets(wire, "ip and not udp port 4500 and not udp port 500")
 
 
-def test_a_laptop_is_carried_on_to_the_other_region(stands: RegionsLab) -> None:
-    """From the gateway that it dialled; under its own address, which the other region's nodes answer."""
+def test_a_laptop_reaches_the_other_region(stands: RegionsLab) -> None:
+    """Through the gateway that it dialled, with its own address."""
     with capture(stands.north.node, "eth0") as wire:
         assert stands.laptop.pings(stands.north.address)
 
@@ -44,11 +44,8 @@ def test_a_laptop_is_carried_on_to_the_other_region(stands: RegionsLab) -> None:
     assert packets(wire, f"src {laptops.address(Transport.UDP, 0)}")
 
 
-def test_nobody_opens_a_connection_to_a_laptop(stands: RegionsLab) -> None:
-    """Not through the tunnel, and not from its own region's nodes, though AWS brings both as far as the gateway.
-
-    Without the gateway's filter both would get there.
-    """
+def test_nodes_cannot_open_a_connection_to_a_laptop(stands: RegionsLab) -> None:
+    """Neither through the tunnel nor from its own region; without the gateway's filter both would succeed."""
     laptops = gateway_in(joined_plan(), WEST)
     assert laptops
     address, table = laptops.address(Transport.UDP, 0), ("inet", "bedplate_laptops")
@@ -64,19 +61,20 @@ def test_nobody_opens_a_connection_to_a_laptop(stands: RegionsLab) -> None:
 
 
 def test_a_tunnel_is_never_silent(stands: RegionsLab) -> None:
-    """With nobody about, gateways say a word through it, so that one which carries nothing shows."""
+    """Gateways ping through an idle tunnel, so that one that drops everything is noticed."""
     places = [one.gateway.places for one in (stands.west, stands.north)]
 
     def received() -> list[int]:
-        return [each.received for one in places for each in answers(Path(one.etc), Path(one.run)).tunnels or ()]
+        statuses = [read_charon(Path(each.table), Path(each.run) / "tunnels.vici") for each in places]
+        return [tunnel.received for status in statuses for tunnel in status.tunnels or ()]
 
     before = received()
-    until(lambda: all(now > then for now, then in zip(received(), before, strict=True)), 40, "nobody says a word")
+    until(lambda: all(now > then for now, then in zip(received(), before, strict=True)), 40, "no packet is received")
     assert len(before) == 2
 
 
-def test_what_has_no_tunnel_goes_nowhere(stands: RegionsLab) -> None:
-    """With one gateway's daemon gone who asks is told there; no packet is on the internet; it heals by itself."""
+def test_without_a_tunnel_packets_are_rejected(stands: RegionsLab) -> None:
+    """The sender gets an ICMP error, no packet is on the internet, and the connection recovers."""
     with capture(stands.internet, "us") as wire:
         stands.west.gateway.kill()
         told = [refusal(each, stands.north.address, 4) for each in (stands.west.node, stands.laptop)]
@@ -87,8 +85,8 @@ def test_what_has_no_tunnel_goes_nowhere(stands: RegionsLab) -> None:
     assert stands.wait(60) <= MOST_SECONDS
 
 
-def test_a_new_key_ends_no_tunnel_that_stands(stands: RegionsLab) -> None:
-    """Both ends read it as they run; the next tunnel is built by it, and never while one end alone has it."""
+def test_a_new_key_does_not_interrupt_a_tunnel(stands: RegionsLab) -> None:
+    """Both ends load it while they run; a new tunnel needs it at both ends."""
     before = [each.gateway.swanctl("--list-sas").splitlines()[0] for each in (stands.west, stands.north)]
 
     stands.west.renew()

@@ -1,4 +1,4 @@
-"""Regions joined by their own gateways that know each other by certificates: from a fleet file to packets."""
+"""Regions connected by their own gateways with certificates, from the fleet file to packets."""
 
 from collections.abc import Iterator
 
@@ -16,19 +16,19 @@ PLAN = joined_plan(text=JOINED_FLEET_TEXT.replace("vpn:\n", "vpn:\n  tunnels: {a
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> LabAuthority:
-    """Begin the fleet's authority, which has issued to both gateways."""
+    """Return the fleet's authority, which has issued certificates to both gateways."""
     return begun_for(PLAN, tmp_path_factory.mktemp("keys"))
 
 
 @pytest.fixture(scope="module")
 def stands(authority: LabAuthority) -> Iterator[RegionsLab]:
-    """Give two regions whose tunnel stands by certificates."""
+    """Return two regions with a tunnel established with certificates."""
     with standing_regions(PLAN, authority.proofs) as made:
         yield made
 
 
 def test_regions_reach_each_other_by_certificates(stands: RegionsLab) -> None:
-    """Both ways between the two public addresses; each has seen the name of the other, and nothing is in the clear."""
+    """Each end has verified the name of the other, and no packet is unencrypted."""
     wire = seen_of_pings(stands)
 
     for here, there in ((stands.west, NORTH), (stands.north, WEST)):
@@ -37,14 +37,14 @@ def test_regions_reach_each_other_by_certificates(stands: RegionsLab) -> None:
     assert not packets(wire, INSIDE)
 
 
-def test_a_region_that_is_revoked_is_kept_out_until_it_has_another_certificate(
+def test_a_revoked_region_is_rejected_until_it_has_a_new_certificate(
     stands: RegionsLab, authority: LabAuthority
 ) -> None:
-    """By the list at its peer, for a reason that is in the log; whoever dials."""
+    """Its peer rejects it with the revocation list, whichever end dials; the log has the reason."""
     authority.revoke(NORTH)
     authority.issue(NORTH)
     with capture(stands.internet, "us") as wire:
-        # The gateway that was broken into keeps what it has, and takes no list.
+        # The compromised gateway keeps its certificate and loads no list.
         stands.west.bring(authority.proofs)
         stands.north.gateway.kill()
         stands.north.gateway.start()

@@ -1,4 +1,4 @@
-"""A site's two tunnels to a region, by BGP over their inside addresses: what is believed, and what if one goes."""
+"""A site's two tunnels to a region with BGP: accepted routes, and failover."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,33 +10,33 @@ from tests.testlab.fleets.variants import SITE_SIDE_LAB, lab_node
 from tests.testlab.network.netlab import capture, packets, pinging, refusal, until
 from tests.testlab.network.sites import DESK, RACK, STRAY, SiteLab, site_lab
 from vpn.guard.guard import PROTOCOL
-from vpn.keeper.status import Neighbour, Status, Tunnel, neighbours
-from vpn.status import tunnel_faults, wanted
+from vpn.keeper.status import Neighbour, Status, Tunnel, read_neighbours
+from vpn.status import tunnel_findings, wanted
 
-# A dead end is noticed by BGP's hold of 12 s; the rest is for a machine that does other things as well.
+# BGP's hold time is 12 s; the rest is a margin for a busy machine.
 MOST_SECONDS = 15
-# How long a ping waits for its answer.
+# How long a ping waits for its reply.
 PATIENCE_SECONDS = 4
 
 
 @pytest.fixture
 def stands() -> Iterator[SiteLab]:
-    """Give a site that reaches its region by two tunnels."""
+    """Return a site connected to its region by two tunnels."""
     with site_lab() as made:
         made.start()
         made.wait()
-        until(lambda: _tellers(made) == 2, 40, "one tunnel alone tells of the region")
+        until(lambda: _announcing_neighbours(made) == 2, 40, "only one tunnel announces the region")
         yield made
 
 
-def _tellers(made: SiteLab) -> int:
-    """Return how many neighbours have told of the region's block."""
+def _announcing_neighbours(made: SiteLab) -> int:
+    """Return the number of BGP neighbours that announce the region's block."""
     table = made.router.ask("-c", "show bgp ipv4 unicast 10.64.0.0/16")
     return sum(f"from {one.far.inside.ip} " in table for one in made.site.gateway.tunnels if one.far.inside)
 
 
-def test_a_tunnel_that_goes_is_replaced_by_the_other(stands: SiteLab) -> None:
-    """With one end lost, packets go by the other tunnel within seconds, in neither direction in the clear."""
+def test_the_second_tunnel_replaces_one_that_fails(stands: SiteLab) -> None:
+    """Within seconds, without an unencrypted packet in either direction."""
     lost = next(
         one for one in stands.site.gateway.tunnels if one.far.inside and str(one.far.inside.ip) in stands.routes
     )
@@ -54,15 +54,12 @@ def test_a_tunnel_that_goes_is_replaced_by_the_other(stands: SiteLab) -> None:
     assert not packets(wire, f"net 192.168.40.0/22 or net 10.64.0.0/16 or host {DESK}")
 
 
-def test_with_both_tunnels_gone_a_sender_is_told_at_once(stands: SiteLab) -> None:
-    """The gateway says that there is no way, and its guard sees nothing of it; without the last routes it would.
-
-    Either way nothing is in the clear.
-    """
+def test_without_both_tunnels_a_sender_gets_an_icmp_error(stands: SiteLab) -> None:
+    """The last routes reject packets before the guard, which drops them without these routes."""
     gate, guard = stands.site.host, ("nft", "list", "table", "inet", "bedplate_guard")
     for tunnel in stands.site.gateway.tunnels:
         stands.aws.lose(tunnel)
-    until(lambda: "10.64.0.0/16" not in stands.routes, 40, "BGP still tells of the region")
+    until(lambda: "10.64.0.0/16" not in stands.routes, 40, "BGP still announces the region")
 
     with capture(stands.internet, "c0") as wire:
         before = monotonic()
@@ -81,42 +78,39 @@ def test_with_both_tunnels_gone_a_sender_is_told_at_once(stands: SiteLab) -> Non
     assert not packets(wire, f"net 192.168.40.0/22 or net 10.64.0.0/16 or host {DESK}")
 
 
-def test_a_gateway_says_whom_bgp_reaches_and_what_is_told(stands: SiteLab) -> None:
-    """By each tunnel the region's block, and not its laptops' pool, which AWS's stand-in keeps to itself: it is named.
-
-    With one end lost BGP by that tunnel is told to be down; what FRR is not asked for is not told to stand.
-    """
+def test_bgp_status_has_sessions_and_routes(stands: SiteLab) -> None:
+    """The stand-in announces the region's block but not its laptop pool, which is a finding; so is a lost session."""
     file, site = stands.site.host.folder / "root/etc/frr/frr.conf", stands.site.gateway
     lost, stays = site.tunnels
 
     def told() -> dict[str, Neighbour]:
-        return {each.tunnel: each for each in neighbours(file, "--vty_socket", str(stands.router.folder))}
+        return {each.tunnel: each for each in read_neighbours(file, "--vty_socket", str(stands.router.folder))}
 
     before = told()
     stands.aws.lose(lost)
-    until(lambda: told()[lost.name].age is None, 40, "BGP is still told to stand")
+    until(lambda: told()[lost.name].age is None, 40, "BGP is still reported as up")
 
     assert {name: each.blocks for name, each in before.items()} == dict.fromkeys(before, ("10.64.0.0/16",))
-    assert _amiss(stands, tuple(before.values())) == [
-        f"BGP does not tell of 10.121.0.0/22 by the tunnel {one.name}" for one in site.tunnels
+    assert _messages(stands, tuple(before.values())) == [
+        f"BGP announces no route to 10.121.0.0/22 through tunnel {one.name}" for one in site.tunnels
     ]
     assert told()[stays.name].blocks == ("10.64.0.0/16",)
-    assert f"BGP does not stand by the tunnel {lost.name}" in _amiss(stands, tuple(told().values()))
+    assert f"BGP is down in tunnel {lost.name}" in _messages(stands, tuple(told().values()))
     stands.router.stop()
     assert {each.age for each in told().values()} == {None}
 
 
-def _amiss(stands: SiteLab, spoken: tuple[Neighbour, ...]) -> list[str]:
-    """Return what is amiss at a gateway with these two tunnels, both well, and BGP as it is told."""
+def _messages(stands: SiteLab, spoken: tuple[Neighbour, ...]) -> list[str]:
+    """Return the findings about a gateway with these two tunnels up and this BGP status."""
     due = wanted(SITE_SIDE_LAB, lab_node("gate.cellar"), None)
     names = {one.name for one in stands.site.gateway.tunnels}
     tunnels = tuple(Tunnel(name, 900, 1, 1, 1) for name in sorted(names))
     due = replace(due, tunnels=tuple(each for each in due.tunnels if each.name in names))
-    return [message for message, _ in tunnel_faults(due, Status(0, {}, None, None, tunnels, bgp=spoken))]
+    return [finding.message for finding in tunnel_findings(due, Status(0, {}, None, None, tunnels, bgp=spoken))]
 
 
-def test_only_the_plans_blocks_are_believed(stands: SiteLab) -> None:
-    """Of what AWS tells, the site takes the blocks of the plan, and gives away none but its own."""
+def test_only_blocks_of_the_plan_are_accepted(stands: SiteLab) -> None:
+    """Other routes from AWS are dropped, and the site announces only its own blocks."""
     assert "10.64.0.0/16" in stands.routes
     assert not any(stray in stands.routes for stray in STRAY)
     assert "src 192.168.40.1" in stands.routes
@@ -127,6 +121,6 @@ def test_only_the_plans_blocks_are_believed(stands: SiteLab) -> None:
 
 
 def test_bgps_routes_use_no_next_hop_objects(stands: SiteLab) -> None:
-    """systemd-networkd 255 deletes next-hop objects of others, and the kernel deletes the routes that use them."""
+    """systemd-networkd 255 deletes foreign next-hop objects, and the kernel deletes the routes that use them."""
     assert "via" in stands.routes
     assert "nhid" not in stands.routes

@@ -1,4 +1,4 @@
-"""What a wrong clock does to tunnels: to those by a key nothing, to those by certificates what their dates say."""
+"""Tunnels with a wrong clock: shared keys do not depend on time, certificates do."""
 
 from datetime import UTC, datetime
 
@@ -18,13 +18,13 @@ def _papers() -> Proofs:
 
 
 def _start(made: Pair, by: str) -> None:
-    """Put the clock of who answers off, and start both."""
+    """Start both gateways, the one that waits with a wrong clock."""
     made.attic.clock = skewed(by)
     made.start()
 
 
-def test_tunnels_by_a_key_ask_for_no_time() -> None:
-    """With one clock months off the tunnel comes up, and packets pass."""
+def test_shared_keys_do_not_depend_on_the_clock() -> None:
+    """With one clock months off the tunnel is established."""
     with pair(one_key()) as made:
         _start(made, "+100d")
 
@@ -32,8 +32,8 @@ def test_tunnels_by_a_key_ask_for_no_time() -> None:
 
 
 @pytest.mark.parametrize(("by", "reason"), [("+100d", "subject certificate invalid"), ("-365d", "certificate invalid")])
-def test_certificates_do_not_pass_a_clock_that_is_months_off(by: str, reason: str) -> None:
-    """By that clock they have ended, or have not begun: nothing passes, and the log says so."""
+def test_certificates_are_rejected_if_a_clock_is_months_off(by: str, reason: str) -> None:
+    """They have expired or are not yet valid; the log has the reason."""
     with pair(_papers()) as made:
         _start(made, by)
 
@@ -41,8 +41,8 @@ def test_certificates_do_not_pass_a_clock_that_is_months_off(by: str, reason: st
         assert not made.desk.pings(RACK)
 
 
-def test_certificates_pass_a_clock_that_is_off_by_less_than_their_room() -> None:
-    """Certificates and lists begin five minutes before they are made."""
+def test_certificates_are_accepted_if_a_clock_is_minutes_off() -> None:
+    """Certificates and revocation lists start five minutes before they are signed."""
     with pair(_papers()) as made:
         _start(made, "-4m")
 

@@ -1,4 +1,4 @@
-"""What gateways do when something fails: how long nothing passes, and that nothing passes in the clear meanwhile."""
+"""Failures of gateways: how long traffic is interrupted, and that no packet is unencrypted."""
 
 import signal
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from tests.testlab.network.gateways import (
 from tests.testlab.network.netlab import capture, packets
 from vpn.sites.files import RenderedFile
 
-# Seconds from the end of each fault to the next answer, at the most; from the table of promises in docs/vpn-sites.md.
+# Limits in docs/vpn-sites.md: seconds from the end of each fault to the next reply.
 FAULTS = {
     "who-answers-restarts": (killed("attic", 0, signal.SIGTERM), 5),
     "who-answers-is-killed": (killed("attic", 1), 5),
@@ -40,7 +40,7 @@ FAULTS = {
 
 @pytest.fixture
 def stands() -> Iterator[Pair]:
-    """Give two gateways whose tunnel stands."""
+    """Return two gateways with an established tunnel."""
     with pair(one_key()) as made:
         made.start()
         made.wait()
@@ -48,8 +48,8 @@ def stands() -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize(("fault", "limit"), FAULTS.values(), ids=FAULTS)
-def test_what_failed_comes_back_soon(fault: Fault, limit: float, stands: Pair) -> None:
-    """After a fault packets pass again soon, no packet was ever in the clear, and one IKE_SA is left."""
+def test_traffic_recovers_after_a_fault(fault: Fault, limit: float, stands: Pair) -> None:
+    """Within the limit, without an unencrypted packet, and with one IKE_SA."""
     told = suffer(stands, fault)
 
     assert told.after <= limit
@@ -58,14 +58,14 @@ def test_what_failed_comes_back_soon(fault: Fault, limit: float, stands: Pair) -
 
 
 def twice(file: RenderedFile) -> str:
-    """Amend both gateways so that a tunnel that stands may be built once more, as by two that dial in one instant."""
+    """Change both gateways so that they can establish a tunnel twice, as by dialling at the same time."""
     return file.text.replace("unique = replace", "unique = never").replace(
         "make_before_break = yes", "make_before_break = yes\n  reuse_ikesa = no"
     )
 
 
-def test_of_a_tunnel_that_stands_twice_one_is_left() -> None:
-    """Who dials ends all but the newest, and packets pass through that one; who waits ends none."""
+def test_a_duplicate_tunnel_is_ended_by_the_end_that_dials() -> None:
+    """The newest association stays and carries packets; the end that waits terminates none."""
     with pair(one_key(), twice) as made:
         made.start()
         made.wait()
@@ -83,7 +83,7 @@ def test_of_a_tunnel_that_stands_twice_one_is_left() -> None:
 
 
 def test_a_gateway_without_its_guard_leaks(stands: Pair) -> None:
-    """The capture sees packets in the clear where guard and last routes are gone: it would have seen any above."""
+    """The capture sees unencrypted packets without guard and last routes: the tests above would detect them."""
     stands.cellar.host.run("nft", "delete", "table", "inet", "bedplate_guard")
     stands.cellar.host.run("ip", "route", "flush", "type", "unreachable")
     with capture(stands.internet, "c0") as wire:
@@ -94,7 +94,7 @@ def test_a_gateway_without_its_guard_leaks(stands: Pair) -> None:
 
 
 def test_the_guard_alone_is_enough(stands: Pair) -> None:
-    """Without the last routes nothing leaves in the clear either, and what tried is counted."""
+    """Without the last routes, the guard drops and counts all packets."""
     stands.cellar.host.run("ip", "route", "flush", "type", "unreachable")
     with capture(stands.internet, "c0") as wire:
         stands.cellar.kill()
@@ -106,8 +106,8 @@ def test_the_guard_alone_is_enough(stands: Pair) -> None:
     assert counted.count("counter packets 0") < counted.count("counter packets")
 
 
-def test_what_comes_in_the_clear_is_not_let_through(stands: Pair) -> None:
-    """A packet that claims to come from behind another gateway, and comes by no tunnel, ends at the guard."""
+def test_unencrypted_packets_from_remote_networks_are_dropped(stands: Pair) -> None:
+    """The guard drops a packet with a remote source address that arrives outside a tunnel."""
     rules = "inet bedplate_guard"
     internet, desk = stands.internet, stands.desk
     internet.run("ip", "address", "add", f"{RACK}/32", "dev", "lo")

@@ -1,4 +1,4 @@
-"""Keys of any bytes, as the real parser reads them."""
+"""Keys of random bytes in the real parser."""
 
 import os
 import subprocess
@@ -9,8 +9,8 @@ from tests.testlab.keys.authority import KEYS, keyed, random_keys
 from vpn.sites.files import STANDARD, connections_of, settings_of
 
 
-def test_swanctl_reads_keys_back(tmp_path: Path) -> None:
-    """Of 10,000 keys of random bytes, the real swanctl hands each to the daemon as it was."""
+def test_swanctl_reads_keys_unchanged(tmp_path: Path) -> None:
+    """Of 10,000 random keys, swanctl sends each to the daemon unchanged."""
     keys = random_keys(KEYS)
     for made in (settings_of(STANDARD), connections_of(keyed(keys), STANDARD)):
         (tmp_path / made.path.name).write_text(made.text)

@@ -1,4 +1,4 @@
-"""A site's gateway with one arm, behind a router that translates: what comes to it leaves by where it came from."""
+"""A site's gateway with one interface, behind a NAT router in the same LAN."""
 
 import sys
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from vpn.guard.guard import PROTOCOL
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("one-arm")]
 INSIDE = "net 10.0.0.0/8 or net 192.168.0.0/16"
-# In the internet, and no end of a tunnel.
+# An internet host that is no end of a tunnel.
 INTERNET = "203.0.113.1"
 REDIRECT = f"icmp[icmptype] == icmp-redirect and src {GATE}"
 
@@ -28,14 +28,14 @@ _SAY = (
 
 @pytest.fixture(scope="module")
 def stands() -> Iterator[OneArmLab]:
-    """Give a site whose gateway reaches its region through the router of the room."""
+    """Return a site whose gateway reaches its region through the LAN's router."""
     with one_arm_lab() as made:
         made.start()
         yield made
 
 
-def test_machines_and_laptops_reach_the_region_and_nothing_is_in_the_clear(stands: OneArmLab) -> None:
-    """Both ways, streams too; the internet sees UDP of the router's address and of AWS's alone."""
+def test_machines_and_laptops_reach_the_region_encrypted(stands: OneArmLab) -> None:
+    """Both ways, with TCP too; the internet sees only UDP between the router's address and AWS's."""
     desk, rack = stands.site.desk, stands.site.rack
     with capture(stands.router, "wan0") as wire:
         _reaches(desk, RACK)
@@ -49,37 +49,34 @@ def test_machines_and_laptops_reach_the_region_and_nothing_is_in_the_clear(stand
     assert not packets(wire, "ip and not udp port 4500 and not udp port 500")
 
 
-def test_laptops_reach_the_room_and_are_not_reached(stands: OneArmLab) -> None:
-    """A machine's answer comes by the router; what a machine begins ends at the gateway."""
+def test_laptops_reach_the_lan_and_not_the_other_way(stands: OneArmLab) -> None:
+    """Replies pass through the router; new connections to laptops end at the gateway."""
     (laptop,) = stands.laptop.run("hostname", "-I").split()
 
     _reaches(stands.laptop, DESK)
     assert not stands.site.desk.pings(laptop, 1)
 
 
-def test_a_gateway_may_be_its_rooms_way_out(stands: OneArmLab) -> None:
-    """It hands on what is for the internet, and tells nobody to go around it; the router need not know the fleet then.
-
-    A router that keeps state, and leads what is for the fleet to the gateway, sees half of it and ends every stream.
-    """
+def test_a_gateway_can_be_the_default_route_of_its_lan(stands: OneArmLab) -> None:
+    """It forwards to the internet without redirects. A stateful router that forwards to the gateway breaks TCP."""
     desk, rack = stands.site.desk, stands.site.rack
     stands.keep_state()
     desk.run("sysctl", "-qw", "net.ipv4.conf.all.accept_redirects=0", "net.ipv4.conf.eth0.accept_redirects=0")
     desk.run("ip", "route", "flush", "cache")
     _reaches(desk, RACK)
-    assert not _talks(desk, rack)
+    assert not _exchanges_tcp(desk, rack)
 
     desk.route("default", GATE)
     with capture(stands.gate, "eth0") as wire:
         _reaches(desk, INTERNET)
-        assert _talks(desk, rack)
+        assert _exchanges_tcp(desk, rack)
 
     assert packets(wire, f"src {DESK} and dst {INTERNET}")
     assert not packets(wire, REDIRECT)
 
 
-def test_with_its_tunnels_gone_it_refuses_and_sends_nobody_around_it(stands: OneArmLab) -> None:
-    """Its own way out is the room's: without its guard and routes, packets would go to the router and come again."""
+def test_without_tunnels_the_gateway_rejects_packets_and_sends_no_redirects(stands: OneArmLab) -> None:
+    """Without guard and last routes, packets would loop between router and gateway."""
     desk, gate = stands.site.desk, stands.gate
     desk.route("default", GATE)
     stands.site.site.kill()
@@ -105,8 +102,8 @@ def _reaches(host: LabHost, address: str) -> None:
     until(lambda: host.pings(address, 1), 20, f"{host.name} does not reach {address}")
 
 
-def _talks(client: LabHost, server: LabHost) -> bool:
-    """Tell whether a server hears what a client says by TCP, and is heard."""
+def _exchanges_tcp(client: LabHost, server: LabHost) -> bool:
+    """Return whether client and server can exchange data by TCP."""
     listener = server.start(sys.executable, "-c", _ECHO, log=f"echo-{len(server.programs)}.log")
     until(lambda: "listens" in listener.told, 20, "nobody listens")
     talks = client.tries(sys.executable, "-c", _SAY, seconds=30)

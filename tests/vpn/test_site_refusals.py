@@ -1,4 +1,4 @@
-"""Who must not get in does not, for the reason that is in the log; beside each stands a good twin who does."""
+"""Gateways that must be refused, with the reason in a log; a valid counterpart connects."""
 
 import re
 from collections.abc import Callable
@@ -18,14 +18,14 @@ from vpn.sites.gateway import Papers, Proof, SharedKey
 pytestmark = pytest.mark.nightly
 
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
-# Certificates and lists last for 90 days and are valid for 5 minutes before they are made.
+# Certificates and lists are valid for 90 days and start 5 minutes before they are signed.
 STRONG_IKE, STRONG_ESP = "aes256gcm16-prfsha384-ecp384", "aes256gcm16-ecp384"
 WEAK_IKE, WEAK_ESP = "aes128-sha1-modp1024", "aes128-sha1"
 
 
 @dataclass(frozen=True)
 class Side:
-    """What the two have to prove who they are, and how the caller's text differs from what is rendered."""
+    """The proofs of both gateways, and the changes to the dialling end's configuration."""
 
     proofs: Callable[[], Proofs]
     caller: Amend = as_rendered
@@ -33,54 +33,54 @@ class Side:
 
 @dataclass(frozen=True)
 class Case:
-    """Who must not get in, the words in a log that say why, and who differs in that one thing and gets in."""
+    """A gateway that must be refused, the reason in a log, and the valid counterpart."""
 
     bad: Side
     reason: str
     good: Side
 
 
-def _office() -> Office:
-    """Return an authority of today: the daemons know no other day."""
+def _new_authority() -> Office:
+    """Return an authority of today, because the daemons use the real clock."""
     return open_office(datetime.now(UTC))
 
 
-def _caller_has(change: Callable[[Office, Papers], Papers]) -> Side:
-    """Change the papers of who dials."""
+def _with_caller(change: Callable[[Office, Papers], Papers]) -> Side:
+    """Change the certificates of the gateway that dials."""
 
     def proofs() -> Proofs:
-        office = _office()
+        office = _new_authority()
         return changed(papers_for(office), CELLAR, lambda papers: change(office, papers))
 
     return Side(proofs)
 
 
-def _other_reads(listed: Callable[[Office], tuple[str, ...]]) -> Side:
-    """Change the lists that are known to who answers."""
+def _with_lists(listed: Callable[[Office], tuple[str, ...]]) -> Side:
+    """Change the revocation lists of the gateway that waits."""
 
     def proofs() -> Proofs:
-        office = _office()
+        office = _new_authority()
         return changed(papers_for(office), ATTIC, lambda papers: replace(papers, revoked=listed(office)))
 
     return Side(proofs)
 
 
 def _issued(at: timedelta) -> Side:
-    return _caller_has(lambda office, papers: with_certificate(papers, office.papers(CELLAR, at=at)))
+    return _with_caller(lambda office, papers: with_certificate(papers, office.papers(CELLAR, at=at)))
 
 
 def _of_another_authority(office: Office, papers: Papers) -> Papers:
-    """Take a certificate from an authority of the same name, which nobody trusts."""
-    return with_certificate(papers, _office().papers(CELLAR))
+    """Use a certificate of another authority with the same name."""
+    return with_certificate(papers, _new_authority().papers(CELLAR))
 
 
 def _named(name: str) -> Side:
-    return _caller_has(lambda office, papers: with_certificate(papers, office.papers(CELLAR, named=name)))
+    return _with_caller(lambda office, papers: with_certificate(papers, office.papers(CELLAR, named=name)))
 
 
 def _of_a_laptop() -> Side:
-    """Take the certificate of a person's laptop, of the very authority, and say its name."""
-    side = _caller_has(
+    """Use the certificate of a laptop of the same authority, and its name."""
+    side = _with_caller(
         lambda office, papers: with_certificate(papers, office.papers(CELLAR, named="ada.laptop", use=Use.CLIENT))
     )
     return replace(side, caller=_caller_says(CELLAR.identity, '"CN=ada.laptop"').caller)
@@ -90,11 +90,11 @@ def _revoking(peer: Peer) -> Side:
     def listed(office: Office) -> tuple[str, ...]:
         return (replace(office, revoked=frozenset({serial_of(peer)})).listed(),)
 
-    return _other_reads(listed)
+    return _with_lists(listed)
 
 
 def _listed(at: timedelta) -> Side:
-    return _other_reads(lambda office: (office.listed(at=at),))
+    return _with_lists(lambda office: (office.listed(at=at),))
 
 
 def _keys_of(one: bytes, other: bytes) -> Side:
@@ -116,10 +116,10 @@ CASES = {
     "revoked": Case(_revoking(CELLAR), "certificate was revoked", _revoking(ATTIC)),
     "expired": Case(_issued(-91 * DAY), "subject certificate invalid", _issued(-89 * DAY)),
     "not-yet-valid": Case(_issued(7 * MINUTE), "subject certificate invalid", _issued(3 * MINUTE)),
-    "of-another-authority": Case(_caller_has(_of_another_authority), "no issuer certificate found", GOOD),
+    "of-another-authority": Case(_with_caller(_of_another_authority), "no issuer certificate found", GOOD),
     "of-another-name": Case(_named("loft.gateways.lab.internal"), "no trusted ECDSA", _named(CELLAR.identity)),
     "of-a-laptop": Case(_of_a_laptop(), "no matching peer config found", _named(CELLAR.identity)),
-    "without-a-list": Case(_other_reads(lambda _: ()), "certificate status is not available", GOOD),
+    "without-a-list": Case(_with_lists(lambda _: ()), "certificate status is not available", GOOD),
     "with-an-old-list": Case(_listed(-91 * DAY), "crl is stale", _listed(-89 * DAY)),
     "of-another-key": Case(
         _keys_of(b"one key.", b"another."), "but MAC mismatched", _keys_of(b"one key.", b"one key.")
@@ -139,13 +139,13 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_who_must_not_get_in_does_not(name: str) -> None:
-    """Nothing passes, no SA stands, and a log says why; who differs in nothing but the fault gets in."""
+def test_an_invalid_gateway_is_refused(name: str) -> None:
+    """No packet passes, no SA exists, and a log has the reason; the counterpart connects."""
     case = CASES[name]
     with pair(case.bad.proofs(), caller=case.bad.caller) as made:
         made.start()
         until(lambda: any(case.reason in one.log for one in made.gateways), 15, f"no reason; {made.told}")
-        # Who answers dials by itself when nobody came: that is no way in either.
+        # The end that waits dials after a while, which must fail too.
         until(lambda: "vici initiate" in made.attic.log, 15, "who answers never dialled")
         assert not made.desk.pings(RACK)
         assert not any("INSTALLED" in one.swanctl("--list-sas") for one in made.gateways)
@@ -156,9 +156,9 @@ def test_who_must_not_get_in_does_not(name: str) -> None:
         assert case.reason not in made.attic.log + made.cellar.log
 
 
-def test_a_gateway_that_is_revoked_is_put_out() -> None:
-    """A new list alone leaves a standing tunnel alone; ending it as well keeps the revoked out from that moment on."""
-    office = _office()
+def test_a_revoked_gateway_is_disconnected() -> None:
+    """A new revocation list does not end an established tunnel; after terminating it, the gateway cannot reconnect."""
+    office = _new_authority()
     with pair(papers_for(office)) as made:
         made.start()
         made.wait()

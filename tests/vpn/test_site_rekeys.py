@@ -1,4 +1,4 @@
-"""Keys are renewed under load, and nobody notices."""
+"""Keys of tunnels are renewed under load, without an interruption."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,28 +15,28 @@ from vpn.sites.files import RenderedFile
 
 pytestmark = pytest.mark.nightly
 
-# Shortened from hours, so that a run sees many.
+# Shortened from hours for many renewals in a run.
 IKE_SECONDS, CHILD_SECONDS, RUN_SECONDS = 14, 5, 40
 MOST_LOST, LONGEST_SILENCE = 0.002, 0.2
 LOAD_MEGABITS = 10
-# What a charon says of a packet for which it has no key at that moment, and of a key that ended before it was renewed.
+# Charon's messages for a packet without a key, and for a key that expired before its renewal.
 KEYLESS, ENDED = "could not find an outbound IPsec SA", "closing expired CHILD_SA"
 
 
 @dataclass(frozen=True)
-class Run:
-    """What was answered in a run under load, which part of the load was lost, and both logs, who dials first."""
+class LoadRun:
+    """A run under load: replies to pings, the lost share of the load, and both logs, the dialling end first."""
 
     answers: Answers
     lost: float
     logs: tuple[str, str]
 
     def count(self, words: str) -> int:
-        """Return how often both logs say something."""
+        """Return how often a text is in both logs."""
         return sum(log.count(words) for log in self.logs)
 
 
-def _run(lives: Amend, seconds: int, meanwhile: Callable[[Pair], None]) -> Run:
+def _run(lives: Amend, seconds: int, meanwhile: Callable[[Pair], None]) -> LoadRun:
     with first_turn(), pair(one_key(), lives) as made:
         made.start()
         made.wait()
@@ -46,11 +46,11 @@ def _run(lives: Amend, seconds: int, meanwhile: Callable[[Pair], None]) -> Run:
             done = beside.submit(meanwhile, made)
             lost = steady_loss(made.desk, made.rack, RACK, seconds, LOAD_MEGABITS)
             done.result()
-        return Run(pings.stop(), lost, (made.cellar.log, made.attic.log))
+        return LoadRun(pings.stop(), lost, (made.cellar.log, made.attic.log))
 
 
-def test_rekeys_under_load_lose_nothing() -> None:
-    """While keys are renewed under load, at most 0.2 % of pings and of the load are lost, and no silence is felt."""
+def test_rekeys_under_load_lose_no_packets() -> None:
+    """At most 0.2 % of pings and load are lost, without a noticeable interruption."""
     run = _run(short_lived(IKE_SECONDS, CHILD_SECONDS), RUN_SECONDS, _leave_alone)
 
     assert run.logs[0].count("outbound CHILD_SA attic") >= RUN_SECONDS / CHILD_SECONDS - 2
@@ -60,8 +60,8 @@ def test_rekeys_under_load_lose_nothing() -> None:
     assert run.answers.longest <= LONGEST_SILENCE
 
 
-def test_a_loss_and_a_key_that_ended_are_noticed() -> None:
-    """A line that blinks shows in all that is measured; keys that end before they are renewed, in the log."""
+def test_losses_and_expired_keys_are_detected() -> None:
+    """A short cut shows in all measurements; keys that expire before renewal show in the log."""
     run = _run(_without_room, 2 * CHILD_SECONDS, _blink)
 
     assert run.count(ENDED) > 0
@@ -75,7 +75,7 @@ def _without_room(file: RenderedFile) -> str:
 
 
 def _leave_alone(made: Pair) -> None:
-    """Disturb nothing."""
+    """Change nothing."""
 
 
 def _blink(made: Pair) -> None:

@@ -1,4 +1,4 @@
-"""What a gateway's keeper says of its tunnels, asked of the real daemon."""
+"""The status that the gateway agent reads from a real charon."""
 
 from pathlib import Path
 
@@ -6,20 +6,21 @@ import pytest
 
 from tests.testlab.network.gateways import one_key, pair
 from tests.testlab.network.netlab import until
-from vpn.keeper.status import SOCKETS, Answers, Tunnel, answers
+from vpn.keeper.place import TUNNEL_TABLE
+from vpn.keeper.status import CHARON_SOCKET, Charon, Tunnel, read_charon
 from vpn.sites.files import STANDARD
 
 pytestmark = pytest.mark.xdist_group("site-status")
 
 
-def test_a_tunnel_is_told_by_what_it_carries() -> None:
-    """Since when it stands, how much crossed and when last; down once the other end went, or its daemon did."""
+def test_tunnel_status_follows_the_real_daemon() -> None:
+    """Age, bytes and idle time are reported; the tunnel is down after the other end or the daemon has stopped."""
     with pair(one_key()) as sites:
         sites.start()
         sites.wait()
-        files, sockets = Path(sites.cellar.places.etc), Path(sites.cellar.places.run)
+        table, socket = Path(sites.cellar.places.table), Path(sites.cellar.places.run) / "tunnels.vici"
 
-        (tunnel,) = answers(files, sockets).tunnels or ()
+        (tunnel,) = read_charon(table, socket).tunnels or ()
         assert tunnel.name == "attic"
         assert tunnel.age is not None
         assert tunnel.idle is not None
@@ -27,16 +28,17 @@ def test_a_tunnel_is_told_by_what_it_carries() -> None:
 
         sites.cellar.swanctl("--terminate", "--ike", "attic", "--force")
         sites.attic.kill()
-        until(lambda: _ages(answers(files, sockets)) == [None], 20, "the tunnel is not told to be down")
-        assert answers(files, sockets).charons == {"tunnels": True}
+        until(lambda: _ages(read_charon(table, socket)) == [None], 20, "the tunnel is still reported as up")
+        assert read_charon(table, socket).answers is True
         sites.cellar.kill()
-        assert answers(files, sockets) == Answers({"tunnels": False}, (Tunnel("attic", None, 0, 0, None, "tunnels"),))
+        assert read_charon(table, socket) == Charon(answers=False, tunnels=(Tunnel("attic", None, 0, 0, None),))
 
 
-def _ages(told: Answers) -> list[int | None]:
-    return [each.age for each in told.tunnels or ()]
+def _ages(charon: Charon) -> list[int | None]:
+    return [tunnel.age for tunnel in charon.tunnels or ()]
 
 
-def test_the_keeper_asks_where_the_daemons_listen() -> None:
-    """The roles of tunnels and of the keeper mean one folder."""
-    assert Path(STANDARD.run) == SOCKETS
+def test_the_agent_uses_the_paths_of_the_daemons() -> None:
+    """The roles of tunnels and of the agent use the same table and socket."""
+    assert STANDARD.socket == f"unix://{CHARON_SOCKET}"
+    assert str(STANDARD.table) == TUNNEL_TABLE

@@ -1,1 +1,1 @@
-"""The guard of a gateway: nothing that is for a block behind another leaves in the clear, and who asks is told."""
+"""The guard of a gateway: traffic between sites and regions is dropped unless it is in a tunnel."""

@@ -1,5 +1,5 @@
-"""What stands on a gateway beside its daemons: it takes in what the operator's machine sends, and says how things are.
+"""The gateway agent, installed as `bedplate-vpn`: it activates what operators send, and reports the gateway's status.
 
-It runs there as it lies here, by the system's Python and nothing else, as `bedplate-vpn`; hence its imports by dots.
-Never signs anything, and never needs the network.
+The role copies this folder to the gateway as it is. It runs on the system's Python with the standard library only,
+therefore its imports are relative. It signs nothing and opens no network connection.
 """

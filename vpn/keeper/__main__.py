@@ -1,4 +1,4 @@
-"""`bedplate-vpn take | lay | status | metrics FILE`: what an operator asks of a gateway, and its timer."""
+"""`bedplate-vpn take | lay | status | metrics FILE`: called by an operator over SSH, and by a timer for metrics."""
 
 import argparse
 import json
@@ -6,52 +6,52 @@ import os
 import sys
 from pathlib import Path
 
-from .book import parse_book, take
-from .lay import lay
-from .place import Place, Trouble, parse_shipment
-from .sessions import remember
-from .status import status, write_metrics
+from .book import activate_access_list, parse_access_list
+from .lay import apply_bundle
+from .place import AgentError, Place, parse_shipment
+from .sessions import write_last_seen
+from .status import read_status, write_metrics
 
 
 def main() -> int:
-    """Do what is asked, and return the exit status: 2 where it is refused, 6 where a daemon did not answer."""
-    # sudo hands on the mask of whoever logged in, under which the daemons could not read what is put here for them.
+    """Run one command and return the exit status: 2 if the input was rejected, 6 if a daemon did not answer."""
+    # sudo passes on the umask of the user: the daemons could not read files written under a strict one.
     os.umask(0o022)
-    asked = _arguments()
-    place = Place(asked.settings, asked.sockets, asked.owner, asked.memory, asked.root)
+    arguments = _parse_arguments()
+    paths = Place(arguments.settings, arguments.sockets, arguments.owner, arguments.memory, arguments.root)
     try:
-        _do(asked, place)
-    except Trouble as trouble:
-        sys.stderr.write(f"{trouble}\n")
-        return trouble.status
+        _run(arguments, paths)
+    except AgentError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.status
     return 0
 
 
-def _do(asked: argparse.Namespace, place: Place) -> None:
-    if asked.what == "take":
-        sys.stdout.write(json.dumps(take(place, parse_book(sys.stdin.read()))))
-    elif asked.what == "lay":
-        sys.stdout.write(json.dumps(lay(place, parse_shipment(sys.stdin.read()))))
-    elif asked.what == "status":
-        sys.stdout.write(json.dumps(status(place).document()))
+def _run(arguments: argparse.Namespace, paths: Place) -> None:
+    if arguments.command == "take":
+        sys.stdout.write(json.dumps(activate_access_list(paths, parse_access_list(sys.stdin.read()))))
+    elif arguments.command == "lay":
+        sys.stdout.write(json.dumps(apply_bundle(paths, parse_shipment(sys.stdin.read()))))
+    elif arguments.command == "status":
+        sys.stdout.write(json.dumps(read_status(paths).document()))
     else:
-        now = status(place)
-        remember(place.seen, now.seen)
-        write_metrics(asked.file, now)
+        status = read_status(paths)
+        write_last_seen(paths.last_seen, status.seen)
+        write_metrics(arguments.file, status)
 
 
-def _arguments() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bedplate-vpn")
     parser.add_argument("--settings", type=Path, default=Place.settings)
     parser.add_argument("--sockets", type=Path, default=Place.sockets)
     parser.add_argument("--owner", default=Place.owner)
     parser.add_argument("--memory", type=Path, default=Place.memory)
     parser.add_argument("--root", type=Path, default=Place.root)
-    what = parser.add_subparsers(dest="what", required=True)
-    what.add_parser("take", help="put the book on standard input in force")
-    what.add_parser("lay", help="put the files of tunnels on standard input in force")
-    what.add_parser("status", help="print how this gateway is, as JSON")
-    what.add_parser("metrics", help="write how this gateway is for Prometheus").add_argument("file", type=Path)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("take", help="activate the access list on standard input")
+    commands.add_parser("lay", help="apply the config bundle on standard input")
+    commands.add_parser("status", help="print the status of this gateway as JSON")
+    commands.add_parser("metrics", help="write the status as Prometheus metrics").add_argument("file", type=Path)
     return parser.parse_args()
 
 

@@ -1,115 +1,114 @@
-"""The book of a gateway: who is let in, under which address, and whose certificates were taken back.
+"""The access list of a gateway: which laptops may connect, their addresses, and which certificates are revoked.
 
-It is sent whole each time, so that a gateway that missed one has everything after the next.
+An operator always sends the whole list, so that a gateway that missed one is complete after the next.
 """
 
-import fcntl
 import json
-import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .certificate import (
-    NAMES,
+    IDENTITY_FILES,
+    activate_crl,
+    activate_identity,
     check_identity,
-    fresh_file,
-    fresh_identity,
-    fresh_list,
-    list_in_force,
-    put_identity,
-    put_list,
+    read_active_crl,
+    staged_crl,
+    staged_crl_file,
+    staged_identity,
 )
-from .place import TRANSPORTS, Place, Refusal, Unfinished, put
-from .sessions import ask, end_sessions
+from .place import TRANSPORTS, IncompleteError, Place, RejectedError, lock_folder, replace_file
+from .sessions import SUCCESS, end_sessions, run_command
 
 
 @dataclass(frozen=True)
-class Owed:
-    """Laptops whose sessions are to end, and transports whose daemons are to start anew, by new keys."""
+class PendingActions:
+    """Actions that OpenVPN daemons have not done yet: end sessions of laptops, and restart to load new keys.
+
+    `cut` holds names of laptops, `restart` holds transports.
+    """
 
     cut: frozenset[str] = frozenset()
-    anew: frozenset[str] = frozenset()
+    restart: frozenset[str] = frozenset()
 
-    def __or__(self, other: "Owed") -> "Owed":
-        """Return what both are owed."""
-        return Owed(self.cut | other.cut, self.anew | other.anew)
+    def __or__(self, other: "PendingActions") -> "PendingActions":
+        """Return the actions of both."""
+        return PendingActions(self.cut | other.cut, self.restart | other.restart)
 
     def document(self) -> dict[str, list[str]]:
-        """Return it as JSON's own types."""
-        return {"cut": sorted(self.cut), "anew": sorted(self.anew)}
+        """Return the actions as JSON types."""
+        return {"cut": sorted(self.cut), "anew": sorted(self.restart)}
 
 
-NOTHING = Owed()
+NOTHING_PENDING = PendingActions()
 
 
-def read_owed(file: Path) -> Owed:
-    """Return what is still owed; a spoilt note tells nothing."""
+def read_pending(file: Path) -> PendingActions:
+    """Return the recorded actions; a damaged file counts as empty."""
     try:
-        told = json.loads(file.read_text())
-        return Owed(frozenset(map(str, told["cut"])), frozenset(map(str, told["anew"])))
+        document = json.loads(file.read_text())
+        return PendingActions(frozenset(map(str, document["cut"])), frozenset(map(str, document["anew"])))
     except (OSError, ValueError, TypeError, KeyError):
-        return NOTHING
+        return NOTHING_PENDING
 
 
-def note(file: Path, owed: Owed) -> None:
-    """Put a note of it at a path whole; none where nothing is owed."""
-    if owed == NOTHING:
+def write_pending(file: Path, pending: PendingActions) -> None:
+    """Record actions in a file, or delete the file if there are none."""
+    if pending == NOTHING_PENDING:
         file.unlink(missing_ok=True)
         return
     file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    put(file, json.dumps(owed.document()))
+    replace_file(file, json.dumps(pending.document()))
 
 
-_DONE = "SUCCESS:"
+def run_pending(paths: Place, pending: PendingActions, allowed: Mapping[str, Collection[str]]) -> dict[str, int]:
+    """Run pending actions, and return the number of ended sessions by name.
 
-
-def settle(place: Place, owed: Owed, let_in: Mapping[str, Collection[str]]) -> dict[str, int]:
-    """Do what is owed, and return how many sessions ended by name; `let_in` holds whom each transport lets in.
-
-    Raises Unfinished for a daemon that did not answer, when all others were asked; what it is owed stays noted.
+    `allowed` holds the names of the laptops that each transport serves. Raise IncompleteError, after all daemons were
+    called, if one did not answer; its actions stay recorded.
     """
     ended: dict[str, int] = {}
-    left, silent = owed, []
+    cut, restart, errors = pending.cut, set(pending.restart), []
     try:
-        ended = end_sessions({place.socket(each): names for each, names in let_in.items()}, owed.cut)
-        left = Owed(anew=left.anew)
-    except Unfinished as error:
-        silent.append(error)
-    for transport in sorted(owed.anew):
+        ended = end_sessions({paths.socket(transport): names for transport, names in allowed.items()}, pending.cut)
+        cut = frozenset()
+    except IncompleteError as error:
+        errors.append(error)
+    for transport in sorted(pending.restart):
         try:
-            _start_anew(place.socket(transport))
-            left = Owed(left.cut, left.anew - {transport})
-        except Unfinished as error:
-            silent.append(error)
-    note(place.owed, left)
-    if silent:
-        raise silent[0]
+            _restart_daemon(paths.socket(transport))
+            restart.remove(transport)
+        except IncompleteError as error:
+            errors.append(error)
+    write_pending(paths.pending_actions, PendingActions(cut, frozenset(restart)))
+    if errors:
+        raise errors[0]
     return ended
 
 
-def _start_anew(socket: Path) -> None:
-    """Have a daemon read its settings anew; one that does not run reads them when it starts."""
-    told = ask(socket, "signal SIGHUP")
-    if told is not None and not told[-1].startswith(_DONE):
-        raise Unfinished(f"{socket} does not start anew: {told[-1][:160]}")
+def _restart_daemon(socket: Path) -> None:
+    """Restart a daemon in its process; a stopped daemon reads its configuration when it starts."""
+    lines = run_command(socket, "signal SIGHUP")
+    if lines is not None and not lines[-1].startswith(SUCCESS):
+        raise IncompleteError(f"{socket} does not restart: {lines[-1][:160]}")
 
 
-# A file called DEFAULT would let everybody in.
+# OpenVPN applies a file named DEFAULT to all clients, so names are lower case.
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,99}", re.ASCII)
 _SERIAL = re.compile(r"[0-9a-f]{1,40}", re.ASCII)
-_ADDRESS = re.compile(r"ifconfig-push [0-9.]+ [0-9.]+\n", re.ASCII)
+_ADDRESS_FILE = re.compile(r"ifconfig-push [0-9.]+ [0-9.]+\n", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Book:
-    """What the operator's machine sends: `laptops` holds the file of each laptop by transport and name.
+class AccessList:
+    """The access list of a gateway: `laptops` holds the address file of each laptop by transport and name.
 
-    `revoked` holds the serials, in hexadecimal, that count no more, with the name of the laptop each was given to.
-    `identity` holds the gateway's certificate and keys, where they are sent along. `version` grows with each change.
+    `cut` names laptops whose sessions must end. `revoked` maps revoked serials, in hexadecimal, to the laptop that had
+    the certificate. `identity` holds the gateway's certificate and keys if they are sent too. `version` grows with each
+    change.
     """
 
     crl: str
@@ -119,109 +118,123 @@ class Book:
     revoked: Mapping[str, str] = field(default_factory=dict)
     version: int = 0
 
+    @property
+    def json_text(self) -> str:
+        """The list in the format for gateways; it may hold keys."""
+        document = {
+            "crl": self.crl,
+            "laptops": self.laptops,
+            "cut": self.cut,
+            "revoked": self.revoked,
+            "version": self.version,
+        }
+        return json.dumps(document | ({"identity": self.identity} if self.identity else {}))
 
-def parse_book(text: str) -> Book:
-    """Return the book that a text holds; raises Refusal for anything else."""
+    def check(self) -> None:
+        """Raise ValueError for a name, serial or address that bedplate never writes."""
+        names = {*self.cut, *self.revoked.values(), *(name for files in self.laptops.values() for name in files)}
+        files = [text for files in self.laptops.values() for text in files.values()]
+        for pattern, texts in ((_NAME, names), (_ADDRESS_FILE, files), (_SERIAL, self.revoked)):
+            for text in texts:
+                if not pattern.fullmatch(text):
+                    raise ValueError(f"unexpected value {text!r}")
+
+
+def parse_access_list(text: str) -> AccessList:
+    """Return the access list of a JSON text; raise RejectedError if it is invalid."""
     try:
-        told = json.loads(text)
-        laptops = {each: told["laptops"][each] for each in TRANSPORTS}
-        identity = told.get("identity") and {name: str(told["identity"][name]) for name in NAMES}
-        version = int(told["version"])
-        book = Book(told["crl"], laptops, tuple(told["cut"]), identity, told.get("revoked", {}), version)
-        names = {*book.cut, *book.revoked.values(), *(name for files in book.laptops.values() for name in files)}
-        files = [file for each in book.laptops.values() for file in each.values()]
-        judged = ((_NAME, names), (_ADDRESS, files), (_SERIAL, book.revoked))
-        whole = all(pattern.fullmatch(each) for pattern, texts in judged for each in texts)
+        document = json.loads(text)
+        identity = document.get("identity")
+        access_list = AccessList(
+            crl=document["crl"],
+            laptops={transport: document["laptops"][transport] for transport in TRANSPORTS},
+            cut=tuple(document["cut"]),
+            identity=identity and {name: str(identity[name]) for name in IDENTITY_FILES},
+            revoked=document.get("revoked", {}),
+            version=int(document["version"]),
+        )
+        access_list.check()
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise Refusal(f"that is no book of laptops: {error!r}") from None
-    if not whole:
-        raise Refusal("that is no book of laptops: it holds a name or an address that bedplate never writes")
-    return book
+        raise RejectedError(f"invalid access list: {error!r}") from None
+    return access_list
 
 
-def take(place: Place, book: Book) -> dict[str, object]:
-    """Put the book in force, end the sessions of whoever it lets in no more, and return what was done.
+def activate_access_list(paths: Place, access_list: AccessList) -> dict[str, object]:
+    """Activate an access list, end sessions that it no longer allows, and return a summary.
 
-    The list comes first and the sessions last: whoever is cut off finds the door shut. Raises Refusal, before
-    anything is changed, for a book that is older than the one in force, for keys that do not agree, and for a list that
-    is over or has not begun, older than the one in force, or of another authority. A new certificate is taken up by
-    daemons that start anew, which laptops notice for seconds.
+    The files change first and sessions end last: a laptop that is disconnected cannot connect again. Raise
+    RejectedError, before anything is changed, if the access list is older than the active one, if its keys do not
+    match, or if its revocation list has expired, is not yet valid, is older than the active one, or has another issuer.
+    With a new certificate the daemons restart, which interrupts laptops for seconds.
     """
-    with _alone(place):
-        _check_version(place, book)
-        return _taken(place, book)
+    with lock_folder(paths.settings):
+        _check_version(paths, access_list)
+        return _activate(paths, access_list)
 
 
-def _taken(place: Place, book: Book) -> dict[str, object]:
-    with fresh_identity(place, book.identity) as identity:
-        trusted = (identity or place.settings) / place.trusted.name
-        before = list_in_force(place, trusted)
-        with fresh_list(place, book.crl, trusted, before) as revoked:
+def _activate(paths: Place, access_list: AccessList) -> dict[str, object]:
+    with staged_identity(paths, access_list.identity) as identity:
+        authority = (identity or paths.settings) / paths.authority.name
+        active_crl = read_active_crl(paths, authority)
+        with staged_crl(paths, access_list.crl, authority, active_crl) as crl:
             if identity:
-                check_identity(fresh_file(place), *(identity / name for name in NAMES[:3]))
-            ending = _ending(place, book, revoked.serials - before.serials)
-            owed = read_owed(place.owed) | Owed(ending, frozenset(TRANSPORTS if identity else ()))
-            note(place.owed, owed)
+                check_identity(staged_crl_file(paths), *(identity / name for name in IDENTITY_FILES[:3]))
+            ending = _names_to_cut(paths, access_list, crl.serials - active_crl.serials)
+            restart = frozenset(TRANSPORTS if identity else ())
+            pending = read_pending(paths.pending_actions) | PendingActions(ending, restart)
+            write_pending(paths.pending_actions, pending)
             if identity:
-                put_identity(place, identity)
-            put_list(place)
-        put(place.version, f"{book.version}\n")
+                activate_identity(paths, identity)
+            activate_crl(paths)
+        replace_file(paths.version, f"{access_list.version}\n")
         for transport in TRANSPORTS:
-            _replace_files(place.addresses(transport), book.laptops[transport])
-        ended = settle(place, owed, {each: book.laptops[each].keys() for each in TRANSPORTS})
-    return {"number": revoked.number, "cut": ended, "renewed": identity is not None}
+            _replace_files(paths.addresses(transport), access_list.laptops[transport])
+        allowed = {transport: access_list.laptops[transport].keys() for transport in TRANSPORTS}
+        ended = run_pending(paths, pending, allowed)
+    return {"number": crl.number, "cut": ended, "renewed": identity is not None}
 
 
-def _check_version(place: Place, book: Book) -> None:
-    """Refuse a book with a lower version than the one in force; the versions of a new authority start again."""
-    known = int(place.version.read_text()) if place.version.exists() else 0
-    if book.version < known and not _has_new_authority(place, book):
-        raise Refusal(
-            f"the access list that was sent (version {book.version}) is older than the one in force (version {known})."
-            " Get the newest fleet.pki (git pull), then `bedplate vpn sync`"
+def _check_version(paths: Place, access_list: AccessList) -> None:
+    """Reject a list with a lower version than the active one; a new authority starts with new versions."""
+    active = int(paths.version.read_text()) if paths.version.exists() else 0
+    if access_list.version < active and not _has_new_authority(paths, access_list):
+        raise RejectedError(
+            f"the access list (version {access_list.version}) is older than the active one (version {active})."
+            " Get the newest fleet.pki (git pull), then run `bedplate vpn sync`"
         )
 
 
-def _has_new_authority(place: Place, book: Book) -> bool:
-    return book.identity is not None and book.identity[place.trusted.name] != place.trusted.read_text()
+def _has_new_authority(paths: Place, access_list: AccessList) -> bool:
+    identity = access_list.identity
+    return identity is not None and identity[paths.authority.name] != paths.authority.read_text()
 
 
-def _ending(place: Place, book: Book, new: AbstractSet[int]) -> frozenset[str]:
-    """Return whose sessions are to end: who is named, goes, or gets another address, and whose certificate was revoked.
+def _names_to_cut(paths: Place, access_list: AccessList, newly_revoked: AbstractSet[int]) -> frozenset[str]:
+    """Return the laptops that are named, removed, moved to another address, or whose certificate was revoked.
 
-    A name may have another certificate by now. No daemon tells which one a session is by: a serial that the new list
-    names, and the one in force does not, ends whatever sessions its name has, once; `new` holds those.
+    OpenVPN does not report which certificate a session uses. A serial that is new in the revocation list therefore ends
+    all sessions of its laptop once, also if the laptop has another certificate by now.
     """
-    revoked = {name for serial, name in book.revoked.items() if int(serial, 16) in new}
+    revoked = {name for serial, name in access_list.revoked.items() if int(serial, 16) in newly_revoked}
     moved = {
         name
-        for each in TRANSPORTS
-        for name, text in _files(place.addresses(each)).items()
-        if book.laptops[each].get(name) != text
+        for transport in TRANSPORTS
+        for name, text in _read_files(paths.addresses(transport)).items()
+        if access_list.laptops[transport].get(name) != text
     }
-    return frozenset({*book.cut, *revoked, *filter(_NAME.fullmatch, moved)})
-
-
-@contextmanager
-def _alone(place: Place) -> Iterator[None]:
-    handle = os.open(place.settings, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+    return frozenset({*access_list.cut, *revoked, *filter(_NAME.fullmatch, moved)})
 
 
 def _replace_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Make a folder hold these files alone."""
+    """Write these files to a folder and delete all others."""
     folder.mkdir(exist_ok=True, mode=0o755)
-    old = _files(folder)
+    old = _read_files(folder)
     for name, text in files.items():
         if old.get(name) != text:
-            put(folder / name, text)
+            replace_file(folder / name, text)
     for name in old.keys() - files.keys():
         (folder / name).unlink()
 
 
-def _files(folder: Path) -> dict[str, str]:
-    return {each.name: each.read_text() for each in folder.iterdir()} if folder.is_dir() else {}
+def _read_files(folder: Path) -> dict[str, str]:
+    return {file.name: file.read_text() for file in folder.iterdir()} if folder.is_dir() else {}

@@ -1,4 +1,7 @@
-"""Dates and signatures, asked of the openssl that every gateway has."""
+"""Certificates and revocation lists on a gateway: read and verified with openssl, staged and activated.
+
+A new file is staged first: it is written to the same folder, verified, and renamed to the active one.
+"""
 
 import os
 import pwd
@@ -14,16 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import strptime
 
-from .place import Place, Refusal, fill
+from .place import Place, RejectedError, write_synced
 
 _DATE = "%b %d %H:%M:%S %Y GMT"
 _SERIAL = re.compile(r"^ +Serial Number: ([0-9A-F]+)$", re.MULTILINE)
-_LIST_FACTS = ("crlNumber=", "lastUpdate=", "nextUpdate=")
+_CRL_FIELDS = ("crlNumber=", "lastUpdate=", "nextUpdate=")
 
 
 @dataclass(frozen=True)
-class RevokedList:
-    """A list of revoked certificates: its number, its begin and end in Unix time, and whom it names, by serial."""
+class Crl:
+    """A revocation list: its number, its validity in Unix time, and the revoked serials."""
 
     number: int
     begin: int
@@ -31,183 +34,183 @@ class RevokedList:
     serials: frozenset[int]
 
 
+# For a gateway without a list, or with a list of a former authority.
+_NO_CRL = Crl(0, 0, 0, frozenset())
+
+
 def certificate_end(file: Path) -> int:
-    """Return when a certificate ends, in Unix time."""
-    return _moment(_value(_openssl("x509", "-in", str(file), "-noout", "-enddate")))
+    """Return the end of a certificate in Unix time."""
+    return _parse_date(_field_value(_openssl("x509", "-in", str(file), "-noout", "-enddate")))
 
 
 def crl_end(file: Path) -> int:
-    """Return when the list of revoked certificates ends, in Unix time."""
-    return _moment(_value(_openssl("crl", "-in", str(file), "-noout", "-nextupdate")))
+    """Return the end of a revocation list in Unix time."""
+    return _parse_date(_field_value(_openssl("crl", "-in", str(file), "-noout", "-nextupdate")))
 
 
 def crl_number(file: Path) -> int:
-    """Return the number of a list of revoked certificates; each is greater than the one before it."""
-    return int(_value(_openssl("crl", "-in", str(file), "-noout", "-crlnumber")), 16)
+    """Return the number of a revocation list; each list has a greater number than the one before."""
+    return int(_field_value(_openssl("crl", "-in", str(file), "-noout", "-crlnumber")), 16)
 
 
-def read_list(file: Path, trusted: Path) -> RevokedList:
-    """Return what a list says; Refusal where it is none, or not signed by the authority in `trusted`."""
-    asked = ("-text", "-crlnumber", "-lastupdate", "-nextupdate", "-CAfile", str(trusted))
-    done = _asked("crl", "-in", str(file), "-noout", *asked)
+def read_crl(file: Path, authority: Path) -> Crl:
+    """Return a revocation list; raise RejectedError if it is invalid or not signed by the authority."""
+    options = ("-text", "-crlnumber", "-lastupdate", "-nextupdate", "-CAfile", str(authority))
+    done = _run_openssl("crl", "-in", str(file), "-noout", *options)
     if "verify OK" not in done.stderr:
         _openssl("crl", "-in", str(file), "-noout")
-        raise Refusal("the list of revoked certificates is signed by somebody else than this gateway's authority")
-    told = dict(line.split("=", 1) for line in done.stdout.splitlines() if line.startswith(_LIST_FACTS))
-    serials = frozenset(int(each, 16) for each in _SERIAL.findall(done.stdout))
-    begin, end = _moment(told["lastUpdate"]), _moment(told["nextUpdate"])
-    return RevokedList(int(told["crlNumber"], 16), begin, end, serials)
+        raise RejectedError("the revocation list is not signed by this gateway's authority")
+    fields = dict(line.split("=", 1) for line in done.stdout.splitlines() if line.startswith(_CRL_FIELDS))
+    serials = frozenset(int(serial, 16) for serial in _SERIAL.findall(done.stdout))
+    begin, end = _parse_date(fields["lastUpdate"]), _parse_date(fields["nextUpdate"])
+    return Crl(int(fields["crlNumber"], 16), begin, end, serials)
 
 
-def check_identity(revoked: Path, trusted: Path, certificate: Path, key: Path) -> None:
-    """Refuse a certificate that the authority did not sign or has revoked, and a key of another certificate.
+def check_identity(crl: Path, authority: Path, certificate: Path, key: Path) -> None:
+    """Raise RejectedError for a revoked certificate, one of another authority, or a key of another certificate.
 
-    `trusted` must hold nothing but the authority: daemons trust every certificate in it.
+    `authority` must hold one certificate: daemons trust every certificate in this file.
     """
-    if trusted.read_text().count("-----BEGIN ") != 1:
-        raise Refusal("ca.crt must hold one certificate, that of the authority")
-    alone = ("-CAfile", str(trusted), "-no-CApath", "-no-CAstore")
-    lists = ("-crl_check_all", "-CRLfile", str(revoked))
-    done = _asked("verify", *alone, *lists, "-purpose", "sslserver", str(certificate))
+    if authority.read_text().count("-----BEGIN ") != 1:
+        raise RejectedError("ca.crt must hold exactly one certificate, that of the authority")
+    trusted = ("-CAfile", str(authority), "-no-CApath", "-no-CAstore")
+    revocation = ("-crl_check_all", "-CRLfile", str(crl))
+    done = _run_openssl("verify", *trusted, *revocation, "-purpose", "sslserver", str(certificate))
     if done.returncode:
-        raise Refusal(f"the gateway's certificate is not one to trust: {' '.join(done.stderr.split())[:160]}")
-    own = _openssl("x509", "-in", str(certificate), "-noout", "-pubkey")
-    if own != _openssl("pkey", "-in", str(key), "-pubout"):
-        raise Refusal("the gateway's key is not that of its certificate")
+        raise RejectedError(f"the gateway's certificate is not valid: {' '.join(done.stderr.split())[:160]}")
+    public_key = _openssl("x509", "-in", str(certificate), "-noout", "-pubkey")
+    if public_key != _openssl("pkey", "-in", str(key), "-pubout"):
+        raise RejectedError("the gateway's private key does not match its certificate")
 
 
-def _value(told: str) -> str:
-    return told.partition("=")[2].strip()
+def _field_value(output: str) -> str:
+    return output.partition("=")[2].strip()
 
 
-def _moment(told: str) -> int:
-    return timegm(strptime(told, _DATE))
+def _parse_date(text: str) -> int:
+    return timegm(strptime(text, _DATE))
 
 
 def _openssl(*arguments: str) -> str:
-    """Return what openssl prints of a file; Refusal where it cannot read it."""
-    done = _asked(*arguments)
+    """Return what openssl prints about a file; raise RejectedError if it cannot read the file."""
+    done = _run_openssl(*arguments)
     if done.returncode:
-        told = done.stderr.strip().splitlines()
-        raise Refusal(f"openssl reads no {arguments[0]} in {Path(arguments[2]).name}: {(told or ['?'])[0][:200]}")
+        error = (done.stderr.strip().splitlines() or ["no error output"])[0][:200]
+        raise RejectedError(f"openssl {arguments[0]} cannot read {Path(arguments[2]).name}: {error}")
     return done.stdout
 
 
-def _asked(*arguments: str) -> "subprocess.CompletedProcess[str]":
+def _run_openssl(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(["/usr/bin/openssl", *arguments], capture_output=True, errors="replace", check=False)  # noqa: S603
 
 
-# What a gateway goes by that has no list, or one of an authority that another took over from.
-_NO_LIST = RevokedList(0, 0, 0, frozenset())
-
-
-def list_in_force(place: Place, trusted: Path) -> RevokedList:
-    """Return what the list in force says, as far as the authority in `trusted` signed it."""
+def read_active_crl(paths: Place, authority: Path) -> Crl:
+    """Return the active revocation list, or an empty one if the authority did not sign it."""
     try:
-        return read_list(place.crl, trusted)
-    except Refusal:
-        return _NO_LIST
+        return read_crl(paths.crl, authority)
+    except RejectedError:
+        return _NO_CRL
 
 
 @contextmanager
-def fresh_list(place: Place, text: str, trusted: Path, before: RevokedList) -> Iterator[RevokedList]:
-    """Give what a new list says, judged and not yet in force: `put_list` puts it there.
+def staged_crl(paths: Place, text: str, authority: Path, active: Crl) -> Iterator[Crl]:
+    """Stage a new revocation list and yield it; `activate_crl` activates it.
 
-    Raises Refusal for a list that is over or has not begun, older than the one before, or not signed by the authority
-    in `trusted`.
+    Raise RejectedError if it has expired, is not yet valid, is older than the active one, or has another issuer.
     """
-    fresh = fresh_file(place)
+    staged = staged_crl_file(paths)
     try:
-        fill(fresh, text)
-        told = read_list(fresh, trusted)
-        _check(place, told, before)
-        yield told
+        write_synced(staged, text)
+        crl = read_crl(staged, authority)
+        _check_crl(paths, crl, active)
+        yield crl
     finally:
-        fresh.unlink(missing_ok=True)
+        staged.unlink(missing_ok=True)
 
 
-def put_list(place: Place) -> None:
-    """Put in force the list that was judged."""
-    if place.crl.exists():
-        # OpenVPN reads it anew when its size or its second has changed.
-        later = max(int(time.time()), int(place.crl.stat().st_mtime) + 1)
-        os.utime(fresh_file(place), (later, later))
-    fresh_file(place).replace(place.crl)
+def activate_crl(paths: Place) -> None:
+    """Activate the staged revocation list."""
+    if paths.crl.exists():
+        # OpenVPN reads the file again only if its size or its modification time in seconds has changed.
+        later = max(int(time.time()), int(paths.crl.stat().st_mtime) + 1)
+        os.utime(staged_crl_file(paths), (later, later))
+    staged_crl_file(paths).replace(paths.crl)
 
 
-def fresh_file(place: Place) -> Path:
-    """Return the path of a list that is not yet in force."""
-    return place.settings / ".crl.new"
+def staged_crl_file(paths: Place) -> Path:
+    """Return the path of the staged revocation list."""
+    return paths.settings / ".crl.new"
 
 
-def _check(place: Place, told: RevokedList, before: RevokedList) -> None:
+def _check_crl(paths: Place, crl: Crl, active: Crl) -> None:
     now = time.time()
-    if told.end <= now:
-        raise Refusal(f"the list of revoked certificates ended on {_day(told.end)}")
-    if told.begin > now:
-        # With such a list OpenVPN would let in nobody, until that day.
-        raise Refusal(
-            f"the list of revoked certificates begins on {_day(told.begin)}, and here it is {_day(now)}: set the clock"
-            ' that is wrong, this gateway\'s or that of who signs (docs/vpn-keys.md, "The clock was ahead")'
+    if crl.end <= now:
+        raise RejectedError(f"the revocation list expired on {_date_text(crl.end)}")
+    if crl.begin > now:
+        # OpenVPN rejects every client until the list is valid.
+        raise RejectedError(
+            f"the revocation list is not valid before {_date_text(crl.begin)}; this gateway's clock says"
+            f" {_date_text(now)}. Set the wrong clock, of the gateway or of the signing machine"
+            ' (docs/vpn-keys.md, "The clock was ahead")'
         )
-    if told.number < before.number:
-        raise Refusal(f"list {told.number} of revoked certificates is older than the one in force, {before.number}")
-    if told.number == before.number and fresh_file(place).read_bytes() != place.crl.read_bytes():
-        raise Refusal(
-            f"two different lists of revoked certificates have the number {told.number}: the one in force was signed in"
-            " another copy of fleet.pki. Get that copy (git pull), then `bedplate vpn sync`"
+    if crl.number < active.number:
+        raise RejectedError(f"revocation list {crl.number} is older than the active list {active.number}")
+    if crl.number == active.number and staged_crl_file(paths).read_bytes() != paths.crl.read_bytes():
+        raise RejectedError(
+            f"two different revocation lists have the number {crl.number}: the active one was signed in another copy"
+            " of fleet.pki. Get that copy (git pull), then run `bedplate vpn sync`"
         )
 
 
-def _day(moment: float) -> str:
+def _date_text(moment: float) -> str:
     return time.strftime("%d %B %Y, %H:%M UTC", time.gmtime(moment))
 
 
-NAMES = ("ca.crt", "server.crt", "server.key", "tls-crypt-v2.key")
-_SECRET = ("server.key", "tls-crypt-v2.key")
+IDENTITY_FILES = ("ca.crt", "server.crt", "server.key", "tls-crypt-v2.key")
+_SECRET_FILES = ("server.key", "tls-crypt-v2.key")
 
 
 @contextmanager
-def fresh_identity(place: Place, files: Mapping[str, str] | None) -> Iterator[Path | None]:
-    """Yield the folder of a new certificate and keys, not yet checked nor in force; None if none is new.
+def staged_identity(paths: Place, files: Mapping[str, str] | None) -> Iterator[Path | None]:
+    """Stage a new certificate with its keys and yield the folder; yield None if nothing changes.
 
-    Nobody but the daemons' own account reads the keys, at any instant.
+    Only the user of the daemons can read the keys, from the moment they are written.
     """
-    if files is None or all(_text(place.settings / name) == files[name] for name in NAMES):
+    if files is None or all(_read_file(paths.settings / name) == files[name] for name in IDENTITY_FILES):
         yield None
         return
-    fresh = Path(tempfile.mkdtemp(prefix=".identity-", dir=place.settings))
+    staged = Path(tempfile.mkdtemp(prefix=".identity-", dir=paths.settings))
     try:
-        for name in NAMES:
-            _write(fresh / name, files[name], place.owner)
-        yield fresh
+        for name in IDENTITY_FILES:
+            _write_identity_file(staged / name, files[name], paths.owner)
+        yield staged
     finally:
-        shutil.rmtree(fresh)
+        shutil.rmtree(staged)
 
 
-def put_identity(place: Place, fresh: Path) -> None:
-    """Put a certificate and its keys in force for daemons that start."""
-    for name in NAMES:
-        (fresh / name).replace(place.settings / name)
+def activate_identity(paths: Place, staged: Path) -> None:
+    """Activate a staged certificate and its keys; daemons load them when they restart."""
+    for name in IDENTITY_FILES:
+        (staged / name).replace(paths.settings / name)
 
 
-def _write(path: Path, text: str, owner: str) -> None:
-    secret = path.name in _SECRET
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400 if secret else 0o444)
+def _write_identity_file(path: Path, text: str, owner: str) -> None:
+    is_secret = path.name in _SECRET_FILES
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400 if is_secret else 0o444)
     with os.fdopen(handle, "w") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(handle)
-        if secret:
-            os.fchown(handle, _account(owner), -1)
+        if is_secret:
+            os.fchown(handle, _user_id(owner), -1)
 
 
-def _account(name: str) -> int:
+def _user_id(name: str) -> int:
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
-        raise Refusal(f"there is no account {name} here: apply the role openvpn first") from None
+        raise RejectedError(f"no user {name} on this gateway: apply the role openvpn first") from None
 
 
-def _text(path: Path) -> str | None:
+def _read_file(path: Path) -> str | None:
     return path.read_text() if path.exists() else None

@@ -1,65 +1,125 @@
-"""A site's tunnels, put in force: its files come to lie as they were sent, and what reads them is told.
+"""Apply a config bundle: write the files of a gateway's tunnels, and reload the services that read them.
 
-What an end of the power left between the two is remembered, and done by the next.
+Files that were written and not yet loaded are recorded. After a power failure the next call loads them.
 """
 
-import fcntl
 import json
 import os
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from pathlib import Path
 
 from .place import (
-    BGP,
     CHARON,
-    CONNECTIONS,
-    DIAL,
-    GUARD,
+    CHARON_UNIT,
+    DIAL_UNIT,
+    FRR_CONF,
+    GUARD_RULES,
     IPSEC,
-    KERNEL,
     LAST_ROUTES,
-    SERVICE,
-    SETTINGS,
-    TABLE,
+    STRONGSWAN_CONF,
+    SWANCTL_CONF,
+    SYSCTL_CONF,
+    TUNNEL_TABLE,
     UNIT_PREFIX,
     UNITS,
-    WATCH,
+    WATCH_SCRIPT,
     File,
+    IncompleteError,
     Place,
-    Refusal,
+    RejectedError,
     Shipment,
-    Unfinished,
+    lock_folder,
 )
 
-_NEW = ".new"
+_STAGED = ".new"
+_GUARD_UNIT, _FRR_UNIT = "bedplate-guard.service", "frr.service"
+_UNIT_TYPES = (".service", ".timer")
+_TIMEOUT_S = 25
+_MAX_ERROR_LENGTH = 160
+_XFRM_DEVICE = re.compile(r"^(ipsec[0-9]+)[@ ]", re.MULTILINE)
+_INTERFACE_ID = re.compile(r"^\s*if_id_out = ([0-9]+)$", re.MULTILINE)
 
 
-def differing(root: Path, files: Iterable[File]) -> tuple[File, ...]:
-    """Return the files that are not there, or not with this text and this mode."""
-    return tuple(file for file in files if not _stands(_at(root, file.path), file))
+def apply_bundle(paths: Place, bundle: Shipment | None) -> dict[str, tuple[str, ...]]:
+    """Apply a config bundle and return the written, removed and started items: none if it is applied already.
+
+    Raise RejectedError, before anything is changed, for an invalid bundle (None), or if the role guard is missing.
+    """
+    if bundle is None:
+        raise RejectedError("invalid config bundle: nothing was changed")
+    if not paths.at(UNITS + _GUARD_UNIT).is_file():
+        raise RejectedError(f"no {_GUARD_UNIT} on this gateway: apply the role guard first")
+    paths.memory.mkdir(parents=True, exist_ok=True)
+    with lock_folder(paths.memory):
+        changed = _changed_files(paths, bundle.files)
+        stale = _stale_files(paths, bundle)
+        pending = _read_pending(paths.pending_files)
+        if changed or stale or pending:
+            _change(paths, bundle, changed, stale, pending)
+        started = _start_units(bundle)
+    return {"written": tuple(file.path for file in changed), "removed": stale, "started": started}
 
 
-def left_over(root: Path, shipment: Shipment) -> tuple[str, ...]:
-    """Return the paths of charon's files and units here that were not sent."""
-    found = [*_at(root, IPSEC).rglob("*"), *_at(root, UNITS).glob(f"{UNIT_PREFIX}*")]
-    paths = {f"/{each.relative_to(root)}" for each in found if not each.is_dir()}
-    return tuple(sorted(paths - shipment.paths))
+def _change(
+    paths: Place, bundle: Shipment, changed: tuple[File, ...], stale: tuple[str, ...], pending: AbstractSet[str]
+) -> None:
+    to_load = {file.path for file in changed} | pending
+    # A run that was interrupted may have replaced the old tunnel table: it cannot be compared any more.
+    restarts_charon = any(path.startswith(CHARON) for path in pending) or _removes_tunnel(paths, bundle)
+    _replace_files(paths, (_pending_file(paths, {*to_load, *stale}), *changed), _check_guard_rules)
+    _stop_units(stale)
+    _delete_files(paths, stale)
+    _delete_unused_devices(bundle.text(SWANCTL_CONF))
+    _reload_services(to_load | set(stale), restarts_charon=restarts_charon)
+    paths.pending_files.unlink()
 
 
-def replace(root: Path, files: Iterable[File], judge: Callable[[Path, File], None]) -> None:
-    """Put files in place, once all are written and none was refused: whatever `judge` raises leaves the old ones."""
+def _changed_files(paths: Place, files: Iterable[File]) -> tuple[File, ...]:
+    """Return the files that are missing on the gateway, or differ in text or mode."""
+    return tuple(file for file in files if not _is_unchanged(paths.at(file.path), file))
+
+
+def _is_unchanged(path: Path, file: File) -> bool:
+    if path.is_symlink() or not path.is_file() or path.stat().st_mode & 0o7777 != file.mode:
+        return False
+    return path.read_bytes() == file.text.encode()
+
+
+def _stale_files(paths: Place, bundle: Shipment) -> tuple[str, ...]:
+    """Return the paths of charon's files and units that are not in the bundle."""
+    existing = [*paths.at(IPSEC).rglob("*"), *paths.at(UNITS).glob(f"{UNIT_PREFIX}*")]
+    files = {f"/{path.relative_to(paths.root)}" for path in existing if not path.is_dir()}
+    return tuple(sorted(files - bundle.paths))
+
+
+def _removes_tunnel(paths: Place, bundle: Shipment) -> bool:
+    """Return whether the tunnel table loses a line: charon closes a tunnel only when it restarts."""
+    table = paths.tunnel_table
+    lines = table.read_text(encoding="utf-8").splitlines() if table.exists() else []
+    return not set(lines) <= set(bundle.text(TUNNEL_TABLE).splitlines())
+
+
+def _pending_file(paths: Place, changed: AbstractSet[str]) -> File:
+    return File(f"/{paths.pending_files.relative_to(paths.root)}", json.dumps(sorted(changed)), 0o600)
+
+
+def _read_pending(path: Path) -> frozenset[str]:
+    return frozenset(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else frozenset()
+
+
+def _replace_files(paths: Place, files: Iterable[File], check: Callable[[Path, File], None]) -> None:
+    """Replace files after all are staged and checked; an error of `check` leaves the old files."""
     staged: dict[Path, Path] = {}
     try:
         for file in files:
-            path = _at(root, file.path)
+            path = paths.at(file.path)
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if file.path.startswith(IPSEC) else 0o755)
-            staged[path] = path.with_name(path.name + _NEW)
-            _write(staged[path], file, _owner(path))
-            judge(staged[path], file)
+            staged[path] = path.with_name(path.name + _STAGED)
+            _write_file(staged[path], file, _owner(path))
+            check(staged[path], file)
         for path, new in staged.items():
             new.replace(path)
     finally:
@@ -67,36 +127,14 @@ def replace(root: Path, files: Iterable[File], judge: Callable[[Path, File], Non
             new.unlink(missing_ok=True)
 
 
-def remove(root: Path, paths: Iterable[str]) -> None:
-    """Delete files, and charon's folders that are empty then."""
-    for path in paths:
-        _at(root, path).unlink(missing_ok=True)
-    folders = [each for each in _at(root, IPSEC).rglob("*") if each.is_dir()]
-    for folder in sorted(folders, reverse=True):
-        if not any(folder.iterdir()):
-            folder.rmdir()
-
-
-def text_at(root: Path, path: str) -> str:
-    """Return the text of a file, nothing where there is none."""
-    file = _at(root, path)
-    return file.read_text(encoding="utf-8") if file.exists() else ""
-
-
-def _stands(path: Path, file: File) -> bool:
-    if path.is_symlink() or not path.is_file() or path.stat().st_mode & 0o7777 != file.mode:
-        return False
-    return path.read_bytes() == file.text.encode()
-
-
 def _owner(path: Path) -> tuple[int, int]:
-    """Return to whom a new file belongs: FRR's own is FRR's, and says so where it lies."""
-    found = (path if path.exists() else path.parent).stat()
-    return found.st_uid, found.st_gid
+    """Return the user and group of a new file: of the old file or its folder, as for FRR's files."""
+    status = (path if path.exists() else path.parent).stat()
+    return status.st_uid, status.st_gid
 
 
-def _write(path: Path, file: File, owner: tuple[int, int]) -> None:
-    """Write a file that nobody but root reads before it is whole."""
+def _write_file(path: Path, file: File, owner: tuple[int, int]) -> None:
+    """Write a file that only root can read until it is complete."""
     path.unlink(missing_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(handle, "wb") as stream:
@@ -107,163 +145,90 @@ def _write(path: Path, file: File, owner: tuple[int, int]) -> None:
         os.fsync(handle)
 
 
-def _at(root: Path, path: str) -> Path:
-    return root / path.lstrip("/")
-
-
-GUARD_UNIT, BGP_UNIT = "bedplate-guard.service", "frr.service"
-_KINDS = (".service", ".timer")
-_SECONDS = 25
-_LONGEST = 160
-_XFRM = re.compile(r"^(ipsec[0-9]+)[@ ]", re.MULTILINE)
-_SENT_BY = re.compile(r"^\s*if_id_out = ([0-9]+)$", re.MULTILINE)
-
-
-def check_rules(path: Path) -> None:
-    """Refuse rules that the packet filter would not take; Refusal."""
+def _check_guard_rules(staged: Path, file: File) -> None:
+    """Raise RejectedError if nftables does not accept the packet filter."""
+    if file.path != GUARD_RULES:
+        return
     try:
-        _run("nft", "--check", "--file", str(path))
-    except Unfinished as error:
-        raise Refusal(f"what was sent is no packet filter: {error}") from None
+        _run("nft", "--check", "--file", str(staged))
+    except IncompleteError as error:
+        raise RejectedError(f"invalid packet filter in the config bundle: {error}") from None
 
 
-def stop(paths: Iterable[str]) -> None:
-    """Stop the units among these files, for good."""
-    units = [path.removeprefix(UNITS) for path in paths if path.startswith(UNITS) and path.endswith(_KINDS)]
+def _delete_files(paths: Place, files: Iterable[str]) -> None:
+    """Delete files, and the folders of charon that are empty then."""
+    for file in files:
+        paths.at(file).unlink(missing_ok=True)
+    folders = [path for path in paths.at(IPSEC).rglob("*") if path.is_dir()]
+    for folder in sorted(folders, reverse=True):
+        if not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _stop_units(files: Iterable[str]) -> None:
+    """Stop and disable the units among these files."""
+    units = [file.removeprefix(UNITS) for file in files if file.startswith(UNITS) and file.endswith(_UNIT_TYPES)]
     if units:
         _run("systemctl", "disable", "--now", *units)
 
 
-def tell(changed: AbstractSet[str], *, is_anew: bool) -> None:
-    """Have everything that runs take the files that changed; `is_anew` restarts charon."""
-    if {GUARD, LAST_ROUTES} & changed:
-        _run("systemctl", "reload-or-restart", GUARD_UNIT)
-    if KERNEL in changed:
+def _start_units(bundle: Shipment) -> tuple[str, ...]:
+    """Enable and start all units, and return the inactive ones; raise IncompleteError if one fails."""
+    units = tuple(_units(bundle))
+    states = _run_unchecked("systemctl", "is-active", *units).stdout.split()
+    _run("systemctl", "enable", "--now", *units)
+    return tuple(unit for unit, state in zip(units, states, strict=True) if state != "active")
+
+
+def _units(bundle: Shipment) -> Iterator[str]:
+    yield _GUARD_UNIT
+    if FRR_CONF in bundle.paths:
+        yield _FRR_UNIT
+    if bundle.has_tunnels:
+        yield from (CHARON_UNIT, DIAL_UNIT)
+
+
+def _reload_services(changed: AbstractSet[str], *, restarts_charon: bool) -> None:
+    """Reload or restart every service that reads a changed file."""
+    if {GUARD_RULES, LAST_ROUTES} & changed:
+        _run("systemctl", "reload-or-restart", _GUARD_UNIT)
+    if SYSCTL_CONF in changed:
         _run("systemctl", "restart", "systemd-sysctl.service")
     if any(path.startswith(UNITS) for path in changed):
         _run("systemctl", "daemon-reload")
-    _tell_charon(changed, is_anew=is_anew)
-    if BGP in changed:
-        _run("systemctl", "reload-or-restart", BGP_UNIT)
+    if restarts_charon or {STRONGSWAN_CONF, f"{UNITS}{CHARON_UNIT}"} & changed:
+        _run("systemctl", "try-restart", CHARON_UNIT)
+    elif any(path.startswith(CHARON) for path in changed):
+        _run("systemctl", "try-reload-or-restart", CHARON_UNIT)
+    # The script reads the table only when it starts.
+    if {f"{UNITS}{DIAL_UNIT}", TUNNEL_TABLE, WATCH_SCRIPT} & changed:
+        _run("systemctl", "try-restart", DIAL_UNIT)
+    if FRR_CONF in changed:
+        _run("systemctl", "reload-or-restart", _FRR_UNIT)
 
 
-def start(shipment: Shipment) -> tuple[str, ...]:
-    """Start what does not run, now and at each boot, and return its names; Unfinished where one does not start."""
-    units = tuple(_units(shipment))
-    told = _ask("systemctl", "is-active", *units).split()
-    _run("systemctl", "enable", "--now", *units)
-    return tuple(unit for unit, state in zip(units, told, strict=True) if state != "active")
-
-
-def drop_devices(connections: str) -> None:
+def _delete_unused_devices(connections: str) -> None:
     """Delete the XFRM interfaces that no connection uses."""
-    wanted = {f"ipsec{number}" for number in _SENT_BY.findall(connections)}
-    for device in _XFRM.findall(_ask("ip", "-brief", "link", "show", "type", "xfrm")):
-        if device not in wanted:
+    used = {f"ipsec{number}" for number in _INTERFACE_ID.findall(connections)}
+    for device in _XFRM_DEVICE.findall(_run_unchecked("ip", "-brief", "link", "show", "type", "xfrm").stdout):
+        if device not in used:
             _run("ip", "link", "delete", device)
 
 
-def _tell_charon(changed: AbstractSet[str], *, is_anew: bool) -> None:
-    if is_anew or {SETTINGS, f"{UNITS}{SERVICE}"} & changed:
-        _run("systemctl", "try-restart", SERVICE)
-    elif any(path.startswith(CHARON) for path in changed):
-        _run("systemctl", "try-reload-or-restart", SERVICE)
-    # It reads the table when it starts, and is a process of the script that there was then.
-    if {f"{UNITS}{DIAL}", TABLE, WATCH} & changed:
-        _run("systemctl", "try-restart", DIAL)
-
-
-def _units(shipment: Shipment) -> Iterator[str]:
-    yield GUARD_UNIT
-    if BGP in shipment.paths:
-        yield BGP_UNIT
-    if shipment.has_tunnels:
-        yield from (SERVICE, DIAL)
-
-
 def _run(*command: str) -> None:
-    done = _done(command)
+    """Run a command; raise IncompleteError if it fails."""
+    done = _run_unchecked(*command)
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it says nothing"])[-1][:_LONGEST]
-        raise Unfinished(f"{' '.join(command[:3])}: status {done.returncode}: {last}")
+        error = (done.stderr.strip().splitlines() or ["no error output"])[-1][:_MAX_ERROR_LENGTH]
+        raise IncompleteError(f"{' '.join(command[:3])}: exit status {done.returncode}: {error}")
 
 
-def _ask(*command: str) -> str:
-    return _done(command).stdout
-
-
-def _done(command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+def _run_unchecked(*command: str) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(  # noqa: S603  # names of units, charons and devices that were judged when they came in
-            command, capture_output=True, errors="replace", check=False, timeout=_SECONDS
+        return subprocess.run(  # noqa: S603  # the names of units and devices were validated with the bundle
+            command, capture_output=True, errors="replace", check=False, timeout=_TIMEOUT_S
         )
     except FileNotFoundError:
-        raise Refusal(f"there is no {command[0]} here: apply the role guard first") from None
+        raise RejectedError(f"no program {command[0]} on this gateway: apply the role guard first") from None
     except subprocess.TimeoutExpired:
-        raise Unfinished(f"{' '.join(command[:3])}: nothing after {_SECONDS} s") from None
-
-
-def lay(place: Place, shipment: Shipment | None) -> dict[str, tuple[str, ...]]:
-    """Put a shipment in force, and return what was written, taken away and started: nothing the second time.
-
-    Raises Refusal, before anything is changed, for what bedplate never sends, and where the role is not in force.
-    """
-    if shipment is None:
-        raise Refusal("these are no files of tunnels, or not all: nothing was changed")
-    _check_ground(place.root)
-    place.memory.mkdir(parents=True, exist_ok=True)
-    with _alone(place.memory):
-        written = differing(place.root, shipment.files)
-        gone = left_over(place.root, shipment)
-        unfinished = _unfinished(place.unfinished)
-        if written or gone or unfinished:
-            _change(place, shipment, written, gone, unfinished)
-        started = start(shipment)
-    return {"written": tuple(file.path for file in written), "removed": gone, "started": started}
-
-
-def _change(
-    place: Place, shipment: Shipment, written: tuple[File, ...], gone: tuple[str, ...], unfinished: AbstractSet[str]
-) -> None:
-    changed = {file.path for file in written} | unfinished
-    # What an unfinished run replaced is not known any more.
-    is_anew = any(path.startswith(CHARON) for path in unfinished) or _loses_a_tunnel(place.root, shipment)
-    replace(place.root, (_note(place, {*changed, *gone}), *written), _judge)
-    stop(gone)
-    remove(place.root, gone)
-    drop_devices(shipment.text(CONNECTIONS))
-    tell(changed | set(gone), is_anew=is_anew)
-    place.unfinished.unlink()
-
-
-def _loses_a_tunnel(root: Path, shipment: Shipment) -> bool:
-    """Tell whether the table loses a line: new settings alone do not take a tunnel down."""
-    return not set(text_at(root, TABLE).splitlines()) <= set(shipment.text(TABLE).splitlines())
-
-
-def _judge(new: Path, file: File) -> None:
-    if file.path == GUARD:
-        check_rules(new)
-
-
-def _note(place: Place, changed: AbstractSet[str]) -> File:
-    return File(f"/{place.unfinished.relative_to(place.root)}", json.dumps(sorted(changed)), 0o600)
-
-
-def _unfinished(path: Path) -> frozenset[str]:
-    return frozenset(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else frozenset()
-
-
-def _check_ground(root: Path) -> None:
-    if not (root / UNITS.lstrip("/") / GUARD_UNIT).is_file():
-        raise Refusal(f"there is no {GUARD_UNIT} here: apply the role guard first")
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+        raise IncompleteError(f"{' '.join(command[:3])}: no result within {_TIMEOUT_S} s") from None

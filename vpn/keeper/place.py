@@ -1,8 +1,11 @@
-"""Where a gateway keeps its settings, and where its daemons listen for the keeper."""
+"""Paths on a gateway, the config bundle that an operator sends, and the errors of the agent."""
 
+import fcntl
 import json
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -10,56 +13,67 @@ from typing import ClassVar
 _MODE = 0o644
 
 
-def fill(path: Path, text: str) -> None:
-    """Write a text to a path, and return once it would outlast an end of the power."""
+class AgentError(Exception):
+    """An error that the operator can fix; `status` is the exit status of the agent."""
+
+    status: ClassVar[int] = 1
+
+
+class RejectedError(AgentError):
+    """The input was rejected; nothing was changed."""
+
+    status: ClassVar[int] = 2
+
+
+class IncompleteError(AgentError):
+    """The input is active, but a daemon did not answer: the next call tries again."""
+
+    status: ClassVar[int] = 6
+
+
+def write_synced(path: Path, text: str) -> None:
+    """Write a text to a path, and return when it would survive a power failure."""
     path.write_text(text)
     path.chmod(_MODE)
     with path.open() as stream:
         os.fsync(stream.fileno())
 
 
-def put(path: Path, text: str) -> None:
-    """Put a text at a path whole: who reads it finds the one before, or this."""
-    fresh = path.with_name(f".{path.name}.new")
-    fill(fresh, text)
-    fresh.replace(path)
+def replace_file(path: Path, text: str) -> None:
+    """Replace a file atomically: readers see the old text or the new one."""
+    staged = path.with_name(f".{path.name}.new")
+    write_synced(staged, text)
+    staged.replace(path)
 
 
-class Trouble(Exception):
-    """Something that whoever asked can mend."""
-
-    status: ClassVar[int] = 1
-
-
-class Refusal(Trouble):
-    """What was sent is not taken; nothing was changed."""
-
-    status: ClassVar[int] = 2
-
-
-class Unfinished(Trouble):
-    """It was taken, and a daemon did not answer: ask again."""
-
-    status: ClassVar[int] = 6
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder: one agent changes it at a time."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 IPSEC = "/etc/bedplate/ipsec/"
 UNITS = "/etc/systemd/system/"
 UNIT_PREFIX = "bedplate-ipsec-"
-SERVICE, DIAL = f"{UNIT_PREFIX}tunnels.service", f"{UNIT_PREFIX}tunnels-dial.service"
-GUARD = "/etc/bedplate/guard/guard.nft"
-WATCH = "/usr/local/lib/bedplate/ipsec-watch"
+CHARON_UNIT, DIAL_UNIT = f"{UNIT_PREFIX}tunnels.service", f"{UNIT_PREFIX}tunnels-dial.service"
+GUARD_RULES = "/etc/bedplate/guard/guard.nft"
+WATCH_SCRIPT = "/usr/local/lib/bedplate/ipsec-watch"
 LAST_ROUTES = "/etc/bedplate/guard/last-routes"
-KERNEL = "/etc/sysctl.d/60-bedplate-gateway.conf"
-BGP = "/etc/frr/frr.conf"
+SYSCTL_CONF = "/etc/sysctl.d/60-bedplate-gateway.conf"
+FRR_CONF = "/etc/frr/frr.conf"
 CHARON = f"{IPSEC}tunnels/"
-SETTINGS, CONNECTIONS, TABLE = f"{CHARON}strongswan.conf", f"{CHARON}swanctl.conf", f"{CHARON}table"
+STRONGSWAN_CONF, SWANCTL_CONF, TUNNEL_TABLE = f"{CHARON}strongswan.conf", f"{CHARON}swanctl.conf", f"{CHARON}table"
 _WORD = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
-# Whoever sends may do anything here already; what they send by mistake is still not to lie where it does not belong.
-_OURS = re.compile(
+# The sender is root here anyway; the pattern stops a bundle that was built wrong.
+_ALLOWED_PATHS = re.compile(
     "|".join(
         (
-            *map(re.escape, (GUARD, LAST_ROUTES, KERNEL, BGP)),
+            *map(re.escape, (GUARD_RULES, LAST_ROUTES, SYSCTL_CONF, FRR_CONF)),
             rf"{IPSEC}{_WORD}(/{_WORD}){{1,2}}",
             rf"{UNITS}{UNIT_PREFIX}{_WORD}\.(service|timer)",
             r"/usr/local/lib/bedplate/ipsec-(devices|look|watch)",
@@ -67,51 +81,60 @@ _OURS = re.compile(
     ),
     re.ASCII,
 )
-_MODES = frozenset({0o600, 0o640, 0o644, 0o755})
+_ALLOWED_MODES = frozenset({0o600, 0o640, 0o644, 0o755})
 
 
 @dataclass(frozen=True)
 class File:
-    """A file of root's: where, what, for whom. Its text may be a key, and is not shown."""
+    """A file of a config bundle. The text may hold a key and is not part of the repr."""
 
     path: str
     text: str = field(repr=False)
     mode: int
 
+    @property
+    def is_allowed(self) -> bool:
+        """Whether bedplate sends files to this path with this mode."""
+        return _ALLOWED_PATHS.fullmatch(self.path) is not None and self.mode in _ALLOWED_MODES
+
 
 @dataclass(frozen=True)
 class Shipment:
-    """Every file of a gateway, in the order in which they are to lie there."""
+    """All files of a gateway's tunnels, in the order in which they are written there."""
 
     files: tuple[File, ...]
 
     @property
     def paths(self) -> frozenset[str]:
-        """Where they lie."""
+        """The paths of all files."""
         return frozenset(file.path for file in self.files)
 
     @property
     def has_tunnels(self) -> bool:
-        """Whether they are for a gateway with tunnels."""
-        return TABLE in self.paths
+        """Whether the gateway has tunnels."""
+        return TUNNEL_TABLE in self.paths
+
+    @property
+    def json_text(self) -> str:
+        """The bundle in the format for gateways; it holds keys."""
+        return json.dumps({"files": [{"path": file.path, "text": file.text, "mode": file.mode} for file in self.files]})
 
     def text(self, path: str) -> str:
-        """Return the text of a file, empty where it was not sent."""
+        """Return the text of a file, or an empty text if the bundle does not have it."""
         return next((file.text for file in self.files if file.path == path), "")
 
 
 def parse_shipment(text: str) -> Shipment | None:
-    """Return what a text holds; None for anything else, of which not a word is told, for it may hold keys."""
+    """Return the config bundle of a JSON text, or None if it is invalid.
+
+    The reason is not reported, because the text may hold keys.
+    """
     try:
-        told = json.loads(text)
-        files = tuple(File(str(one["path"]), str(one["text"]), int(one["mode"])) for one in told["files"])
+        items = json.loads(text)["files"]
+        files = tuple(File(str(item["path"]), str(item["text"]), int(item["mode"])) for item in items)
     except (ValueError, TypeError, KeyError):
         return None
-    return Shipment(files) if files and all(map(_is_ours, files)) else None
-
-
-def _is_ours(file: File) -> bool:
-    return _OURS.fullmatch(file.path) is not None and file.mode in _MODES
+    return Shipment(files) if files and all(file.is_allowed for file in files) else None
 
 
 TRANSPORTS = ("udp", "tcp")
@@ -119,9 +142,9 @@ TRANSPORTS = ("udp", "tcp")
 
 @dataclass(frozen=True)
 class Place:
-    """The folders of a gateway, and the account of its daemons; the standard ones but in tests.
+    """Folders of a gateway and the user of its OpenVPN daemons. Only tests change the defaults.
 
-    Files of tunnels lie all over the machine, and are told by their whole paths, from `root`.
+    `memory` holds the agent's own state. Files of tunnels have absolute paths below `root`.
     """
 
     settings: Path = Path("/etc/bedplate/laptops")
@@ -132,38 +155,8 @@ class Place:
 
     @property
     def crl(self) -> Path:
-        """The list of revoked certificates."""
+        """The revocation list."""
         return self.settings / "crl.pem"
-
-    @property
-    def version(self) -> Path:
-        """The version of the book in force."""
-        return self.settings / "book.version"
-
-    @property
-    def seen(self) -> Path:
-        """When each laptop was last connected."""
-        return self.memory / "seen.json"
-
-    @property
-    def unfinished(self) -> Path:
-        """What was written for tunnels and is not in force yet; not there while all is."""
-        return self.memory / "unfinished.json"
-
-    @property
-    def owed(self) -> Path:
-        """What the daemons of laptops are still owed; not there while it is nothing."""
-        return self.memory / "owed.json"
-
-    @property
-    def tunnels(self) -> Path:
-        """A folder for each charon."""
-        return self.root / IPSEC.lstrip("/")
-
-    @property
-    def bgp(self) -> Path:
-        """FRR's settings."""
-        return self.root / BGP.lstrip("/")
 
     @property
     def certificate(self) -> Path:
@@ -171,18 +164,52 @@ class Place:
         return self.settings / "server.crt"
 
     @property
-    def trusted(self) -> Path:
-        """The authority that signs laptops and the list."""
+    def authority(self) -> Path:
+        """The certificate of the authority that signs laptops and the revocation list."""
         return self.settings / "ca.crt"
 
-    def papers(self, pattern: str) -> tuple[Path, ...]:
-        """Return the files of that pattern in the folders of the daemons of tunnels."""
-        return tuple(sorted((self.root / "etc/bedplate/ipsec").glob(f"*/{pattern}")))
+    @property
+    def version(self) -> Path:
+        """The version of the active access list."""
+        return self.settings / "book.version"
+
+    @property
+    def last_seen(self) -> Path:
+        """When each laptop was last connected."""
+        return self.memory / "seen.json"
+
+    @property
+    def pending_actions(self) -> Path:
+        """Actions that OpenVPN daemons have not done yet; absent if there are none."""
+        return self.memory / "owed.json"
+
+    @property
+    def pending_files(self) -> Path:
+        """Files of tunnels that were written and not yet loaded; absent if all are loaded."""
+        return self.memory / "unfinished.json"
+
+    @property
+    def tunnel_table(self) -> Path:
+        """The list of charon's tunnels, one a line."""
+        return self.at(TUNNEL_TABLE)
+
+    @property
+    def frr_conf(self) -> Path:
+        """FRR's configuration."""
+        return self.at(FRR_CONF)
+
+    def at(self, path: str) -> Path:
+        """Return an absolute path of the gateway below `root`."""
+        return self.root / path.lstrip("/")
+
+    def charon_files(self, pattern: str) -> tuple[Path, ...]:
+        """Return the files in charon's folder that match a pattern."""
+        return tuple(sorted(self.at(CHARON).glob(pattern)))
 
     def addresses(self, transport: str) -> Path:
-        """Return the folder of the files that let laptops in, one each."""
+        """Return the folder with one file for each laptop that may connect."""
         return self.settings / f"{transport}.laptops"
 
     def socket(self, transport: str) -> Path:
-        """Return the socket of the daemon of a transport."""
+        """Return the management socket of a transport's daemon."""
         return self.sockets / transport / "management"

@@ -1,4 +1,4 @@
-"""The laptops that one daemon serves just now, as its management socket tells them, and how one is cut off."""
+"""Sessions of laptops at an OpenVPN daemon: read and ended over its management socket."""
 
 import json
 import socket
@@ -6,48 +6,47 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .place import Unfinished
+from .place import IncompleteError, replace_file
 
-_SECONDS = 1.0
-_LAST_WORDS = ("END", "SUCCESS:", "ERROR:")
+_TIMEOUT_S = 1.0
+SUCCESS = "SUCCESS:"
+_LAST_WORDS = ("END", SUCCESS, "ERROR:")
+_CLIENT, _ROUTE = "CLIENT_LIST", "ROUTING_TABLE"
+# The name of a laptop whose handshake is not finished.
+_UNNAMED = "UNDEF"
 
 
-def ask(path: Path, question: str) -> tuple[str, ...] | None:
-    """Return the lines of the answer, or None where no daemon listens; Unfinished when one does not answer."""
+def run_command(path: Path, command: str) -> tuple[str, ...] | None:
+    """Return the lines that a daemon answers, or None if no daemon listens; raise IncompleteError without an answer."""
     try:
-        with socket.socket(socket.AF_UNIX) as line:
-            line.settimeout(_SECONDS)
-            line.connect(str(path))
-            line.sendall(f"{question}\n".encode())
-            return tuple(_answer(line))
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_TIMEOUT_S)
+            connection.connect(str(path))
+            connection.sendall(f"{command}\n".encode())
+            return tuple(_read_answer(connection))
     except (FileNotFoundError, ConnectionRefusedError):
         return None
     except OSError as error:
-        raise Unfinished(f"{path} does not answer: {error}") from error
+        raise IncompleteError(f"{path} does not answer: {error}") from error
 
 
-def _answer(line: socket.socket) -> Iterator[str]:
-    with line.makefile("r", encoding="utf-8", errors="replace") as told:
-        for each in told:
-            text = each.rstrip("\r\n")
-            if text.startswith(">"):  # news that nobody asked for
+def _read_answer(connection: socket.socket) -> Iterator[str]:
+    with connection.makefile("r", encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            text = line.rstrip("\r\n")
+            if text.startswith(">"):  # a notification, not part of the answer
                 continue
             yield text
             if text.startswith(_LAST_WORDS):
                 return
-    raise ConnectionResetError("it hung up")
-
-
-_CLIENT, _ROUTE = "CLIENT_LIST", "ROUTING_TABLE"
-_KILLED = "SUCCESS:"
-_NAMELESS = "UNDEF"
+    raise ConnectionResetError("connection closed before the end of the answer")
 
 
 @dataclass(frozen=True)
 class Session:
-    """A laptop's session: bytes from and to it, and since when it stands and last sent or got a packet, in Unix time.
+    """A laptop's session: bytes from and to the laptop, its start and its last packet in Unix time.
 
-    `last` is None while nothing but the session's own keepalives has crossed.
+    `last` is None until the first packet that is not a keepalive.
     """
 
     name: str
@@ -58,68 +57,62 @@ class Session:
     last: int | None
 
 
-def sessions(socket: Path) -> tuple[Session, ...] | None:
-    """Return the sessions of the daemon at a socket, or None where it does not run."""
-    told = ask(socket, "status 3")
-    if told is None:
+def read_sessions(path: Path) -> tuple[Session, ...] | None:
+    """Return the sessions of the daemon at a socket, or None if it does not run."""
+    lines = run_command(path, "status 3")
+    if lines is None:
         return None
-    rows = [line.split("\t") for line in told]
-    last = {row[1]: int(row[5]) for row in rows if row[0] == _ROUTE}
-    return tuple(_session(row, last) for row in rows if row[0] == _CLIENT)
+    rows = [line.split("\t") for line in lines]
+    last_packets = {row[1]: int(row[5]) for row in rows if row[0] == _ROUTE}
+    return tuple(_parse_session(row, last_packets) for row in rows if row[0] == _CLIENT)
 
 
-def end_sessions(let_in: Mapping[Path, Collection[str]], named: Collection[str]) -> dict[str, int]:
-    """End the sessions of whoever is named, and of whoever a daemon still serves and lets in no more.
+def _parse_session(row: list[str], last_packets: dict[str, int]) -> Session:
+    _, name, _, address, _, received, sent, _, since, *_ = row
+    return Session(name, address, int(received), int(sent), int(since), last_packets.get(address))
 
-    `let_in` holds each daemon's socket and the names that it lets in: a cut that failed once is made up by the next
-    book. Returns how many sessions ended by name; raises Unfinished for a daemon that did not answer, when all others
-    were asked.
+
+def end_sessions(allowed: Mapping[Path, Collection[str]], names: Collection[str]) -> dict[str, int]:
+    """End the sessions of these names, and of laptops that are connected and no longer allowed.
+
+    `allowed` maps the socket of each daemon to the names it may serve. Return the number of ended sessions by name.
+    Raise IncompleteError, after all daemons were called, if one did not answer.
     """
-    ended = dict.fromkeys(sorted(named), 0)
-    silent: list[Unfinished] = []
-    for socket, names in let_in.items():
+    ended = dict.fromkeys(sorted(names), 0)
+    errors: list[IncompleteError] = []
+    for path, allowed_names in allowed.items():
         try:
-            # A laptop whose handshake goes on is called UNDEF.
-            served = {each.name for each in sessions(socket) or () if each.name != _NAMELESS}
-            for name in sorted({*named, *(served - {*names})}):
-                ended[name] = ended.get(name, 0) + cut(socket, name)
-        except Unfinished as error:
-            silent.append(error)
-    if silent:
-        raise silent[0]
+            connected = {session.name for session in read_sessions(path) or () if session.name != _UNNAMED}
+            for name in sorted({*names, *(connected - {*allowed_names})}):
+                ended[name] = ended.get(name, 0) + _end_session(path, name)
+        except IncompleteError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
     return ended
 
 
-def cut(socket: Path, name: str) -> int:
-    """End every session of a laptop at the daemon of that socket, and return how many there were."""
-    told = ask(socket, f"kill {name}") or ("",)
-    return told[-1].startswith(_KILLED)
+def _end_session(path: Path, name: str) -> bool:
+    lines = run_command(path, f"kill {name}") or ("",)
+    return lines[-1].startswith(SUCCESS)
 
 
-def _session(row: list[str], last: dict[str, int]) -> Session:
-    _, name, _, address, _, received, sent, _, since, *_ = row
-    return Session(name, address, int(received), int(sent), int(since), last.get(address))
+LastSeen = dict[str, int]
 
 
-Seen = dict[str, int]
+def update_last_seen(file: Path, sessions: Iterable[Session], now: int) -> LastSeen:
+    """Return when each laptop was last connected, in Unix time; a damaged file counts as empty."""
+    return {**_read_last_seen(file), **{session.name: now for session in sessions}}
 
 
-def seen(file: Path, sessions: Iterable[Session], now: int) -> Seen:
-    """Return when each laptop was last connected, in Unix time: now for those that are. A spoilt file tells nothing."""
-    return {**_read(file), **{each.name: now for each in sessions}}
-
-
-def remember(file: Path, known: Mapping[str, int]) -> None:
-    """Put it at a path whole."""
+def write_last_seen(file: Path, last_seen: Mapping[str, int]) -> None:
+    """Write when each laptop was last connected."""
     file.parent.mkdir(mode=0o755, exist_ok=True)
-    fresh = file.with_name(f".{file.name}.new")
-    fresh.write_text(json.dumps(dict(sorted(known.items()))))
-    fresh.replace(file)
+    replace_file(file, json.dumps(dict(sorted(last_seen.items()))))
 
 
-def _read(file: Path) -> Seen:
+def _read_last_seen(file: Path) -> LastSeen:
     try:
-        told = json.loads(file.read_text())
-        return {str(name): int(moment) for name, moment in told.items()}
+        return {str(name): int(moment) for name, moment in json.loads(file.read_text()).items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

@@ -1,29 +1,32 @@
-"""How a gateway is: its daemons, who is connected, when its certificates end, and what its tunnels carry."""
+"""Status of a gateway: sessions of laptops, tunnels, BGP neighbours, end dates of certificates; also as metrics."""
 
 import json
 import re
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from .book import NOTHING, Owed, read_owed
+from .book import NOTHING_PENDING, PendingActions, read_pending
 from .certificate import certificate_end, crl_end, crl_number
-from .place import TRANSPORTS, Place, Refusal, Trouble, put
-from .sessions import Seen, Session, seen, sessions
+from .place import TRANSPORTS, AgentError, Place, RejectedError, replace_file
+from .sessions import LastSeen, Session, read_sessions, update_last_seen
 
+_TIMEOUT_S = 5
+SWANCTL = Path("/usr/sbin/swanctl")
+CHARON_SOCKET = Path("/run/bedplate-ipsec/tunnels.vici")
+# A section of swanctl's --raw output. A value is a text, a list joined by blanks, or a section.
+Section = dict[str, "str | Section"]
 _WORD = re.compile(r"[{}\[\]]|[^\s{}\[\]=]+=?|=")
-Told = dict[str, "str | Told"]
 
 
 @dataclass(frozen=True)
 class Tunnel:
-    """A connection: seconds since its association was made, bytes both ways, and seconds since a packet came in.
+    """A connection of charon: seconds since its IKE association was established, and since the last received packet.
 
-    All are None or 0 where it has no association. `charon` names the daemon that has it.
+    Both are None, and the bytes 0, without an association.
     """
 
     name: str
@@ -31,22 +34,66 @@ class Tunnel:
     received: int
     sent: int
     idle: int | None
-    charon: str = ""
 
 
-def carried(known: str, standing: str) -> tuple[Tunnel, ...]:
-    """Return the connections of what `--list-conns --raw` and `--list-sas --raw` print."""
-    alive = list(_events(standing))
-    return tuple(_tunnel(name, [sa for event in alive for each, sa in event if each == name]) for name in _names(known))
+@dataclass(frozen=True)
+class Charon:
+    """Whether charon answers, and its tunnels; both are None on a gateway without tunnels."""
+
+    answers: bool | None
+    tunnels: tuple[Tunnel, ...] | None
 
 
-def _names(known: str) -> list[str]:
-    return [name for event in _events(known) for name, _ in event]
+def read_charon(table: Path, socket: Path = CHARON_SOCKET) -> Charon:
+    """Return what charon reports; tunnels of the table that it does not report are down."""
+    tunnels = _read_tunnels(socket)
+    if tunnels is None and not table.exists():
+        return Charon(None, None)
+    reported = {tunnel.name for tunnel in tunnels or ()}
+    missing = (name for name in _table_names(table) if name not in reported)
+    return Charon(
+        answers=tunnels is not None,
+        tunnels=(*(tunnels or ()), *(Tunnel(name, None, 0, 0, None) for name in missing)),
+    )
 
 
-def _tunnel(name: str, associations: list[Told]) -> Tunnel:
-    children = [child for sa in associations for child in _tables(sa.get("child-sas"))]
-    ages = [int(_text(sa, "established")) for sa in associations if sa.get("state") == "ESTABLISHED"]
+def _table_names(table: Path) -> list[str]:
+    """Return the first word of each line: the names of the tunnels."""
+    return [line.split()[0] for line in table.read_text().splitlines() if line.strip()] if table.exists() else []
+
+
+def _read_tunnels(socket: Path) -> tuple[Tunnel, ...] | None:
+    """Return charon's tunnels, or None if it does not answer."""
+    connections = _run_swanctl("--list-conns", socket)
+    associations = None if connections is None else _run_swanctl("--list-sas", socket)
+    return None if connections is None or associations is None else parse_tunnels(connections, associations)
+
+
+def _run_swanctl(command: str, socket: Path) -> str | None:
+    done = _run([str(SWANCTL), command, "--raw", "--uri", f"unix://{socket}"])
+    return None if done is None or done.returncode else done.stdout
+
+
+def _run(command: list[str]) -> "subprocess.CompletedProcess[str] | None":
+    """Run a command; return None if it is not installed or does not end in time."""
+    try:
+        return subprocess.run(command, capture_output=True, errors="replace", check=False, timeout=_TIMEOUT_S)  # noqa: S603
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return None
+
+
+def parse_tunnels(connections: str, associations: str) -> tuple[Tunnel, ...]:
+    """Return the tunnels in the output of `--list-conns --raw` and `--list-sas --raw`."""
+    established = list(_parse_events(associations))
+    return tuple(
+        _make_tunnel(name, [section for found, section in established if found == name])
+        for name, _ in _parse_events(connections)
+    )
+
+
+def _make_tunnel(name: str, associations: list[Section]) -> Tunnel:
+    children = [child for association in associations for child in _subsections(association.get("child-sas"))]
+    ages = [int(_text(section, "established")) for section in associations if section.get("state") == "ESTABLISHED"]
     idle = [int(_text(child, "use-in")) for child in children if "use-in" in child]
     return Tunnel(
         name=name,
@@ -57,55 +104,55 @@ def _tunnel(name: str, associations: list[Told]) -> Tunnel:
     )
 
 
-def _text(told: Told, key: str) -> str:
-    value = told.get(key, "0")
+def _text(section: Section, key: str) -> str:
+    value = section.get(key, "0")
     return value if isinstance(value, str) else "0"
 
 
-def _tables(told: str | Told | None) -> list[Told]:
-    return [each for each in told.values() if isinstance(each, dict)] if isinstance(told, dict) else []
+def _subsections(section: str | Section | None) -> list[Section]:
+    return [value for value in section.values() if isinstance(value, dict)] if isinstance(section, dict) else []
 
 
-def _events(raw: str) -> Iterator[list[tuple[str, Told]]]:
-    for line in raw.splitlines():
-        _, event, rest = line.partition(" event ")
+def _parse_events(output: str) -> Iterator[tuple[str, Section]]:
+    """Yield name and section of each connection or association."""
+    for line in output.splitlines():
+        _, event, text = line.partition(" event ")
         if event:
-            told = _parsed(iter(_WORD.findall(rest)[1:]))
-            yield [(name, each) for name, each in told.items() if isinstance(each, dict)]
+            sections = _parse_section(iter(_WORD.findall(text)[1:]))
+            yield from ((name, section) for name, section in sections.items() if isinstance(section, dict))
 
 
-def _parsed(words: Iterator[str]) -> Told:
+def _parse_section(words: Iterator[str]) -> Section:
     """Return a section: `key=value`, `key=[list]` and `key {section}`, up to its closing brace."""
-    told: Told = {}
+    section: Section = {}
     key = ""
     for word in words:
         if word == "}":
-            return told
+            return section
         if word == "{":
-            told[key] = _parsed(words)
+            section[key] = _parse_section(words)
         elif word == "[":
-            told[key] = " ".join(iter(lambda: next(words), "]"))
+            section[key] = " ".join(iter(lambda: next(words), "]"))
         elif word.endswith("="):
             key = word[:-1]
-            told[key] = ""
-        elif told.get(key) == "":
-            told[key] = word
+            section[key] = ""
+        elif section.get(key) == "":
+            section[key] = word
         else:
             key = word
-    return told
+    return section
 
 
 _PEERS, _ROUTES = "show bgp ipv4 unicast summary json", "show bgp ipv4 unicast json"
-_SECONDS = 5
 _NEIGHBOUR = re.compile(r"^ *neighbor (\S+) description (\S+)$", re.MULTILINE)
 _JSON = json.JSONDecoder()
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """The far end of a tunnel: seconds since BGP stands with it, None where it does not, and the blocks it tells of.
+    """The BGP neighbour in a tunnel: seconds since the session is established, None if it is not, and accepted routes.
 
-    They are those that the gateway believes: what its filters drop is not among them.
+    Routes that the gateway's filters drop are not in `blocks`.
     """
 
     tunnel: str
@@ -113,115 +160,62 @@ class Neighbour:
     blocks: tuple[str, ...]
 
 
-def neighbours(file: Path, *where: str) -> tuple[Neighbour, ...]:
-    """Return every neighbour that FRR's settings in a file name, none where there is no file; `where` is for vtysh."""
-    named = _NEIGHBOUR.findall(file.read_text()) if file.exists() else []
-    return spoken(named, _asked(*where)) if named else ()
+def read_neighbours(frr_conf: Path, *options: str) -> tuple[Neighbour, ...]:
+    """Return the neighbours in FRR's configuration, none without the file; `options` are passed to vtysh."""
+    configured = _NEIGHBOUR.findall(frr_conf.read_text()) if frr_conf.exists() else []
+    if not configured:
+        return ()
+    done = _run(["vtysh", *options, "-c", _PEERS, "-c", _ROUTES])
+    return parse_neighbours(configured, done.stdout if done else "")
 
 
-def spoken(named: list[tuple[str, str]], told: str) -> tuple[Neighbour, ...]:
-    """Return the neighbours, by address and tunnel, as vtysh tells of them: those it says nothing of are down."""
-    found: dict[str, Mapping[str, object]] = {key: each for part in _documents(told) for key, each in part.items()}
-    peers, routes = found.get("peers", {}), found.get("routes", {})
-    return tuple(Neighbour(tunnel, _age(peers.get(address)), _blocks(routes, address)) for address, tunnel in named)
+def parse_neighbours(configured: list[tuple[str, str]], output: str) -> tuple[Neighbour, ...]:
+    """Return the neighbours, given by address and tunnel, with their state in vtysh's output; missing ones are down."""
+    tables: dict[str, Mapping[str, object]] = {}
+    for document in _json_documents(output):
+        tables |= {key: table for key, table in document.items() if isinstance(table, dict)}
+    peers, routes = tables.get("peers", {}), tables.get("routes", {})
+    return tuple(
+        Neighbour(tunnel, _session_age(peers.get(address)), _accepted_blocks(routes, address))
+        for address, tunnel in configured
+    )
 
 
-def _age(peer: object) -> int | None:
+def _session_age(peer: object) -> int | None:
     if not isinstance(peer, dict) or peer.get("state") != "Established":
         return None
     return int(peer["peerUptimeMsec"]) // 1000
 
 
-def _blocks(routes: Mapping[str, object], address: str) -> tuple[str, ...]:
-    return tuple(sorted(block for block, ways in routes.items() if address in _tellers(ways)))
+def _accepted_blocks(routes: Mapping[str, object], address: str) -> tuple[str, ...]:
+    return tuple(sorted(block for block, paths in routes.items() if address in _peer_ids(paths)))
 
 
-def _tellers(ways: object) -> set[object]:
-    return {way.get("peerId") for way in ways if isinstance(way, dict)} if isinstance(ways, list) else set()
+def _peer_ids(paths: object) -> set[object]:
+    return {path.get("peerId") for path in paths if isinstance(path, dict)} if isinstance(paths, list) else set()
 
 
-def _documents(told: str) -> Iterator[dict[str, Mapping[str, object]]]:
-    """Yield the tables of every JSON document in a text: vtysh writes one for each question, and a word between."""
-    place = told.find("{")
-    while place >= 0:
+def _json_documents(output: str) -> Iterator[dict[str, object]]:
+    """Yield every JSON document of a text: vtysh prints one for each command, and other words between them."""
+    position = output.find("{")
+    while position >= 0:
         try:
-            document, end = _JSON.raw_decode(told, place)
+            document, end = _JSON.raw_decode(output, position)
         except ValueError:
             return
-        yield {key: each for key, each in document.items() if isinstance(each, dict)}
-        place = told.find("{", end)
-
-
-def _asked(*where: str) -> str:
-    command = ["vtysh", *where, "-c", _PEERS, "-c", _ROUTES]
-    try:
-        done = subprocess.run(command, capture_output=True, errors="replace", check=False, timeout=_SECONDS)  # noqa: S603
-    except (FileNotFoundError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout
-
-
-SWANCTL = Path("/usr/sbin/swanctl")
-# Where each charon takes its orders.
-SOCKETS = Path("/run/bedplate-ipsec")
-
-
-@dataclass(frozen=True)
-class Answers:
-    """Whether each daemon of tunnels answers, by its name; `tunnels` is None where there is no such daemon."""
-
-    charons: dict[str, bool]
-    tunnels: tuple[Tunnel, ...] | None
-
-
-def answers(files: Path, sockets: Path = SOCKETS) -> Answers:
-    """Ask the charon of every folder in `files`, and any other that listens, all at once."""
-    wanted = {table.parent.name: _answering_names(table.read_text()) for table in files.glob("*/table")}
-    names = sorted({*wanted, *(socket.stem for socket in sockets.glob("*.vici"))})
-    with ThreadPoolExecutor(max(1, len(names))) as pool:
-        told = dict(zip(names, pool.map(lambda name: _told(sockets / f"{name}.vici"), names), strict=True))
-    # What is silent and has no files is a socket that a daemon left behind when it went.
-    here = {name: each for name, each in told.items() if name in wanted or each is not None}
-    found = tuple(one for name, each in here.items() for one in _whole(name, each or (), wanted.get(name, ())))
-    return Answers({name: each is not None for name, each in here.items()}, found if here else None)
-
-
-def _answering_names(table: str) -> tuple[str, ...]:
-    """Return the first word of each line: the tunnels of a charon's table."""
-    return tuple(line.split()[0] for line in table.splitlines() if line.strip())
-
-
-def _whole(charon: str, told: Iterable[Tunnel], wanted: Iterable[str]) -> tuple[Tunnel, ...]:
-    known = tuple(replace(each, charon=charon) for each in told)
-    missing = (name for name in wanted if name not in {each.name for each in known})
-    return (*known, *(Tunnel(name, None, 0, 0, None, charon) for name in missing))
-
-
-def _told(socket: Path) -> tuple[Tunnel, ...] | None:
-    known = _list("--list-conns", socket)
-    standing = None if known is None else _list("--list-sas", socket)
-    return None if known is None or standing is None else carried(known, standing)
-
-
-def _list(what: str, socket: Path) -> str | None:
-    command = [str(SWANCTL), what, "--raw", "--uri", f"unix://{socket}"]
-    try:
-        done = subprocess.run(command, capture_output=True, errors="replace", check=False, timeout=_SECONDS)  # noqa: S603
-    except (FileNotFoundError, subprocess.TimeoutExpired):
-        return None
-    return None if done.returncode else done.stdout
+        yield document
+        position = output.find("{", end)
 
 
 @dataclass(frozen=True)
 class Status:
-    """What a gateway says of itself; times are Unix time by its own clock, which shows `time`.
+    """The status of a gateway; moments are Unix time by the gateway's clock, which shows `time`.
 
-    `laptops` holds the sessions of each daemon that is to run here, None where it is down. `tunnels` is None where
-    there is no daemon of tunnels, `certificate`, `crl` and `number`, which is the list's, where there is none that can
-    be read. `seen` holds when each laptop was last connected here. `charons` tells which daemons of tunnels answer,
-    `bgp` whom those that are to speak BGP reach, None where that is not told; `owed` what daemons were not told yet.
-    `peer_certificate` and `peer_crl` are when the first of those ends by which gateways know each other at tunnels;
-    None where they have keys.
+    `laptops` holds the sessions of each OpenVPN daemon, None for one that is down. `certificate`, `crl` and `number`,
+    which is the revocation list's, are None if the file cannot be read. `charon` is whether charon answers; `charon`
+    and `tunnels` are None on a gateway without tunnels. `seen` holds when each laptop was last connected. `bgp` is None
+    if an older agent did not report it. `owed` holds pending actions of the OpenVPN daemons. `peer_certificate` and
+    `peer_crl` are the earliest end dates of the tunnels' certificates and lists, None for tunnels with shared keys.
     """
 
     time: int
@@ -229,149 +223,157 @@ class Status:
     certificate: int | None
     crl: int | None
     tunnels: tuple[Tunnel, ...] | None
-    seen: Seen = field(default_factory=dict)
+    seen: LastSeen = field(default_factory=dict)
     number: int | None = None
-    charons: dict[str, bool] = field(default_factory=dict)
+    charon: bool | None = None
     bgp: tuple[Neighbour, ...] | None = None
-    owed: Owed = NOTHING
+    owed: PendingActions = NOTHING_PENDING
     peer_certificate: int | None = None
     peer_crl: int | None = None
 
     def document(self) -> dict[str, object]:
-        """Return it as JSON's own types."""
+        """Return the status as JSON types."""
         return {**asdict(self), "owed": self.owed.document()}
 
 
-def status(place: Place) -> Status:
-    """Return how this gateway is."""
-    served = [each for each in TRANSPORTS if (place.settings / f"{each}.conf").exists()]
-    laptops = {each: _sessions(place, each) for each in served}
-    standing = answers(place.tunnels)
+def read_status(paths: Place) -> Status:
+    """Return the status of this gateway."""
+    transports = [transport for transport in TRANSPORTS if (paths.settings / f"{transport}.conf").exists()]
+    laptops = {transport: _sessions_or_none(paths, transport) for transport in transports}
+    charon = read_charon(paths.tunnel_table)
     now = int(time.time())
+    connected = (session for sessions in laptops.values() for session in sessions or ())
     return Status(
         time=now,
         laptops=laptops,
-        certificate=_read(lambda: certificate_end(place.certificate)) if served else None,
-        crl=_read(lambda: crl_end(place.crl)) if served else None,
-        tunnels=standing.tunnels,
-        peer_certificate=_earliest(certificate_end, place.papers("x509/*.crt")),
-        peer_crl=_earliest(crl_end, place.papers("x509crl/*.crl")),
-        seen=seen(place.seen, (each for told in laptops.values() for each in told or ()), now),
-        number=_read(lambda: crl_number(place.crl)) if served else None,
-        charons=standing.charons,
-        bgp=neighbours(place.bgp),
-        owed=read_owed(place.owed),
+        certificate=_value_or_none(lambda: certificate_end(paths.certificate)) if transports else None,
+        crl=_value_or_none(lambda: crl_end(paths.crl)) if transports else None,
+        tunnels=charon.tunnels,
+        peer_certificate=_earliest_end(certificate_end, paths.charon_files("x509/*.crt")),
+        peer_crl=_earliest_end(crl_end, paths.charon_files("x509crl/*.crl")),
+        seen=update_last_seen(paths.last_seen, connected, now),
+        number=_value_or_none(lambda: crl_number(paths.crl)) if transports else None,
+        charon=charon.answers,
+        bgp=read_neighbours(paths.frr_conf),
+        owed=read_pending(paths.pending_actions),
     )
 
 
-def _sessions(place: Place, transport: str) -> tuple[Session, ...] | None:
+def _sessions_or_none(paths: Place, transport: str) -> tuple[Session, ...] | None:
     try:
-        return sessions(place.socket(transport))
-    except Trouble:
+        return read_sessions(paths.socket(transport))
+    except AgentError:
         return None
 
 
-def _earliest(end: Callable[[Path], int], files: Iterable[Path]) -> int | None:
-    """Return when the first of some files ends; one that cannot be read ended long ago."""
-    return min((_read(partial(end, file)) or 0 for file in files), default=None)
+def _earliest_end(end_of: Callable[[Path], int], files: Iterable[Path]) -> int | None:
+    """Return the earliest end of some files, 0 if one cannot be read, None without files."""
+    return min((_value_or_none(partial(end_of, file)) or 0 for file in files), default=None)
 
 
-def _read(moment: Callable[[], int]) -> int | None:
+def _value_or_none(read: Callable[[], int]) -> int | None:
     try:
-        return moment()
-    except Refusal:
+        return read()
+    except RejectedError:
         return None
 
 
-Row = tuple[str, str, int]
-# What has ended long ago: an alarm on dates rings for a file that is not there, too.
-_NEVER = 0
-_ABOUT = {
-    "bedplate_vpn_written_time_seconds": "When this was written, in Unix time.",
+Metric = tuple[str, str, int]
+# The end date of a missing file: the alarm on end dates then covers missing files too.
+_MISSING = 0
+_HELP = {
+    "bedplate_vpn_written_time_seconds": "When these metrics were written, in Unix time.",
     "bedplate_laptops_up": "Whether the daemon of a transport answers.",
-    "bedplate_laptops_owed": "Sessions to end and certificates to take up of which a daemon was not told yet.",
-    "bedplate_laptops_sessions": "Laptops that are connected.",
-    "bedplate_laptops_received_bytes": "Bytes from a laptop in its session.",
-    "bedplate_laptops_sent_bytes": "Bytes to a laptop in its session.",
-    "bedplate_laptops_last_packet_time_seconds": "When a laptop last sent or got a packet, in Unix time.",
-    "bedplate_laptops_certificate_end_time_seconds": "When the gateway's certificate ends, in Unix time; 0 for none.",
-    "bedplate_laptops_crl_end_time_seconds": "When the list of revoked certificates ends, in Unix time; 0 for none.",
-    "bedplate_laptops_crl_number": "The number of the list of revoked certificates; 0 for none.",
-    "bedplate_tunnels_answering": "Whether a daemon of tunnels answers.",
-    "bedplate_tunnels_certificate_end_time_seconds": "When the gateway's certificate for tunnels ends, in Unix time.",
-    "bedplate_tunnels_crl_end_time_seconds": "When the list that judges certificates of tunnels ends, in Unix time.",
-    "bedplate_tunnel_up": "Whether a tunnel has an association.",
-    "bedplate_tunnel_age_seconds": "How long a tunnel's association stands.",
-    "bedplate_tunnel_received_bytes": "Bytes that came in by a tunnel's association.",
-    "bedplate_tunnel_sent_bytes": "Bytes that went out by a tunnel's association.",
-    "bedplate_tunnel_idle_seconds": "How long no packet has come in by a tunnel that stands.",
-    "bedplate_tunnel_bgp_up": "Whether BGP stands with a tunnel's far end.",
-    "bedplate_tunnel_bgp_blocks": "Blocks that a tunnel's far end tells of, and that are believed.",
+    "bedplate_laptops_owed": "Pending actions of the daemons: sessions to end, certificates to load.",
+    "bedplate_laptops_sessions": "Connected laptops.",
+    "bedplate_laptops_received_bytes": "Bytes received from a laptop in its session.",
+    "bedplate_laptops_sent_bytes": "Bytes sent to a laptop in its session.",
+    "bedplate_laptops_last_packet_time_seconds": "Time of the last packet from or to a laptop, in Unix time.",
+    "bedplate_laptops_certificate_end_time_seconds": "End of the gateway's certificate, in Unix time; 0 if missing.",
+    "bedplate_laptops_crl_end_time_seconds": "End of the revocation list, in Unix time; 0 if missing.",
+    "bedplate_laptops_crl_number": "Number of the revocation list; 0 if missing.",
+    "bedplate_tunnels_answering": "Whether charon answers.",
+    "bedplate_tunnels_certificate_end_time_seconds": "End of the tunnels' certificate, in Unix time.",
+    "bedplate_tunnels_crl_end_time_seconds": "End of the tunnels' revocation list, in Unix time.",
+    "bedplate_tunnel_up": "Whether a tunnel has an IKE association.",
+    "bedplate_tunnel_age_seconds": "Age of a tunnel's IKE association.",
+    "bedplate_tunnel_received_bytes": "Bytes received through a tunnel's association.",
+    "bedplate_tunnel_sent_bytes": "Bytes sent through a tunnel's association.",
+    "bedplate_tunnel_idle_seconds": "Time since the last packet was received through a tunnel.",
+    "bedplate_tunnel_bgp_up": "Whether the BGP session in a tunnel is established.",
+    "bedplate_tunnel_bgp_blocks": "Routes accepted from the BGP neighbour in a tunnel.",
 }
 
 
 def metrics_text(status: Status) -> str:
-    """Return the status as Prometheus's text format, each name with what it means before its values."""
-    written: Row = ("bedplate_vpn_written_time_seconds", "", status.time)
-    rows = [written, *_laptops(status), *_keys(status), *_papers(status), *_tunnels(status), *_bgp(status)]
-    return "".join(_family(name, [row for row in rows if row[0] == name]) for name in _ABOUT)
+    """Return the status in Prometheus's text format."""
+    written: Metric = ("bedplate_vpn_written_time_seconds", "", status.time)
+    metrics = [
+        written,
+        *_session_metrics(status),
+        *_laptop_gateway_metrics(status),
+        *_tunnel_certificate_metrics(status),
+        *_tunnel_metrics(status),
+        *_bgp_metrics(status),
+    ]
+    return "".join(_format_family(name, [metric for metric in metrics if metric[0] == name]) for name in _HELP)
 
 
 def write_metrics(file: Path, status: Status) -> None:
-    """Put the text at a path whole, as the collector may read it at any moment."""
-    put(file, metrics_text(status))
+    """Write the metrics atomically: the collector may read the file at any moment."""
+    replace_file(file, metrics_text(status))
 
 
-def _laptops(status: Status) -> Iterator[Row]:
+def _session_metrics(status: Status) -> Iterator[Metric]:
     for transport, sessions in status.laptops.items():
-        served = f'transport="{transport}"'
-        yield "bedplate_laptops_up", served, int(sessions is not None)
-        yield "bedplate_laptops_sessions", served, len(sessions or ())
-        for each in sessions or ():
-            whose = f'{served},laptop="{each.name}"'
-            yield "bedplate_laptops_received_bytes", whose, each.received
-            yield "bedplate_laptops_sent_bytes", whose, each.sent
-            if each.last is not None:
-                yield "bedplate_laptops_last_packet_time_seconds", whose, each.last
+        labels = f'transport="{transport}"'
+        yield "bedplate_laptops_up", labels, int(sessions is not None)
+        yield "bedplate_laptops_sessions", labels, len(sessions or ())
+        for session in sessions or ():
+            laptop = f'{labels},laptop="{session.name}"'
+            yield "bedplate_laptops_received_bytes", laptop, session.received
+            yield "bedplate_laptops_sent_bytes", laptop, session.sent
+            if session.last is not None:
+                yield "bedplate_laptops_last_packet_time_seconds", laptop, session.last
 
 
-def _keys(status: Status) -> Iterator[Row]:
+def _laptop_gateway_metrics(status: Status) -> Iterator[Metric]:
     if not status.laptops:
         return
-    yield "bedplate_laptops_owed", "", len(status.owed.cut) + len(status.owed.anew)
-    yield "bedplate_laptops_certificate_end_time_seconds", "", status.certificate or _NEVER
-    yield "bedplate_laptops_crl_end_time_seconds", "", status.crl or _NEVER
+    yield "bedplate_laptops_owed", "", len(status.owed.cut) + len(status.owed.restart)
+    yield "bedplate_laptops_certificate_end_time_seconds", "", status.certificate or _MISSING
+    yield "bedplate_laptops_crl_end_time_seconds", "", status.crl or _MISSING
     yield "bedplate_laptops_crl_number", "", status.number or 0
 
 
-def _papers(status: Status) -> Iterator[Row]:
+def _tunnel_certificate_metrics(status: Status) -> Iterator[Metric]:
     if status.peer_certificate is not None:
         yield "bedplate_tunnels_certificate_end_time_seconds", "", status.peer_certificate
     if status.peer_crl is not None:
         yield "bedplate_tunnels_crl_end_time_seconds", "", status.peer_crl
 
 
-def _tunnels(status: Status) -> Iterator[Row]:
-    for charon, answers in status.charons.items():
-        yield "bedplate_tunnels_answering", f'charon="{charon}"', int(answers)
-    for each in status.tunnels or ():
-        which = f'tunnel="{each.name}"'
-        yield "bedplate_tunnel_up", which, int(each.age is not None)
-        yield "bedplate_tunnel_received_bytes", which, each.received
-        yield "bedplate_tunnel_sent_bytes", which, each.sent
-        if each.age is not None:
-            yield "bedplate_tunnel_age_seconds", which, each.age
-            # One by which nothing has come in yet is as old as its silence.
-            yield "bedplate_tunnel_idle_seconds", which, each.age if each.idle is None else each.idle
+def _tunnel_metrics(status: Status) -> Iterator[Metric]:
+    if status.charon is not None:
+        yield "bedplate_tunnels_answering", 'charon="tunnels"', int(status.charon)
+    for tunnel in status.tunnels or ():
+        labels = f'tunnel="{tunnel.name}"'
+        yield "bedplate_tunnel_up", labels, int(tunnel.age is not None)
+        yield "bedplate_tunnel_received_bytes", labels, tunnel.received
+        yield "bedplate_tunnel_sent_bytes", labels, tunnel.sent
+        if tunnel.age is not None:
+            yield "bedplate_tunnel_age_seconds", labels, tunnel.age
+            # Without any received packet, a tunnel is idle since it was established.
+            yield "bedplate_tunnel_idle_seconds", labels, tunnel.age if tunnel.idle is None else tunnel.idle
 
 
-def _bgp(status: Status) -> Iterator[Row]:
-    for each in status.bgp or ():
-        which = f'tunnel="{each.tunnel}"'
-        yield "bedplate_tunnel_bgp_up", which, int(each.age is not None)
-        yield "bedplate_tunnel_bgp_blocks", which, len(each.blocks)
+def _bgp_metrics(status: Status) -> Iterator[Metric]:
+    for neighbour in status.bgp or ():
+        labels = f'tunnel="{neighbour.tunnel}"'
+        yield "bedplate_tunnel_bgp_up", labels, int(neighbour.age is not None)
+        yield "bedplate_tunnel_bgp_blocks", labels, len(neighbour.blocks)
 
 
-def _family(name: str, rows: Iterable[Row]) -> str:
-    values = "".join(f"{name}{f'{{{labels}}}' if labels else ''} {value}\n" for _, labels, value in rows)
-    return f"# HELP {name} {_ABOUT[name]}\n# TYPE {name} gauge\n{values}" if values else ""
+def _format_family(name: str, metrics: Iterable[Metric]) -> str:
+    values = "".join(f"{name}{f'{{{labels}}}' if labels else ''} {value}\n" for _, labels, value in metrics)
+    return f"# HELP {name} {_HELP[name]}\n# TYPE {name} gauge\n{values}" if values else ""

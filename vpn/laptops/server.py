@@ -1,6 +1,6 @@
-"""What OpenVPN is told on a gateway: one configuration a transport, and one file a laptop with the address it gets.
+"""OpenVPN for laptops: server configuration for each transport, address files, packet filters, units and profiles.
 
-Pure: never reads a key, only names the files that hold them.
+Pure: configuration names the files of private keys and never contains them; a profile gets its key from the caller.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,13 +20,12 @@ CIPHERS: Mapping[str, str] = {
     "tls-ciphersuites": "TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256",
     "data-ciphers": "AES-256-GCM:CHACHA20-POLY1305",
     "tls-cert-profile": "preferred",
-    # No packet of an authenticated cipher uses it; said so that nobody reads SHA1 in a log.
+    # Authenticated ciphers do not use it; without it the log names SHA1.
     "auth": "SHA256",
 }
 
 
-def filled(template: str, **values: object) -> str:
-    """Return the text of a template, `server.conf.j2`, with these values in it."""
+def _render(template: str, **values: object) -> str:
     return _templates().get_template(template).render(values)
 
 
@@ -44,7 +43,7 @@ def _templates() -> Environment:
 
 @dataclass(frozen=True, slots=True)
 class Laptop:
-    """A device of a person: `name` is what its certificate says, `slot` gives its address at every gateway."""
+    """A person's device: the name in its certificate, and the slot that determines its address at every gateway."""
 
     name: str
     slot: int
@@ -52,17 +51,17 @@ class Laptop:
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Where a gateway keeps what is written for it, and where its daemons put their sockets."""
+    """The folders of a gateway's configuration and of its daemons' sockets."""
 
     settings: PurePosixPath
     sockets: PurePosixPath
 
     def addresses(self, transport: Transport) -> PurePosixPath:
-        """Return the folder that holds a file a laptop."""
+        """Return the folder with one file for each laptop."""
         return self.settings / f"{transport}.laptops"
 
     def socket(self, transport: Transport) -> PurePosixPath:
-        """Return the socket by which a daemon is asked and told."""
+        """Return the management socket of a daemon."""
         return self.sockets / str(transport) / "management"
 
 
@@ -70,21 +69,21 @@ STANDARD = Folders(PurePosixPath("/etc/bedplate/laptops"), PurePosixPath("/run/b
 
 
 def device(transport: Transport) -> str:
-    """Return the name of the network device that a transport's laptops are behind."""
+    """Return the name of a transport's network device."""
     return f"laptops-{transport}"
 
 
 def server_conf(gateway: LaptopGateway, transport: Transport, folders: Folders = STANDARD) -> str:
     """Return the configuration of a gateway's daemon for one transport.
 
-    Raises InputError where the addresses that answer for the fleet's names are not recorded yet.
+    Raise InputError if the lock has no addresses of the DNS resolver.
     """
     if not gateway.resolvers:
         raise InputError(
-            f"fleet.lock does not say who answers the laptops of {gateway.place} for the fleet's names",
-            fix="run `bedplate vpn record` once the fleet's stacks are up",
+            f"fleet.lock has no DNS resolver for the laptops of {gateway.place}",
+            fix="run `bedplate vpn record` after the stacks are deployed",
         )
-    return filled(
+    return _render(
         "server.conf.j2",
         gateway=gateway,
         transport=transport,
@@ -96,13 +95,13 @@ def server_conf(gateway: LaptopGateway, transport: Transport, folders: Folders =
 
 
 def address_files(gateway: LaptopGateway, transport: Transport, laptops: Iterable[Laptop]) -> Mapping[str, str]:
-    """Return the files that let laptops in, by the name of each; one that the pool has no room for has none."""
-    return {each.name: _address_file(gateway, transport, each) for each in laptops if each.slot < gateway.most}
+    """Return the address file of each laptop by name, without laptops for which the pool is too small."""
+    return {laptop.name: _address_file(gateway, transport, laptop) for laptop in laptops if laptop.slot < gateway.most}
 
 
-def without_room(gateway: LaptopGateway, laptops: Iterable[Laptop]) -> tuple[str, ...]:
-    """Return the names of the laptops that the gateway's pool has no room for."""
-    return tuple(each.name for each in laptops if each.slot >= gateway.most)
+def without_address(gateway: LaptopGateway, laptops: Iterable[Laptop]) -> tuple[str, ...]:
+    """Return the names of the laptops for which the gateway's pool is too small."""
+    return tuple(laptop.name for laptop in laptops if laptop.slot >= gateway.most)
 
 
 def _address_file(gateway: LaptopGateway, transport: Transport, laptop: Laptop) -> str:
@@ -110,44 +109,44 @@ def _address_file(gateway: LaptopGateway, transport: Transport, laptop: Laptop) 
 
 
 def guard_rules(gateway: LaptopGateway) -> str:
-    """Return the rules of a gateway; loading them takes the place of those that it had, in one step."""
-    doors = {device(transport): gateway.block(transport) for transport in Transport}
-    return filled("guard.nft.j2", gateway=gateway, doors=doors)
+    """Return the packet filter of a gateway; loading it replaces the former one atomically."""
+    devices = {device(transport): gateway.block(transport) for transport in Transport}
+    return _render("guard.nft.j2", gateway=gateway, devices=devices)
 
 
 def laptop_rules(gateways: Sequence[LaptopGateway]) -> str:
-    """Return the rules by which a Linux laptop sends nothing that is for the fleet past the tunnel."""
+    """Return the packet filter of a Linux laptop: packets to the fleet leave only through the VPN."""
     reached = tuple(dict.fromkeys(block for gateway in gateways for block in gateway.routes))
     met = tuple(dict.fromkeys(block for gateway in gateways for block in gateway.met))
-    return filled("laptop.nft.j2", fleet=gateways[0].fleet, reached=reached, met=met)
+    return _render("laptop.nft.j2", fleet=gateways[0].fleet, reached=reached, met=met)
 
 
 USER = "openvpn"
-# To make a network device and its routes, and to listen below 1024.
-RIGHTS = ("CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE")
+# For the network device and its routes, and for ports below 1024.
+CAPABILITIES = ("CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE")
 SERVICE = "bedplate-laptops@.service"
-# It starts a daemon once its keys are there: the list of revoked certificates is the last of them to come.
+# Starts a daemon when its revocation list appears, which is written after the keys.
 KEYED = "bedplate-laptops@.path"
 
 
 def instance(transport: Transport) -> str:
-    """Return the name of the unit that serves one transport."""
+    """Return the name of a transport's unit."""
     return f"bedplate-laptops@{transport}.service"
 
 
 def daemon_unit(folders: Folders = STANDARD) -> str:
-    """Return the unit of a gateway's daemons, one instance a transport."""
-    return filled("daemon.service.j2", folders=folders, user=USER, rights=RIGHTS)
+    """Return the template unit of a gateway's daemons, with one instance for each transport."""
+    return _render("daemon.service.j2", folders=folders, user=USER, rights=CAPABILITIES)
 
 
 def keyed_unit(folders: Folders = STANDARD) -> str:
-    """Return the unit that waits for a gateway's keys."""
-    return filled("keyed.path.j2", folders=folders)
+    """Return the path unit that starts a daemon when its keys appear."""
+    return _render("keyed.path.j2", folders=folders)
 
 
 @dataclass(frozen=True, slots=True)
 class LaptopKeys:
-    """What one laptop proves itself by, each as PEM; `trusted` is who signs gateways."""
+    """A laptop's certificate and keys in PEM; `trusted` is the authority that signs gateways."""
 
     trusted: str
     certificate: str
@@ -157,7 +156,7 @@ class LaptopKeys:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """One door of one gateway."""
+    """Address and transport of a gateway, as OpenVPN's option `remote` names them."""
 
     address: IPv4Address
     transport: Transport
@@ -167,22 +166,22 @@ class Remote:
 
 
 def remotes(gateways: Sequence[LaptopGateway]) -> Iterator[Remote]:
-    """Yield where a laptop dials, in that order: every gateway over UDP, then every one over TCP.
+    """Yield the endpoints in the order in which a laptop tries them: every gateway over UDP, then over TCP.
 
-    Raises InputError, naming them, where gateways have no public address yet.
+    Raise InputError, with their names, if gateways have no public address yet.
     """
     if unknown := [gateway.place for gateway in gateways if gateway.public is None]:
         raise InputError(
-            f"fleet.lock holds no public address of the gateway in {', '.join(unknown)}",
-            fix="run `bedplate vpn record` once the fleet's stacks are up",
+            f"fleet.lock has no public address of the gateway in {', '.join(unknown)}",
+            fix="run `bedplate vpn record` after the stacks are deployed",
         )
     for transport in Transport:
         yield from (Remote(gateway.public, transport) for gateway in gateways if gateway.public)
 
 
 def client_profile(gateways: Sequence[LaptopGateway], name: str, keys: LaptopKeys) -> str:
-    """Return the profile of the laptop of that name; InputError where a gateway's public address is not recorded."""
-    return filled(
+    """Return the profile of a laptop; raise InputError if a gateway has no public address yet."""
+    return _render(
         "profile.ovpn.j2",
         name=name,
         fleet=gateways[0].fleet,
@@ -193,26 +192,23 @@ def client_profile(gateways: Sequence[LaptopGateway], name: str, keys: LaptopKey
     )
 
 
-# systemd.service(5), "COMMAND LINES", and systemd.unit(5), "SPECIFIERS": what is more than itself in a quoted word.
-_MEANT = (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$"))
+# Characters to escape in a quoted word: systemd.service(5), "COMMAND LINES", and systemd.unit(5), "SPECIFIERS".
+_ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$"))
 
 
 def renewal_units(fleet: str, command: Sequence[str], folder: PurePath) -> Mapping[str, str]:
-    """Return the text of both units by their names; `command` runs a sync, in that folder."""
-    words = " ".join(map(_word, command))
+    """Return the texts of a service and a timer by name; they run the command in the folder each day."""
+    words = " ".join(map(_quote, command))
     name = f"bedplate-vpn-{fleet}"
+    # A path is not quoted, only specifiers are escaped.
+    path = str(folder).replace("%", "%%")
     return {
-        f"{name}.service": filled("renewal.service.j2", fleet=fleet, command=words, folder=_plain(folder)),
-        f"{name}.timer": filled("renewal.timer.j2", fleet=fleet),
+        f"{name}.service": _render("renewal.service.j2", fleet=fleet, command=words, folder=path),
+        f"{name}.timer": _render("renewal.timer.j2", fleet=fleet),
     }
 
 
-def _word(text: str) -> str:
-    for character, written in _MEANT:
-        text = text.replace(character, written)
+def _quote(text: str) -> str:
+    for character, escaped in _ESCAPES:
+        text = text.replace(character, escaped)
     return f'"{text}"'
-
-
-def _plain(folder: PurePath) -> str:
-    """Return a path as a setting takes it, to the end of its line."""
-    return str(folder).replace("%", "%%")

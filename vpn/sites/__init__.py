@@ -1,4 +1,4 @@
-"""Tunnels between gateways, by strongSwan: what the plan and AWS say about them, as values and as the daemon's text.
+"""IPsec tunnels between gateways: values from the plan and AWS, and the configuration of strongSwan and FRR.
 
-Pure: opens no file but the templates beside it, asks nobody, starts nothing.
+Pure: reads only the templates and scripts in this folder.
 """

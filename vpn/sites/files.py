@@ -1,4 +1,7 @@
-"""Everything that lies on a gateway for its tunnels: one list, in the order in which it is to be put there."""
+"""All files of a gateway's tunnels: packet filter, scripts, strongSwan, systemd units and FRR.
+
+The order of the files is the order in which they are written to the gateway.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,24 +20,24 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
     keep_trailing_newline=True,
-    autoescape=False,  # noqa: S701  settings of daemons, not HTML; what fills them was judged when it was loaded
+    autoescape=False,  # noqa: S701  settings of daemons, not HTML; the values were validated with the fleet file
 )
 
 
-def filled(name: str, **values: object) -> str:
-    """Return the text of a template with its values."""
+def _render(name: str, **values: object) -> str:
     return _TEMPLATES.get_template(name).render(values)
 
 
-# Only root reads it.
 PRIVATE = 0o600
 PUBLIC = 0o644
-PROGRAM = 0o755
+_PROGRAM = 0o755
+# FRR and root can read it.
+_FRR_PRIVATE = 0o640
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedFile:
-    """A file: where, what and for whom. Its text is not shown when it is printed."""
+    """A file of a gateway. The text may hold a key and is not part of the repr."""
 
     path: PurePosixPath
     text: str = field(repr=False)
@@ -43,7 +46,7 @@ class RenderedFile:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a gateway's files lie; `log` is a file that charon writes beside the journal's lines."""
+    """Folders of a gateway; `log` is a file that charon writes in addition to the journal."""
 
     etc: PurePosixPath
     run: PurePosixPath
@@ -57,12 +60,12 @@ class Places:
 
     @property
     def table(self) -> PurePosixPath:
-        """The file in which the scripts find the tunnels."""
+        """The table of tunnels that the scripts read."""
         return self.folder / "table"
 
     @property
     def socket(self) -> str:
-        """The control socket of charon, as swanctl names it."""
+        """The URI of charon's control socket."""
         return f"unix://{self.run}/tunnels.vici"
 
 
@@ -73,7 +76,7 @@ STANDARD = Places(
 )
 
 
-# Only what IKEv2 with AES-GCM, groups of elliptic curves, keys and certificates needs: what is not loaded has no fault.
+# Only what IKEv2 with AES-GCM, elliptic curves, shared keys and certificates needs: less code to attack.
 _PLUGINS = (
     "random nonce openssl pem pkcs1 pkcs8 x509 revocation constraints pubkey hmac kdf gcm drbg vici "
     "kernel-netlink socket-default updown counters"
@@ -81,19 +84,19 @@ _PLUGINS = (
 
 
 def settings_of(places: Places) -> RenderedFile:
-    """Return what charon itself reads."""
-    text = filled("strongswan.conf.j2", plugins=_PLUGINS, pace=pace, places=places)
+    """Return strongswan.conf, the settings of charon."""
+    text = _render("strongswan.conf.j2", plugins=_PLUGINS, pace=pace, places=places)
     return RenderedFile(places.folder / "strongswan.conf", text, PRIVATE)
 
 
 def connections_of(gateway: Gateway, places: Places) -> RenderedFile:
-    """Return the connections and the shared keys, as swanctl reads them."""
-    text = filled("swanctl.conf.j2", gateway=gateway, pace=pace, has_papers=_has_papers, cacerts=_cacerts)
+    """Return swanctl.conf, with the connections and shared keys."""
+    text = _render("swanctl.conf.j2", gateway=gateway, pace=pace, has_papers=_has_papers, cacerts=_cacerts)
     return RenderedFile(places.folder / "swanctl.conf", text, PRIVATE)
 
 
 def papers_of(gateway: Gateway, places: Places) -> Iterator[RenderedFile]:
-    """Yield the certificates, keys and revocation lists, where swanctl looks for them."""
+    """Yield the certificates, keys and revocation lists in the folders that swanctl loads."""
     for tunnel in gateway.tunnels:
         if isinstance(tunnel.proof, Papers):
             yield from _papers(tunnel.name, tunnel.proof, places.folder)
@@ -101,62 +104,63 @@ def papers_of(gateway: Gateway, places: Places) -> Iterator[RenderedFile]:
 
 def _papers(name: str, papers: Papers, folder: PurePosixPath) -> Iterator[RenderedFile]:
     yield RenderedFile(folder / "x509" / f"{name}.crt", papers.certificate, PRIVATE)
-    for file, text in zip(authority_files(name, papers), papers.authorities, strict=True):
+    for file, text in zip(_authority_files(name, papers), papers.authorities, strict=True):
         yield RenderedFile(folder / "x509ca" / file, text, PRIVATE)
     for number, text in enumerate(papers.revoked, start=1):
         yield RenderedFile(folder / "x509crl" / f"{name}-{number}.crl", text, PRIVATE)
     yield RenderedFile(folder / "private" / f"{name}.key", papers.key, PRIVATE)
 
 
-def authority_files(name: str, papers: Papers) -> tuple[str, ...]:
-    """Return the names of the files of the authorities, one certificate in each: swanctl reads no second one."""
+def _authority_files(name: str, papers: Papers) -> tuple[str, ...]:
+    """Return the file names of the authorities, one for each: swanctl reads only the first certificate of a file."""
     return tuple(f"{name}-{number}.crt" for number in range(1, len(papers.authorities) + 1))
 
 
 def _cacerts(tunnel: Tunnel) -> str:
-    return ",".join(authority_files(tunnel.name, tunnel.proof)) if isinstance(tunnel.proof, Papers) else ""
+    return ",".join(_authority_files(tunnel.name, tunnel.proof)) if isinstance(tunnel.proof, Papers) else ""
 
 
 def _has_papers(tunnel: Tunnel) -> bool:
     return isinstance(tunnel.proof, Papers)
 
 
-# Without the ending `.service`.
+# Unit names without `.service`.
 SERVICE = "bedplate-ipsec-tunnels"
 DIAL = f"{SERVICE}-dial"
 _SYSTEMD = PurePosixPath("/etc/systemd/system")
 
 
 def units_of(gateway: Gateway, places: Places) -> tuple[RenderedFile, ...]:
-    """Return both units."""
+    """Return the units of charon and of the watch script."""
     values = {
         "service": SERVICE,
         "dial": DIAL,
-        "paces": " ".join(f"{each.first} {each.every}" for each in (CALLER, WAITER)),
+        "paces": " ".join(f"{interval.first} {interval.every}" for interval in (CALLER, WAITER)),
         "source": gateway.address or "-",
         "places": places,
     }
     templates = {SERVICE: "charon.service.j2", DIAL: "dial.service.j2"}
-    return tuple(RenderedFile(_SYSTEMD / f"{name}.service", filled(file, **values)) for name, file in templates.items())
+    return tuple(
+        RenderedFile(_SYSTEMD / f"{name}.service", _render(file, **values)) for name, file in templates.items()
+    )
 
 
-_FILE = PurePosixPath("/etc/frr/frr.conf")
-# Only FRR's own people, and root, read it.
-_MODE = 0o640
+_FRR_CONF = PurePosixPath("/etc/frr/frr.conf")
 
 
 def bgp_of(gateway: Gateway) -> RenderedFile | None:
-    """Return FRR's settings, without a neighbour where no tunnel is left; None for a gateway whose routes are fixed."""
+    """Return FRR's configuration, or None for a gateway with fixed routes."""
     if gateway.asn is None:
         return None
     tunnels = tuple(tunnel for tunnel in gateway.tunnels if tunnel.asn is not None)
-    return RenderedFile(_FILE, filled("frr.conf.j2", gateway=gateway, tunnels=tunnels, peer=_peer, pace=pace), _MODE)
+    text = _render("frr.conf.j2", gateway=gateway, tunnels=tunnels, peer=_neighbour_address, pace=pace)
+    return RenderedFile(_FRR_CONF, text, _FRR_PRIVATE)
 
 
-def _peer(tunnel: Tunnel) -> str:
+def _neighbour_address(tunnel: Tunnel) -> str:
     """Return the far end's address inside a tunnel."""
     if tunnel.far.inside is None:
-        raise ValueError(f"{tunnel.name} speaks BGP and has no address inside")
+        raise ValueError(f"tunnel {tunnel.name} uses BGP, but its far end has no inside address")
     return str(tunnel.far.inside.ip)
 
 
@@ -168,17 +172,17 @@ KERNEL = PurePosixPath("/etc/sysctl.d/60-bedplate-gateway.conf")
 
 
 def files_of(gateway: Gateway, places: Places = STANDARD) -> tuple[RenderedFile, ...]:
-    """Return every file of a gateway, the guard first: nothing may pass before it is loaded."""
+    """Return all files of a gateway, the guard first: no tunnel may come up before it is loaded."""
     return tuple(_files(gateway, places))
 
 
 def ground_of(elsewhere: tuple[IPv4Network, ...], places: Places = STANDARD) -> Iterator[RenderedFile]:
-    """Yield what a gateway has before it has a tunnel: the guard and its routes, the kernel's settings, the scripts."""
+    """Yield the files that do not depend on tunnels: the guard and its routes, sysctl settings, scripts."""
     yield RenderedFile(GUARD, guard_text(elsewhere, MTU))
     yield RenderedFile(LAST_ROUTES, last_routes_text(elsewhere))
     yield RenderedFile(KERNEL, (_HERE / "gateway.sysctl").read_text(encoding="utf-8"))
     for script in _SCRIPTS:
-        yield RenderedFile(places.lib / script, (_HERE / f"{script}.sh").read_text(encoding="utf-8"), PROGRAM)
+        yield RenderedFile(places.lib / script, (_HERE / f"{script}.sh").read_text(encoding="utf-8"), _PROGRAM)
 
 
 def _files(gateway: Gateway, places: Places) -> Iterator[RenderedFile]:
@@ -189,22 +193,24 @@ def _files(gateway: Gateway, places: Places) -> Iterator[RenderedFile]:
         yield connections_of(gateway, places)
         yield RenderedFile(places.table, _table(gateway))
         yield from units_of(gateway, places)
-    told = bgp_of(gateway)
-    if told:
-        yield told
+    frr_conf = bgp_of(gateway)
+    if frr_conf:
+        yield frr_conf
 
 
 def _table(gateway: Gateway) -> str:
-    """Return the tunnels as the scripts read them: name, number, inside address, MTU, fixed routes, who dials, echo."""
-    return "".join(f"{_row(tunnel)}\n" for tunnel in gateway.tunnels)
+    """Return the tunnels for the scripts: name, number, inside address, MTU, fixed routes, dials or waits, echo."""
+    return "".join(f"{_table_row(tunnel)}\n" for tunnel in gateway.tunnels)
 
 
-def _row(tunnel: Tunnel) -> str:
-    inside = tunnel.near.inside or "-"
-    who = "dials" if tunnel.dials else "waits"
-    row = f"{tunnel.name} {tunnel.number} {inside} {MTU} {_joined(tunnel.fixed_routes)} {who}"
-    return f"{row} {tunnel.echo}" if tunnel.echo else row
-
-
-def _joined(blocks: tuple[IPv4Network, ...]) -> str:
-    return ",".join(map(str, blocks)) or "-"
+def _table_row(tunnel: Tunnel) -> str:
+    columns = (
+        tunnel.name,
+        str(tunnel.number),
+        str(tunnel.near.inside or "-"),
+        str(MTU),
+        ",".join(map(str, tunnel.fixed_routes)) or "-",
+        "dials" if tunnel.dials else "waits",
+        *((str(tunnel.echo),) if tunnel.echo else ()),
+    )
+    return " ".join(columns)

@@ -1,4 +1,4 @@
-"""A gateway with all its tunnels."""
+"""A gateway with its tunnels as values: ends, proofs, routes and timing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,26 +12,26 @@ from bedplate.tunnel_key import SHORTEST_KEY
 
 @dataclass(frozen=True, slots=True)
 class SharedKey:
-    """A key that both ends hold."""
+    """A key that both ends have."""
 
     secret: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is no key; ValueError."""
+        """Raise ValueError if the key is too short."""
         if len(self.secret) < SHORTEST_KEY:
-            raise ValueError(f"a shared key of fewer than {SHORTEST_KEY} bytes keeps nobody out")
+            raise ValueError(f"shared key too short: {len(self.secret)} bytes, at least {SHORTEST_KEY} required")
 
     @property
     def text(self) -> str:
-        """The key as strongSwan's settings take it: in hexadecimal, so that no byte of it reaches their parser."""
+        """The key in hexadecimal for swanctl.conf: no byte of it needs to be quoted."""
         return f"0x{self.secret.hex()}"
 
 
 @dataclass(frozen=True, slots=True)
 class Papers:
-    """A gateway's certificate and its key, its authorities' certificates and revocation lists; each in PEM.
+    """A gateway's certificate and key, its authorities' certificates and their revocation lists, in PEM.
 
-    An authority under a root needs the root's list too: each certificate of the chain is looked up.
+    An authority under a root needs the root's list too: strongSwan checks each certificate of the chain.
     """
 
     certificate: str
@@ -41,26 +41,24 @@ class Papers:
 
 
 Proof = SharedKey | Papers
-# By what the gateway of one place, named first, and that of another know each other; raises BedplateError where what
-# is kept for them does not serve.
+# Returns the proof that the first place's gateway uses towards the second's; raises BedplateError if it is unusable.
 PlaceProofs = Callable[[str, str], Proof]
 
 
 def given(proof: Proof | BedplateError) -> Proof:
-    """Return a proof; raises why there is none."""
+    """Return a proof, or raise the error."""
     if isinstance(proof, BedplateError):
         raise proof
     return proof
 
 
-# What is left of an Ethernet frame of 1,500 bytes, whatever the tunnel adds: AES-GCM, UDP for a gateway behind
-# translation, and the 8 bytes that some lines take for themselves.
+# An Ethernet frame of 1,500 bytes minus all headers: AES-GCM, UDP for gateways behind NAT, and 8 bytes of PPPoE.
 MTU = 1400
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One end: what it calls itself, where it is dialled, and its address inside the tunnel where it has one."""
+    """One end of a tunnel: its IKE identity, its public address, and its address inside the tunnel for BGP."""
 
     identity: str
     outside: IPv4Address
@@ -69,11 +67,11 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Tunnel:
-    """A tunnel between two gateways, which takes whatever is routed into it.
+    """A route-based tunnel between two gateways.
 
-    `number` is its own on this gateway and follows from addresses of the plan; devices are named after it. `carries`
-    holds the blocks that may be reached through it. `asn` is the far end's where it speaks BGP; else routes are fixed.
-    `echo` is spoken to by and by, where nothing else would be said through an idle tunnel.
+    `number` is unique on this gateway and follows from addresses of the plan; devices are named after it. `carries`
+    holds the blocks that may be reached through it. `asn` is the far end's if it speaks BGP; else routes are fixed.
+    `echo` is an address at the far end that is pinged, so that an idle tunnel shows whether it works.
     """
 
     name: str
@@ -89,20 +87,20 @@ class Tunnel:
 
     @property
     def device(self) -> str:
-        """The name of its XFRM interface; Linux takes 15 characters."""
+        """The name of its XFRM interface; Linux allows 15 characters."""
         return f"ipsec{self.number}"
 
     @property
     def fixed_routes(self) -> tuple[IPv4Network, ...]:
-        """The blocks that lead into it from the start; none where BGP tells."""
+        """The blocks with a static route into the tunnel; none with BGP."""
         return self.carries if self.asn is None else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A gateway: `blocks` lie behind it, `elsewhere` behind others.
+    """A gateway: `blocks` are behind it, `elsewhere` are behind other gateways.
 
-    `address` is its own on its LAN, from which it sends what is its own; where it is None, the kernel picks one.
+    `address` is its LAN address, the source of packets that it sends; None if the kernel chooses the source.
     """
 
     name: str
@@ -113,33 +111,33 @@ class Gateway:
     asn: int | None = None
 
 
-# Seconds without a packet after which the peer is asked whether it is there.
+# Dead peer detection: seconds without a packet until a request is sent.
 SILENCE = 5
-# A request is sent again after 1, 1.3, 1.7 and given up 2.2 s later. AWS answers within a second.
+# Retransmits after 1, 1.3 and 1.7 s, and gives up 2.2 s later. AWS answers within a second.
 RETRANSMIT_FIRST, RETRANSMIT_BASE, RETRANSMITS = 1.0, 1.3, 3
-# AWS gives an IKE_SA up after 28,800 s and a CHILD_SA after 3,600 s
-# (https://docs.aws.amazon.com/vpn/latest/s2svpn/VPNTunnels.html). Ours end by themselves a tenth after these.
+# AWS ends an IKE_SA after 28,800 s and a CHILD_SA after 3,600 s
+# (https://docs.aws.amazon.com/vpn/latest/s2svpn/VPNTunnels.html). strongSwan's own limits are 10% above these.
 IKE_REKEY, CHILD_REKEY = 25_200, 3_000
 REPLAY_WINDOW = 1024
-# AWS proposes 10 s and 30 s for BGP; the shorter of the two ends' holds (RFC 4271).
+# AWS proposes 10 s and 30 s for BGP; the shorter values of both ends are used (RFC 4271).
 BGP_KEEPALIVE, BGP_HOLD, BGP_CONNECT = 4, 12, 5
 
 
 @dataclass(frozen=True, slots=True)
-class Dialling:
-    """When a gateway looks whether its tunnels stand and dials those that do not: seconds from a start, and between."""
+class CheckInterval:
+    """When the watch script checks a tunnel and dials it if needed: seconds after its start, and between checks."""
 
     first: int
     every: int
 
 
-# Who waits looks later, and less often, so that the two do not build one tunnel at once.
-CALLER = Dialling(first=1, every=4)
-WAITER = Dialling(first=2, every=15)
+# The end that waits checks later and less often, so that both ends do not establish the tunnel at the same time.
+CALLER = CheckInterval(first=1, every=4)
+WAITER = CheckInterval(first=2, every=15)
 
 
 def identity_of(plan: FleetPlan, place: str) -> str:
-    """Return the name of the gateway of a region or site: no machine's of a site, whatever it is called there."""
+    """Return the IKE identity of the gateway of a region or site; no machine of the site has this name."""
     word = GATEWAY if place in {region.name for region in plan.regions} else SITE_END
     return f"{word}.{place}.{plan.domain}"
 
@@ -148,5 +146,5 @@ _INSIDE = IPv4Network("169.254.0.0/16")
 
 
 def number_of(inside: IPv4Network) -> int:
-    """Return the number of the tunnel with a block inside: no other tunnel of the gateway has it."""
+    """Return the number of the tunnel with this inside block, unique on its gateway."""
     return (int(inside.network_address) - int(_INSIDE.network_address)) // inside.num_addresses

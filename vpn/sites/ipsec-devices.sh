@@ -1,8 +1,8 @@
 #!/bin/bash
-# Gives each tunnel its XFRM interface, address and routes. Run again, it changes nothing. Never touches a device that
-# is not named ipsec and a number.
-# usage: ipsec-devices TABLE SOURCE; TABLE has a line a tunnel: name, number, inside address or -, MTU, blocks or -, more;
-# SOURCE is the address from which this machine itself sends, or - for the one that the kernel picks
+# Creates the XFRM interface, address and routes of each tunnel; a second run changes nothing. Devices with other names
+# than ipsec<number> are not touched.
+# usage: ipsec-devices TABLE SOURCE; TABLE has a line for each tunnel: name, number, inside address or -, MTU, blocks or
+# -, other columns; SOURCE is the source address of this machine's own packets, or - if the kernel chooses it
 set -euo pipefail
 
 readonly table=$1 source=$2

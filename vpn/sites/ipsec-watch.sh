@@ -1,25 +1,26 @@
 #!/bin/bash
-# Has the tunnels of one charon looked after for as long as it runs, each by itself and at the pace of who dials or waits:
-# one that does not answer keeps no other waiting. Says what became of one, and not what stays as it is.
-# usage: ipsec-watch TABLE SOCKET FIRST EVERY FIRST EVERY; TABLE has a line a tunnel: its name first, who dials sixth, and
-# an address at the far end, if there is one, seventh; the seconds are of those that dial, then of those that wait
+# Checks all tunnels of charon in parallel, at the intervals of ends that dial or wait. Logs only changes of a tunnel's
+# state.
+# usage: ipsec-watch TABLE SOCKET FIRST EVERY FIRST EVERY; TABLE has a line for each tunnel: the first column is its name,
+# the sixth dials or waits, the optional seventh an address at the far end; FIRST and EVERY are the seconds until the
+# first check and between checks, of ends that dial and then of ends that wait
 set -uo pipefail
 
 readonly table=$1 socket=$2 look=${0%/*}/ipsec-look
 declare -rA first=([dials]=$3 [waits]=$5) every=([dials]=$4 [waits]=$6)
 
 watch() {
-  local told down=''
+  local output down=''
   sleep "${first[$2]}"
   while :; do
-    # An address that is not there is no word.
-    told=$("$look" "$socket" "$1" "$2" ${3:+"$3"})
+    # Without an address there is no fourth argument.
+    output=$("$look" "$socket" "$1" "$2" ${3:+"$3"})
     case $? in
     0)
-      [[ -z $told && -z $down ]] || echo "${told:+$told; }$1 stands"
+      [[ -z $output && -z $down ]] || echo "${output:+$output; }$1 is up"
       down='' ;;
     1)
-      [[ -n $down ]] || echo "$told"
+      [[ -n $down ]] || echo "$output"
       down=yes ;;
     esac
     sleep "${every[$2]}"
@@ -29,6 +30,6 @@ watch() {
 while read -r name _ _ _ _ who echo; do
   watch "$name" "$who" "$echo" &
 done <"$table"
-# None of them ends by itself: whoever started this starts all anew.
+# A watch never ends by itself: exit, and systemd restarts the script.
 wait -n
 exit 1

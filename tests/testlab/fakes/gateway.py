@@ -13,8 +13,8 @@ import pytest
 
 from tests.testlab.fleets.variants import cellar
 from vpn.keeper.place import Place, Shipment, parse_shipment
+from vpn.push import shipment_text
 from vpn.sites.gateway import Gateway
-from vpn.sites.push import shipment_text
 
 GROUND = ("bedplate-guard.service",)
 _SYSTEMCTL = r"""#!/bin/sh

@@ -1,4 +1,4 @@
-"""A fleet's VPN authority for tests, at a moment that each test sets, with keys in the test's own folder."""
+"""Authorities of a fleet's VPN for tests, with keys in a temporary folder and times that each test sets."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ from bedplate.plan import FleetPlan
 from bedplate.tunnel_key import SHORTEST_KEY
 from tests.testlab.fleets.variants import cellar
 from tests.testlab.network.gateways import Amend
-from vpn.authority import Reason, Revocation, list_text, new_authority, signed_list
+from vpn.authority import Reason, Revocation, crl_text, new_authority, sign_crl
 from vpn.certificates import (
     Issuer,
     Subject,
@@ -39,19 +39,19 @@ FLEET = "lab"
 
 
 def unasked() -> bytes:
-    """Stand where somebody would be asked for a passphrase, and nobody is to be."""
-    raise AssertionError("nobody was to be asked for a passphrase")
+    """Fail if a passphrase is asked for."""
+    raise AssertionError("a passphrase was asked for")
 
 
 def begun_in(path: Path, now: datetime = NOW, *, lock: bytes | None = None, root: Issuer | None = None) -> PkiFolder:
-    """Begin an authority in `fleet.pki` below a folder."""
+    """Create an authority in `fleet.pki` below a folder."""
     folder = PkiFolder(path / "fleet.pki")
     begin(folder, Begun(now, FLEET, "", FOLDER), FolderKeys(folder.keys), lock=lock, root=root)
     return folder
 
 
 def pki_in(folder: PkiFolder) -> Pki:
-    """Return what a folder holds now."""
+    """Return the present content of a folder."""
     return open_pki(folder, FLEET, lambda _begun: FolderKeys(folder.keys))
 
 
@@ -64,13 +64,13 @@ LONG = timedelta(days=90)
 
 
 def moment() -> datetime:
-    """Return this moment: daemons go by the clock of the machine, whatever day it is for other tests."""
+    """Return the present time: real daemons use the machine's clock."""
     return datetime.now(UTC).replace(microsecond=0)
 
 
 @dataclass
 class LabKeys:
-    """An authority, its gateways' hidden key, and how far its serials and lists have come."""
+    """An authority with its gateways' tls-crypt-v2 key, and its next serial and list number."""
 
     issuer: Issuer = field(default_factory=lambda: new_authority("lab", moment() - timedelta(days=30)))
     hidden: str = field(default_factory=new_server_key)
@@ -81,63 +81,63 @@ class LabKeys:
 
     @property
     def trusted(self) -> str:
-        """Who signs, as PEM."""
+        """The authority's certificate in PEM."""
         return certificate_text(self.issuer.certificate)
 
     def pair(self, name: str, use: Use, at: datetime | None = None) -> tuple[str, str]:
-        """Return a certificate as of a moment, and its key."""
+        """Return a certificate issued at a moment, and its key."""
         key, serial = new_key(), next(self._serials)
         self._serial_of[name] = serial
         signed = issue(self.issuer, Subject(name, use), key.public_key(), serial, at or moment())
         return certificate_text(signed), key_text(key)
 
     def laptop(self, name: str, use: Use = Use.CLIENT, at: datetime | None = None) -> LaptopKeys:
-        """Return the keys of a laptop; of another use, or another time, where a test is to see them refused."""
+        """Return the keys of a laptop, optionally with another use or issued at another time."""
         certificate, key = self.pair(name, use, at)
         return LaptopKeys(self.trusted, certificate, key, client_key(self.hidden, name))
 
     def revoke(self, name: str) -> int:
-        """Take back the newest certificate of a name, and return its serial."""
+        """Revoke the newest certificate of a name, and return its serial."""
         serial = self._serial_of[name]
         self._revoked[name] = Revocation(serial, moment(), Reason.LOST)
         return serial
 
     def revocations(self, life: timedelta = LONG, at: datetime | None = None) -> str:
-        """Return the next list of what was taken back, as PEM."""
-        return list_text(signed_list(self.issuer, self._revoked.values(), next(self._numbers), at or moment(), life))
+        """Return the next revocation list in PEM."""
+        return crl_text(sign_crl(self.issuer, self._revoked.values(), next(self._numbers), at or moment(), life))
 
 
-# So long ago that the authority was there before anything that a laboratory asks of it.
+# The authority is older than any certificate in a test.
 _AGE = timedelta(days=1000)
 
 
 @dataclass(frozen=True)
 class Office:
-    """An authority that issues to gateways; `revoked` are the serials on its lists."""
+    """An authority that issues certificates to gateways; `revoked` are the serials on its lists."""
 
     now: datetime
     issuer: Issuer = field(repr=False)
     revoked: frozenset[int] = frozenset()
 
     def papers(self, peer: Peer, at: timedelta = timedelta(), named: str | None = None, use: Use = Use.PEER) -> Papers:
-        """Return a gateway's papers, with a certificate issued so long from now, and no list."""
+        """Return a gateway's certificate, issued at an offset from now, without a revocation list."""
         key, subject = new_key(), Subject(named or peer.identity, use)
         certificate = issue(self.issuer, subject, key.public_key(), serial_of(peer), self.now + at)
         return Papers(certificate_text(certificate), key_text(key), (certificate_text(self.issuer.certificate),), ())
 
     def listed(self, at: timedelta = timedelta(), number: int = 1) -> str:
-        """Return the list of what is revoked, signed so long from now."""
+        """Return the revocation list, signed at an offset from now."""
         rows = [Revocation(serial, self.now + at, Reason.LEFT) for serial in sorted(self.revoked)]
-        return list_text(signed_list(self.issuer, rows, number, self.now + at))
+        return crl_text(sign_crl(self.issuer, rows, number, self.now + at))
 
 
 def open_office(now: datetime) -> Office:
-    """Return an authority that has been there for long."""
+    """Return an authority that has existed for a long time."""
     return Office(now, new_authority("lab", now - _AGE))
 
 
 def with_certificate(papers: Papers, of: Papers) -> Papers:
-    """Return papers with the certificate and key of others."""
+    """Return proofs with the certificate and key of others."""
     return replace(papers, certificate=of.certificate, key=of.key)
 
 
@@ -147,7 +147,7 @@ def serial_of(peer: Peer) -> int:
 
 
 def papers_for(office: Office) -> Proofs:
-    """Return the proof of gateways that all have good papers of one authority, and its list."""
+    """Return proofs for gateways with valid certificates of one authority, and its revocation list."""
 
     def proof(near: Peer, far: Peer) -> Proof:
         return replace(office.papers(near), revoked=(office.listed(),))
@@ -156,7 +156,7 @@ def papers_for(office: Office) -> Proofs:
 
 
 def changed(proofs: Proofs, whose: Peer, change: Callable[[Papers], Papers]) -> Proofs:
-    """Return proofs where the papers of one gateway are changed."""
+    """Return proofs in which those of one gateway are changed."""
 
     def proof(near: Peer, far: Peer) -> Proof:
         papers = proofs(near, far)
@@ -167,13 +167,13 @@ def changed(proofs: Proofs, whose: Peer, change: Callable[[Papers], Papers]) -> 
 
 @dataclass(frozen=True)
 class LabAuthority:
-    """The authority, and the fleet whose gateways hang on it."""
+    """An authority, and the fleet of its gateways."""
 
     folder: PkiFolder
     plan: FleetPlan
 
     def issue(self, *places: str) -> None:
-        """Issue gateways a certificate, whatever they have."""
+        """Issue new certificates to the gateways of these places."""
         issue_anew(pki_in(self.folder), tuple(peer_subjects(self.plan)[each] for each in places), _now(), unasked)
 
     def revoke(self, place: str) -> None:
@@ -182,13 +182,13 @@ class LabAuthority:
 
     @property
     def proofs(self) -> PlaceProofs:
-        """What gateways prove themselves by now."""
+        """The present proofs of the gateways."""
         papers = papers_of(pki_in(self.folder), peer_subjects(self.plan), unasked, _now())
         return lambda near, _: given(papers[near])
 
 
 def begun_for(plan: FleetPlan, folder: Path) -> LabAuthority:
-    """Begin the authority of a fleet, and issue what its gateways need."""
+    """Create the authority of a fleet, with certificates for all its gateways."""
     made = LabAuthority(begun_in(folder, _now()), plan)
     made.issue(*peer_subjects(plan))
     return made
@@ -202,11 +202,11 @@ KEYS = 10_000
 
 
 def random_keys(number: int) -> list[bytes]:
-    """Return keys of random bytes, 8 to 64 of them, the same each time; the first ones are nothing but trouble."""
-    dice = Random(7)  # noqa: S311  no secret, and the same on every machine
-    trouble = [b'"', b"}", b"#", b"\n", b"\0", b"0x", b"0s", b"include /etc/passwd", b"\xff" * 64, b" a ", b"=", b"%"]
-    long = [each * -(-SHORTEST_KEY // len(each)) for each in trouble]
-    return long + [dice.randbytes(dice.randint(SHORTEST_KEY, 64)) for _ in range(number - len(trouble))]
+    """Return keys of 8 to 64 random bytes, the same each time; the first ones contain special characters."""
+    dice = Random(7)  # noqa: S311  not a secret, and the same on every machine
+    special = [b'"', b"}", b"#", b"\n", b"\0", b"0x", b"0s", b"include /etc/passwd", b"\xff" * 64, b" a ", b"=", b"%"]
+    long = [each * -(-SHORTEST_KEY // len(each)) for each in special]
+    return long + [dice.randbytes(dice.randint(SHORTEST_KEY, 64)) for _ in range(number - len(special))]
 
 
 def keyed(keys: list[bytes]) -> Gateway:
@@ -224,7 +224,7 @@ _LIVES = 4
 
 
 def short_lived(ike: int, child: int) -> Amend:
-    """Return the change by which an IKE_SA and a tunnel's keys are renewed after so many seconds, or one earlier."""
+    """Return a change that renews an IKE_SA and a tunnel's keys after these seconds, or one second earlier."""
 
     def amend(file: RenderedFile) -> str:
         text = file.text.replace(f"rekey_time = {gateway.IKE_REKEY}s", _ikes(ike))

@@ -1,4 +1,4 @@
-"""What an operator of the lab's file sees of laptops' certificates; never what a gateway has of them."""
+"""What an operator sees and does: commands of the CLI, gateways behind a fake ssh, and their keys."""
 
 import json
 import re
@@ -19,14 +19,14 @@ HOSTS = {"us-west-2": "laptops.us-west-2", "cellar": "gate.cellar"}
 
 
 def listed(lab: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    """Return the note of each certificate."""
+    """Return the note of each certificate in `bedplate vpn list`."""
     capsys.readouterr()
     run(["vpn", "list", str(lab), "--json"])
-    return {each["name"]: each["note"] for each in json.loads(capsys.readouterr().out)["certificates"]}
+    return {row["name"]: row["note"] for row in json.loads(capsys.readouterr().out)["certificates"]}
 
 
 def begun_file(folder: Path, text: str) -> Path:
-    """Write a fleet's file, record its addresses and begin its authority."""
+    """Write a fleet file, record its addresses and create its authority."""
     file = folder / "fleet.yaml"
     file.write_text(text, encoding="utf-8")
     assert run(["plan", str(file), "--write"]) == 0
@@ -35,7 +35,7 @@ def begun_file(folder: Path, text: str) -> Path:
 
 
 def gateways_at(folder: Path, names: Mapping[str, str], patch: pytest.MonkeyPatch) -> dict[str, Path]:
-    """Make a gateway of each machine, by its place, with its roles and no tunnel yet; the operator's ssh goes there."""
+    """Create a gateway for each machine by place, with its roles and without tunnels, behind the operator's ssh."""
     shell_to(folder / "hosts", patch)
     return {place: site_gateway_at(folder / "hosts" / name) for place, name in names.items()}
 
@@ -48,24 +48,24 @@ def lose_credentials(patch: pytest.MonkeyPatch) -> None:
 
 
 def secrets_on(gateway: Path) -> dict[str, str]:
-    """Return the keys that lie on a gateway, by their connection."""
-    texts = (each.read_text() for each in gateway.glob("etc/bedplate/ipsec/*/swanctl.conf"))
+    """Return the shared keys on a gateway by connection."""
+    texts = (file.read_text() for file in gateway.glob("etc/bedplate/ipsec/*/swanctl.conf"))
     return {name: key for text in texts for name, key in re.findall(r"ike-(\S+) {.*?secret = 0x(\w+)", text, re.DOTALL)}
 
 
 def all_secrets(gateways: Iterable[Path]) -> set[str]:
-    """Return every key that lies on some gateways."""
+    """Return all shared keys on these gateways."""
     return {key for gateway in gateways for key in secrets_on(gateway).values()}
 
 
 INSIDE = "net 10.0.0.0/8"
-# From the table of promises in docs/vpn-sites.md.
+# Limit in docs/vpn-sites.md.
 MOST_SECONDS = 10
 
 
 @contextmanager
 def standing_regions(plan: FleetPlan, proofs: PlaceProofs | None = None) -> Iterator[RegionsLab]:
-    """Give both regions of a plan once a node of one answers a node of the other; by keys without other proofs."""
+    """Yield both regions of a plan after their nodes reach each other; without other proofs with shared keys."""
     with regions_lab(plan, proofs) as made:
         made.start()
         made.wait()
@@ -73,7 +73,7 @@ def standing_regions(plan: FleetPlan, proofs: PlaceProofs | None = None) -> Iter
 
 
 def seen_of_pings(stands: RegionsLab) -> Path:
-    """Have a node of each region answer one of the other, and return what the internet saw of it."""
+    """Ping between nodes of both regions, and return a capture of the internet."""
     with capture(stands.internet, "us") as wire:
         assert stands.west.node.pings(stands.north.address)
         assert stands.north.node.pings(stands.west.address)

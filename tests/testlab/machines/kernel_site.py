@@ -16,8 +16,8 @@ from time import time
 from tests.testlab.machines import kernel_gateways
 from tests.testlab.machines.kernel_gateways import AwsKernelEnd
 from tests.testlab.network.netlab import Lab, LabHost, capture, checked, packets, pinging, until
+from vpn.push import shipment_text
 from vpn.sites.gateway import Gateway
-from vpn.sites.push import shipment_text
 
 DESK, RACK = "192.168.40.21", "10.64.32.9"
 LAN, VPC = "192.168.40.0/22", "10.64.0.0/16"

@@ -22,8 +22,8 @@ from roles.people.role import SCRIPT, People
 from tests.testlab.machines.container import call
 from tests.testlab.machines.desk import ADMIN
 from tests.testlab.machines.stand import Node, NodeLab
+from vpn.push import LAY, shipment_text
 from vpn.sites.gateway import Gateway
-from vpn.sites.push import LAY, shipment_text
 
 ROOT = Path(__file__).parents[3]
 

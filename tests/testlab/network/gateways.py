@@ -1,8 +1,8 @@
-"""IPsec in user space, for laboratories on a kernel without ESP: strongSwan's kernel-libipsec in place of XFRM.
+"""Gateways with IPsec in user space, for kernels without ESP: strongSwan's kernel-libipsec instead of XFRM.
 
-The product's files stay as they are rendered. Charon reads settings that include the product's own, and its TUN device
-has the name of the XFRM interface that the product expects as an alternative name. kernel-libipsec cannot tell two
-tunnels apart that both take everything, so each tunnel has its own charon, on ports of its own.
+The product's files are used as rendered. Charon's settings include them, and its TUN device has the name of the
+expected XFRM interface as an alternative name. kernel-libipsec cannot distinguish two tunnels for all traffic, so each
+tunnel has its own charon with its own ports.
 """
 
 import shutil
@@ -27,13 +27,13 @@ from tests.testlab.network.netlab import (
     pinging,
     until,
 )
-from vpn.sites.aws import Peer, Proofs, joined
+from vpn.sites.aws import Peer, Proofs, full_mesh_gateway
 from vpn.sites.files import DIAL, GUARD, KERNEL, LAST_ROUTES, SERVICE, Places, RenderedFile, files_of
 from vpn.sites.gateway import Gateway, Proof, SharedKey
 
 IKE = (500, 4500)
 _FIRST_PORT = 10_000
-# Routes that kernel-libipsec installs by itself go to a table that no packet is sent to.
+# kernel-libipsec installs its own routes in a table that is not used.
 _SETTINGS = """include {product}
 charon-systemd {{
   load = {plugins}
@@ -51,7 +51,7 @@ charon-systemd {{
   }}
 }}
 """
-# Loaded before a peer dials: a packet that came before the handover must not decide where later ones go.
+# Loaded before a peer dials: conntrack must not remember a packet from before the forwarding rules.
 FORGETFUL = """table inet lab_dialling
 delete table inet lab_dialling
 table inet lab_dialling {
@@ -75,14 +75,14 @@ def ports_of(number: int) -> tuple[int, int]:
 
 
 def settings_over(product: PurePath, text: str, ports: tuple[int, int] = IKE) -> str:
-    """Return settings for charon that load kernel-libipsec, over the product's with this text."""
+    """Return charon's settings with kernel-libipsec, which include the product's with this text."""
     (plugins,) = (line.partition(" = ")[2] for line in text.splitlines() if "kernel-netlink" in line)
     plugins = plugins.replace("kernel-netlink", "kernel-libipsec kernel-netlink")
     return _SETTINGS.format(product=product, plugins=plugins, ports=ports)
 
 
 def handover(peers: Mapping[IPv4Address, tuple[int, int]]) -> str:
-    """Return nftables rules that give each charon its peer's packets; all seem to send from the ports of IKE."""
+    """Return nftables rules that forward each peer's packets to its charon; all send from the IKE ports."""
     into, out = "", ""
     for peer, ports in peers.items():
         for own, standard in zip(ports, IKE, strict=True):
@@ -92,35 +92,35 @@ def handover(peers: Mapping[IPv4Address, tuple[int, int]]) -> str:
 
 
 def with_handover(rules: str) -> str:
-    """Return the packet filter of a node that lets in what was handed over."""
+    """Return a node's packet filter that accepts forwarded packets."""
     return rules.replace(_LAST_RULES, f"\t\tmeta l4proto udp ct status dnat accept\n{_LAST_RULES}", 1)
 
 
 def tun_device(daemon: LabProgram) -> str:
-    """Return the TUN device that a charon holds open; empty before it has one."""
+    """Return the TUN device of a charon, or an empty text if it has none yet."""
     infos = [each.read_text() for each in Path(f"/proc/{daemon.pid}/fdinfo").iterdir()]
     return next((line.split()[1] for text in infos for line in text.splitlines() if line.startswith("iff:")), "")
 
 
 def name_device(host: LabHost, daemon: LabProgram, name: str) -> None:
-    """Give a charon's TUN device another name."""
+    """Give a charon's TUN device an alternative name."""
     until(lambda: bool(tun_device(daemon)), 15, "charon has no TUN device")
     host.run("ip", "link", "property", "add", "dev", tun_device(daemon), "altname", name)
 
 
 @dataclass(frozen=True, slots=True)
 class LabUnit:
-    """What a unit says: each key's values, in order."""
+    """A systemd unit: each key's values, in order."""
 
     values: Mapping[str, tuple[str, ...]]
 
     @property
     def env(self) -> dict[str, str]:
-        """The variables that its commands see."""
+        """The environment variables of its commands."""
         return dict(pair.split("=", 1) for line in self.values.get("Environment", ()) for pair in line.split())
 
     def commands(self, key: str) -> list[list[str]]:
-        """Return the commands under a key, such as ExecStartPost."""
+        """Return the commands of a key, such as ExecStartPost."""
         return [line.split() for line in self.values.get(key, ())]
 
 
@@ -135,10 +135,10 @@ def read_unit(text: str) -> LabUnit:
 
 
 class Amend(Protocol):
-    """A change to a rendered file, for what no product would do: shortened lives, planted defects."""
+    """A change of a rendered file, such as shorter lifetimes or a seeded defect."""
 
     def __call__(self, file: RenderedFile) -> str:
-        """Return the text to lay in the file's place."""
+        """Return the text to write."""
 
 
 def as_rendered(file: RenderedFile) -> str:
@@ -148,7 +148,7 @@ def as_rendered(file: RenderedFile) -> str:
 
 @dataclass(frozen=True)
 class LabCharon:
-    """One charon: the tunnels that it serves, the folder of its files, and its ports."""
+    """One charon: its tunnels, the folder of its files, and its ports."""
 
     name: str
     gateway: Gateway
@@ -158,7 +158,7 @@ class LabCharon:
 
     @property
     def places(self) -> Places:
-        """Where its files are."""
+        """The paths of its files."""
         root = PurePosixPath(self.folder)
         return Places(etc=root / "etc", run=root / "run", lib=root / "lib", log=PurePosixPath(self.log))
 
@@ -176,7 +176,7 @@ class LabCharon:
 class LabGateway:
     """A gateway, and the programs of its charons by name; `clock` is an environment that sets their clocks.
 
-    `in_kernel`: the kernel encrypts, and one charon serves all tunnels.
+    `in_kernel`: the kernel encrypts, and one charon has all tunnels.
     """
 
     host: LabHost
@@ -189,7 +189,7 @@ class LabGateway:
 
     @property
     def charons(self) -> tuple[LabCharon, ...]:
-        """Its charons: one, or in user space one for each of several tunnels."""
+        """Its charons: one, or in user space one for each tunnel."""
         whole = LabCharon("tunnels", self.gateway, self.host.folder, self._log)
         if self.in_kernel or len(self.gateway.tunnels) == 1:
             return (whole,)
@@ -211,11 +211,11 @@ class LabGateway:
 
     @property
     def log(self) -> str:
-        """What its charons wrote down."""
+        """The logs of its charons."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def lay(self) -> None:
-        """Write every file again; those of the machine as a whole go into the host's folder too."""
+        """Write all files, also those outside charon's folder, below the host's folder."""
         self._lay(self.gateway, self.places, self.host.folder)
         for charon in self.charons:
             self._lay(charon.gateway, charon.places, charon.folder)
@@ -224,14 +224,14 @@ class LabGateway:
                 charon.userspace.write_text(settings_over(product, product.read_text(), charon.ports))
 
     def guard(self) -> None:
-        """Put up the guard, its routes, and the kernel's settings: what a boot does before anything passes."""
+        """Load the guard, its routes and sysctl settings, as at boot."""
         self.ground()
         if len(self.charons) > 1:
             peers = {charon.gateway.tunnels[0].far.outside: charon.ports for charon in self.charons}
             self.host.load_rules(handover(peers))
 
     def ground(self) -> None:
-        """Put up what the role brings, before a gateway has tunnels."""
+        """Load what the role brings, before a gateway has tunnels."""
         self.host.run("nft", "-f", str(self._root(str(GUARD))))
         self.host.run("ip", "-batch", str(self._root(str(LAST_ROUTES))))
         self.host.run("sysctl", "-q", "-p", str(self._root(str(KERNEL))))
@@ -239,31 +239,31 @@ class LabGateway:
             self.host.load_rules(FORGETFUL)
 
     def start(self, *, loads: bool = True) -> None:
-        """Start every charon as its unit does, and what looks after it; without `loads` it knows no connections."""
+        """Start every charon and watch script as their units do; without `loads`, charon loads no connections."""
         for charon in self.charons:
             self._start(charon, loads)
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
-        """End every charon, and what looks after their tunnels, which is bound to them."""
+        """End every charon and watch script."""
         for program in (*self.watches.values(), *self.daemons.values()):
             program.end(how)
 
     def load(self) -> None:
-        """Have every charon read its connections and keys again, as a reload of its unit does."""
+        """Reload connections and keys of every charon, as its unit does."""
         for charon in self.charons:
             unit = charon.unit(SERVICE)
             for command in unit.commands("ExecReload"):
                 self.host.run(*command, env=unit.env)
 
     def dial(self) -> None:
-        """Look once whether the tunnels are up, as the unit does at intervals."""
+        """Check all tunnels once, as the watch script does."""
         for charon in self.charons:
             env, places = charon.unit(DIAL).env, charon.places
             for name, *_, who in (line.split()[:6] for line in Path(places.table).read_text().splitlines()):
                 self.host.tries(str(places.lib / "ipsec-look"), places.socket, name, who, env=env)
 
     def swanctl(self, *words: str) -> str:
-        """Give an order to every charon, and return what they answered."""
+        """Run swanctl for every charon, and return the output."""
         return "".join(
             self.host.run("swanctl", *words, "--uri", charon.places.socket, env=charon.unit(SERVICE).env)
             for charon in self.charons
@@ -271,7 +271,7 @@ class LabGateway:
 
     @property
     def sas(self) -> int:
-        """How many IKE_SAs are established."""
+        """The number of established IKE_SAs."""
         return self.swanctl("--list-sas").count("ESTABLISHED")
 
     @property
@@ -316,20 +316,20 @@ _DAEMONS = Path("/usr/lib/frr")
 
 @dataclass
 class LabRouter:
-    """A host that speaks BGP."""
+    """A host with FRR."""
 
     host: LabHost
     programs: tuple[LabProgram, ...] = ()
 
     @property
     def folder(self) -> Path:
-        """Where its daemons listen for vtysh."""
+        """The folder of the sockets for vtysh."""
         return self.host.folder / "frr"
 
     def start(self, text: str) -> None:
         """Start both daemons and give them a text."""
         self.folder.mkdir(exist_ok=True)
-        # FRR gives up root, and then has to find its own sockets.
+        # FRR drops root privileges and must still reach its sockets.
         self.host.folder.parent.chmod(0o711)
         shutil.chown(self.folder, "frr", "frr")
         file = self.folder / "frr.conf"
@@ -338,11 +338,11 @@ class LabRouter:
         self.ask("-f", str(file))
 
     def ask(self, *words: str) -> str:
-        """Have vtysh do something, and return what it printed."""
+        """Run vtysh and return its output."""
         return self.host.run("vtysh", "--vty_socket", str(self.folder), *words)
 
     def stop(self) -> None:
-        """End both daemons."""
+        """Stop both daemons."""
         for program in reversed(self.programs):
             program.end(signal.SIGTERM)
 
@@ -389,7 +389,7 @@ class Pair:
 
     @property
     def gateways(self) -> tuple[LabGateway, LabGateway]:
-        """Both gateways, who waits first."""
+        """Both gateways, the waiting one first."""
         return self.attic, self.cellar
 
     def start(self) -> None:
@@ -401,7 +401,7 @@ class Pair:
             gateway.start()
 
     def wait(self, seconds: float = 30) -> float:
-        """Wait until the rack answers the desk, and return the seconds it took."""
+        """Wait until the desk reaches the rack, and return the seconds it took."""
         return until(lambda: self.desk.pings(RACK, 1), seconds, f"nothing passes; {self.told}")
 
     @property
@@ -411,7 +411,7 @@ class Pair:
 
 
 def one_key(secret: bytes = b"one key for both") -> Proofs:
-    """Return the proof of gateways that all hold one key."""
+    """Return proofs with the same shared key for all gateways."""
 
     def proof(near: Peer, far: Peer) -> Proof:
         return SharedKey(secret)
@@ -423,7 +423,7 @@ def one_key(secret: bytes = b"one key for both") -> Proofs:
 def pair(
     proofs: Proofs, amend: Amend = as_rendered, caller: Amend = as_rendered, *, in_kernel: bool = False
 ) -> Iterator[Pair]:
-    """Give the laboratory, wired, with nothing started yet; texts are amended for both, or for who dials alone."""
+    """Yield the wired laboratory, not started; `amend` changes all files, `caller` those of the dialling gateway."""
     with Lab("pair") as lab:
         cellar, attic, internet = lab.host("cellar"), lab.host("attic"), lab.host("internet")
         desk, rack = lab.host("desk"), lab.host("rack")
@@ -436,11 +436,11 @@ def pair(
             lab,
             LabGateway(
                 cellar,
-                joined(CELLAR, (ATTIC,), proofs),
+                full_mesh_gateway(CELLAR, (ATTIC,), proofs),
                 lambda file: caller(_with(file, amend(file))),
                 in_kernel=in_kernel,
             ),
-            LabGateway(attic, joined(ATTIC, (CELLAR,), proofs), amend, in_kernel=in_kernel),
+            LabGateway(attic, full_mesh_gateway(ATTIC, (CELLAR,), proofs), amend, in_kernel=in_kernel),
             internet,
             desk,
             rack,
@@ -452,18 +452,18 @@ def _with(file: RenderedFile, text: str) -> RenderedFile:
 
 
 def _join_internet(lab: Lab, internet: LabHost, gateway: LabHost, device: str, peer: Peer) -> None:
-    """Wire a gateway to the internet, which has the address before its own."""
+    """Connect a gateway to the internet, which has the preceding address."""
     lab.wire((internet, device, f"{peer.public - 1}/24"), (gateway, "wan0", f"{peer.public}/24"))
     gateway.route("default", peer.public - 1)
 
 
 def _stand_behind(lab: Lab, machine: LabHost, gateway: LabHost, peer: Peer, address: str) -> None:
-    """Wire a machine to a gateway's LAN."""
+    """Connect a machine to a gateway's LAN."""
     lab.wire((gateway, "lan0", f"{peer.address}/24"), (machine, "eth0", f"{address}/24"))
     machine.route("default", str(peer.address))
 
 
-# A packet of either side's own addresses: on the internet there must be none.
+# Packets with addresses of either side, which must not be on the internet.
 CLEAR = " or ".join(f"net {block}" for peer in (CELLAR, ATTIC) for block in peer.blocks)
 _BEFORE_SECONDS, _STEADY_SECONDS, _HORIZON = 1.5, 3, 60
 
@@ -472,7 +472,7 @@ Fault = Callable[[Pair], None]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a fault did: seconds from its end to the next answer, all answers, and packets in the clear."""
+    """The effect of a fault: seconds from its end to the next reply, all replies, and unencrypted packets."""
 
     after: float
     answers: Answers
@@ -481,7 +481,7 @@ class Told:
 
 
 def suffer(pair: Pair, fault: Fault) -> Told:
-    """Let a fault happen to a pair that stands, and measure both ways at once."""
+    """Cause a fault at a running pair, and measure in both directions."""
     with ExitStack() as stack:
         wires = [stack.enter_context(capture(pair.internet, device)) for device in ("c0", "a0")]
         out, back = pinging(pair.desk, RACK), pinging(pair.rack, DESK)
@@ -498,7 +498,7 @@ def suffer(pair: Pair, fault: Fault) -> Told:
 
 
 def settle(pair: Pair, seconds: float = 30) -> None:
-    """Wait until each gateway has had one IKE_SA, no more and no fewer, for a while."""
+    """Wait until each gateway has had exactly one IKE_SA for a while."""
     end, since = monotonic() + seconds * SLOWNESS, monotonic()
     while monotonic() - since < _STEADY_SECONDS:
         counts = [one.sas for one in pair.gateways]
@@ -509,7 +509,7 @@ def settle(pair: Pair, seconds: float = 30) -> None:
 
 
 def killed(which: str, away: float, how: signal.Signals = signal.SIGKILL) -> Fault:
-    """Return the fault of a gateway that ends and is started again some seconds later, as its unit would."""
+    """Return a fault: a gateway is killed and started again some seconds later, as its unit would."""
 
     def fault(pair: Pair) -> None:
         gateway = getattr(pair, which)
@@ -521,7 +521,7 @@ def killed(which: str, away: float, how: signal.Signals = signal.SIGKILL) -> Fau
 
 
 def cut(seconds: float) -> Fault:
-    """Return the fault of a line that loses everything for some seconds."""
+    """Return a fault: a line drops all packets for some seconds."""
 
     def fault(pair: Pair) -> None:
         pair.internet.cut("c0")
@@ -532,10 +532,10 @@ def cut(seconds: float) -> Fault:
 
 
 def forgotten(pair: Pair) -> None:
-    """Let who answers forget its SA without a word to the other."""
+    """Delete the SA at the end that waits without a notification to the other."""
     pair.internet.cut("a0")
     for tunnel in pair.attic.gateway.tunnels:
-        # What it would say is not heard, and so it reports a failure: it has forgotten all the same.
+        # The notification is lost, so swanctl reports a failure, but the SA is deleted.
         with suppress(LabTrouble):
             pair.attic.swanctl("--terminate", "--ike", tunnel.name, "--force", "--timeout", "1")
     assert pair.attic.sas == 0
@@ -543,7 +543,7 @@ def forgotten(pair: Pair) -> None:
 
 
 def unready(pair: Pair) -> None:
-    """Let both be started anew, and who answers be dialled before it knows any connection."""
+    """Restart both, and dial the waiting end before it has loaded its connections."""
     pair.attic.kill()
     pair.cellar.kill()
     pair.attic.start(loads=False)

@@ -1,4 +1,4 @@
-"""Somebody's laptop in a laboratory, with the stock client."""
+"""Laptops with the stock OpenVPN client and gateways with the gateway agent, in a laboratory."""
 
 import json
 import os
@@ -17,29 +17,29 @@ from tests.testlab.fleets.variants import LAPTOP_PLANS_PUBLIC, RESOLVERS, lab_ga
 from tests.testlab.keys.authority import LabKeys
 from tests.testlab.network.netlab import Lab, LabHost, LabProgram, until
 from vpn.certificates import Use
-from vpn.laptops.push import Book, GatewayKeys, book_text
-from vpn.laptops.server import RIGHTS, Folders, Laptop, LaptopKeys, client_profile, guard_rules, server_conf
+from vpn.laptops.server import CAPABILITIES, Folders, Laptop, LaptopKeys, client_profile, guard_rules, server_conf
+from vpn.push import AccessList, GatewayKeys, access_list_text
 
 _SCRIPT = Path("/etc/openvpn/update-resolv-conf")
-# What NetworkManager and the script of that name do with what a gateway tells them of names.
+# What NetworkManager and update-resolv-conf do with the pushed resolvers.
 _UP = r"""#!/bin/sh
 env | sed -n 's/^foreign_option_[0-9]*=dhcp-option //p' | sed 's/^DNS /nameserver /; s/^DOMAIN /search /' > %s
 """
-# Asks whom the file that is its first word names.
+# Runs a command with its first argument as /etc/resolv.conf.
 NAMED = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
 _SCRIPTED = 'mount --bind "$0" "$1" && shift && exec "$@"'
 
 
 @dataclass
 class LaptopHost:
-    """Somebody's laptop, somewhere on the internet."""
+    """A laptop on the internet."""
 
     host: LabHost
     name: str
     client: LabProgram | None = None
 
     def connect(self, profile: str, *more: str, env: Mapping[str, str] | None = None) -> LabProgram:
-        """Start the stock client on a profile, in place of what ran before."""
+        """Start the stock client with a profile, and end the one that ran before."""
         self.end()
         file = self.host.folder / "profile.ovpn"
         file.write_text(profile)
@@ -49,11 +49,11 @@ class LaptopHost:
 
     @property
     def profile(self) -> str:
-        """The profile that the client was last started on."""
+        """The profile of the last started client."""
         return (self.host.folder / "profile.ovpn").read_text()
 
     def end(self) -> None:
-        """End the client without a word."""
+        """Kill the client."""
         if self.client is not None:
             self.client.end(SIGKILL)
 
@@ -61,21 +61,21 @@ class LaptopHost:
         """Wait until the client is connected."""
         client = self.client
         assert client is not None
-        until(lambda: "Initialization Sequence Completed" in client.told, seconds, f"{self.name} does not get in")
+        until(lambda: "Initialization Sequence Completed" in client.told, seconds, f"{self.name} does not connect")
 
     def named(self, *command: str) -> str:
-        """Run a command that asks whom the gateway told to ask."""
+        """Run a command with the resolver that the gateway pushed."""
         return self.host.run("sh", "-c", NAMED, str(self.host.folder / "resolv.conf"), *command)
 
     def names_from_gateway(self) -> Path:
-        """Return a script that takes up what a gateway tells of names, for this laptop alone."""
+        """Return a script that configures the pushed resolver for this laptop only."""
         script = self.host.folder / "up"
         script.write_text(_UP % (self.host.folder / "resolv.conf"))
         script.chmod(0o755)
         return script
 
     def type(self, line: str, folder: Path) -> None:
-        """Do what a person types here, in a folder; the client goes on, and its script changes this laptop alone."""
+        """Run a command line of the documentation in a folder; a client keeps running."""
         words = shlex.split(line.removeprefix("sudo "))
         words = [str(folder / word) if (folder / word).is_file() else word for word in words]
         if words[0] == "openvpn":
@@ -88,15 +88,15 @@ class LaptopHost:
 
 NOBODY, NOGROUP = 65534, 65534
 _ROOT = Path(__file__).parents[3]
-# As the unit starts it: nobody's account, a router's rights. The device is open to all on a machine that has udev.
-_RAISED = ",".join(f"+{each.removeprefix('CAP_').lower()}" for each in RIGHTS)
+# As the unit starts it: an unprivileged user with a router's capabilities. udev gives all users access to the device.
+_RAISED = ",".join(f"+{each.removeprefix('CAP_').lower()}" for each in CAPABILITIES)
 _START = (
     'mount --bind "$1" /dev/net/tun && exec setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs '
     f"--inh-caps=-all,{_RAISED} --ambient-caps=-all,{_RAISED} --bounding-set=-all,{_RAISED} "
-    # Whatever is to change its clock is for the daemon alone.
+    # Variables such as a false clock are for the daemon only.
     'env $FOR_THE_DAEMON openvpn --suppress-timestamps --config "$0"'
 )
-# The system's Python in its isolated mode: nothing of the project but the keeper is in its reach.
+# The system's Python in isolated mode: it can import the agent and nothing else of the project.
 _KEEPER = """
 import runpy, sys
 sys.path.insert(0, sys.argv.pop(1))
@@ -106,7 +106,7 @@ runpy.run_module("keeper", run_name="__main__", alter_sys=True)
 
 @dataclass
 class GatewayHost:
-    """A gateway: its daemons, and the keeper beside them."""
+    """A gateway: its OpenVPN daemons and the gateway agent."""
 
     host: LabHost
     gateway: LaptopGateway
@@ -114,11 +114,11 @@ class GatewayHost:
 
     @property
     def folders(self) -> Folders:
-        """Where its settings and its sockets lie."""
+        """The folders of settings and sockets."""
         return Folders(PurePosixPath(self.host.folder / "settings"), PurePosixPath(self.host.folder / "sockets"))
 
     def start(self, *transports: Transport, env: Mapping[str, str] | None = None) -> None:
-        """Start daemons, of both transports where none is named, and wait until they serve; `env` is for them alone."""
+        """Start daemons, by default of both transports, and wait until they serve; `env` is only for them."""
         own = " ".join(f"{name}={value}" for name, value in (env or {}).items())
         for transport in transports or tuple(Transport):
             self._start(transport, own)
@@ -136,17 +136,17 @@ class GatewayHost:
         until(lambda: "Initialization Sequence Completed" in program.told, 20, f"{conf} does not serve")
 
     def keeper(self, *command: str, told: str | None = None) -> str:
-        """Ask the keeper, as an operator's machine does over SSH."""
+        """Call the gateway agent, as an operator does over SSH."""
         return self.host.run(*self._keeper, *command, told=told)
 
     @property
     def shell(self) -> str:
-        """The line of a shell that asks the keeper what follows it."""
+        """The shell command that calls the gateway agent."""
         return shlex.join(("ip", "netns", "exec", self.host.namespace, *self._keeper))
 
     @property
     def status(self) -> Any:  # noqa: ANN401  JSON
-        """How it is, as its keeper prints it."""
+        """The status that the gateway agent prints."""
         return json.loads(self.keeper("status"))
 
     @property
@@ -156,22 +156,22 @@ class GatewayHost:
         return "/usr/bin/python3", "-I", "-c", _KEEPER, str(_ROOT / "vpn"), *places, *memory
 
     def log(self, transport: Transport = Transport.UDP) -> str:
-        """Return what a daemon said since it was started."""
+        """Return the output of a daemon since its start."""
         return self.daemons[transport].told
 
 
 NODE, MACHINE = IPv4Address("10.64.32.10"), IPv4Address("192.168.40.21")
 MACHINE_NAME, NODE_NAME = "titan-01.cellar.lab.internal", "workbench-cpu-1.us-west-2.lab.internal"
-# What must never be seen on a wire of the internet: the plan's addresses in a packet's own header.
+# Packets that must not be on the internet: with addresses of the plan in their outer header.
 CLEAR = "net 10.64.0.0/10 or net 192.168.40.0/22"
 PLACES = ("us-west-2", "cellar")
-# What is behind the gateway of each, by the plan: machines, and the laptops that dialled there.
+# The networks behind each gateway: machines and laptops.
 HERE, THERE = ("10.64.0.0/14", "10.121.0.0/22"), ("192.168.40.0/22", "10.121.4.0/22")
 MACHINES = {"us-west-2": "laptops.us-west-2", "cellar": "gate.cellar"}
 
 
 class LaptopLab:
-    """Everything of one laboratory; `laptops` are the devices that the book lets in, `gateways` those of the file."""
+    """A laboratory: `laptops` are the devices in the access list, `gateways` those of the fleet file."""
 
     def __init__(
         self,
@@ -191,9 +191,9 @@ class LaptopLab:
             gateway.place: GatewayHost(self._lab.host(f"gw-{gateway.place}"), gateway)
             for gateway in gateways or lab_gateways()
         }
-        self._lay()
+        self._wire()
         for gateway in self.gateways.values():
-            self._furnish(gateway)
+            self._install(gateway)
         self.laptops = {each: self._laptop(number, each) for number, each in enumerate(names)}
 
     def __enter__(self) -> Self:
@@ -202,7 +202,7 @@ class LaptopLab:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # At once: who is asked to go says goodbye for a second.
+        # Killed, because a clean exit takes a second.
         for laptop in self.laptops.values():
             laptop.end()
         for gateway in self.gateways.values():
@@ -215,27 +215,27 @@ class LaptopLab:
         every = tuple(each.gateway for each in self.gateways.values())
         return client_profile(every, name, keys or self.keys.laptop(name))
 
-    def send(self, place: str, book: Book | None = None, *cut: str) -> Mapping[str, object]:
-        """Send a gateway the book: of everybody, with the next list, where no other is given."""
+    def send(self, place: str, book: AccessList | None = None, *cut: str) -> Mapping[str, object]:
+        """Send a gateway an access list; by default with all laptops and the next revocation list."""
         gateway = self.gateways[place]
-        text = book_text(gateway.gateway, book or Book(self.keys.revocations(), self.devices), cut)
+        text = access_list_text(gateway.gateway, book or AccessList(self.keys.revocations(), self.devices), cut)
         told: Mapping[str, object] = json.loads(gateway.keeper("take", told=text))
         return told
 
     def identify(self, place: str, use: Use, name: str) -> Mapping[str, object]:
-        """Send a gateway the book of everybody, with a new certificate."""
+        """Send a gateway the access list of all laptops with a new certificate."""
         keys = GatewayKeys(self.keys.trusted, *self.keys.pair(name, use), self.keys.hidden)
-        return self.send(place, Book(self.keys.revocations(), self.devices, {place: keys}))
+        return self.send(place, AccessList(self.keys.revocations(), self.devices, {place: keys}))
 
     def impersonate(self, place: str, use: Use, name: str) -> None:
-        """Give a gateway a certificate that no keeper would take, and start it over UDP."""
+        """Give a gateway a certificate that the agent would reject, and start it over UDP."""
         gateway = self.gateways[place]
         for file, text in zip(("server.crt", "server.key"), self.keys.pair(name, use), strict=True):
             Path(gateway.folders.settings / file).write_text(text)
         gateway.start(Transport.UDP)
 
     def answer_names(self) -> None:
-        """Let the resolvers' addresses answer for the machines."""
+        """Start DNS on the resolvers' addresses."""
         listening = [f"--listen-address={address}" for address in RESOLVERS]
         names = [f"--host-record={MACHINE_NAME},{MACHINE}", f"--host-record={NODE_NAME},{NODE}"]
         quiet = ["--no-daemon", "--no-resolv", "--no-hosts", "--bind-interfaces", "--user=root", "--pid-file="]
@@ -258,7 +258,7 @@ class LaptopLab:
         return folder
 
     def forget(self) -> None:
-        """Make every gateway one that has its roles and no keys yet."""
+        """Remove the keys and lists of every gateway; its roles stay."""
         for gateway in self.gateways.values():
             settings = Path(gateway.folders.settings)
             for file in (
@@ -270,12 +270,12 @@ class LaptopLab:
                 file.unlink()
 
     def serve(self) -> None:
-        """Start whatever daemons do not run, as the unit that waits for keys does."""
+        """Start all daemons that do not run, as their path unit does."""
         for gateway in self.gateways.values():
             gateway.start(*(each for each in Transport if each not in gateway.daemons))
 
-    def _lay(self) -> None:
-        """Lay the wires: each gateway to the internet, to what is behind it, and to the other."""
+    def _wire(self) -> None:
+        """Connect the hosts: each gateway to the internet, to its network, and to the other gateway."""
         self.net.forward()
         west, gate = (self.gateways[place].host for place in PLACES)
         self._lab.wire((west, "wan0", f"{LAPTOP_PLANS_PUBLIC}/24"), (self.net, "west", "52.1.2.1/24"))
@@ -295,7 +295,7 @@ class LaptopLab:
         self._join(west, gate)
 
     def _join(self, west: LabHost, gate: LabHost) -> None:
-        """Lead from what is behind one gateway to what is behind the other."""
+        """Route between the networks behind both gateways."""
         self._lab.wire((west, "links0", "169.254.9.1/30"), (gate, "links0", "169.254.9.2/30"))
         for block in THERE:
             west.route(block, "169.254.9.2")
@@ -309,8 +309,8 @@ class LaptopLab:
         host.route("default", way)
         return LaptopHost(host, name)
 
-    def _furnish(self, gateway: GatewayHost) -> None:
-        """Write what the role writes, load the guard, and put the first book in force."""
+    def _install(self, gateway: GatewayHost) -> None:
+        """Write what the role writes, load the packet filter, and send the first access list."""
         settings, sockets = Path(gateway.folders.settings), Path(gateway.folders.sockets)
         for folder in (settings, sockets, *(sockets / each for each in Transport)):
             folder.mkdir()

@@ -1,4 +1,4 @@
-"""A program that runs in a laboratory, known by its number, and the log it writes."""
+"""Network laboratories: hosts in namespaces, wires, programs, and measurements of traffic."""
 
 import json
 import os
@@ -18,34 +18,34 @@ from types import TracebackType
 from typing import Self
 
 _GRACE_SECONDS = 10
-# By how much slower a processor is that is computed: who waits there waits longer, and looks and sends less often.
+# How much slower an emulated processor is: waiting is longer there, and checks and pings are less frequent.
 SLOWNESS = float(os.environ.get("LAB_SLOWNESS", "1"))
 
 
 @dataclass(frozen=True)
 class LabProgram:
-    """A program that somebody started, and that is ended by its number alone."""
+    """A started program, which is ended by its process id."""
 
     popen: "subprocess.Popen[bytes]"
     log: Path
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process id."""
         return self.popen.pid
 
     @property
     def runs(self) -> bool:
-        """Whether it still runs."""
+        """Whether the program still runs."""
         return self.popen.poll() is None
 
     @property
     def told(self) -> str:
-        """What it printed so far."""
+        """The output so far."""
         return self.log.read_text(errors="replace")
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """End it with whatever it started in its own group, and wait until it has gone."""
+        """End the program and its process group, and wait for the exit."""
         if not self.runs:
             return
         if os.getpgid(self.pid) == self.pid:
@@ -60,7 +60,7 @@ class LabProgram:
 
 
 def until(happens: Callable[[], bool], seconds: float, what: str, every: float = 0.05) -> float:
-    """Wait until something happens and return the seconds it took; AssertionError, saying what, when it never does."""
+    """Wait for a condition and return the seconds it took; raise AssertionError with a description, on timeout."""
     start, limit = monotonic(), seconds * SLOWNESS
     while monotonic() - start < limit:
         if happens():
@@ -70,7 +70,7 @@ def until(happens: Callable[[], bool], seconds: float, what: str, every: float =
 
 
 _NUMBERS = count(1)
-# Where daemons live; a user's PATH may lack them.
+# Includes the folders of daemons, which a user's PATH may lack.
 _PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 _SECONDS = 60
 
@@ -81,7 +81,7 @@ class LabTrouble(RuntimeError):
 
 @dataclass(frozen=True)
 class LabHost:
-    """A host: a namespace of its own, and a folder for its files and logs."""
+    """A host: a network namespace, and a folder for its files and logs."""
 
     name: str
     namespace: str
@@ -91,11 +91,11 @@ class LabHost:
     def run(
         self, *command: str, told: str | None = None, env: Mapping[str, str] | None = None, seconds: float = _SECONDS
     ) -> str:
-        """Run a command to its end and return what it printed; LabTrouble when it fails."""
+        """Run a command and return its output; raise LabTrouble if it fails."""
         return checked(["ip", "netns", "exec", self.namespace, *command], told, env, seconds)
 
     def tries(self, *command: str, env: Mapping[str, str] | None = None, seconds: float = _SECONDS) -> bool:
-        """Tell whether a command succeeds."""
+        """Return whether a command succeeds."""
         try:
             self.run(*command, env=env, seconds=seconds)
         except LabTrouble:
@@ -103,9 +103,9 @@ class LabHost:
         return True
 
     def start(self, *command: str, log: str, env: Mapping[str, str] | None = None) -> LabProgram:
-        """Start a program that goes on; what it prints is added to the file `log` of this host's folder."""
+        """Start a program in the background; its output is appended to the file `log` of the host's folder."""
         with (self.folder / log).open("ab") as sink:
-            # `ip netns exec` replaces itself by the command: the number is the command's own.
+            # `ip netns exec` replaces itself with the command: the process id is that of the command.
             popen = subprocess.Popen(
                 ["ip", "netns", "exec", self.namespace, *command],
                 stdin=subprocess.DEVNULL,
@@ -119,19 +119,19 @@ class LabHost:
         return program
 
     def route(self, block: IPv4Network | str, via: IPv4Address | str) -> None:
-        """Send a block, or `default`, by a neighbour."""
+        """Route a block, or `default`, through a neighbour."""
         self.run("ip", "route", "replace", str(block), "via", str(via))
 
     def forward(self) -> None:
-        """Let packets pass through."""
+        """Enable IP forwarding."""
         self.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
 
     def load_rules(self, text: str) -> None:
-        """Give nftables a text."""
+        """Load nftables rules."""
         self.run("nft", "-f", "-", told=text)
 
     def cut(self, device: str) -> None:
-        """Lose whatever passes a device, both ways, as a cable that was pulled does without telling anybody."""
+        """Drop all packets on a device in both directions, like a pulled cable."""
         hooks = ("input", "iifname"), ("forward", "iifname"), ("forward", "oifname"), ("output", "oifname")
         chains = (
             f"chain c{number} {{ type filter hook {hook} priority -310; {side} {device} drop; }}\n"
@@ -140,11 +140,11 @@ class LabHost:
         self.load_rules("table inet lab_cut {\n" + "".join(chains) + "}\n")
 
     def heal(self) -> None:
-        """Put the cable back."""
+        """End the cut."""
         self.run("nft", "delete", "table", "inet", "lab_cut")
 
     def pings(self, address: IPv4Address | str, times: int = 3, seconds: float = 1) -> bool:
-        """Tell whether each of some pings is answered."""
+        """Return whether all of these pings are answered."""
         command = ["ping", "-q", "-n", "-c", str(times), "-i", "0.1", "-W", str(seconds), str(address)]
         try:
             return f" {times} received" in self.run(*command)
@@ -169,7 +169,7 @@ class Lab:
         self.close()
 
     def host(self, name: str) -> LabHost:
-        """Make a host that nothing is connected to yet."""
+        """Create a host without connections."""
         host = LabHost(name, f"{self._prefix}-{name}", self.folder / name)
         host.folder.mkdir()
         checked(["ip", "netns", "add", host.namespace])
@@ -180,7 +180,7 @@ class Lab:
     def wire(
         self, first: tuple[LabHost, str, IPv4Interface | str], second: tuple[LabHost, str, IPv4Interface | str]
     ) -> None:
-        """Connect two hosts: each end is a host, its device's name there and its address with the prefix, or ""."""
+        """Connect two hosts: each end is a host, its device's name and its address with the prefix, or ""."""
         (one, device, _), (other, far, _) = first, second
         made = ["type", "veth", "peer", "name", far, "netns", other.namespace]
         checked(["ip", "-n", one.namespace, "link", "add", device, *made])
@@ -190,7 +190,7 @@ class Lab:
             host.run("ip", "link", "set", name, "up")
 
     def close(self) -> None:
-        """End every program, newest first, and take down every host."""
+        """End every program, newest first, and delete every host."""
         for host in reversed(self._hosts):
             for program in reversed(host.programs):
                 program.end()
@@ -202,7 +202,7 @@ class Lab:
 def checked(
     command: list[str], told: str | None = None, env: Mapping[str, str] | None = None, seconds: float = _SECONDS
 ) -> str:
-    """Run a command on this machine and return what it printed; LabTrouble, with its last words, when it fails."""
+    """Run a command on this machine and return its output; raise LabTrouble, with its last output, if it fails."""
     try:
         done = subprocess.run(
             command, input=told, env=_environment(env), text=True, capture_output=True, timeout=seconds, check=False
@@ -220,30 +220,30 @@ def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
 
 
 _REPLY = re.compile(r"^\[(\d+\.\d+)\] \d+ bytes from .*icmp_seq=(\d+)", re.MULTILINE)
-# A capture is read when its program has written what the wire had carried by then.
+# The time that tcpdump needs to write the last packets.
 _WRITTEN_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers to a run of pings: when each came, in seconds since 1970, and its number."""
+    """The replies to a run of pings: the time of each in Unix time, and its number."""
 
     times: tuple[float, ...]
     numbers: tuple[int, ...]
 
     @property
     def lost(self) -> int:
-        """How many pings between the first and the last answer had none."""
+        """The number of pings without a reply between the first and the last reply."""
         return self.numbers[-1] - self.numbers[0] + 1 - len(set(self.numbers)) if self.numbers else 0
 
     @property
     def share_lost(self) -> float:
-        """Which part of the pings had no answer."""
+        """The share of pings without a reply."""
         return self.lost / (self.numbers[-1] - self.numbers[0] + 1) if self.numbers else 1.0
 
     @property
     def silences(self) -> tuple[float, ...]:
-        """How long each silence lasted, in seconds, from the answer before it to the one after."""
+        """The seconds of each silence, from the reply before it to the one after."""
         seen = list(zip(self.times, self.numbers, strict=True))
         return tuple(after - before for (before, old), (after, new) in pairwise(seen) if new - old > 1)
 
@@ -253,41 +253,41 @@ class Answers:
         return max(self.silences, default=0.0)
 
     def first_after(self, moment: float) -> float | None:
-        """Return when the first answer after a moment came."""
+        """Return the time of the first reply after a moment."""
         return next((one for one in self.times if one > moment), None)
 
 
 @dataclass(frozen=True)
 class Pinging:
-    """Pings that go on."""
+    """Running pings."""
 
     program: LabProgram
 
     @property
     def answers(self) -> Answers:
-        """What was answered so far."""
+        """The replies so far."""
         found = _REPLY.findall(self.program.told)
         return Answers(tuple(float(moment) for moment, _ in found), tuple(int(number) for _, number in found))
 
     def wait_for_answer(self, seconds: float) -> float:
-        """Wait for an answer to come from now on, and return the seconds it took."""
+        """Wait for the next reply, and return the seconds it took."""
         start = time()
         return until(lambda: self.answers.first_after(start) is not None, seconds, "no ping was answered again")
 
     def stop(self) -> Answers:
-        """End them and return all answers."""
+        """Stop the pings and return all replies."""
         self.program.end(signal.SIGINT)
         return self.answers
 
 
 def pinging(host: LabHost, address: IPv4Address | str, every: float = 0.05) -> Pinging:
-    """Start pings from a host, one each so many seconds."""
+    """Start pings from a host at an interval in seconds."""
     log = f"ping-{len(host.programs)}.log"
     return Pinging(host.start("ping", "-D", "-n", "-W", "1", "-i", str(every * SLOWNESS), str(address), log=log))
 
 
 def refusal(host: LabHost, address: IPv4Address | str, seconds: int) -> str:
-    """Return what a host is told of a ping without an answer within so many seconds; AssertionError when it has one."""
+    """Return the output of a ping without a reply within these seconds; raise AssertionError if there is one."""
     try:
         host.run("ping", "-n", "-c", "1", "-W", str(seconds), str(address))
     except LabTrouble as told:
@@ -297,7 +297,7 @@ def refusal(host: LabHost, address: IPv4Address | str, seconds: int) -> str:
 
 @contextmanager
 def capture(host: LabHost, device: str) -> Iterator[Path]:
-    """Write down every packet that passes a device meanwhile; the file can be read once the block has ended."""
+    """Capture the packets on a device while the block runs; yield the file, complete after the block."""
     file = host.folder / f"{device}-{len(host.programs)}.pcap"
     command = ["tcpdump", "--immediate-mode", "-U", "-Z", "root", "-s0", "-i", device, "-w", str(file)]
     program = host.start(*command, log=f"{file.name}.log")
@@ -310,17 +310,17 @@ def capture(host: LabHost, device: str) -> Iterator[Path]:
 
 
 def packets(file: Path, wanted: str = "") -> Sequence[str]:
-    """Return the packets of a capture that a tcpdump expression wants, a line each."""
+    """Return the packets of a capture that match a tcpdump filter, one a line."""
     return checked(["tcpdump", "-n", "-r", str(file), *([wanted] if wanted else [])]).splitlines()
 
 
 def megabits(client: LabHost, server: LabHost, address: IPv4Address | str, seconds: int) -> float:
-    """Return how many Mbit/s one TCP stream carried from a client to a server."""
+    """Return the throughput of one TCP stream in Mbit/s."""
     return float(_streamed(client, server, address, seconds)["sum_received"]["bits_per_second"]) / 1e6
 
 
 def steady_loss(client: LabHost, server: LabHost, address: IPv4Address | str, seconds: int, megabits: int) -> float:
-    """Return which part of a steady stream of UDP, so many Mbit/s, did not arrive."""
+    """Return the lost share of a constant UDP stream of so many Mbit/s."""
     ended = _streamed(client, server, address, seconds, "-u", "-b", f"{megabits}M", "-l", "1200")
     return float(ended["sum"]["lost_percent"]) / 100
 
@@ -343,7 +343,7 @@ _FIRST = os.sched_param(1)
 
 @contextmanager
 def first_turn() -> Iterator[None]:
-    """Let this process, and every program that it starts meanwhile, run before all others; where nobody may, as all."""
+    """Give this process and its children realtime priority, if permitted."""
     with suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_RR, _FIRST)
     try:

@@ -1,11 +1,11 @@
-"""Two regions of a plan whose gateways join them, in a laboratory; AWS's part is a router in each, and is a stand-in.
+"""Two regions of a plan with gateways that connect them; a router in each region acts as AWS.
 
     node -- vpc == internet == vpc -- node
              |                  |
  laptop -- gateway            gateway
 
-A router has the routes that the stacks declare, and gives its gateway a public address by translation: gateways have
-one interface. Each text that they run is the product's own, for the plan of a fleet file.
+A router has the routes of the stacks, and gives its gateway a public address by NAT: gateways have one interface.
+All configuration is the product's, for the plan of a fleet file.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ table ip lab_address {{
 
 @dataclass(frozen=True)
 class LabRegion:
-    """A region: its gateway, a node, and AWS's part."""
+    """A region: its gateway, a node, and the router that acts as AWS."""
 
     plan: FleetPlan
     name: str
@@ -47,7 +47,7 @@ class LabRegion:
 
     @property
     def block(self) -> IPv4Network:
-        """Its VPC's block."""
+        """The VPC's block."""
         return self.plan.region(self.name).block
 
     @property
@@ -56,7 +56,7 @@ class LabRegion:
         return self.plan.region(self.name).zones[0].nodes[10]
 
     def start(self) -> None:
-        """Lay the gateway's files, load each of its packet filters, and start its charons."""
+        """Write the gateway's files, load its packet filters, and start charon."""
         (node,) = (each for each in standing_nodes(self.plan) if each.name == f"{GATEWAY}.{self.name}")
         laptops = gateway_in(self.plan, self.name)
         assert laptops
@@ -71,7 +71,7 @@ class LabRegion:
         self.bring(shared_keys(self.plan, word))
 
     def bring(self, proofs: PlaceProofs) -> None:
-        """Bring the gateway what it proves itself by, as the keeper does: the charon reads it as it runs."""
+        """Send the gateway new proofs, as the gateway agent does; charon loads them while it runs."""
         self.gateway.gateway = region_gateway(self.plan, self.name, proofs)
         self.gateway.lay()
         self.gateway.load()
@@ -79,7 +79,7 @@ class LabRegion:
 
 @dataclass(frozen=True)
 class RegionsLab:
-    """The laboratory: both regions, a laptop at the first one's gateway, the internet between them."""
+    """The laboratory: both regions, a laptop at the first region's gateway, and the internet."""
 
     west: LabRegion
     north: LabRegion
@@ -92,7 +92,7 @@ class RegionsLab:
             region.start()
 
     def wait(self, seconds: float = 60) -> float:
-        """Wait until a node of the one region answers a node of the other."""
+        """Wait until a node of one region reaches a node of the other."""
         return until(lambda: self.west.node.pings(self.north.address, 1), seconds, f"nothing passes; {self.told}")
 
     @property
@@ -103,7 +103,7 @@ class RegionsLab:
 
 @contextmanager
 def regions_lab(plan: FleetPlan, proofs: PlaceProofs | None = None) -> Iterator[RegionsLab]:
-    """Give the laboratory of a plan with both regions, wired, with nothing started; by keys without other proofs."""
+    """Yield the wired laboratory of a plan with both regions, not started; by default with shared keys."""
     with Lab("regions") as lab:
         internet = lab.host("internet")
         known_by = proofs or shared_keys(plan)
@@ -134,14 +134,14 @@ def _region(lab: Lab, plan: FleetPlan, gateway: Gateway, internet: LabHost) -> L
 
 
 def _wire(lab: Lab, vpc: LabHost, host: LabHost, subnet: IPv4Network, address: IPv4Address) -> None:
-    """Stand a host in a subnet, whose first address is the router's."""
+    """Put a host in a subnet, whose first address is the router's."""
     size = subnet.prefixlen
     lab.wire((vpc, host.name, f"{subnet[1]}/{size}"), (host, "eth0", f"{address}/{size}"))
     host.route("default", subnet[1])
 
 
 def _laptop(lab: Lab, plan: FleetPlan, region: LabRegion) -> LabHost:
-    """Stand a laptop at a gateway, by a wire in the place of OpenVPN's tunnel."""
+    """Connect a laptop to a gateway with a wire instead of OpenVPN."""
     laptops = gateway_in(plan, region.name)
     assert laptops
     laptop, block = lab.host("laptop"), laptops.block(Transport.UDP)
@@ -157,7 +157,7 @@ _ROUTER, _NEXT = IPv4Address("169.254.9.2"), IPv4Address("198.51.100.2")
 
 
 class ChainLab(LaptopLab):
-    """The laboratory; `tunnels` are the site's own, `aws` stands at their other end."""
+    """The laboratory of the complete path; `tunnels` is the site's gateway, `aws` the other end."""
 
     tunnels: LabGateway
     aws: AwsStandIn
@@ -180,7 +180,7 @@ class ChainLab(LaptopLab):
         far.forward()
         for tunnel in gateway.tunnels:
             far.run("ip", "address", "add", f"{tunnel.far.outside}/32", "dev", "wan0")
-            # And no default: what no tunnel takes, AWS's router drops.
+            # No default route: AWS's router drops packets outside the tunnels.
             far.route(f"{tunnel.near.outside}/32", _NEXT - 1)
             self.net.route(f"{tunnel.far.outside}/32", _NEXT)
         for block in HERE:
@@ -193,6 +193,6 @@ class ChainLab(LaptopLab):
 
 
 def _gateway() -> Gateway:
-    """Return the site's gateway, with its tunnels to one region alone."""
+    """Return the site's gateway with tunnels to one region only."""
     whole = cellar()
     return replace(whole, tunnels=tuple(one for one in whole.tunnels if one.name.startswith(REGION)))

@@ -1,8 +1,7 @@
-"""A stand-in for AWS's end of a VPN connection: two outside addresses, a charon and a neighbour behind each.
+"""Sites with tunnels to a stand-in for AWS: two outside addresses, with a charon and a BGP neighbour for each.
 
-Its text is written here by hand, after AWS's guide and not after the product: it allows what stacks/vpn/sites.py
-allows, waits to be dialled, and takes everything. Behind it stands what would be a VPC. Not AWS: nothing that is found
-with it says how AWS itself behaves.
+The stand-in's configuration follows AWS's guide and not the product: it accepts what stacks/vpn/sites.py configures,
+waits for the site to dial, and accepts all traffic. It proves nothing about AWS itself.
 """
 
 import signal
@@ -87,7 +86,7 @@ _PORT = 7000
 
 @dataclass
 class AwsStandIn:
-    """The host, and the charons by the number of their tunnel."""
+    """The host of the stand-in, and its charons by tunnel."""
 
     host: LabHost
     site: Gateway
@@ -96,14 +95,14 @@ class AwsStandIn:
     daemons: dict[str, LabProgram] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Start both ends and the neighbour of the site."""
+        """Start both ends and the BGP neighbour."""
         self.hand_over()
         for number, tunnel in enumerate(self.site.tunnels):
             self.start_tunnel(number, tunnel)
         LabRouter(self.host).start(bgp_of(self.site, self.blocks))
 
     def hand_over(self) -> None:
-        """Have each outside address reach its own charon."""
+        """Forward each outside address to its charon."""
         self.host.load_rules(self._handover())
 
     def start_tunnel(self, number: int, tunnel: Tunnel) -> None:
@@ -127,14 +126,14 @@ class AwsStandIn:
         self.daemons[tunnel.name] = daemon
 
     def lose(self, tunnel: Tunnel) -> None:
-        """Let AWS's end of one tunnel go without a word."""
+        """Kill AWS's end of one tunnel."""
         self.daemons[tunnel.name].end(signal.SIGKILL)
 
     def _ports(self, number: int) -> tuple[int, int]:
         return self.first_port + 2 * number, self.first_port + 2 * number + 1
 
     def _handover(self) -> str:
-        """Return rules by which each outside address is its own charon's."""
+        """Return rules that forward each outside address to its charon."""
         into, out = "", ""
         for number, tunnel in enumerate(self.site.tunnels):
             for port, standard in zip(self._ports(number), (500, 4500), strict=True):
@@ -148,7 +147,7 @@ class AwsStandIn:
 
 
 def connection_of(tunnel: Tunnel, device: int | None = None) -> str:
-    """Return AWS's end of a tunnel as swanctl reads it; `device` is the id of the kernel's where that encrypts."""
+    """Return AWS's end of a tunnel for swanctl; `device` is the XFRM interface id if the kernel encrypts."""
     assert isinstance(tunnel.proof, SharedKey)
     return _CONNECTION.format(
         name=tunnel.name,
@@ -163,12 +162,12 @@ def connection_of(tunnel: Tunnel, device: int | None = None) -> str:
 
 
 def bgp_of(site: Gateway, blocks: tuple[str, ...]) -> str:
-    """Return AWS's side of BGP: its proposals for time, and a network for each block of the fleet."""
+    """Return AWS's side of BGP: its timers, and a network for each block of the fleet."""
     return bgp_with((site,), blocks)
 
 
 def bgp_with(sites: tuple[Gateway, ...], blocks: tuple[str, ...]) -> str:
-    """Return AWS's side of BGP for several sites, of each of which it tells the others."""
+    """Return AWS's side of BGP for several sites, which announces each to the others."""
     (asn,) = {tunnel.asn for site in sites for tunnel in site.tunnels}
     peers = [(one.near.inside.ip, site.asn) for site in sites for one in site.tunnels if one.near.inside]
     lines = [f"router bgp {asn}", " no bgp ebgp-requires-policy", " no bgp network import-check"]
@@ -180,13 +179,13 @@ def bgp_with(sites: tuple[Gateway, ...], blocks: tuple[str, ...]) -> str:
 
 DESK, RACK = "192.168.40.21", "10.64.32.9"
 REGION = "us-west-2"
-# What AWS tells is more than the plan holds: neither is to be believed.
+# Routes from AWS outside the plan, which the site must not accept.
 STRAY = ("192.168.40.0/24", "203.0.112.0/24")
 
 
 @dataclass(frozen=True)
 class SiteLab:
-    """The laboratory."""
+    """The laboratory of one site."""
 
     site: LabGateway
     router: LabRouter
@@ -204,18 +203,18 @@ class SiteLab:
         self.router.start((self.site.host.folder / "root/etc/frr/frr.conf").read_text())
 
     def wait(self, seconds: float = 60) -> float:
-        """Wait until the rack answers the desk."""
+        """Wait until the desk reaches the rack."""
         return until(lambda: self.desk.pings(RACK, 1), seconds, f"nothing passes; {self.site.log[-1500:]}")
 
     @property
     def routes(self) -> str:
-        """The site's routes that BGP told."""
+        """The site's routes from BGP."""
         return self.site.host.run("ip", "route", "show", "proto", "bgp")
 
 
 @contextmanager
 def site_lab() -> Iterator[SiteLab]:
-    """Give the laboratory, wired, with nothing started yet."""
+    """Yield the wired laboratory, not started."""
     with Lab("site") as lab:
         near, internet, desk = (lab.host(name) for name in ("cellar", "internet", "desk"))
         reach_internet(lab, internet, near)
@@ -225,14 +224,14 @@ def site_lab() -> Iterator[SiteLab]:
 
 
 def reach_internet(lab: Lab, internet: LabHost, host: LabHost) -> None:
-    """Wire what has the site's public address to the internet."""
+    """Connect the host with the site's public address to the internet."""
     public = SITE_SIDE_LAB.sites[0].public
     lab.wire((internet, "c0", f"{public - 1}/24"), (host, "wan0", f"{public}/24"))
     host.route("default", public - 1)
 
 
 def opposite_aws(lab: Lab, near: LabHost, internet: LabHost, desk: LabHost) -> SiteLab:
-    """Return the laboratory of a site that is wired: AWS's stand-in and a machine behind it stand at the other end."""
+    """Return the laboratory of a wired site, with the stand-in for AWS and a machine behind it."""
     gateway = cellar()
     gateway = replace(gateway, tunnels=tuple(one for one in gateway.tunnels if one.name.startswith(REGION)))
     far, rack = lab.host("aws"), lab.host("rack")
@@ -248,7 +247,7 @@ def opposite_aws(lab: Lab, near: LabHost, internet: LabHost, desk: LabHost) -> S
 
 
 _PORTS = (7000, 7100)
-# Of documentation (RFC 5737): between a hidden gateway and its router.
+# Documentation addresses (RFC 5737) between a hidden gateway and its router.
 _ROUTER, _HIDDEN = "192.0.2.1", "192.0.2.2"
 _TRANSLATION = 'table ip lab { chain out { type nat hook postrouting priority 100; oifname "wan0" masquerade; }; }'
 _CUT = """
@@ -262,7 +261,7 @@ table inet lab_direct {{
 
 @dataclass(frozen=True)
 class LabSite:
-    """A site: its gateway, with its router, and a machine of its LAN."""
+    """A site: its gateway, its BGP daemon, and a machine in its LAN."""
 
     plan: FleetPlan
     site: SitePlan
@@ -276,7 +275,7 @@ class LabSite:
         return self.site.lan[21]
 
     def prepare(self) -> None:
-        """Lay the gateway's files, and load its packet filters, as its roles do before it has a tunnel."""
+        """Write the gateway's files and load its packet filters, as its roles do before it has tunnels."""
         name = f"{self.site.gateway}.{self.site.name}"
         (node,) = (each for each in standing_nodes(self.plan) if each.name == name)
         self.gateway.lay()
@@ -290,7 +289,7 @@ class LabSite:
         self.router.start((self.gateway.host.folder / "root/etc/frr/frr.conf").read_text())
 
     def way_to(self, address: IPv4Address) -> str:
-        """Return by what the gateway leads to an address; nothing where nothing leads there."""
+        """Return the gateway's route to an address, or an empty text without one."""
         try:
             return self.gateway.host.run("ip", "route", "get", str(address))
         except LabTrouble:
@@ -309,7 +308,7 @@ class SitesLab:
 
     @property
     def sites(self) -> tuple[LabSite, LabSite]:
-        """Both sites, who dials first."""
+        """Both sites, the dialling one first."""
         return self.attic, self.cellar
 
     def start(self) -> None:
@@ -333,19 +332,19 @@ class SitesLab:
         return until(lambda: self.cellar.machine.pings(self.attic.address, 1), seconds, f"nothing passes; {self.told}")
 
     def is_direct(self) -> bool:
-        """Tell whether both sites lead to each other by their direct tunnel."""
+        """Return whether both sites route to each other through their direct tunnel."""
         pairs = ((self.attic, self.cellar), (self.cellar, self.attic))
         return all(f"via {_inside(here, there)} " in here.way_to(there.address) for here, there in pairs)
 
     def cut_direct(self) -> None:
-        """Lose whatever one gateway sends the other; what either sends to AWS passes."""
+        """Drop packets between both gateways; packets to AWS pass."""
         one, other = (each.site.public for each in self.sites)
         self.internet.load_rules(
             _CUT.format(rules=f"ip saddr {{ {one}, {other} }} ip daddr {{ {one}, {other} }} drop;")
         )
 
     def heal(self) -> None:
-        """Lose nothing any more."""
+        """End the cut."""
         self.internet.load_rules(_CUT.format(rules=""))
 
     @property
@@ -362,11 +361,11 @@ def _inside(here: LabSite, there: LabSite) -> IPv4Address:
 
 @contextmanager
 def sites_lab(plan: FleetPlan, proofs: PlaceProofs = one_secret, hidden: Container[str] = ()) -> Iterator[SitesLab]:
-    """Give the laboratory of a plan, wired, with nothing started yet."""
+    """Yield the wired laboratory of a plan, not started."""
     with Lab("sites") as lab:
         internet, aws = lab.host("internet"), lab.host("aws")
         made = [
-            _site(lab, plan, first_only(plan, name, proofs), name, _door(lab, plan, name, internet, hidden))
+            _site(lab, plan, first_only(plan, name, proofs), name, _gateway_host(lab, plan, name, internet, hidden))
             for name in (ATTIC, CELLAR)
         ]
         lab.wire((internet, "a0", "203.0.113.1/24"), (aws, "wan0", "203.0.113.250/24"))
@@ -377,8 +376,8 @@ def sites_lab(plan: FleetPlan, proofs: PlaceProofs = one_secret, hidden: Contain
         yield SitesLab(made[0], made[1], internet, aws, stands)
 
 
-def _door(lab: Lab, plan: FleetPlan, name: str, internet: LabHost, hidden: Container[str]) -> LabHost:
-    """Return a site's gateway, which the internet reaches at its public address; behind a router if it is hidden."""
+def _gateway_host(lab: Lab, plan: FleetPlan, name: str, internet: LabHost, hidden: Container[str]) -> LabHost:
+    """Return a site's gateway with its public address, or behind a NAT router if it is hidden."""
     site, gate = site_of(plan, name), lab.host(name)
     front = lab.host(f"{name}rt") if name in hidden else gate
     lab.wire((internet, name, f"{site.public - 1}/24"), (front, "wan0", f"{site.public}/24"))
@@ -401,13 +400,13 @@ def _site(lab: Lab, plan: FleetPlan, gateway: Gateway, name: str, gate: LabHost)
 
 
 def first_only(plan: FleetPlan, name: str, proofs: PlaceProofs) -> Gateway:
-    """Return a site's gateway with one tunnel to AWS, and its direct ones."""
+    """Return a site's gateway with one tunnel to AWS, and its direct tunnels."""
     gateway = direct_gateway(plan, name, proofs)
     return replace(gateway, tunnels=tuple(one for one in gateway.tunnels if one.name != f"{VARIANTS_REGION}-2"))
 
 
 def _stand_in(aws: LabHost, plan: FleetPlan, site: LabSite, port: int) -> AwsStandIn:
-    """Stand AWS's end of a site's tunnel at its address; the tunnel goes by the name of the site there."""
+    """Configure AWS's end of a site's tunnel at its address; the tunnel has the name of the site."""
     gateway = site.gateway.gateway
     tunnel = next(one for one in gateway.tunnels if one.name == f"{VARIANTS_REGION}-1")
     aws.run("ip", "address", "add", f"{tunnel.far.outside}/24", "dev", "wan0")
@@ -422,7 +421,7 @@ _STATE = "table ip lab { chain through { type filter hook forward priority 0; ct
 
 @dataclass(frozen=True)
 class OneArmLab:
-    """The laboratory: the site with AWS's stand-in, its router, and a laptop at its gateway."""
+    """The laboratory: the site with the stand-in for AWS, its router, and a laptop at its gateway."""
 
     site: SiteLab
     router: LabHost
@@ -430,11 +429,11 @@ class OneArmLab:
 
     @property
     def gate(self) -> LabHost:
-        """The machine that is the gateway."""
+        """The host of the gateway."""
         return self.site.site.host
 
     def keep_state(self) -> None:
-        """Let the router drop what belongs to no connection that it saw begin, as routers of homes and offices do."""
+        """Make the router stateful: it drops packets of connections that it did not see start."""
         self.router.load_rules(_STATE)
 
     def start(self) -> None:
@@ -448,11 +447,11 @@ class OneArmLab:
 
 @contextmanager
 def one_arm_lab() -> Iterator[OneArmLab]:
-    """Give the laboratory, wired, with nothing started yet."""
+    """Yield the wired laboratory, not started."""
     with Lab("onearm") as lab:
         router, gate, desk, internet = (lab.host(name) for name in ("router", "gate", "desk", "internet"))
         reach_internet(lab, internet, router)
-        _room(lab, (router, "lan0", ROUTER), (gate, "eth0", GATE), (desk, "eth0", DESK))
+        _make_lan(lab, (router, "lan0", ROUTER), (gate, "eth0", GATE), (desk, "eth0", DESK))
         for host in (gate, desk):
             host.route("default", ROUTER)
         router.forward()
@@ -464,8 +463,8 @@ def one_arm_lab() -> Iterator[OneArmLab]:
         yield OneArmLab(site, router, _laptop(lab, gate))
 
 
-def _room(lab: Lab, *hosts: tuple[LabHost, str, str]) -> None:
-    """Put hosts on one LAN, by a switch that knows nothing: each with its device and its address."""
+def _make_lan(lab: Lab, *hosts: tuple[LabHost, str, str]) -> None:
+    """Connect hosts to one LAN with a switch: each with its device and its address."""
     switch = lab.host("switch")
     switch.run("ip", "link", "add", "room", "type", "bridge")
     switch.run("ip", "link", "set", "room", "up")
@@ -475,7 +474,7 @@ def _room(lab: Lab, *hosts: tuple[LabHost, str, str]) -> None:
 
 
 def _laptop(lab: Lab, gate: LabHost) -> LabHost:
-    """Stand a laptop at the gateway, by a wire in the place of OpenVPN's tunnel."""
+    """Connect a laptop to the gateway with a wire instead of OpenVPN."""
     laptop, block, own = lab.host("laptop"), _laptops().block(Transport.UDP), _laptops().address(Transport.UDP, 0)
     near, far = (IPv4Interface((address, block.prefixlen)) for address in (own, block[1]))
     lab.wire((laptop, "eth0", near), (gate, device(Transport.UDP), far))
