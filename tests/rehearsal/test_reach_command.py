@@ -101,7 +101,7 @@ def test_the_graph_can_be_read_from_stdin(monkeypatch: pytest.MonkeyPatch, capsy
 
     assert run(["reach", "10.0.1.4", "10.0.1.5", "no-fleet.yaml", "--graph", "-"]) == 3
 
-    assert "nothing knows the source" in capsys.readouterr().out
+    assert "unknown source address" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_the_plan_shows_site_tunnels() -> None:
     text = "\n".join(plan_lines(PLAN))
 
     assert text.count("direct tunnel 169.254.64.16/30, initiated by attic") == 2
-    assert "+   joins" in text
+    assert "+   peer" in text
     assert picture(PLAN).count("169.254.64.16/30") == 2
 
 
