@@ -112,7 +112,7 @@ def test_a_device_is_refused_before_a_machine_is_asked(tmp_path: Path, capsys: p
     assert run(["node", "audit", "nas.cellar", *LAB, "--junit", str(pipe)]) == 4
 
     told = capsys.readouterr()
-    assert ("it is no file" in told.err, told.out) == (True, "")
+    assert ("it is not a regular file" in told.err, told.out) == (True, "")
     assert pipe.is_fifo()
 
 

@@ -135,7 +135,7 @@ def test_undeclared_protected_resources_are_listed_together(place: str, declared
     _, head, reason, *names = failure_lines(_stack(change=_run(failures=failures)), lambda _stack, _name: place)
 
     assert head == "lab.shared  2 resources no longer declared   Protected"
-    assert reason == f"    {declared_by} no longer asks for these, and they are protected:"
+    assert reason == f"    {declared_by} no longer declares these protected resources:"
     assert names[:2] == ["      aws:ec2:Subnet a-nodes", "      aws:autoscaling:Group train"]
     assert "`pulumi state unprotect URN`" in names[2]
     assert names[3:] == more
